@@ -1,0 +1,171 @@
+"""Frozen dataclasses from plain data and back: unknown keys named with their nearest, types checked, defaults left out.
+
+    from seatrial.fields import build, plain, digest
+    build(Model, {"layers": 2, ...}, where="model")     raises BadInput with the path of the key
+    plain(model)                                        only what differs from the defaults, ready for JSON or TOML
+    digest(plain(model))                                the hash that identities are made of
+
+Every word of `spec.py` goes through here, so a TOML file, a run.json and `--set a.b=c` all fail in the same words.
+"""
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, Union
+
+from seatrial.errors import BadInput
+
+T = TypeVar("T")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint to append to an error: the closest known word, or all of them when none is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known are " + ", ".join(names) if names else "none are known here"
+
+
+def build(cls: type[T], data: object, *, where: str) -> T:
+    """An instance of the dataclass `cls` from plain data; `where` is the path that errors name."""
+    if not isinstance(data, Mapping):
+        raise BadInput(f"{where}: expected a table of {cls.__name__}'s fields, found {_shown(data)}")
+    known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = _hints(cls)
+    for key in data:
+        if key not in known:
+            raise BadInput(f"{where}.{key}: no such key; {nearest(str(key), known)}")
+    values = {key: convert(value, hints[key], where=f"{where}.{key}") for key, value in data.items()}
+    missing = [n for n, f in known.items() if n not in values and _required(f)]
+    if missing:
+        raise BadInput(f"{where}: {', '.join(missing)} must be given")
+    return cls(**values)
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def convert(value: object, hint: Any, *, where: str) -> Any:
+    """`value` as the annotated type, or a BadInput that names the place, the value and what was expected."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        chosen = [a for a in args if a is not type(None)]
+        return convert(value, chosen[0], where=where)
+    if dataclasses.is_dataclass(hint):
+        return value if isinstance(value, hint) else build(hint, value, where=where)  # type: ignore[arg-type]
+    if origin is typing.Literal:
+        if value not in args:
+            raise BadInput(f"{where}: {_shown(value)} is not one of {', '.join(map(str, args))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise BadInput(f"{where}: expected a list, found {_shown(value)}")
+        return tuple(convert(v, args[0], where=f"{where}[{i}]") for i, v in enumerate(value))
+    if origin in (dict, Mapping) or hint is dict:
+        if not isinstance(value, Mapping):
+            raise BadInput(f"{where}: expected a table, found {_shown(value)}")
+        item = args[1] if len(args) == 2 else object
+        return {str(k): convert(v, item, where=f"{where}.{k}") for k, v in value.items()}
+    if hint in (object, Any):
+        return value
+    return _scalar(value, hint, where=where)
+
+
+def _scalar(value: object, hint: type, *, where: str) -> object:
+    if hint is bool:
+        if isinstance(value, bool):
+            return value
+    elif hint is int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+    elif hint is float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if not math.isfinite(value):
+                raise BadInput(f"{where}: {value} is not a finite number")
+            return float(value)
+    elif hint is str and isinstance(value, str):
+        return value
+    raise BadInput(f"{where}: expected {_NAMES.get(hint, hint.__name__)}, found {_shown(value)}")
+
+
+_NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def positive(where: str, **values: float | None) -> None:
+    """Raises for any value that is given and not above zero."""
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise BadInput(f"{where}.{name}: {value} must be above 0")
+
+
+def plain(value: Any, *, keep_defaults: bool = False) -> Any:
+    """Plain data for JSON or TOML. Fields at their default are left out, so that a new option does not change old identities."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        out = {}
+        for f in dataclasses.fields(value):
+            v = getattr(value, f.name)
+            if v is None or (not keep_defaults and not _required(f) and v == _default(f)):
+                continue
+            out[f.name] = plain(v, keep_defaults=keep_defaults)
+        return out
+    if isinstance(value, Mapping):
+        return {k: plain(v, keep_defaults=keep_defaults) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v, keep_defaults=keep_defaults) for v in value]
+    return value
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    return field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+
+
+def canonical(data: object) -> str:
+    """The one JSON text of some data: sorted keys, no spaces, no NaN."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(data: object, *, length: int = 12) -> str:
+    return hashlib.sha256(canonical(data).encode()).hexdigest()[:length]
+
+
+def assign(data: dict[str, Any], setting: str) -> None:
+    """Puts one `a.b.c=value` of the command line into nested plain data; the value is read as TOML, else as text."""
+    import tomllib
+
+    path, sep, text = setting.partition("=")
+    keys = [k.strip() for k in path.split(".")]
+    if not sep or not all(keys):
+        raise BadInput(f"--set {setting!r}: expected a.b=value, for example model.layers=6")
+    try:
+        value: object = tomllib.loads(f"v = {text.strip()}")["v"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table = data
+    for depth, key in enumerate(keys[:-1]):
+        table = table.setdefault(key, {})
+        if not isinstance(table, dict):
+            raise BadInput(f"--set {setting!r}: {'.'.join(keys[: depth + 1])} is a value, not a table")
+    table[keys[-1]] = value
