@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
 import hashlib
 import json
 import math
@@ -39,7 +38,8 @@ def build(cls: type[T], data: object, *, where: str) -> T:
     if not isinstance(data, Mapping):
         raise BadInput(f"{where}: expected a table of {cls.__name__}'s fields, found {_shown(data)}")
     known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = _hints(cls)
+    hints = typing.get_type_hints(cls) if cls not in _HINTS else _HINTS[cls]
+    _HINTS[cls] = hints
     for key in data:
         if key not in known:
             raise BadInput(f"{where}.{key}: no such key; {nearest(str(key), known)}")
@@ -50,9 +50,8 @@ def build(cls: type[T], data: object, *, where: str) -> T:
     return cls(**values)
 
 
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+_HINTS: dict[type, dict[str, Any]] = {}
+"""Annotations are resolved once a class: a logbook builds 100,000 records."""
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
@@ -122,7 +121,7 @@ def positive(where: str, **values: float | None) -> None:
 
 
 def plain(value: Any, *, keep_defaults: bool = False) -> Any:
-    """Plain data for JSON or TOML. Fields at their default are left out, so that a new option does not change old identities."""
+    """Plain data for JSON or TOML. Fields at their default are left out: a new option does not change old identities."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         out = {}
         for f in dataclasses.fields(value):
@@ -139,7 +138,9 @@ def plain(value: Any, *, keep_defaults: bool = False) -> Any:
 
 
 def _default(field: dataclasses.Field[Any]) -> object:
-    return field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
 
 
 def canonical(data: object) -> str:

@@ -59,12 +59,12 @@ class Model:
                         norm_eps=self.norm_eps)
         if self.hidden % self.heads:
             works = _divisors_near(self.hidden, self.heads)
-            raise BadInput(f"model: hidden {self.hidden} is not a multiple of heads {self.heads}: nearest head counts are {works}")
+            raise BadInput(f"model: hidden {self.hidden} is not a multiple of heads {self.heads}: nearest are {works}")
         if self.heads % self.kv:
             works = _divisors_near(self.heads, self.kv)
             raise BadInput(f"model: heads {self.heads} is not a multiple of kv_heads {self.kv}: nearest are {works}")
         if self.family != "llama" and self.kv != self.heads:
-            raise BadInput(f"model: family {self.family} has one key-value head a head ({self.heads}), found kv_heads {self.kv}")
+            raise BadInput(f"model: family {self.family} has kv_heads = heads ({self.heads}), found {self.kv}")
         if self.family == "llama" and self.head_dim % 2:
             raise BadInput(f"model: rotary positions need an even head size, hidden {self.hidden} / heads {self.heads} "
                            f"is {self.head_dim}")

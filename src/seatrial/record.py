@@ -1,0 +1,143 @@
+"""A record: a trial with its outcome, its measurements and where they came from; one line of the logbook.
+
+    Record.from_dict({...}) / record.to_dict()          plain data, nothing at its default, unknown keys refused by name
+
+An imported table row rarely says everything, so every figure is optional and `inferred` names those that were worked out
+rather than printed. `None` means that nobody said: tables print it as an empty cell, never as a guess.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from seatrial import fields
+
+SCHEMA = 1
+
+State = Literal["measured", "estimated", "planned", "failed"]
+"""measured: ran and was timed; estimated: worked out from less than an iteration; planned: never ran; failed: see outcome."""
+
+Status = Literal["ok", "oom_device", "oom_host", "hang", "crash", "nan", "timeout", "invalid", "cancelled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What happened, when and where, with the evidence."""
+
+    status: Status
+    message: str = ""
+    """One sentence for a person; for imported rows the words of the table."""
+    rank: int | None = None
+    """The first rank that failed; the others' errors are consequences."""
+    iteration: int | None = None
+    phase: str = ""
+    rate: tuple[int, ...] | None = None
+    """How often it came over how many repeats: (2, 5) is 2 of 5."""
+    evidence: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    state: State
+    outcome: Outcome | None = None
+    """A failure can come after a measurement, so an outcome and figures may stand side by side."""
+
+    # where it came from
+    record_id: str = ""
+    run_id: str = ""
+    session: str = ""
+    """Rows of one session saw the same machine; drivers and settings may change between two."""
+    source_file: str = ""
+    source_line: int | None = None
+    section: str = ""
+    table: int | None = None
+    """Which table of the file, counted from 0: what is compared by lint stands in one table."""
+    machine: str = ""
+    date: str = ""
+    written_at: str = ""
+
+    # what was asked
+    nodes: int | None = None
+    procs_per_node: int | None = None
+    size_label: str = ""
+    family: str = ""
+    layers: int | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    ffn: int | None = None
+    seq: int | None = None
+    vocab: int | None = None
+    dp: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    vp: int | None = None
+    mbs: int | None = None
+    gbs: int | None = None
+    zero_stage: int | None = None
+    recompute: str = ""
+    """none, selective or full; empty when nobody said."""
+    schedule: str = ""
+    dtype: str = ""
+    sequence_parallel: bool | None = None
+    optimizer: str = ""
+    engine: str = ""
+    freq_ghz: float | None = None
+    torch_version: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment variables and scheduler options that the row names."""
+
+    # what was measured
+    mem_value: float | None = None
+    mem_unit: str = ""
+    """As printed: MiB, GiB, GB (which the tools behind such tables count in GiB)."""
+    mem_scope: str = ""
+    """Which part of the job, where a table tells them apart: `1st node`, `all nodes`."""
+    sec_per_it: float | None = None
+    """In seconds; `time_unit` keeps what the heading or log line said."""
+    time_unit: str = ""
+    tflops: float | None = None
+    formula: str = ""
+    tflops_per: str = ""
+    """process or node; empty when nobody said."""
+    aggr_pflops: float | None = None
+    samples_per_s: float | None = None
+    tokens_per_s: float | None = None
+    loss: float | None = None
+    iteration: int | None = None
+
+    # how it was written
+    printed: dict[str, str] = field(default_factory=dict)
+    """Column heading -> the cell's own text."""
+    flags: tuple[str, ...] = ()
+    """Marks such as ^ ^^ and a dagger."""
+    notes: str = ""
+    inferred: tuple[str, ...] = ()
+    """Fields above that the row itself does not print."""
+
+    # what a trial of ours adds
+    trial: dict[str, object] = field(default_factory=dict)
+    iterations: tuple[dict, ...] = ()
+    memory: dict[str, object] = field(default_factory=dict)
+    breakdown: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    host: dict[str, object] = field(default_factory=dict)
+    forecast: dict[str, object] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return fields.plain(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object], *, where: str = "record") -> Record:
+        return fields.build(cls, data, where=where)
+
+    @property
+    def mem_gib(self) -> float | None:
+        if self.mem_value is None:
+            return None
+        return self.mem_value / 1024 if self.mem_unit in ("MiB", "MB") else self.mem_value
+
+    @property
+    def world(self) -> int | None:
+        return None if self.nodes is None else self.nodes * (self.procs_per_node or 1)
