@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. Both make the .venv they need.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+TORCH  := $(shell sed -n 's/^torch==//p' constraints.txt)
+
+# Ranks of the distributed tests are processes: one thread each, or they fight over the cores.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-fast test-full lint venv dist clean system
+.DEFAULT_GOAL := demo
+
+demo: $(STAMP)
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
+
+# Unit and command line tests share the cores; the rest start processes of their own and run one after the other.
+test: $(STAMP) system lint
+	$(BIN)/pytest -n 2 tests/unit tests/cli
+	$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/cli
+
+test-fast: $(STAMP)
+	$(BIN)/pytest -q -n 2 tests/unit
+
+test-full: $(STAMP) system lint
+	$(BIN)/pytest -n 2 --run-slow tests/unit tests/cli
+	$(BIN)/pytest --run-slow tests --ignore=tests/unit --ignore=tests/cli
+
+lint: $(STAMP)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+
+system:
+	scripts/system-packages
+
+venv: $(STAMP)
+
+# torch goes first and by its pin alone, so that nothing later can pull another one.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"seatrial needs Python 3.11 or newer and $(PYTHON) is {v[0]}.{v[1]}: say make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "torch==$(TORCH)"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+dist: $(STAMP)
+	$(BIN)/python -m build --outdir dist .
+
+clean:
+	rm -rf dist build demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
