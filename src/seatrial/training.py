@@ -1,0 +1,87 @@
+"""What a run trains with, beside the trial itself: optimizer, data, checkpoints, measurement. One table of a TOML file.
+
+    [training]
+    steps = 200
+    lr = 6e-4
+    data = "corpus"            # the prefix of corpus.bin and corpus.idx; left out, synthetic tokens
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from seatrial import fields
+from seatrial.errors import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    steps: int = 10
+    seed: int = 1234
+    """Initial weights and the order of samples depend on this alone, never on the topology."""
+
+    # optimizer
+    optimizer: Literal["adamw-fused", "adamw-plain"] = "adamw-fused"
+    lr: float = 3e-4
+    min_lr: float = 3e-5
+    warmup_steps: int = 0
+    decay_steps: int | None = None
+    """Cosine from lr to min_lr over this many steps; by default over `steps`."""
+    weight_decay: float = 0.1
+    """On matrices; biases, norms and other vectors have none."""
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    clip: float = 1.0
+    """Largest global gradient norm; 0 turns clipping off."""
+    init_std: float = 0.02
+    loss_scale: float = 65536.0
+    """First value of the dynamic loss scale (fp16)."""
+    loss_scale_window: int = 1000
+    """Good steps before the scale doubles."""
+
+    # data
+    data: str | None = None
+    """Prefix of a Megatron .bin/.idx pair; synthetic tokens without it."""
+    valid_data: str | None = None
+    eval_every: int = 0
+    eval_batches: int = 10
+
+    # checkpoints
+    checkpoint_dir: str | None = None
+    save_every: int = 0
+    keep: int = 3
+    resume: bool = False
+    async_save: bool = True
+
+    # where and how
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    compile: bool = False
+    bucket_mib: float = 32.0
+    """Size of one flat gradient bucket."""
+    logits_chunk: int = 1024
+    """Tokens whose logits are held at once in the loss."""
+    threads: int | None = None
+    """Compute threads a process; by default the cores divided by the processes of the node."""
+
+    # measurement and watch
+    warmup_iterations: int = 1
+    """Left out of the medians."""
+    log_every: int = 1
+    trace_steps: tuple[int, ...] = ()
+    """Steps written as a Chrome/Perfetto trace."""
+    tensorboard: bool = False
+    stall_s: float = 120.0
+    """Without progress for this long, stacks and the flight recorder are dumped and the rank leaves with its own code."""
+    check_order: bool = False
+    """Debug: compare the order of collectives across ranks."""
+
+    def __post_init__(self) -> None:
+        fields.positive("training", steps=self.steps, lr=self.lr, eps=self.eps, bucket_mib=self.bucket_mib,
+                        logits_chunk=self.logits_chunk, keep=self.keep, stall_s=self.stall_s, threads=self.threads,
+                        init_std=self.init_std, loss_scale=self.loss_scale, loss_scale_window=self.loss_scale_window)
+        if self.min_lr > self.lr or self.min_lr < 0:
+            raise BadInput(f"training: min_lr {self.min_lr} must lie between 0 and lr {self.lr}")
+        for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations"):
+            if getattr(self, name) < 0:
+                raise BadInput(f"training.{name}: {getattr(self, name)} is negative")
