@@ -1,0 +1,167 @@
+"""Models and clusters by name, from the TOML files beside this one and from the user's own file.
+
+    from seatrial import presets
+    presets.model("bloom-181b", {"layers": 70})
+    presets.cluster("jz-a100", nodes=4)
+    presets.cluster("mine.toml")                 a file with one [cluster] table, which may say base = "jz-a100"
+
+A preset may be built on another with `base`; a circle is refused and shown.
+"""
+from __future__ import annotations
+
+import functools
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seatrial import fields
+from seatrial.errors import BadInput
+from seatrial.spec import Cluster, Device, Link, Model
+
+Book = Mapping[str, Mapping[str, Any]]
+"""Kind (`models`, `forms`, `clusters`, `devices`, `links`) -> name -> plain values."""
+
+_MAX_TOML_BYTES = 4 * 1024 * 1024
+
+
+@functools.cache
+def shipped() -> Book:
+    here = Path(__file__).parent
+    return {**read_toml(here / "models.toml"), **read_toml(here / "clusters.toml")}
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A TOML file as plain data, or one line that says why not."""
+    try:
+        if os.path.getsize(path) > _MAX_TOML_BYTES:
+            raise BadInput(f"{path}: {os.path.getsize(path)} bytes is too large for a TOML file of settings (limit 4 MiB)")
+        with open(path, "rb") as f:
+            return tomllib.load(f)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise BadInput(f"{path}: not TOML: {e}") from None
+    except RecursionError:
+        raise BadInput(f"{path}: not TOML that can be read: nested too deeply") from None
+    except OSError as e:
+        raise BadInput(f"{path}: {e.strerror or e}") from None
+
+
+def with_user(user: Book) -> Book:
+    """The shipped presets with a user's [models.X], [clusters.X], … added or put in their place."""
+    return {kind: {**shipped().get(kind, {}), **user.get(kind, {})} for kind in ("models", "forms", "clusters", "devices", "links")}
+
+
+def resolve(kind: str, name: str, book: Book) -> dict[str, Any]:
+    """The values of one preset with those of its bases under them."""
+    chain: list[str] = []
+    layers: list[Mapping[str, Any]] = []
+    while True:
+        if name in chain:
+            raise BadInput(f"preset {kind}.{chain[0]} is built on itself: {' -> '.join([*chain, name])}")
+        known = book.get(kind, {})
+        if name not in known:
+            wanted = f"{kind}.{chain[-1]} names base {name!r}" if chain else f"{name!r}"
+            raise BadInput(f"{wanted}: no such preset among {kind}; {fields.nearest(name, known)}")
+        if not isinstance(known[name], Mapping):
+            raise BadInput(f"{kind}.{name}: expected a table, found {known[name]!r}")
+        chain.append(name)
+        layers.append(known[name])
+        base = known[name].get("base")
+        if base is None:
+            break
+        if not isinstance(base, str):
+            raise BadInput(f"{kind}.{name}.base: expected the name of a preset, found {base!r}")
+        name = base
+    merged: dict[str, Any] = {}
+    for values in reversed(layers):
+        merged.update(values)
+    merged.pop("base", None)
+    return merged
+
+
+def _lineage(kind: str, name: str, book: Book) -> list[str]:
+    names = [name]
+    while (base := book.get(kind, {}).get(names[-1], {}).get("base")) and base not in names:
+        names.append(base)
+    return names
+
+
+def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | None = None) -> Model:
+    book = book or shipped()
+    values = {**resolve("models", name, book), **(changes or {})}
+    for ancestor in reversed(_lineage("models", name, book)):
+        form = book.get("forms", {}).get(ancestor, {}).get(values.get("family", "gpt2"), {})
+        values = {**form, **values}
+    values.setdefault("name", name)
+    return fields.build(Model, values, where="model")
+
+
+def _part(kind: str, value: Any, book: Book, *, where: str) -> Any:
+    """A device or link: a name, a table, or a table on a base."""
+    if isinstance(value, str):
+        return resolve(kind, value, book)
+    if isinstance(value, Mapping) and "base" in value:
+        return {**resolve(kind, value["base"], book), **{k: v for k, v in value.items() if k != "base"}}
+    return value
+
+
+def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int | None = None, procs_per_node: int | None = None,
+            book: Book | None = None) -> Cluster:
+    """A cluster by the name of a preset or the path of a TOML file, with other values, nodes or processes a node."""
+    book = book or shipped()
+    if name == "local":
+        values = local_cluster()
+    elif name.endswith(".toml") or os.sep in name:
+        data = read_toml(name)
+        book = with_user(data)
+        values = data.get("cluster", {})
+        if not isinstance(values, Mapping) or not values:
+            raise BadInput(f"{name}: a cluster file needs a [cluster] table; base = \"jz-a100\" is a start")
+        if "base" in values:
+            values = {**resolve("clusters", values["base"], book), **{k: v for k, v in values.items() if k != "base"}}
+        values = {"name": Path(name).stem, **values}
+    else:
+        values = {"name": name, **resolve("clusters", name, book)}
+    values = {**values, **(changes or {})}
+    for key, kind in (("device", "devices"), ("intra", "links"), ("inter", "links")):
+        if key in values:
+            values[key] = _part(kind, values[key], book, where=f"cluster.{key}")
+    built = fields.build(Cluster, values, where="cluster")
+    if procs_per_node is not None:
+        fields.positive("cluster", procs_per_node=procs_per_node)
+        built = built.with_procs(procs_per_node)
+    if nodes is not None:
+        fields.positive("cluster", nodes=nodes)
+        built = built.with_nodes(nodes)
+    return built
+
+
+def local_cluster() -> dict[str, Any]:
+    """This machine's CPU as a cluster of one node and one process, from what the kernel says; probing makes it exact."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
+    flags, clock_ghz = _cpuinfo()
+    flops_a_cycle = 64 if "avx512f" in flags else 32 if "avx2" in flags else 16
+    peak = cores * clock_ghz * flops_a_cycle / 1000
+    source = f"{cores} cores at {clock_ghz:.1f} GHz, {flops_a_cycle} fp32 operations a cycle by its instruction set; not measured"
+    return {
+        "name": "local", "nodes": 1, "procs_per_node": 1, "memory_convention": "node", "host_memory_gib": round(memory_gib, 1),
+        "device": {"name": "cpu", "kind": "cpu", "peak_tflops": {"fp32": peak, "bf16": peak}, "memory_gib": round(memory_gib, 1),
+                   "memory_gb_s": 12.0 * cores, "units": cores, "clock_ghz": clock_ghz, "launch_us": 5.0, "source": source},
+        "intra": "numa", "inter": "numa",
+    }
+
+
+def _cpuinfo() -> tuple[frozenset[str], float]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset(), 2.0
+    flags = frozenset(next((line.split(":", 1)[1].split() for line in text.splitlines() if line.startswith("flags")), []))
+    clocks = [float(line.split(":", 1)[1]) for line in text.splitlines() if line.startswith("cpu MHz")]
+    return flags, (max(clocks) / 1000 if clocks else 2.0)
+
+
+def names(kind: str) -> list[str]:
+    return [*shipped()[kind], *(["local"] if kind == "clusters" else [])]
