@@ -18,11 +18,12 @@ from typing import Any
 
 from seatrial import fields
 from seatrial.errors import BadInput
-from seatrial.spec import Cluster, Device, Link, Model
+from seatrial.spec import Cluster, Model
 
 Book = Mapping[str, Mapping[str, Any]]
 """Kind (`models`, `forms`, `clusters`, `devices`, `links`) -> name -> plain values."""
 
+KINDS = ("models", "forms", "clusters", "devices", "links")
 _MAX_TOML_BYTES = 4 * 1024 * 1024
 
 
@@ -49,7 +50,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def with_user(user: Book) -> Book:
     """The shipped presets with a user's [models.X], [clusters.X], … added or put in their place."""
-    return {kind: {**shipped().get(kind, {}), **user.get(kind, {})} for kind in ("models", "forms", "clusters", "devices", "links")}
+    return {kind: {**shipped().get(kind, {}), **user.get(kind, {})} for kind in KINDS}
 
 
 def resolve(kind: str, name: str, book: Book) -> dict[str, Any]:
@@ -144,11 +145,12 @@ def local_cluster() -> dict[str, Any]:
     flags, clock_ghz = _cpuinfo()
     flops_a_cycle = 64 if "avx512f" in flags else 32 if "avx2" in flags else 16
     peak = cores * clock_ghz * flops_a_cycle / 1000
-    source = f"{cores} cores at {clock_ghz:.1f} GHz, {flops_a_cycle} fp32 operations a cycle by its instruction set; not measured"
+    source = f"{cores} cores at {clock_ghz:.1f} GHz, {flops_a_cycle} fp32 operations a cycle; not measured"
     return {
         "name": "local", "nodes": 1, "procs_per_node": 1, "memory_convention": "node", "host_memory_gib": round(memory_gib, 1),
-        "device": {"name": "cpu", "kind": "cpu", "peak_tflops": {"fp32": peak, "bf16": peak}, "memory_gib": round(memory_gib, 1),
-                   "memory_gb_s": 12.0 * cores, "units": cores, "clock_ghz": clock_ghz, "launch_us": 5.0, "source": source},
+        "device": {"name": "cpu", "kind": "cpu", "peak_tflops": {"fp32": peak, "bf16": peak},
+                   "memory_gib": round(memory_gib, 1), "memory_gb_s": 12.0 * cores, "units": cores,
+                   "clock_ghz": clock_ghz, "launch_us": 5.0, "source": source},
         "intra": "numa", "inter": "numa",
     }
 

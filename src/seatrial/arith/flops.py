@@ -1,0 +1,81 @@
+"""Floating-point operations of one iteration, by named formula: a TFLOPs figure means nothing without its formula's name.
+
+    megatron-2022-old   2 f x parameters x tokens, counting parameters as they stood on the last rank times TP x PP
+    sc21                equation 3 of Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters" (SC21),
+                        24 f B s l h^2 (1 + s/6h + V/16lh); f is 4 with full recompute, 3 without; 32 for 24 with a GLU
+    model               what the mathematics needs: 3 x the forward pass, no recompute, whole attention, true vocabulary
+    hardware            `model` plus what the recompute mode runs again
+"""
+from __future__ import annotations
+
+from typing import Literal
+
+from seatrial.arith.parameters import layer_matrices
+from seatrial.errors import BadInput
+from seatrial.fields import nearest
+from seatrial.spec import Model
+
+Formula = Literal["megatron-2022-old", "sc21", "model", "hardware"]
+FORMULAS: tuple[Formula, ...] = ("megatron-2022-old", "sc21", "model", "hardware")
+
+
+def attention_core_forward(model: Model) -> float:
+    """Scores and weighted sum of one layer for one sequence, nothing saved by the causal mask."""
+    return 4.0 * model.seq**2 * model.hidden
+
+
+def layer_forward(model: Model) -> float:
+    """One layer forward for one sequence."""
+    return 2.0 * model.seq * layer_matrices(model) + attention_core_forward(model)
+
+
+def head_forward(model: Model) -> float:
+    """The logits of one sequence."""
+    return 2.0 * model.seq * model.hidden * model.vocab
+
+
+def _passes(recompute: str) -> int:
+    """Forward and twice backward, and the forward pass once more when everything is recomputed."""
+    return 4 if recompute == "full" else 3
+
+
+def _old(model: Model, recompute: str, tp: int, pp: int) -> float:
+    h = model.hidden
+    counted = model.layers * (12 * h * h + 7 * h + 6 * h * tp) + 2 * h * tp * pp
+    return 2.0 * _passes(recompute) * counted * model.seq
+
+
+def _sc21(model: Model, recompute: str, tp: int) -> float:
+    h, s, l, v = model.hidden, model.seq, model.layers, model.padded_vocab(tp)
+    return (32 if model.glu else 24) * _passes(recompute) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h))
+
+
+def _model(model: Model) -> float:
+    return 3 * (model.layers * layer_forward(model) + head_forward(model))
+
+
+def _recomputed(model: Model, recompute: str) -> float:
+    if recompute == "full":
+        return model.layers * layer_forward(model)
+    return model.layers * attention_core_forward(model) if recompute == "selective" else 0.0
+
+
+def flops(formula: str, model: Model, *, samples: float, recompute: str = "none", tp: int = 1, pp: int = 1) -> float:
+    """Operations for `samples` sequences."""
+    if formula == "megatron-2022-old":
+        each = _old(model, recompute, tp, pp)
+    elif formula == "sc21":
+        each = _sc21(model, recompute, tp)
+    elif formula == "model":
+        each = _model(model)
+    elif formula == "hardware":
+        each = _model(model) + _recomputed(model, recompute)
+    else:
+        raise BadInput(f"formula {formula!r} is unknown; {nearest(formula, FORMULAS)}")
+    return samples * each
+
+
+def tflops(formula: str, model: Model, *, samples: float, sec_per_it: float, processes: int, recompute: str = "none",
+           tp: int = 1, pp: int = 1) -> float:
+    """TFLOPs per process."""
+    return flops(formula, model, samples=samples, recompute=recompute, tp=tp, pp=pp) / (sec_per_it * processes * 1e12)
