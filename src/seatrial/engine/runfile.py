@@ -1,0 +1,55 @@
+"""run.json: all that the engine is told. Written by the host, read by every rank; the same words as everywhere else.
+
+    write(RunFile(trial=…, training=…, out="out"), Path("out/run.json"))
+    python -m seatrial.engine out/run.json
+"""
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seatrial import fields
+from seatrial.errors import BadInput
+from seatrial.spec import Trial
+from seatrial.training import Training
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFile:
+    trial: Trial
+    training: Training = field(default_factory=Training)
+    out: str = "."
+    """The folder that events, traces, heartbeats and stacks are written to."""
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.schema != SCHEMA:
+            raise BadInput(f"run.json: schema {self.schema} is not the {SCHEMA} that this version reads")
+
+    @property
+    def run_id(self) -> str:
+        return self.trial.run_id()
+
+
+def write(run: RunFile, path: Path | str) -> None:
+    """Whole or not at all: a rank that starts early must not read half a file."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = {**fields.plain(run), "schema": run.schema}
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(part, path)
+
+
+def read(path: Path | str) -> RunFile:
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: not JSON ({error})") from None
+    return fields.build(RunFile, data, where=str(path))
