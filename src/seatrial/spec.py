@@ -1,9 +1,8 @@
 """The words: model, topology, batch, cluster, environment, trial. Frozen, validated, the same in TOML, JSON and Python.
 
-    from seatrial import spec
-    t = spec.load_trial("trial.toml", settings=["topology.tp=2", "batch.gbs=16"])
-    spec.check(t)                 raises Infeasible with the numbers and the nearest values that work
-    t.run_id()                    the hash of what was asked, defaulted fields left out
+    trial, training = trialfile.load("trial.toml", settings=["topology.tp=2", "batch.gbs=16"])
+    rules.check(trial)            raises Infeasible with the numbers and the nearest values that work
+    trial.run_id()                the hash of what was asked, defaulted fields left out
 
 Each word checks what it can see alone; what takes two words (`dp x tp x pp = nodes x processes`) is in `rules.py`.
 """

@@ -98,7 +98,7 @@ def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | N
     return fields.build(Model, values, where="model")
 
 
-def _part(kind: str, value: Any, book: Book, *, where: str) -> Any:
+def _part(kind: str, value: Any, book: Book) -> Any:
     """A device or link: a name, a table, or a table on a base."""
     if isinstance(value, str):
         return resolve(kind, value, book)
@@ -124,11 +124,7 @@ def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int |
         values = {"name": Path(name).stem, **values}
     else:
         values = {"name": name, **resolve("clusters", name, book)}
-    values = {**values, **(changes or {})}
-    for key, kind in (("device", "devices"), ("intra", "links"), ("inter", "links")):
-        if key in values:
-            values[key] = _part(kind, values[key], book, where=f"cluster.{key}")
-    built = fields.build(Cluster, values, where="cluster")
+    built = cluster_from({**values, **(changes or {})}, book)
     if procs_per_node is not None:
         fields.positive("cluster", procs_per_node=procs_per_node)
         built = built.with_procs(procs_per_node)
@@ -136,6 +132,15 @@ def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int |
         fields.positive("cluster", nodes=nodes)
         built = built.with_nodes(nodes)
     return built
+
+
+def cluster_from(values: Mapping[str, Any], book: Book) -> Cluster:
+    """A cluster from its own values, device and links by name or as tables."""
+    values = dict(values)
+    for key, kind in (("device", "devices"), ("intra", "links"), ("inter", "links")):
+        if key in values:
+            values[key] = _part(kind, values[key], book)
+    return fields.build(Cluster, values, where="cluster")
 
 
 def local_cluster() -> dict[str, Any]:

@@ -1,0 +1,163 @@
+"""What takes two words to check: does this topology fit this model, batch and cluster, for this engine?
+
+    rules.violations(trial)     every broken rule, with the numbers and the nearest values that work
+    rules.check(trial)          raises the first as Infeasible, returns the warnings
+
+The ramp-up rule is often shortened to "DP % 4 and GBS % 32". That is not enough: with DP 8 and MBS 8 a start of 32 is half a
+micro-batch for each replica. Start, increment and final size must each be a multiple of DP x MBS.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from seatrial.errors import Infeasible
+from seatrial.spec import Batch, Cluster, Model, Topology, Trial, stages_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Violation:
+    code: str
+    message: str
+    level: Literal["error", "warning"] = "error"
+
+
+def violations(trial: Trial) -> list[Violation]:
+    found = [*topology_fits_model(trial.model, trial.topology, trial.engine), *batch_fits(trial.batch, trial.topology)]
+    if not found:
+        found.extend(schedule_fits(trial))
+    if trial.cluster is not None:
+        found = [*world_fits(trial.topology, trial.cluster), *found, *device_fits(trial.topology, trial.cluster)]
+    return found
+
+
+def check(trial: Trial) -> list[Violation]:
+    """Raises the first error; returns what is only a warning."""
+    found = violations(trial)
+    for violation in found:
+        if violation.level == "error":
+            raise Infeasible(violation.message, code=violation.code)
+    return found
+
+
+def world_fits(t: Topology, cluster: Cluster) -> Iterator[Violation]:
+    if t.world == cluster.world:
+        return
+    there = f"{cluster.nodes} nodes x {cluster.procs_per_node} processes = {cluster.world}"
+    rest = t.tp * t.pp
+    if cluster.world % rest == 0:
+        works = f"DP {cluster.world // rest} would"
+    else:
+        works = f"TP x PP = {rest} does not divide {cluster.world}; it divides {_multiples_near(cluster.world, rest)}"
+    yield Violation(code="world-size", message=f"DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, but {there}: {works}")
+
+
+def batch_fits(batch: Batch, t: Topology) -> Iterator[Violation]:
+    replica = t.dp * t.mbs
+    sizes = (("gbs", "GBS", batch.gbs), ("rampup-start", "ramp-up start", batch.rampup_start),
+             ("rampup-increment", "ramp-up increment", batch.rampup_increment))
+    for code, what, size in sizes:
+        if size is not None and size % replica:
+            yield Violation(code="batch-divisible" if code == "gbs" else code,
+                            message=f"{what} {size} is not a multiple of DP {t.dp} x MBS {t.mbs}: "
+                                    f"the nearest are {_multiples_near(size, replica)}")
+
+
+def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
+    yield from stages_fit(model, t, engine)
+    if model.heads % t.tp:
+        yield Violation(code="heads-divisible", message=f"{model.heads} heads are not a multiple of TP {t.tp}: "
+                                                        f"TP {_divisors_near(model.heads, t.tp)} would do")
+    elif model.kv % t.tp:
+        yield Violation(code="kv-heads-divisible", message=f"{model.kv} key-value heads are not a multiple of TP {t.tp}: "
+                                                           f"TP {_divisors_near(model.kv, t.tp)} would do")
+    elif engine == "megatron" and (model.heads // t.tp) * t.mbs % 4:
+        yield Violation(code="fused-softmax", level="warning",
+                        message=f"(heads {model.heads} / TP {t.tp}) x MBS {t.mbs} = {model.heads // t.tp * t.mbs} is not a "
+                                "multiple of 4: Megatron's fused softmax is not used")
+    if model.inner % t.tp:
+        yield Violation(code="ffn-divisible", message=f"ffn {model.inner} is not a multiple of TP {t.tp}: the nearest are "
+                                                      f"{_multiples_near(model.inner, t.tp)}")
+    if model.pad_vocab_to is not None and model.pad_vocab_to % t.tp:
+        yield Violation(code="vocab-divisible", message=f"pad_vocab_to {model.pad_vocab_to} is not a multiple of TP {t.tp}: "
+                                                        f"the nearest are {_multiples_near(model.pad_vocab_to, t.tp)}")
+    if t.sequence_parallel and model.seq % t.tp:
+        yield Violation(code="seq-divisible", message=f"sequence {model.seq} is not a multiple of TP {t.tp}, which sequence "
+                                                      f"parallelism needs: the nearest are {_multiples_near(model.seq, t.tp)}")
+    if engine == "megatron" and t.zero >= 2 and t.pp > 1:
+        yield Violation(code="zero-pipeline", level="warning",
+                        message=f"ZeRO {t.zero} with PP {t.pp}: DeepSpeed's pipeline engine refuses ZeRO above 1")
+
+
+def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
+    stages, layers = t.pp * t.vp, model.layers
+    if engine == "megatron" and t.stage_layers is None:
+        if layers % stages and (layers + 2) % stages:
+            over = f"PP {t.pp}" + (f" x VP {t.vp}" if t.vp > 1 else "")
+            yield Violation(code="layers-divisible",
+                            message=f"{layers} layers over {over}: {layers} % {stages} = {layers % stages}, and with embedding "
+                                    f"slots {layers + 2} % {stages} = {(layers + 2) % stages}; "
+                                    f"{_divisors_near(layers, stages)} stages would do")
+        return
+    if t.stage_layers is None and layers < stages:
+        yield Violation(code="layers-divisible", message=f"{layers} layers over {stages} stages leave some without a layer: "
+                                                         f"PP x VP can be {layers} at most")
+    elif t.stage_layers is not None and (sum(t.stage_layers) != layers or min(t.stage_layers) < 0):
+        yield Violation(code="layers-divisible", message=f"stage_layers {list(t.stage_layers)} adds up to "
+                                                         f"{sum(t.stage_layers)}, the model has {layers} layers")
+    elif layers % stages and (layers + 2) % stages:
+        yield Violation(code="uneven-stages", level="warning",
+                        message=f"{layers} layers over {stages} stages are uneven ({_shape(stages_of(model, t))}): "
+                                f"the longest stage sets the pace; {_divisors_near(layers, stages)} stages would be even")
+
+
+def schedule_fits(trial: Trial) -> Iterator[Violation]:
+    """The schedule's own conditions, for the final size and for every size of the ramp-up."""
+    t, b = trial.topology, trial.batch
+    if t.schedule != "interleaved":
+        return
+    sizes = [b.gbs] if b.rampup_start is None else [b.rampup_start, b.rampup_increment or b.gbs, b.gbs]
+    for size in sizes:
+        microbatches = size // (t.dp * t.mbs)
+        if microbatches % t.pp:
+            works = _multiples_near(size, t.dp * t.mbs * t.pp)
+            yield Violation(code="interleave-divisible",
+                            message=f"interleaved stages need micro-batches in groups of PP {t.pp}: a batch of {size} gives "
+                                    f"{microbatches}; batches of {works} would do")
+            return
+
+
+def device_fits(t: Topology, cluster: Cluster) -> Iterator[Violation]:
+    peaks = cluster.device.peak_tflops
+    if t.precision not in peaks:
+        yield Violation(code="precision", level="error" if t.precision == "fp8" else "warning",
+                        message=f"{cluster.device.name} has no {t.precision} rate: known are {', '.join(peaks)}")
+    if t.tp > cluster.procs_per_node and cluster.procs_per_node > 1:
+        yield Violation(code="tp-across-nodes", level="warning",
+                        message=f"TP {t.tp} is wider than a node of {cluster.procs_per_node} processes: its all-reduces "
+                                "cross the network at every layer")
+
+
+def _multiples_near(value: int, multiple: int) -> str:
+    below = value // multiple * multiple
+    if below == 0:
+        return f"{multiple} and {2 * multiple}"
+    return f"{below}" if below == value else f"{below} and {below + multiple}"
+
+
+def _divisors_near(n: int, wanted: int) -> str:
+    below = max((d for d in range(1, min(wanted, n) + 1) if n % d == 0), default=1)
+    above = next((d for d in range(wanted, n + 1) if n % d == 0), None)
+    return f"{below}" if above is None or above == below else f"{below} or {above}"
+
+
+def _shape(split: tuple[int, ...]) -> str:
+    """Run lengths of a stage split: 5 + 10 x 6 + 5."""
+    runs: list[list[int]] = []
+    for n in split:
+        if runs and runs[-1][1] == n:
+            runs[-1][0] += 1
+        else:
+            runs.append([1, n])
+    return " + ".join(f"{count} x {n}" if count > 1 else f"{n}" for count, n in runs)

@@ -1,0 +1,91 @@
+"""A trial from a TOML file and the command line, and back.
+
+    model = { base = "bloom-181b", layers = 70 }
+    topology = { dp = 8, tp = 4, pp = 12, mbs = 2, zero = 1, recompute = "full", precision = "bf16" }
+    batch = { gbs = 2048 }
+    cluster = { base = "jz-a100", nodes = 48 }
+    training = { steps = 5 }
+
+`base` takes a preset; [models.NAME], [clusters.NAME], [devices.NAME] and [links.NAME] in the same file add one's own.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from seatrial import fields, presets
+from seatrial.errors import BadInput
+from seatrial.spec import Batch, Cluster, Engine, Environment, Model, Topology, Trial
+from seatrial.training import Training
+
+TABLES = ("model", "topology", "batch", "cluster", "environment", "training")
+_WORDS = {*TABLES, *presets.KINDS, "engine", "repeat"}
+
+
+def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> tuple[Trial, Training]:
+    return build(presets.read_toml(path), settings, where=str(path))
+
+
+def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "trial") -> tuple[Trial, Training]:
+    """From plain data as a TOML file holds it, with `a.b=value` settings put over it."""
+    data = _deep_copy(data)
+    for setting in settings:
+        fields.assign(data, setting)
+    for key in data:
+        if key not in _WORDS:
+            raise BadInput(f"{where}: {key}: no such table or key; {fields.nearest(key, _WORDS)}")
+    book = presets.with_user(data)
+    for table in ("model", "batch"):
+        if table not in data:
+            raise BadInput(f"{where}: [{table}] must be given")
+    trial = Trial(
+        model=_model(data["model"], book),
+        batch=fields.build(Batch, data["batch"], where="batch"),
+        topology=fields.build(Topology, data.get("topology", {}), where="topology"),
+        cluster=_cluster(data["cluster"], book) if "cluster" in data else None,
+        environment=fields.build(Environment, data.get("environment", {}), where="environment"),
+        engine=fields.convert(data.get("engine", "seatrial"), Engine, where="engine"),
+        repeat=fields.convert(data.get("repeat", 0), int, where="repeat"),
+    )
+    return trial, fields.build(Training, data.get("training", {}), where="training")
+
+
+def _deep_copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _deep_copy(v) if isinstance(v, Mapping) else v for k, v in data.items()}
+
+
+def _model(value: Any, book: presets.Book) -> Model:
+    if isinstance(value, str):
+        return presets.model(value, book=book)
+    if isinstance(value, Mapping) and "base" in value:
+        return presets.model(_name(value["base"], "model.base"), {k: v for k, v in value.items() if k != "base"}, book=book)
+    return fields.build(Model, value, where="model")
+
+
+def _cluster(value: Any, book: presets.Book) -> Cluster:
+    if isinstance(value, str):
+        return presets.cluster(value, book=book)
+    if not isinstance(value, Mapping):
+        raise BadInput(f"cluster: expected a name or a table, found {value!r}")
+    changes = {k: v for k, v in value.items() if k not in ("base", "nodes", "procs_per_node")}
+    if "base" not in value:
+        return presets.cluster_from(value, book)
+    return presets.cluster(_name(value["base"], "cluster.base"), changes, nodes=value.get("nodes"),
+                           procs_per_node=value.get("procs_per_node"), book=book)
+
+
+def _name(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise BadInput(f"{where}: expected the name of a preset, found {value!r}")
+    return value
+
+
+def dumps(trial: Trial, training: Training | None = None) -> str:
+    """The trial as TOML, defaults left out."""
+    import tomli_w
+
+    data = trial.to_dict()
+    if training is not None and (values := fields.plain(training)):
+        data["training"] = values
+    return tomli_w.dumps(data)
