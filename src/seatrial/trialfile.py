@@ -59,7 +59,7 @@ def _model(value: Any, book: presets.Book) -> Model:
     if isinstance(value, str):
         return presets.model(value, book=book)
     if isinstance(value, Mapping) and "base" in value:
-        return presets.model(_name(value["base"], "model.base"), {k: v for k, v in value.items() if k != "base"}, book=book)
+        return presets.model(value["base"], {k: v for k, v in value.items() if k != "base"}, book=book)
     return fields.build(Model, value, where="model")
 
 
@@ -71,14 +71,8 @@ def _cluster(value: Any, book: presets.Book) -> Cluster:
     changes = {k: v for k, v in value.items() if k not in ("base", "nodes", "procs_per_node")}
     if "base" not in value:
         return presets.cluster_from(value, book)
-    return presets.cluster(_name(value["base"], "cluster.base"), changes, nodes=value.get("nodes"),
+    return presets.cluster(value["base"], changes, nodes=value.get("nodes"),
                            procs_per_node=value.get("procs_per_node"), book=book)
-
-
-def _name(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise BadInput(f"{where}: expected the name of a preset, found {value!r}")
-    return value
 
 
 def dumps(trial: Trial, training: Training | None = None) -> str:

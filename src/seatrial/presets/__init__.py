@@ -50,6 +50,9 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def with_user(user: Book) -> Book:
     """The shipped presets with a user's [models.X], [clusters.X], … added or put in their place."""
+    for kind in KINDS:
+        if not isinstance(user.get(kind, {}), Mapping):
+            raise BadInput(f"{kind}: expected tables [{kind}.NAME], found {user[kind]!r}")
     return {kind: {**shipped().get(kind, {}), **user.get(kind, {})} for kind in KINDS}
 
 
@@ -58,6 +61,8 @@ def resolve(kind: str, name: str, book: Book) -> dict[str, Any]:
     chain: list[str] = []
     layers: list[Mapping[str, Any]] = []
     while True:
+        if not isinstance(name, str):
+            raise BadInput(f"{kind}: base must be the name of a preset, found {name!r}")
         if name in chain:
             raise BadInput(f"preset {kind}.{chain[0]} is built on itself: {' -> '.join([*chain, name])}")
         known = book.get(kind, {})
@@ -71,8 +76,6 @@ def resolve(kind: str, name: str, book: Book) -> dict[str, Any]:
         base = known[name].get("base")
         if base is None:
             break
-        if not isinstance(base, str):
-            raise BadInput(f"{kind}.{name}.base: expected the name of a preset, found {base!r}")
         name = base
     merged: dict[str, Any] = {}
     for values in reversed(layers):
