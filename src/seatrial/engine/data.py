@@ -4,15 +4,18 @@
     batches.sample(17)                      seq + 1 tokens of global sample 17
     batches.microbatch(16, mbs=4)           (tokens_BS, targets_BS) of samples 16 to 19
 
-Which sample is number 17 depends on the seed alone, so data parallel ranks need no agreement: each asks for its own numbers.
+Tokens are synthetic, or from a Megatron .bin/.idx pair (`indexed.py`). Which sample is number 17 depends on the seed alone,
+so data parallel ranks need no agreement: each asks for its own numbers.
 """
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from seatrial.engine import indexed
+from seatrial.errors import BadInput
 from seatrial.spec import Model
 from seatrial.training import Training
 
@@ -25,9 +28,14 @@ class Source(Protocol):
 
 
 class Batches:
-    def __init__(self, training: Training, model: Model, seed: int, *, split: str = "train"):
-        self.seq = model.seq
-        self.source: Source = Synthetic(vocab=model.vocab, seq=model.seq, seed=seed + (split != "train"))
+    def __init__(self, training: Training, model: Model, seed: int, *, split: Literal["train", "valid"] = "train"):
+        prefix = training.data if split == "train" else training.valid_data
+        self.source: Source
+        if prefix is not None:
+            self.source = Corpus(prefix, vocab=model.vocab, seq=model.seq, seed=seed)
+        else:
+            # The held-out samples are those of another seed.
+            self.source = Synthetic(vocab=model.vocab, seq=model.seq, seed=seed if split == "train" else ~seed)
 
     def sample(self, index: int) -> Tensor:
         return self.source.sample(index)
@@ -35,6 +43,46 @@ class Batches:
     def microbatch(self, first_sample: int, mbs: int) -> tuple[Tensor, Tensor]:
         tokens = torch.stack([self.sample(first_sample + i) for i in range(mbs)])
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def check(training: Training, model: Model) -> None:
+    """Refuses data that cannot be trained on, before any rank starts."""
+    for prefix in (training.data, training.valid_data):
+        if prefix is not None:
+            indexed.check(prefix, vocab=model.vocab, seq=model.seq)
+    if training.eval_every and training.data is not None and training.valid_data is None:
+        raise BadInput(f"training.eval_every is {training.eval_every} and training.data is {training.data!r}: "
+                       "name the held-out tokens with training.valid_data, or set eval_every to 0")
+
+
+class Corpus:
+    """A .bin/.idx pair cut into samples across documents, in an order that is new every epoch and needs no table."""
+
+    def __init__(self, prefix: str, *, vocab: int, seq: int, seed: int):
+        self.prefix, self.vocab, self.seq, self.seed = prefix, vocab, seq, seed
+        self.tokens = indexed.open_tokens(prefix)
+        self.samples = (len(self.tokens) - 1) // seq
+        """A sample's last target is the next one's first token."""
+
+    def sample(self, index: int) -> Tensor:
+        epoch, position = divmod(index, self.samples)
+        start = permuted(position, self.samples, key=mix_int(self.seed + mix_int(epoch))) * self.seq
+        tokens = self.tokens.slice(start, start + self.seq + 1)
+        indexed.refuse_outside(tokens, vocab=self.vocab, where=str(indexed.bin_path(self.prefix)), first=start)
+        return tokens
+
+
+def permuted(position: int, size: int, *, key: int) -> int:
+    """Where `position` goes in a permutation of `size` places: four Feistel rounds, walked until inside."""
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    low = (1 << half) - 1
+    while True:
+        left, right = position >> half, position & low
+        for turn in range(4):
+            left, right = right, left ^ (mix_int(key + (turn << 60) + right) & low)
+        position = left << half | right
+        if position < size:
+            return position
 
 
 class Synthetic:

@@ -1,0 +1,117 @@
+"""A rank that stops leaves its last words, its stacks and its own exit code; faults come when and where they were asked for."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from seatrial.engine import watch
+from seatrial.engine.fault import Fault, InjectedFault
+from seatrial.errors import BadInput
+
+
+def test_the_last_words_of_a_rank_can_be_read_from_outside(tmp_path):
+    hearts = [watch.Heartbeat(tmp_path, rank, world=2) for rank in (1, 0)]
+    hearts[0].beat(step=7, phase="backward", microbatch=3)
+    hearts[0].collective("all_reduce", "tp", 12)
+    zero, one = watch.read(tmp_path)
+    assert (zero.rank, zero.phase) == (0, "start")
+    assert (one.rank, one.step, one.phase, one.microbatch, one.collective, one.group, one.seq) == (
+        1, 7, "backward", 3, "all_reduce", "tp", 12)
+    assert abs(one.time - time.time()) < 60
+    watch.clear(tmp_path)
+    assert watch.read(tmp_path) == []
+
+
+def test_a_beat_is_cheap():
+    heart = watch.Heartbeat(None, 0)
+    start = time.perf_counter()
+    for i in range(10_000):
+        heart.collective("all_reduce", "tp", i)
+    assert (time.perf_counter() - start) / 10_000 < 50e-6
+
+
+STALLING = """
+import sys, time
+from seatrial.engine import watch
+heart = watch.Heartbeat(sys.argv[1], int(sys.argv[2]), 0.4, world=2)
+heart.beat(step=4, phase="forward")
+def wait_for_a_message_that_never_comes():
+    time.sleep(60)
+if sys.argv[2] == "0":
+    wait_for_a_message_that_never_comes()
+for i in range(600):
+    heart.beat(microbatch=i)
+    time.sleep(0.1)
+"""
+
+
+def test_a_stall_dumps_every_rank_and_leaves_with_its_own_code(tmp_path):
+    ranks = [subprocess.Popen([sys.executable, "-c", STALLING, tmp_path, str(r)]) for r in (1, 0)]
+    assert [r.wait(timeout=60) for r in ranks] == [watch.EXIT_STALL] * 2
+    folder = tmp_path / watch.FOLDER
+    assert "wait_for_a_message_that_never_comes" in (folder / "rank0.stacks").read_text()
+    assert "Thread" in (folder / "rank1.stacks").read_text()
+    report = json.loads((folder / "rank0.stall.json").read_text())
+    assert (report["step"], report["phase"], report["first"]) == (4, "forward", True)
+    assert not json.loads((folder / "rank1.stall.json").read_text())["first"]
+    json.loads((folder / "rank0.flight.json").read_text())
+
+
+def test_a_closed_watch_does_not_bark(tmp_path):
+    heart = watch.Heartbeat(tmp_path, 0, 0.2)
+    heart.close()
+    time.sleep(0.5)
+    assert not (tmp_path / watch.FOLDER / "stalled").exists()
+
+
+@pytest.mark.parametrize("text", ["melt:0:1", "die:0", "die:x:1", "die:0:1:2"])
+def test_an_unknown_fault_is_refused(text):
+    with pytest.raises(BadInput):
+        Fault.parse(text)
+
+
+def test_a_fault_comes_at_its_rank_and_step_alone():
+    fault = Fault.parse("raise:1:3")
+    fault.at(0, 3)
+    fault.at(1, 2)
+    with pytest.raises(InjectedFault):
+        fault.at(1, 3)
+    Fault.parse("").at(0, 0)
+
+
+def test_skip_and_nan_are_taken_once():
+    fault = Fault.parse("skip:0:2")
+    fault.at(0, 1)
+    assert not fault.takes("skip")
+    fault.at(0, 2)
+    assert not fault.takes("nan")
+    assert fault.takes("skip") and not fault.takes("skip")
+
+
+def test_oom_is_a_refusal_of_the_allocator_and_passes():
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("fills the device")
+    with pytest.raises((RuntimeError, MemoryError), match="alloc|memory"):
+        Fault.parse("oom:0:0").at(0, 0)
+    assert torch.empty(2**27, dtype=torch.uint8).numel() == 2**27
+
+
+def test_die_and_stop_are_signals(tmp_path):
+    program = "import sys; from seatrial.engine.fault import Fault; Fault.parse(sys.argv[1]).at(0, 0)"
+    dead = subprocess.run([sys.executable, "-c", program, "die:0:0"], timeout=60)
+    assert dead.returncode == -signal.SIGKILL
+    stopped = subprocess.Popen([sys.executable, "-c", program, "stop:0:0"])
+    try:
+        _, status = os.waitpid(stopped.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+    finally:
+        stopped.kill()
+        stopped.wait()
