@@ -468,7 +468,9 @@ def index_file(cache: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("damage", ["garbage", "empty", "halved", "deleted", "noise", "flipped", "directory", "older", "locked"])
+@pytest.mark.parametrize(
+    "damage", ["garbage", "empty", "halved", "deleted", "noise", "flipped", "directory", "older", "locked"]
+)
 def test_whatever_happens_to_the_index_the_answers_stay_right(path, cache, damage, monkeypatch):
     import sqlite3
 
@@ -491,7 +493,8 @@ def test_whatever_happens_to_the_index_the_answers_stay_right(path, cache, damag
                 handle.seek(place)
                 handle.write(b"\xa5" * 64)
     elif damage == "flipped":
-        assert (content := file.read_bytes()).count(b'"dp":250,') == 1
+        content = file.read_bytes()
+        assert content.count(b'"dp":250,') == 1
         file.write_bytes(content.replace(b'"dp":250,', b'"dp":251,'))
     elif damage == "directory":
         file.unlink()
