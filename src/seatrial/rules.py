@@ -25,7 +25,7 @@ class Violation:
 
 def violations(trial: Trial) -> list[Violation]:
     found = [*topology_fits_model(trial.model, trial.topology, trial.engine), *batch_fits(trial.batch, trial.topology)]
-    if not found:
+    if all(violation.level == "warning" for violation in found):
         found.extend(schedule_fits(trial))
     if trial.cluster is not None:
         found = [*world_fits(trial.topology, trial.cluster), *found, *device_fits(trial.topology, trial.cluster)]
