@@ -4,11 +4,10 @@
     python -m seatrial.schedule interleaved 4 8 2   the same with 2 virtual stages a rank
 
 This is the door; behind it are `schedule_lists.py` (who does what in which order, what is held, who sends to whom),
-`schedule_walk.py` (when: the walk and its picture) and `schedule_forms.py` (how long, in closed form).
+`schedule_walk.py` (when: the walk and its picture) and `schedule_makespan.py` (how long, without the walk).
 """
 from __future__ import annotations
 
-from seatrial.schedule_forms import makespan
 from seatrial.schedule_lists import (
     KINDS,
     Action,
@@ -29,6 +28,7 @@ from seatrial.schedule_lists import (
     splits_backward,
     warm_up,
 )
+from seatrial.schedule_makespan import makespan
 from seatrial.schedule_walk import Durations, Seconds, Span, Timeline, durations, picture, walk
 
 __all__ = [

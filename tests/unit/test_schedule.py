@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedule_cases import layouts
 from seatrial.errors import Infeasible
 from seatrial.schedule import (
-    KINDS,
     Action,
     Held,
     Kind,
@@ -26,16 +26,6 @@ from seatrial.schedule import (
     splits_backward,
     walk,
 )
-
-
-@st.composite
-def layouts(draw: st.DrawFn, kinds: tuple[str, ...] = KINDS) -> dict:
-    """Arguments of any schedule that exists with pp 1..8, micro-batches 1..32, virtual stages 1..4."""
-    kind = draw(st.sampled_from(kinds))
-    if kind != "interleaved":
-        return {"kind": kind, "pp": draw(st.integers(1, 8)), "microbatches": draw(st.integers(1, 32)), "virtual": 1}
-    pp = draw(st.integers(2, 8))
-    return {"kind": kind, "pp": pp, "microbatches": pp * draw(st.integers(1, 32 // pp)), "virtual": draw(st.integers(2, 4))}
 
 
 def plan_of(layout: dict) -> list[list[Action]]:
