@@ -1,0 +1,139 @@
+"""Bytes: what the allocator and the kernel say of a rank, and an independent count of live tensor storages by part.
+
+    peaks(device)                               allocated and reserved on a GPU, peak RSS and node-wide use on a CPU node
+    with LiveStorages(tagged={"weights": [...], "gradients": [...], "optimizer": [...]}, logits_cols=1024) as live:
+        one_step()
+    live.peak_bytes, live.at_peak, live.peaks   at the fullest moment, by part then, and each part's own peak
+
+The tracker knows nothing of the engine: it sees every tensor that an operation returns, counts its storage once, and takes it
+off when the storage dies. What was there before is told to it by tag; a storage first seen with `logits_cols` columns is logits,
+any other is activations.
+"""
+from __future__ import annotations
+
+import os
+import resource
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from seatrial.spec import GIB
+
+PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
+
+
+def peaks(device: torch.device) -> dict[str, float]:
+    """GiB. On a CPU node `node_used_gib` is all that is not available there, as node-wide tables print it."""
+    found = {"rss_peak_gib": _peak_rss_bytes() / GIB, **_node()}
+    if device.type == "cuda":
+        stats = torch.cuda.memory_stats(device)
+        found["allocated_peak_gib"] = stats.get("allocated_bytes.all.peak", 0) / GIB
+        found["reserved_peak_gib"] = stats.get("reserved_bytes.all.peak", 0) / GIB
+    return found
+
+
+def used_gib(found: Mapping[str, float]) -> float:
+    """The one number of a table: reserved on a GPU, peak RSS on a CPU."""
+    return found.get("reserved_peak_gib", found["rss_peak_gib"])
+
+
+def _peak_rss_bytes() -> int:
+    # ru_maxrss survives exec: a process started by a large one would report that one's peak.
+    try:
+        with open("/proc/self/status") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _node() -> dict[str, float]:
+    try:
+        with open("/proc/meminfo") as meminfo:
+            values = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in meminfo if line.split(":")[0] in _MEMINFO}
+    except OSError:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return {"node_total_gib": total / GIB}
+    total, available = values["MemTotal"], values["MemAvailable"]
+    return {"node_used_gib": (total - available) / GIB, "node_total_gib": total / GIB}
+
+
+_MEMINFO = ("MemTotal", "MemAvailable")
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """Of their storages, each counted once."""
+    return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+class LiveStorages(TorchDispatchMode):
+    """Counts the bytes of storages that are alive, by part, while it is active."""
+
+    def __init__(self, *, tagged: Mapping[str, Iterable[Tensor]] | None = None, logits_cols: int | None = None,
+                 device_type: str = "cpu"):
+        super().__init__()
+        self.logits_cols, self.device_type = logits_cols, device_type
+        self.live: dict[str, int] = dict.fromkeys(PARTS, 0)
+        self.at_peak: dict[str, int] = dict(self.live)
+        self.peaks: dict[str, int] = dict(self.live)
+        self.peak_bytes = 0
+        self._known: dict[int, tuple[weakref.ref[Any], str, int]] = {}
+        for part, tensors in (tagged or {}).items():
+            for tensor in tensors:
+                self.tag(tensor, part)
+
+    def tag(self, tensor: Tensor, part: str) -> None:
+        """Counts a storage that was there before, or moves one to another part."""
+        key = tensor.untyped_storage()._cdata
+        if key in self._known:
+            self._forget(key)
+        self._add(tensor.untyped_storage(), part)
+
+    def by_part(self) -> dict[str, int]:
+        """Bytes of each part's own peak."""
+        return dict(self.peaks)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for value in tree_flatten(out)[0]:
+            if isinstance(value, Tensor) and value.device.type == self.device_type:
+                storage = value.untyped_storage()
+                if storage._cdata not in self._known:
+                    self._add(storage, self._part(value))
+        self._follow_resizes()
+        return out
+
+    def _part(self, value: Tensor) -> str:
+        return "logits" if value.dim() > 1 and value.shape[-1] == self.logits_cols else "activations"
+
+    def _add(self, storage: torch.UntypedStorage, part: str) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        # A storage's Python object lives as long as the storage does, so its death is the storage's.
+        self._known[key] = (weakref.ref(storage, lambda _: self._forget(key)), part, size)
+        self._change(part, size)
+
+    def _forget(self, key: int) -> None:
+        _, part, size = self._known.pop(key)
+        self.live[part] -= size
+
+    def _change(self, part: str, size: int) -> None:
+        self.live[part] += size
+        self.peaks[part] = max(self.peaks[part], self.live[part])
+        total = sum(self.live.values())
+        if total > self.peak_bytes:
+            self.peak_bytes, self.at_peak = total, dict(self.live)
+
+    def _follow_resizes(self) -> None:
+        """Sharded weights come and go by resizing their storage, which is no operation."""
+        for key, (ref, part, size) in list(self._known.items()):
+            storage = ref() if part not in ("activations", "logits") else None
+            if storage is not None and (now := storage.nbytes()) != size:
+                self._known[key] = (ref, part, now)
+                self._change(part, now - size)

@@ -1,0 +1,84 @@
+"""The tracker counts each live storage once and takes it off when it dies; a trace holds every rank's spans."""
+from __future__ import annotations
+
+import json
+
+import torch
+from torch import nn
+
+from seatrial.engine import memory, trace
+from seatrial.engine.memory import LiveStorages
+from seatrial.engine.timers import Span
+
+
+def test_a_storage_is_counted_once_and_taken_off_when_it_dies():
+    with LiveStorages() as live:
+        x = torch.zeros(1000)
+        views = [x[:10], x.view(10, 100), x.t()]
+        assert live.live["activations"] == 4000
+        y = x + 1
+        assert live.live["activations"] == 8000
+        del x
+        assert live.live["activations"] == 8000  # the views hold it
+        del views
+        assert live.live["activations"] == 4000
+        z = torch.zeros(500)
+        assert live.peak_bytes == 8000 and live.live["activations"] == 6000
+        del y, z
+    assert sum(live.live.values()) == 0
+
+
+def test_saved_activations_are_seen_until_backward_frees_them():
+    layers = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(4)])
+    static = sum(p.numel() * 4 for p in layers.parameters())
+    x = torch.zeros(100, 64)
+    with LiveStorages(tagged={"weights": layers.parameters()}) as live:
+        loss = layers(x).square().mean()
+        # Each layer keeps its linear's output and its activation's; of the last square's, one.
+        held = live.live["activations"]
+        assert 8 * 100 * 64 * 4 <= held <= 10 * 100 * 64 * 4
+        loss.backward()
+        assert live.live["activations"] < held - 6 * 100 * 64 * 4 + static
+    assert live.live["weights"] == static == live.by_part()["weights"]
+
+
+def test_parts_are_told_apart_and_the_fullest_moment_is_kept():
+    weights = torch.zeros(10, 300)
+    with LiveStorages(tagged={"weights": [weights, weights[0]]}, logits_cols=300) as live:
+        h = torch.zeros(7, 10)
+        logits = h @ weights
+        del logits, h
+        torch.zeros(5)
+    assert live.at_peak == {"weights": 12000, "activations": 280, "logits": 8400, "gradients": 0, "optimizer": 0, "buffers": 0}
+    assert live.peak_bytes == 12000 + 280 + 8400
+
+
+def test_a_resized_storage_is_followed():
+    whole = torch.zeros(1000)
+    with LiveStorages(tagged={"weights": [whole]}) as live:
+        whole.untyped_storage().resize_(0)
+        torch.zeros(1)
+        assert live.live["weights"] == 0
+        whole.untyped_storage().resize_(4000)
+        torch.zeros(1)
+        assert live.live["weights"] == 4000
+
+
+def test_the_kernel_is_asked_for_this_processs_own_peak():
+    before = memory.peaks(torch.device("cpu"))
+    block = torch.ones(2**27, dtype=torch.uint8)
+    after = memory.peaks(torch.device("cpu"))
+    assert block.sum() == 2**27
+    assert after["rss_peak_gib"] >= before["rss_peak_gib"] > 0
+    assert 0 < after["node_used_gib"] < after["node_total_gib"]
+    assert memory.used_gib(after) == after["rss_peak_gib"]
+    assert memory.used_gib({**after, "reserved_peak_gib": 5.0}) == 5.0
+
+
+def test_a_trace_sets_the_ranks_under_each_other_on_one_clock(tmp_path):
+    ranks = [trace.RankSpans(rank=r, origin_s=100.0 + r, spans=[Span("forward", 0.0, 0.5), Span("backward", 0.5, 1.5)])
+             for r in (1, 0)]
+    trace.write(tmp_path / "trace.json", step=3, ranks=ranks)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    spans = [(e["pid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
+    assert spans == [(0, "forward", 0, 5e5), (0, "backward", 5e5, 1e6), (1, "forward", 1e6, 5e5), (1, "backward", 1.5e6, 1e6)]
