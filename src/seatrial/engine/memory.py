@@ -6,8 +6,8 @@
     live.peak_bytes, live.at_peak, live.peaks   at the fullest moment, by part then, and each part's own peak
 
 The tracker knows nothing of the engine: it sees every tensor that an operation returns, counts its storage once, and takes it
-off when the storage dies. What was there before is told to it by tag; a storage first seen with `logits_cols` columns is logits,
-any other is activations.
+off when the storage dies. What was there before is told to it by tag; a storage first seen with `logits_cols` columns is logits
+and any other is activations.
 """
 from __future__ import annotations
 
