@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TORCH  := $(shell sed -n 's/^torch==//p' constraints.txt)
 
+# What starts processes of its own: ranks, a browser, a scheduler.
+ALONE  := $(filter-out tests/unit/% tests/cli/%,$(wildcard tests/*/test_*.py))
+
 # Ranks of the distributed tests are processes: one thread each, or they fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
@@ -17,14 +20,14 @@ demo: $(STAMP)
 # Unit and command line tests share the cores; the rest start processes of their own and run one after the other.
 test: $(STAMP) system lint
 	$(BIN)/pytest -n 2 tests/unit tests/cli
-	$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/cli
+	$(if $(ALONE),$(BIN)/pytest tests --ignore=tests/unit --ignore=tests/cli)
 
 test-fast: $(STAMP)
 	$(BIN)/pytest -q -n 2 tests/unit
 
 test-full: $(STAMP) system lint
 	$(BIN)/pytest -n 2 --run-slow tests/unit tests/cli
-	$(BIN)/pytest --run-slow tests --ignore=tests/unit --ignore=tests/cli
+	$(if $(ALONE),$(BIN)/pytest --run-slow tests --ignore=tests/unit --ignore=tests/cli)
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks
