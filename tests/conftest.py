@@ -23,7 +23,9 @@ def _lacks_gpu() -> str | None:
 def _lacks(*programs: str) -> Callable[[], str | None]:
     def reason() -> str | None:
         # CI installs them, so there a missing program must fail and not skip.
-        missing = [program for program in programs if shutil.which(program) is None]
+        # Daemons live where an ordinary user's PATH does not look.
+        path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+        missing = [program for program in programs if shutil.which(program, path=path) is None]
         if not missing or os.environ.get("CI") == "true":
             return None
         return f"{', '.join(missing)} not installed (scripts/system-packages as root installs it)"
