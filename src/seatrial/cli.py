@@ -29,10 +29,10 @@ EXIT_INTERRUPTED, EXIT_PIPE_CLOSED = 128 + 2, 128 + 13
 """What a shell gives for SIGINT and SIGPIPE, so that `seatrial … | head` looks like any other tool."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Think": ("plan", "forecast", "memory", "shape", "calibrate", "rules", "flops", "schedule", "presets"),
-    "Run": ("run", "sweep", "tune", "submit", "watch", "resume", "probe", "rehearse", "doctor", "convert"),
-    "Keep": ("import", "lint", "table", "logbook", "export"),
-    "Show": ("report", "compare", "plot", "serve"),
+    "Think": ("plan", "forecast", "explain", "shape", "calibrate"),
+    "Run": ("run", "train", "sweep", "tune", "replay", "data"),
+    "Measure": ("probe", "rehearse", "doctor"),
+    "Keep": ("import", "lint", "table", "compare", "report", "serve"),
 }
 """Where each command stands on the help screen, in reading order; what is not named here stands under Other."""
 

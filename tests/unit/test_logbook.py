@@ -1,6 +1,7 @@
 """The logbook's laws: nothing that was appended is lost, nothing torn is believed, and the index is never the truth."""
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import multiprocessing
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from seatrial import logbook_index
 from seatrial.errors import BadInput
 from seatrial.logbook import Logbook, Unwritten
+from seatrial.record import Outcome, Record
 
 FORK = multiprocessing.get_context("fork")
 
@@ -81,6 +83,22 @@ def test_a_name_that_is_not_unicode_survives(path):
     with Logbook(path, create=True) as book:
         book.append({"source_file": "caf\udce9.txt", "dp": 1 << 70})
         assert [own(record) for record in book.records()] == [{"source_file": "caf\udce9.txt", "dp": 1 << 70}]
+
+
+def test_a_record_survives_the_logbook(path):
+    record = Record(
+        state="failed",
+        outcome=Outcome(status="hang", message="may hang", rate=(2, 5)),
+        dp=8,
+        tflops=104.25,
+        flags=("^", "†"),
+        printed={"TFLOPs": "104.25", "DP": "8"},
+    )
+    with Logbook(path, create=True) as book:
+        book.append(record.to_dict())
+        (back,) = (Record.from_dict(row) for row in book.records({"outcome": "hang"}))
+    assert dataclasses.replace(back, record_id="", written_at="") == record
+    assert list(back.printed) == ["TFLOPs", "DP"]
 
 
 def test_the_same_content_is_the_same_record(path):
@@ -557,6 +575,26 @@ def test_the_index_is_never_inside_the_logbook(path, monkeypatch):
         book.append({"dp": 1})
         assert len(book) == 1
     assert [entry.name for entry in path.iterdir()] == ["segments"]
+
+
+def _count(path: Path, start: float, queue) -> None:
+    time.sleep(max(0.0, start - time.monotonic()))
+    with Logbook(path) as book:
+        queue.put(len(book))
+
+
+def test_processes_that_build_the_index_at_once_all_get_it_right(path, cache):
+    with Logbook(path, create=True) as book:
+        book.append_many([{"dp": n} for n in range(2000)])
+    queue = FORK.SimpleQueue()
+    start = time.monotonic() + 0.2
+    readers = [FORK.Process(target=_count, args=(path, start, queue)) for _ in range(6)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(60)
+    assert [queue.get() for _ in readers] == [2000] * 6
+    assert index_file(cache).stat().st_size > 0
 
 
 def test_files_that_are_not_segments_are_left_alone(path):
