@@ -89,12 +89,13 @@ class Checkpointer:
 
     def _guarded(self, step: int, chunks: list[Chunk], state: dict[str, object]) -> None:
         try:
-            self._write(step, chunks, state)
+            self.write(step, chunks, state)
         except BaseException as error:
             self._error = error
             self._say(self.folder / f"{WRITING}{folder_name(step)}", {"error": f"{type(error).__name__}: {error}"})
 
-    def _write(self, step: int, chunks: list[Chunk], state: dict[str, object]) -> None:
+    def write(self, step: int, chunks: Iterable[Chunk], state: Mapping[str, object]) -> None:
+        """The save itself, here and now; chunks that are made one by one are never in memory together."""
         final = self.folder / folder_name(step)
         if final.exists():
             return  # never overwritten; only a resumed run whose `latest` was moved back comes here
@@ -103,7 +104,7 @@ class Checkpointer:
         items = dcp.write_chunks(part, self.rank, chunks)
         self._say(part, {"items": [dataclasses.asdict(item) for item in items]})
         if self.rank == 0:
-            self._finish(part, final, self._all_items(part), step, state)
+            self._finish(part, final, self._all_items(part), step, dict(state))
 
     def _say(self, part: Path, words: dict[str, object]) -> None:
         try:
