@@ -38,6 +38,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stated:
+    """A value that the text around a row gives."""
+
+    value: object
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     state: State
     outcome: Outcome | None = None
@@ -59,6 +67,8 @@ class Record:
 
     # what was asked
     nodes: int | None = None
+    gpus: int | None = None
+    """Devices in all, where the row counts those; `nodes` may then be unknown."""
     procs_per_node: int | None = None
     size_label: str = ""
     family: str = ""
@@ -104,6 +114,10 @@ class Record:
     aggr_pflops: float | None = None
     samples_per_s: float | None = None
     tokens_per_s: float | None = None
+    tokens_per_s_per_process: float | None = None
+    mfu: float | None = None
+    """A share of the device's peak: 0.42, also where the table prints 42 %."""
+    hfu: float | None = None
     loss: float | None = None
     iteration: int | None = None
 
@@ -113,8 +127,14 @@ class Record:
     flags: tuple[str, ...] = ()
     """Marks such as ^ ^^ and a dagger."""
     notes: str = ""
+    estimated: tuple[str, ...] = ()
+    """Figures that the table marks as worked out rather than measured; a row's other figures may still be measured."""
     inferred: tuple[str, ...] = ()
-    """Fields above that the row itself does not print."""
+    """Fields above that neither the row nor the text it stands under states, with a value all the same."""
+    context: dict[str, Stated] = field(default_factory=dict)
+    """What the text around a row states, by field: also where the row itself says otherwise, so that both can be compared."""
+    extra: dict[str, str] = field(default_factory=dict)
+    """Columns and settings that no field takes: heading -> text."""
 
     # what a trial of ours adds
     trial: dict[str, object] = field(default_factory=dict)
@@ -140,4 +160,6 @@ class Record:
 
     @property
     def world(self) -> int | None:
+        if self.gpus is not None:
+            return self.gpus
         return None if self.nodes is None else self.nodes * (self.procs_per_node or 1)

@@ -1,0 +1,287 @@
+"""One cell of a table, read for the column it stands in: the number, its unit, the words and the marks beside it.
+
+    read_cell(Column(field="mem_value", kind="memory"), "900.5 MiB (OOM in epoch 2)")
+        -> value 900.5, unit "MiB", words "(OOM in epoch 2)"
+    read_cell(Column(field="tflops", kind="figure"), "2.5^/^^")          -> value 2.5, flags ("^", "^^")
+
+A cell is read whole or not at all: what is neither a number nor known words comes back with `unread` saying why.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+Kind = Literal[
+    "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
+    "size", "date", "settings", "word", "notes", "state", "outcome", "flags", "names", "source",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """What a heading says about the cells under it."""
+
+    field: str = ""
+    """The record's field; empty where none takes it."""
+    kind: Kind = "word"
+    unit: str = ""
+    per: str = ""
+    """process or node, where the heading of a rate says so."""
+    formula: str = ""
+    heading: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    value: object = None
+    unit: str = ""
+    words: str = ""
+    """What stands beside the value, brackets included."""
+    flags: tuple[str, ...] = ()
+    unread: str = ""
+    """Why the cell could not be read; empty when it could."""
+
+
+_SPACES = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_EMPHASIS = re.compile(r"(\*\*\*|\*\*|__|~~|(?<!\*)\*(?!\*)|(?<![\w_])_(?=\S))(\S(?:.*?\S)?)\1(?!\w)")
+_LETTERS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "（": "(", "）": ")"})
+_DASHES = re.compile(r"[-–—―]+")
+
+
+def clean(text: str) -> str:
+    """The text of a cell without its markdown: bold, code, links, entities and typographic letters as plain ones."""
+    if text.isascii() and not any(letter in text for letter in "*_`[<&\\~"):
+        return text.strip()
+    text = _SPACES.sub("", text)
+    text = _LINK.sub(r"\1", text)
+    text = re.sub(r"<br\s*/?>", " ", text, flags=re.IGNORECASE)
+    text = _TAG.sub("", text)
+    text = re.sub(r"(`+)(.+?)\1", r"\2", text)
+    for _ in range(3):
+        text, changed = _EMPHASIS.subn(r"\2", text)
+        if not changed:
+            break
+    text = re.sub(r"\\([\\`*_{}\[\]()#+.!|~<>-])", r"\1", text)
+    return html.unescape(text).translate(_LETTERS).strip()
+
+
+_BLANK = re.compile(r"[-–—―.…?]*|x{2,}|n\.?/?a\.?|tbd|todo|nil|null|none|unknown|not measured", re.IGNORECASE)
+
+
+def is_blank(text: str) -> bool:
+    """A cell in which nobody said anything: empty, dashes, question marks, XXX, n/a."""
+    return _BLANK.fullmatch(text) is not None
+
+
+_FLAG = re.compile(r"(?<=[\w.%)\"'\]/ ])(?:\^+|†+|‡+|§+|¶+|\*{1,3}$)(?=$|[\s/,(;^])|^(?:\^+|†+|‡+|§+|¶+)$")
+
+
+def take_flags(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text without its marks, and the marks in the order they stand."""
+    if not any(mark in text for mark in "^†‡§¶*"):
+        return text, ()
+    flags = tuple(_FLAG.findall(text))
+    if not flags:
+        return text, ()
+    return re.sub(r"\s*/\s*(?=$|\()", "", _FLAG.sub("", text)).strip(), flags
+
+
+NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:[,'_]\d{3})+(?!\d)|\d+)(?:\.\d*)?(?:[eE][+-]?\d+)?|[+-]?\.\d+(?:[eE][+-]?\d+)?")
+_UNITS: dict[Kind, tuple[re.Pattern[str], dict[str, str]]] = {
+    "memory": (
+        re.compile(r"([KMGT]i?B|[MG]i?)(?:ytes?)?(?:/gpu|/node)?(?![\w])", re.IGNORECASE),
+        {"g": "GB", "gb": "GB", "gib": "GiB", "gi": "GiB", "m": "MB", "mb": "MB", "mib": "MiB", "mi": "MiB"},
+    ),
+    "seconds": (
+        re.compile(
+            r"(ms|msecs?|milliseconds?|s|secs?|seconds?|min|minutes?)(?:/(?:it|iter|iteration|step))?(?![\w])", re.IGNORECASE
+        ),
+        {"ms": "ms", "msec": "ms", "msecs": "ms", "millisecond": "ms", "milliseconds": "ms", "s": "s", "sec": "s", "secs": "s",
+         "second": "s", "seconds": "s", "min": "min", "minute": "min", "minutes": "min"},
+    ),
+    "figure": (re.compile(r"(T|TFLOPS?|TFLOPs?/s(?:/GPU)?|PFLOPs?|PFLOPs?/s|PetaFLOPs?)(?![\w])", re.IGNORECASE), {}),
+    "percent": (re.compile(r"(%)"), {}),
+    "frequency": (
+        re.compile(r"(GHz|MHz|kHz|Hz)(?![\w])", re.IGNORECASE),
+        {"ghz": "GHz", "mhz": "MHz", "khz": "kHz", "hz": "Hz"},
+    ),
+    "rate": (
+        re.compile(
+            r"((?:samples?|seqs?|sequences?|tokens?|toks?)\s*(?:/|per\s+)\s*(?:s|sec|secs|second)(?:/gpu)?)(?![\w])",
+            re.IGNORECASE,
+        ),
+        {},
+    ),
+}  # fmt: skip
+_SECONDS = {"s": 1.0, "ms": 1e-3, "min": 60.0}
+POSITIVE: frozenset[Kind] = frozenset({"count", "figure", "memory", "seconds", "rate", "percent", "frequency"})
+
+
+@lru_cache(maxsize=65536)
+def read_cell(column: Column, raw: str) -> Cell:
+    """The cell under `column`; equal cells are read once, since the same few fill a table."""
+    text = clean(raw)
+    reader = _READERS.get(column.kind)
+    if reader is not None:
+        return reader(column, text)
+    text, flags = take_flags(text)
+    if column.kind in ("word", "size") or not text:
+        return Cell(value="" if is_blank(text) else text, flags=flags)
+    return _number_cell(column, text, flags)
+
+
+def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
+    if text[:1] in "~≈" and text[1:2]:
+        text, flags = text[1:].lstrip(), ("~", *flags)
+    match = NUMBER.match(text)
+    if match is None:
+        return _no_number(column, text, flags)
+    value = float(re.sub("[,'_]", "", match.group()))
+    rest = text[match.end() :]
+    unit, rest = _unit(column, rest)
+    if rest and rest[0] not in " ([{":
+        return Cell(flags=flags, unread=f"{text!r} is not one number")
+    if not math.isfinite(value):
+        return Cell(flags=flags, unread=f"{match.group()} is beyond any number")
+    if column.kind == "count" and not value.is_integer():
+        return Cell(flags=flags, unread=f"{match.group()} is not a whole number")
+    if (
+        column.kind in POSITIVE
+        and value <= 0
+        and not (column.kind == "figure" and value == 0 and column.field == "aggr_pflops")
+    ):
+        return Cell(flags=flags, unread=f"{match.group()} is not above 0")
+    words = rest.strip()
+    return _scaled(column, value, unit or column.unit, words, flags)
+
+
+def _unit(column: Column, rest: str) -> tuple[str, str]:
+    pattern = _UNITS.get(column.kind)
+    if pattern is None or not rest:
+        return "", rest
+    match = pattern[0].match(rest.lstrip())
+    if match is None:
+        return "", rest
+    return pattern[1].get(match.group(1).lower(), match.group(1)), rest.lstrip()[match.end() :]
+
+
+def _scaled(column: Column, value: float, unit: str, words: str, flags: tuple[str, ...]) -> Cell:
+    if column.kind == "count":
+        return Cell(value=int(value), words=words, flags=flags)
+    if column.kind == "seconds":
+        if unit == "it/s":
+            return Cell(value=1 / value, unit=unit, words=words, flags=flags)
+        # Division, not a product with 0.001, so that 1234.5 ms is 1.2345 s to the last bit.
+        scaled = value / 1000 if unit == "ms" else value * _SECONDS.get(unit, 1.0)
+        return Cell(value=scaled, unit=unit, words=words, flags=flags)
+    if column.kind == "memory" and unit not in ("", "MB", "MiB", "GB", "GiB"):
+        return Cell(flags=flags, unread=f"memory in {unit}: write MiB or GiB")
+    if column.kind == "percent":
+        return Cell(value=value / 100 if unit == "%" or value > 1 else value, words=words, flags=flags)
+    if column.kind == "frequency":
+        # Nobody clocks a machine at 3.1 Hz: a slip of the unit keeps its digits, and lint says so.
+        return Cell(value=value / 1000 if unit == "MHz" else value, unit=unit, words=words, flags=flags)
+    if column.field == "aggr_pflops" and unit.upper().startswith("T"):
+        return Cell(value=value / 1000, unit=unit, words=words, flags=flags)
+    return Cell(value=value, unit=unit, words=words, flags=flags)
+
+
+def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
+    bare = _DASHES.sub("", text).strip()
+    pattern = _UNITS.get(column.kind)
+    if is_blank(text) or (pattern is not None and pattern[0].fullmatch(bare)):
+        return Cell(flags=flags)
+    if re.fullmatch(r"[+-]?(nan|inf|infinity)", text, re.IGNORECASE):
+        return Cell(flags=flags, unread=f"{text} is not a finite number")
+    return Cell(words=text, flags=flags, unread=f"{text!r} is not a number")
+
+
+_YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️"}
+_NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without"}
+
+
+def _yesno(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    word = text.lower()
+    if word in _YES or word in _NO:
+        return Cell(value=word in _YES, flags=flags)
+    return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is neither yes nor no")
+
+
+def _recompute(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    word = text.lower()
+    if "selective" in word:
+        return Cell(value="selective", flags=flags)
+    if word in _YES or word in _NO:
+        return Cell(value="full" if word in _YES else "none", flags=flags)
+    if word in ("block", "uniform"):
+        return Cell(value="full", words=word, flags=flags)
+    return (
+        Cell(value="", flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not full, selective or none")
+    )
+
+
+def _zero(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    match = re.fullmatch(r"(?:zero)?(?:[\s_-]*stage)?[\s_-]*([0-3])", text, re.IGNORECASE)
+    if match:
+        return Cell(value=int(match.group(1)), flags=flags)
+    if text.lower() in _NO:
+        return Cell(value=0, flags=flags)
+    return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not a ZeRO stage from 0 to 3")
+
+
+DTYPES = {
+    "fp16": "fp16", "float16": "fp16", "half": "fp16", "f16": "fp16", "bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32",
+    "float32": "fp32", "single": "fp32", "f32": "fp32", "tf32": "tf32", "fp8": "fp8", "float8": "fp8", "fp64": "fp64",
+}  # fmt: skip
+
+
+def _dtype(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    return Cell(value="" if is_blank(text) else DTYPES.get(text.lower(), text), flags=flags)
+
+
+_DATE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})|(\d{1,2})([-/])(\d{1,2})(?![-/.\d])")
+
+
+def take_date(text: str) -> tuple[str, str]:
+    """A date at the start of a note, as YYYY-MM-DD or MM-DD, and what follows it. No year is made up."""
+    match = _DATE.match(text)
+    if match is None:
+        return "", text
+    if match.group(1):
+        date, month, day = (
+            f"{match.group(1)}-{int(match.group(2)):02}-{int(match.group(3)):02}",
+            int(match.group(2)),
+            int(match.group(3)),
+        )
+    else:
+        month, day = int(match.group(4)), int(match.group(6))
+        if month > 12:
+            month, day = day, month
+        date = f"{month:02}-{day:02}"
+    rest = text[match.end() :]
+    if not (1 <= month <= 12 and 1 <= day <= 31) or (rest and rest[0] not in " ,;:("):
+        return "", text
+    return date, rest.lstrip(" ,;:")
+
+
+def _notes(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    return Cell(value="" if _DASHES.fullmatch(text) else text, flags=flags)
+
+
+_READERS = {
+    "yesno": _yesno, "recompute": _recompute, "zero": _zero, "dtype": _dtype, "notes": _notes, "date": _notes,
+    "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
+    "flags": lambda column, text: Cell(flags=tuple(text.split())),
+}  # fmt: skip

@@ -1,0 +1,176 @@
+"""Benchmark notes: their tables, log lines and lists as records, with the settings that the text around them states.
+
+    for found in read_markdown(path): a Record or a Problem, in the order of the file
+
+The file is read twice, line by line: first its text (legends and `above too` stand after the rows they explain), then its
+rows. Memory holds the text's statements and never the tables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from seatrial.importers import exact
+from seatrial.importers.cells import Column
+from seatrial.importers.columns import read_heading
+from seatrial.importers.lines import read_lines
+from seatrial.importers.lists import ListReader
+from seatrial.importers.megatron import LogReader
+from seatrial.importers.outline import Outline
+from seatrial.importers.rows import Problem, Where, blank_row, fits, row_record
+from seatrial.importers.tables import Token, is_table_of_runs, scan, split_row
+from seatrial.record import Record
+
+Found = Record | Problem
+
+
+def read_markdown(path: Path, name: str) -> Iterator[Found]:
+    outline = Outline()
+    own = False
+    for token in scan(read_lines(path)):
+        if token.kind == "mark":
+            own = True
+        elif token.kind == "text":
+            outline.read(token.line, token.text)
+            own = own and not token.text.strip()
+        elif not own:
+            outline.rows_at(token.text)
+    yield from _Walk(name, outline).read(scan(read_lines(path)))
+
+
+class _Walk:
+    """The second reading: rows, log lines and lists, each with what holds around it."""
+
+    def __init__(self, file: str, outline: Outline):
+        self.file, self.outline = file, outline
+        self.log = LogReader(file, outline, alone=False)
+        self.lists = ListReader(file, outline)
+        self.table = -1
+        self.columns: list[Column] = []
+        self.header: Token | None = None
+        self.own = False
+        self.unknown = 0
+        """Rows of a table that is not one of runs."""
+        self.strays: list[Token] = []
+        self.logged: list[Record] = []
+        """Iterations of the current section, for tables that repeat them without their time."""
+
+    def read(self, tokens: Iterator[Token]) -> Iterator[Found]:
+        marked = False
+        handlers: dict[str, Callable[[Token], Iterator[Found]]] = {"row": self._row, "log": self._log_line, "text": self._text}
+        for token in tokens:
+            if token.kind != "stray" and self.strays:
+                yield from self._end_strays()
+            if token.kind == "mark":
+                marked = True
+            elif token.kind.startswith("header"):
+                yield from self._begin_table(token, own=marked)
+                marked = False
+            elif token.kind == "stray":
+                self.strays.append(token)
+            else:
+                yield from handlers[token.kind](token)
+        yield from self._end_strays()
+        yield from self._end_table()
+        yield from self.lists.flush()
+        yield from self._logs(self.log.flush(end=True))
+
+    def _begin_table(self, token: Token, *, own: bool) -> Iterator[Found]:
+        yield from self._end_table()
+        yield from self.lists.flush()
+        yield from self._logs(self.log.flush())
+        self.header, self.own = token, own
+        self.columns = [read_heading(cell) for cell in split_row(token.text)]
+        self.table += 1
+        if token.kind == "header without alignment":
+            message = "no alignment row (| --- | --- |) under these headings; read as a table all the same"
+            yield Problem(file=self.file, line=token.line, cell=token.text[:80], message=message, level="note")
+
+    def _end_table(self) -> Iterator[Found]:
+        if self.unknown and self.header is not None:
+            names = ", ".join(column.heading for column in self.columns)[:80]
+            message = f"a table that is not one of runs ({names}): {self.unknown} rows left out"
+            yield Problem(file=self.file, line=self.header.line, message=message, level="note", rows=self.unknown)
+        self.header, self.columns, self.unknown = None, [], 0
+
+    def _end_strays(self) -> Iterator[Found]:
+        strays, self.strays = self.strays, []
+        if strays:
+            message = f"{len(strays)} rows outside any table: there are no headings above them"
+            yield Problem(
+                file=self.file, line=strays[0].line, cell=strays[0].text[:80], message=message, level="row", rows=len(strays)
+            )
+
+    def _row(self, token: Token) -> Iterator[Found]:
+        cells = split_row(token.text)
+        if blank_row(cells):
+            return
+        where = Where(file=self.file, line=token.line, table=self.table)
+        if self.own:
+            yield exact.row_record([column.heading for column in self.columns], cells, where=where)
+            return
+        if not is_table_of_runs(self.columns):
+            self.unknown += 1
+            return
+        problems: list[Problem] = []
+        if len(cells) != len(self.columns):
+            cells, message = refit(self.columns, cells)
+            problems.append(Problem(file=self.file, line=token.line, cell=token.text[:120], message=message, level="note"))
+        record, more = row_record(self.columns, cells, outline=self.outline, where=where)
+        yield from problems
+        yield from more
+        if record is not None:
+            yield self._with_logged_time(record)
+
+    def _with_logged_time(self, record: Record) -> Record:
+        """A table that repeats a log line's rate without its time: the time is the log's, and marked as inferred."""
+        if (
+            record.sec_per_it is not None
+            or record.tflops is None
+            or any(column.field == "sec_per_it" for column in self.columns)
+        ):
+            return record
+        same = [r for r in self.logged if r.section == record.section and r.tflops == record.tflops]
+        same = [r for r in same if not (r.size_label and record.size_label) or r.size_label == record.size_label]
+        if len(same) != 1:
+            return record
+        inferred = tuple(sorted({*record.inferred, "sec_per_it"}))
+        return dataclasses.replace(record, sec_per_it=same[0].sec_per_it, time_unit=same[0].time_unit, inferred=inferred)
+
+    def _log_line(self, token: Token) -> Iterator[Found]:
+        yield from self._end_table()
+        yield from self.lists.flush()
+        yield from self._logs(self.log.feed(token.line, token.text))
+
+    def _logs(self, found: Iterator[Found]) -> Iterator[Found]:
+        for item in found:
+            if isinstance(item, Record):
+                self.logged = [*self.logged[-63:], item]
+            yield item
+
+    def _text(self, token: Token) -> Iterator[Found]:
+        if token.text.strip():
+            yield from self._end_table()
+            if token.text.lstrip().startswith("#"):
+                yield from self._logs(self.log.flush())
+        yield from self.lists.feed(token.line, token.text)
+
+
+def refit(columns: Sequence[Column], cells: Sequence[str]) -> tuple[list[str], str]:
+    """The cells under their headings when there are more or fewer than headings, and what was done."""
+    counts = f"{len(cells)} cells under {len(columns)} headings"
+    if len(cells) < len(columns):
+        return [*cells, *[""] * (len(columns) - len(cells))], f"{counts}: the last {len(columns) - len(cells)} taken as empty"
+    kept, dropped = list(cells), []
+    while len(kept) > len(columns):
+        empty = [i for i, cell in enumerate(kept) if cell.strip("-–— ") == ""]
+        if not empty:
+            rest = " ".join(kept[len(columns) - 1 :])
+            return [*kept[: len(columns) - 1], rest], f"{counts}: the last ones read as one"
+        # The empty cell without which most of the others stand under a heading they can belong to; of equals the last.
+        best = max(empty, key=lambda i: (sum(fits(c, cell) for c, cell in zip(columns, kept[:i] + kept[i + 1 :])), i))
+        dropped.append(best + 1)
+        del kept[best]
+    return kept, f"{counts}: empty cell {', '.join(map(str, dropped))} left out"
