@@ -31,6 +31,7 @@ import torch
 from seatrial import fields
 from seatrial.engine import dcp
 from seatrial.engine.dcp import Chunk
+from seatrial.engine.state import Shard
 from seatrial.errors import BadInput
 from seatrial.spec import Model
 
@@ -38,6 +39,15 @@ SCHEMA = 1
 MANIFEST, LATEST = "manifest.json", "latest"
 WRITING = ".writing-"
 POLL_S = 0.02
+
+
+def key_of(shard: Shard) -> str:
+    """A rectangle's name in a checkpoint: `model.` for weights, `optim.exp_avg.` and so on for the rest."""
+    return f"model.{shard.name}" if shard.kind == "weight" else f"optim.{shard.kind}.{shard.name}"
+
+
+def chunks_of(shards: Iterable[Shard]) -> list[Chunk]:
+    return [Chunk(key=key_of(s), shape=s.global_shape, offsets=s.offsets, tensor=s.tensor) for s in shards]
 
 
 def folder_name(step: int) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import resource
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -77,9 +77,14 @@ class LiveStorages(TorchDispatchMode):
     """Counts the bytes of storages that are alive, by part, while it is active."""
 
     def __init__(self, *, tagged: Mapping[str, Iterable[Tensor]] | None = None, logits_cols: int | None = None,
-                 device_type: str = "cpu"):
+                 gradient_sizes: Collection[int] = (), in_loss: Callable[[], bool] = lambda: True, device_type: str = "cpu"):
+        """`gradient_sizes`: flat fp32 tensors of so many elements are gradients, which come and go within a step.
+
+        `in_loss`: whether the loss is being computed; elsewhere a tensor as wide as the logits is something else.
+        """
         super().__init__()
-        self.logits_cols, self.device_type = logits_cols, device_type
+        self.in_loss = in_loss
+        self.logits_cols, self.gradient_sizes, self.device_type = logits_cols, frozenset(gradient_sizes), device_type
         self.live: dict[str, int] = dict.fromkeys(PARTS, 0)
         self.at_peak: dict[str, int] = dict(self.live)
         self.peaks: dict[str, int] = dict(self.live)
@@ -111,7 +116,10 @@ class LiveStorages(TorchDispatchMode):
         return out
 
     def _part(self, value: Tensor) -> str:
-        return "logits" if value.dim() > 1 and value.shape[-1] == self.logits_cols else "activations"
+        if value.dim() == 1 and value.numel() in self.gradient_sizes and value.dtype == torch.float32:
+            return "gradients"
+        is_logits = value.dim() > 1 and value.shape[-1] == self.logits_cols and self.in_loss()
+        return "logits" if is_logits else "activations"
 
     def _add(self, storage: torch.UntypedStorage, part: str) -> None:
         key, size = storage._cdata, storage.nbytes()

@@ -50,6 +50,10 @@ class Timers:
         self._stack.pop()
         self._clock.change(self._stack[-1] if self._stack else "")
 
+    def runs(self, name: str) -> bool:
+        """Whether the timer is open, be it innermost or not."""
+        return name in self._stack
+
     def take(self) -> dict[str, float]:
         """Seconds by timer since the last call. A timer still open goes on counting from here."""
         marks = self._clock.take(self._stack[-1] if self._stack else "")

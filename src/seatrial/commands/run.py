@@ -1,0 +1,147 @@
+"""`seatrial run`: one trial on this machine. `seatrial train`: a real run from a TOML file.
+
+    seatrial run --model tiny --dp 2 --tp 2 --pp 2 --mbs 1 --gbs 16 --steps 5 --json
+    seatrial run trial.toml --set topology.tp=2
+    seatrial train run.toml --out out --resume
+
+With --json one object goes to stdout, also on failure; iteration lines and messages go to stderr. Exit status: 0 good, 2 what
+was asked cannot run, 3 any other outcome.
+"""
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+
+LONGEST_S = 10 * 365 * 86400.0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _lines(quiet: bool) -> Any:
+    return None if quiet else _say
+
+
+def report(found: dict[str, Any], *, as_json: bool) -> int:
+    """The one object, or two lines for a person; and the exit status that goes with it."""
+    status = found["status"]
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False))
+    elif status == "ok":
+        last = f"loss {found['losses'][-1]:.4f}, " if found["losses"] else ""
+        if found["sec_per_it"]:
+            print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs a process ({found['formula']}), "
+                  f"{found['mem_gib'] or 0:.2f} GiB on the fullest rank")
+        parts = sorted(found["breakdown"].items(), key=lambda item: -item[1])
+        print("   " + ", ".join(f"{name} {seconds:.3f} s" for name, seconds in parts))
+        print(f"   {found['events']}")
+    else:
+        _say(f"seatrial: {status}: {found['message']}")
+    return {"ok": EXIT_GOOD, "invalid": EXIT_BAD_INPUT}.get(status, EXIT_OTHER_OUTCOME)
+
+
+def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str]) -> tuple[Any, Any]:
+    """The file's words with the options put over them, and --set over both."""
+    from seatrial import presets, trialfile
+
+    data: dict[str, Any] = presets.read_toml(file) if file is not None else {}
+    for table, values in given.items():
+        there = data.get(table, {})
+        if isinstance(there, str):
+            there = {"base": there}
+        chosen = {k: v for k, v in values.items() if v is not None}
+        if chosen:
+            data[table] = {**there, **chosen}
+    # --set model.layers=6 on a model given by name changes that model.
+    if isinstance(data.get("model"), str):
+        data["model"] = {"base": data["model"]}
+    return trialfile.build(data, settings, where=str(file or "seatrial run"))
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("run", help="Run one trial on this machine: real training steps, timed and measured.")
+    def run(
+        file: Path = typer.Argument(None, help="A TOML file with the trial; options are put over it."),
+        model: str = typer.Option(None, help="A model by name (see `seatrial presets`)."),
+        dp: int = typer.Option(None, help="Data-parallel replicas."),
+        tp: int = typer.Option(None, help="Tensor-parallel ranks."),
+        pp: int = typer.Option(None, help="Pipeline stages."),
+        vp: int = typer.Option(None, help="Virtual stages a rank (schedule interleaved)."),
+        mbs: int = typer.Option(None, help="Micro-batch size."),
+        gbs: int = typer.Option(None, help="Global batch size."),
+        zero: int = typer.Option(None, help="ZeRO stage, 0 to 3."),
+        recompute: str = typer.Option(None, help="none, selective or full."),
+        schedule: str = typer.Option(None, help="gpipe, 1f1b, interleaved or zb-h1."),
+        precision: str = typer.Option(None, help="fp32, bf16 or fp16."),
+        sequence_parallel: bool = typer.Option(None, "--sequence-parallel/--no-sequence-parallel",
+                                               help="Split the sequence over TP outside its regions."),
+        steps: int = typer.Option(None, help="Training steps."),
+        seed: int = typer.Option(None, help="Of weights and data."),
+        device: str = typer.Option(None, help="auto, cpu or cuda."),
+        settings: list[str] = typer.Option([], "--set", help="Any other value, as model.layers=6; may be repeated."),
+        timeout: float = typer.Option(600.0, help="Seconds after which the ranks are ended."),
+        out: Path = typer.Option(None, help="Folder for run.json, events.jsonl, logs and traces."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON object, also on failure."),
+    ) -> int:
+        from seatrial.launch import single
+
+        try:
+            given: dict[str, dict[str, Any]] = {
+                "model": {"base": model},
+                "topology": {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
+                             "schedule": schedule, "precision": precision, "sequence_parallel": sequence_parallel},
+                "batch": {"gbs": gbs},
+                "training": {"steps": steps, "seed": seed, "device": device},
+            }  # fmt: skip
+            if file is None and model is None:
+                raise BadInput("--model must be given, or a TOML file with a [model]")
+            trial, training = asked_for(file, given, settings)
+            folder = out or Path(tempfile.mkdtemp(prefix="seatrial-run-"))
+            found = single.run(trial, training, out=folder, timeout_s=timeout, env=_environment(trial),
+                               on_line=_lines(as_json), python=trial.environment.python or sys.executable)
+        except BadInput as error:
+            if not as_json:
+                raise
+            _say(f"seatrial: {error}")
+            found = single.invalid(error)
+        return report(found, as_json=as_json)
+
+    @app.command("train", help="Train from a TOML file: checkpoints, validation loss, resume.")
+    def train(
+        file: Path = typer.Argument(..., help="[model], [topology], [batch] and [training]."),
+        out: Path = typer.Option(Path("out"), help="Folder for events, logs and (unless the file says where) checkpoints."),
+        resume: bool = typer.Option(False, "--resume", help="Go on from the newest checkpoint, on this topology."),
+        settings: list[str] = typer.Option([], "--set", help="Any value, as topology.tp=2; may be repeated."),
+        timeout: float = typer.Option(LONGEST_S, help="Seconds after which the ranks are ended."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON object, also on failure."),
+    ) -> int:
+        from dataclasses import replace
+
+        from seatrial.launch import single
+
+        try:
+            trial, training = asked_for(file, {}, settings)
+            folder = training.checkpoint_dir or (str(out / "checkpoints") if training.save_every or resume else None)
+            training = replace(training, checkpoint_dir=folder, resume=resume or training.resume)
+            found = single.run(trial, training, out=out, timeout_s=timeout, env=_environment(trial), on_line=_lines(as_json),
+                               python=trial.environment.python or sys.executable)
+        except BadInput as error:
+            if not as_json:
+                raise
+            _say(f"seatrial: {error}")
+            found = single.invalid(error)
+        return report(found, as_json=as_json)
+
+
+def _environment(trial: Any) -> dict[str, str]:
+    import os
+
+    return {**os.environ, **trial.environment.variables}

@@ -1,0 +1,217 @@
+"""The run around the step: start or resume, train, validate, save, report, and leave cleanly when asked to.
+
+    python -m seatrial.engine out/run.json          one process of it a rank, under any launcher
+
+A SIGTERM on any rank is agreed on by all after the step, so that they leave together, with a checkpoint.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+from seatrial import fields
+from seatrial.engine import checkpoint, failure, memory, runfile
+from seatrial.engine.checkpoint import Checkpointer
+from seatrial.engine.data import Batches
+from seatrial.engine.fault import Fault
+from seatrial.engine.memory import LiveStorages
+from seatrial.engine.mesh import Mesh, Place, device_of, join, place_from_env
+from seatrial.engine.report import Report
+from seatrial.engine.runfile import RunFile
+from seatrial.engine.step import Engine
+from seatrial.engine.timers import Timers
+from seatrial.engine.watch import Heartbeat
+
+
+def main(argv: list[str]) -> int:
+    place = place_from_env()
+    heartbeat: Heartbeat | None = None
+    out: str | None = None
+    try:
+        run = runfile.read(argv[0])
+        out = run.out
+        heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world)
+        device = device_of(run.training.device, place)
+        torch.set_num_threads(run.training.threads or max(1, (os.cpu_count() or 1) // place.local_world))
+        heartbeat.beat(phase="join")
+        join(place, device)
+        train(run, place, device, heartbeat)
+    except BaseException as error:
+        status = failure.report(error, out=out, rank=place.rank, heartbeat=heartbeat)
+        if heartbeat is not None:
+            heartbeat.close()
+        sys.stdout.flush()
+        # The usual way out would wait for threads of a process group whose peers are gone.
+        os._exit(status)
+    heartbeat.close()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    return 0
+
+
+def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat) -> None:
+    trial, training = run.trial, run.training
+    mesh = Mesh(trial.topology, device=device)
+    timers = Timers(device.type)
+    heartbeat.beat(phase="build")
+    engine = Engine(trial, training, mesh, timers=timers, heartbeat=heartbeat)
+    label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
+    report = Report(run, rank=place.rank, device=device, label=label)
+    fault = Fault.from_env()
+    progress = Progress(run, engine, place, device)
+    progress.resume()
+    report.start(step=progress.step, backend=mesh.backend)
+    batches = Batches(training, trial.model, training.seed)
+    held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
+    measured: dict[str, int] | None = None
+    stop = Stop(device)
+    with stop:
+        timers.take()
+        while progress.step < training.steps:
+            step = progress.step + 1
+            heartbeat.beat(step=step, phase="start", microbatch=0)
+            fault.at(place.rank, step)
+            engine.comm.skip_next = fault.takes("skip")
+            timers.keep_spans = step in training.trace_steps
+            began, origin_s = time.perf_counter(), time.time()
+            timers.take()
+            # The first step is a warm-up: it can afford to be watched operation by operation.
+            watched = measured is None and training.warmup_iterations > 0 and not training.compile
+            with tracker(engine) if watched else contextlib.nullcontext() as live:
+                result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
+            progress.done(result.gbs, skipped=result.skipped)
+            stops = stop.agreed()
+            saved = progress.save(last=stops or step == training.steps)
+            taken = timers.take()
+            seconds = time.perf_counter() - began
+            heartbeat.beat(phase="report")
+            report.iteration(step=step, result=result, seconds=seconds, taken=taken, consumed_samples=progress.consumed,
+                             nan_here=not math.isfinite(getattr(engine, "local_loss", 0.0)))
+            if saved is not None:
+                report.checkpoint(step=step, seconds=saved)
+            if timers.keep_spans:
+                report.trace(step=step, origin_s=origin_s, timers=timers)
+            if live is not None:
+                measured = live.by_part()
+                report.memory(step=step, parts=measured)
+            if held_out is not None and step % training.eval_every == 0:
+                heartbeat.beat(phase="evaluation")
+                samples = training.eval_batches * trial.batch.gbs
+                loss = engine.evaluate(held_out, first_sample=0, samples=samples)
+                report.validation(step=step, loss=loss, samples=samples)
+            if stops:
+                break
+    heartbeat.beat(phase="finish")
+    progress.finish()
+    report.memory(step=progress.step, parts=measured)
+    report.end("finished" if progress.step >= training.steps else "stopped", step=progress.step)
+    mesh.close()
+
+
+class Progress:
+    """How far the run is, and its checkpoints."""
+
+    def __init__(self, run: RunFile, engine: Engine, place: Place, device: torch.device):
+        self.training, self.engine, self.device = run.training, engine, device
+        self.step = self.consumed = self.skipped = 0
+        self.keeper: Checkpointer | None = None
+        if run.training.checkpoint_dir is not None and (run.training.save_every or run.training.resume):
+            self.keeper = Checkpointer(
+                run.training.checkpoint_dir, rank=place.rank, world=place.world, keep=run.training.keep, model=run.trial.model,
+                about={"run_id": run.run_id, "topology": fields.plain(run.trial.topology)}, background=run.training.async_save,
+                barrier=lambda: dist.barrier() if dist.is_initialized() else None)
+
+    def resume(self) -> None:
+        if not self.training.resume or self.training.checkpoint_dir is None:
+            return
+        found = checkpoint.latest(self.training.checkpoint_dir)
+        if found is None:
+            return
+        checkpoint.check_model(found, self.engine.trial.model)
+        only_weights = bool(found.state.get("weights_only"))
+        shards = [s for s in self.engine.shards() if s.kind == "weight" or not only_weights]
+        found.reader().fill(checkpoint.chunks_of(shards))
+        self.engine.loaded()
+        self.step, self.consumed = found.step, int(found.state["consumed_samples"])
+        self.skipped = int(found.state.get("skipped", 0))
+        self.engine.optimizer.steps_done.fill_(0.0 if only_weights else self.step - self.skipped)
+        if "loss_scale" in found.state and self.engine.loss_scale.dynamic:
+            self.engine.loss_scale.restore(found.state["loss_scale"])
+
+    def done(self, samples: int, *, skipped: bool) -> None:
+        self.step += 1
+        self.consumed += samples
+        self.skipped += skipped
+
+    def save(self, *, last: bool) -> float | None:
+        """Seconds that training waited, or None when nothing was due."""
+        due = self.training.save_every and self.step % self.training.save_every == 0
+        if self.keeper is None or not (due or last):
+            return None
+        self.engine.comm.heartbeat.beat(phase="checkpoint")
+        began = time.perf_counter()
+        state = {"step": self.step, "consumed_samples": self.consumed, "skipped": self.skipped, "seed": self.training.seed,
+                 "loss_scale": self.engine.loss_scale.state()}
+        with self.engine.timers("checkpoint"):
+            self.keeper.save(self.step, checkpoint.chunks_of(s for s in self.engine.shards() if s.primary), state)
+        return time.perf_counter() - began
+
+    def finish(self) -> None:
+        if self.keeper is not None:
+            self.keeper.wait()
+
+
+class Stop:
+    """SIGTERM becomes a wish; ranks hear of it at different moments, and all must leave after the same step."""
+
+    def __init__(self, device: torch.device):
+        self.device, self.asked = device, False
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, _number: int, _frame: object) -> None:
+        self.asked = True
+
+    def agreed(self) -> bool:
+        if not dist.is_initialized():
+            return self.asked
+        wishes = torch.tensor([float(self.asked)], device=self.device)
+        dist.all_reduce(wishes)
+        return bool(wishes.item() > 0)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+
+def tracker(engine: Engine) -> LiveStorages:
+    """A count of live storages that knows what the buckets hold."""
+    buckets = engine.buckets
+    positions = engine.shared.positions
+    model, tp = engine.trial.model, engine.trial.topology.tp
+    tagged = {
+        "weights": [t for b in buckets for t in (b.flat, b.part)],
+        "optimizer": [t for b in buckets for t in (b.exp_avg, b.exp_avg_sq, *([] if b.master is b.part else [b.master]))],
+        "gradients": [t for b in buckets for t in (b.grad, b.grad_shard) if t is not None],
+        "buffers": [t for t in (positions.bias, *(positions.turn or ())) if t is not None],
+    }  # fmt: skip
+    flat_sizes = {b.layout.size for b in buckets}
+    return LiveStorages(tagged=tagged, logits_cols=model.padded_vocab(tp) // tp, device_type=engine.mesh.device.type,
+                        gradient_sizes=flat_sizes, in_loss=lambda: engine.timers.runs("loss"))
+
+
+def used_bytes(engine: Engine) -> dict[str, int]:
+    """What the buckets hold now, by part."""
+    live = tracker(engine)
+    return {part: live.live[part] for part in memory.PARTS}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Starting ranks, waiting for them, and saying what became of them."""

@@ -1,0 +1,74 @@
+"""What can be known to be wrong before any rank starts: one line each, and nothing has been written.
+
+    preflight.check(trial, training)        raises BadInput; returns the checkpoint to resume from, if there is one
+"""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seatrial import rules
+from seatrial.errors import BadInput, Infeasible
+from seatrial.spec import Trial
+from seatrial.training import Training
+
+if TYPE_CHECKING:
+    from seatrial.engine.checkpoint import Found
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+
+
+def check(trial: Trial, training: Training) -> Found | None:
+    rules.check(trial)
+    if trial.engine != "seatrial":
+        raise BadInput(f"engine {trial.engine!r}: this command runs our own; leave it out")
+    if trial.topology.precision not in PRECISIONS:
+        raise Infeasible(f"precision {trial.topology.precision}: the engine has {', '.join(PRECISIONS)}", code="precision")
+    devices(trial, training)
+    if training.data is not None or training.valid_data is not None:
+        from seatrial.engine import data
+
+        data.check(training, trial.model)
+    return checkpoints(trial, training)
+
+
+def devices(trial: Trial, training: Training) -> None:
+    """Processes share cores, but not GPUs."""
+    if training.device == "cpu":
+        return
+    there = gpus()
+    if training.device == "cuda" and there == 0:
+        raise Infeasible("training.device is cuda, but this machine has no CUDA device: use cpu or auto", code="devices")
+    if 0 < there < trial.topology.world:
+        t = trial.topology
+        raise Infeasible(f"DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, but this machine has {there} CUDA "
+                         f"device{'s' if there > 1 else ''}: use a topology of {there}, or training.device = \"cpu\"",
+                         code="devices")
+
+
+def gpus() -> int:
+    if not any(Path("/dev").glob("nvidia[0-9]*")):
+        return 0  # most machines that plan have none, and asking torch takes seconds
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def checkpoints(trial: Trial, training: Training) -> Found | None:
+    if training.checkpoint_dir is None:
+        if training.resume or training.save_every:
+            name = "resume" if training.resume else "save_every"
+            raise BadInput(f"training.{name} needs training.checkpoint_dir")
+        return None
+    if not Path(training.checkpoint_dir).exists():
+        if training.resume:
+            raise BadInput(f"{training.checkpoint_dir}: no such folder to resume from")
+        return None
+    from seatrial.engine import checkpoint
+
+    found = checkpoint.check(training.checkpoint_dir, trial.model, resume=training.resume)
+    if training.resume and found is None:
+        raise BadInput(f"{training.checkpoint_dir}: holds no whole checkpoint to resume from")
+    if found is not None and found.step >= training.steps:
+        raise BadInput(f"{found.folder}: is of step {found.step}, training.steps is {training.steps}: nothing is left to do")
+    return found
