@@ -59,7 +59,7 @@ def clean(text: str) -> str:
     """The text of a cell without its markdown: bold, code, links, entities and typographic letters as plain ones."""
     if text.isascii() and not any(letter in text for letter in "*_`[<&\\~"):
         return text.strip()
-    text = _SPACES.sub("", text)
+    text = _SPACES.sub("", text.replace("&nbsp;", "\u00a0"))
     text = _LINK.sub(r"\1", text)
     text = re.sub(r"<br\s*/?>", " ", text, flags=re.IGNORECASE)
     text = _TAG.sub("", text)
@@ -146,7 +146,7 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     value = float(re.sub("[,'_]", "", match.group()))
     rest = text[match.end() :]
     unit, rest = _unit(column, rest)
-    if rest and rest[0] not in " ([{":
+    if rest and (rest[0] not in " ([{" or rest.lstrip()[:1].isdigit()):
         return Cell(flags=flags, unread=f"{text!r} is not one number")
     if not math.isfinite(value):
         return Cell(flags=flags, unread=f"{match.group()} is beyond any number")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def _row_reader(headings: list[str], path: Path) -> Any:
     if headings and headings[-1] == OWN_MARK:
         return lambda cells, where: iter([_own_row(headings, cells, where)])
     fields = [PLAIN.get(heading, heading) for heading in headings]
-    known = sum(name in exact._TYPES or name == "status" for name in fields)
+    known = sum(name in exact.TYPES or name == "status" for name in fields)
     if known >= 4 and 2 * known > len(fields):
         return lambda cells, where: iter([_named_row(fields, headings, cells, where)])
     columns = [read_heading(heading) for heading in headings]
@@ -116,7 +117,7 @@ def _own_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Rec
             raise BadInput(f"{len(cells)} cells under {len(headings)} headings")
         data: dict[str, Any] = {}
         for heading, cell in zip(headings[:-1], cells):
-            if cell:
+            if cell and heading != "status":
                 data[PLAIN.get(heading, heading)] = _own_value(heading, cell)
         data.setdefault("source_file", where.file)
         data.setdefault("source_line", where.line)
@@ -127,15 +128,23 @@ def _own_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Rec
 
 def _own_value(heading: str, cell: str) -> Any:
     if heading == "activation_ckpt":
-        return {"true": "full", "false": "none"}.get(cell, cell)
+        return {"true": "full", "false": "none"}.get(cell, exact.decode(cell))
     if heading in STRUCTURED:
         return json.loads(cell)
     if heading in LISTS:
         return [exact.decode(part) for part in cell.split(" ")]
     name = PLAIN.get(heading, heading)
-    if name not in exact._TYPES:
+    if name not in exact.TYPES:
         raise BadInput(f"no field {heading!r} in a record")
-    return cell if exact._TYPES[name] in ("str", "State") else exact.read_value(name, cell)
+    return exact.read_value(name, cell)
+
+
+_CSV_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]|&(?=#\d+;)")
+
+
+def encode_csv(text: str) -> str:
+    """Text that survives a CSV cell on any machine: only control letters are masked."""
+    return _CSV_ODD.sub(lambda m: f"&#{ord(m.group())};", text)
 
 
 def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[str], where: Where) -> Record | Problem:
@@ -158,7 +167,7 @@ def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[s
                 data[name] = _FORMULAS.get(cell, cell)
             elif name == "flags":
                 data[name] = cell.split()
-            elif name in exact._TYPES and name not in STRUCTURED and name not in LISTS:
+            elif name in exact.TYPES and name not in STRUCTURED and name not in LISTS:
                 data[name] = exact.read_value(name, cell)
             else:
                 extra[heading] = cell

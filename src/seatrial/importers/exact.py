@@ -31,17 +31,17 @@ HEADINGS: dict[str, str] = {
 }  # fmt: skip
 """Field -> heading, in the order the columns stand."""
 FIELD_OF = {heading: name for name, heading in HEADINGS.items()}
-_TYPES = {f.name: str(f.type) for f in dataclass_fields(Record)}
+TYPES = {f.name: str(f.type) for f in dataclass_fields(Record)}
 _TFLOPS = re.compile(r"TFLOPs \((.*)\)")
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d|\d\d-\d\d)(?:, (.*))?", re.DOTALL)
 _ENTITY = re.compile(r"&#(\d+);")
-_ODD = re.compile(r"[&|\n\r\t*`\\<>\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^\s|\s$|^-+$")
+_ODD = r"&(?=#\d+;)|[|│┃║*<\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^\s|\s$|^-+$"
 
 
 def encode(text: str, also: str = "") -> str:
     """Text that survives a markdown cell; `also` are letters that part lists."""
-    text = _ODD.sub(lambda m: "".join(f"&#{ord(letter)};" for letter in m.group()), text)
-    return "".join(f"&#{ord(letter)};" if letter in also else letter for letter in text) if also else text
+    pattern = f"{_ODD}|[{re.escape(also)}]" if also else _ODD
+    return re.sub(pattern, lambda m: "".join(f"&#{ord(letter)};" for letter in m.group()), text)
 
 
 def decode(text: str) -> str:
@@ -79,7 +79,7 @@ def decode_outcome(text: str) -> dict[str, Any]:
 
 def read_value(name: str, text: str) -> Any:
     """One field's value from its text; the types are those of the record."""
-    kind = _TYPES[name]
+    kind = TYPES[name]
     try:
         if kind.startswith("int"):
             return int(text)
@@ -94,14 +94,14 @@ def read_value(name: str, text: str) -> Any:
     return decode(text)
 
 
-def row_record(headings: Sequence[str], cells: Sequence[str], *, where: Where) -> Record | Problem:
+def row_record(headings: Sequence[str], cells: Sequence[str], *, where: Where, section: str = "") -> Record | Problem:
     try:
-        return _record(headings, cells, where)
-    except (BadInput, ValueError) as error:
+        return _record(headings, cells, where, section)
+    except (BadInput, ValueError, OverflowError) as error:
         return Problem(file=where.file, line=where.line, message=str(error), level="row", rows=1, cell=" | ".join(cells)[:80])
 
 
-def _record(headings: Sequence[str], cells: Sequence[str], where: Where) -> Record:
+def _record(headings: Sequence[str], cells: Sequence[str], where: Where, section: str) -> Record:
     if len(cells) != len(headings):
         raise BadInput(f"{len(cells)} cells under {len(headings)} headings in a table of our own")
     data: dict[str, Any] = {"state": "measured"}
@@ -115,7 +115,7 @@ def _record(headings: Sequence[str], cells: Sequence[str], where: Where) -> Reco
             continue
         if name == "mem_value":
             value, _, unit = cell.partition(" ")
-            data["mem_value"], data["mem_unit"] = float(value), decode(unit)
+            data["mem_value"], data["mem_unit"] = None if value == "-" else float(value), decode(unit)
         elif name == "freq_ghz":
             data[name] = float(cell.removesuffix("GHz"))
         elif name == "recompute":
@@ -127,8 +127,7 @@ def _record(headings: Sequence[str], cells: Sequence[str], where: Where) -> Reco
         elif name in ("flags", "estimated", "inferred"):
             data[name] = [decode(part) for part in cell.split(" ")]
         elif name == "notes":
-            dated = _DATE.fullmatch(cell)
-            data["date"], data["notes"] = (dated.group(1), decode(dated.group(2) or "")) if dated else ("", decode(cell))
+            data["date"], data["notes"] = _dated(cell)
         elif name == "source":
             file, _, line = cell.rpartition(":")
             data["source_file"], data["source_line"] = decode(file), int(line)
@@ -136,13 +135,22 @@ def _record(headings: Sequence[str], cells: Sequence[str], where: Where) -> Reco
             data[name] = read_value(name, cell)
             if name == "tflops" and tflops:
                 data.update(_formula(tflops.group(1)))
-    if "sec_per_it" in data:
+    if "sec_per_it" in data and HEADINGS["time_unit"] not in headings:
         data.setdefault("time_unit", "s")
     data = {key: value for key, value in data.items() if value != ""}
     data.setdefault("source_file", where.file)
     data.setdefault("source_line", where.line)
-    data["table"] = where.table
+    data["section"], data["table"] = section, where.table
     return Record.from_dict({key: value for key, value in data.items() if value is not None})
+
+
+def _dated(cell: str) -> tuple[str, str]:
+    """The date and the notes after it, as `seatrial.table` puts them into one cell."""
+    match = _DATE.fullmatch(cell)
+    if match:
+        return match.group(1), decode(match.group(2) or "")
+    match = re.fullmatch(r"\(([^)]*)\)(?: (.*))?", cell, re.DOTALL)
+    return (decode(match.group(1)), decode(match.group(2) or "")) if match else ("", decode(cell))
 
 
 def _formula(text: str) -> dict[str, str]:

@@ -10,20 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seatrial.errors import BadInput
-from seatrial.importers.lines import read_lines
 from seatrial.importers.rows import Problem
 from seatrial.record import SCHEMA, Record
 
 
 def read_json(path: Path, name: str) -> Iterator[Record | Problem]:
     if path.suffix.lower() == ".jsonl":
-        for number, line in read_lines(path):
-            if line.strip():
-                yield _line(line, name, number)
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield _line(line, name, number)
         return
-    text = "\n".join(line for _, line in read_lines(path))
     try:
-        data = json.loads(text)
+        data = json.loads(path.read_bytes())
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 text") from error
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"{path}: not JSON: {error}") from error
     if isinstance(data, dict) and "records" in data:
@@ -37,11 +38,12 @@ def read_json(path: Path, name: str) -> Iterator[Record | Problem]:
         yield _record(item, name, index + 1)
 
 
-def _line(text: str, name: str, number: int) -> Record | Problem:
+def _line(text: bytes, name: str, number: int) -> Record | Problem:
     try:
         return _record(json.loads(text), name, number)
-    except (json.JSONDecodeError, RecursionError) as error:
-        return Problem(file=name, line=number, cell=text[:80], message=f"not JSON: {error}", level="row", rows=1)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        shown = text[:80].decode(errors="replace")
+        return Problem(file=name, line=number, cell=shown, message=f"not JSON: {error}", level="row", rows=1)
 
 
 def _record(item: object, name: str, number: int) -> Record | Problem:

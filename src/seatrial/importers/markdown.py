@@ -20,7 +20,7 @@ from seatrial.importers.lists import ListReader
 from seatrial.importers.megatron import LogReader
 from seatrial.importers.outline import Outline
 from seatrial.importers.rows import Problem, Where, blank_row, fits, row_record
-from seatrial.importers.tables import Token, is_table_of_runs, scan, split_row
+from seatrial.importers.tables import MARK, Token, is_table_of_runs, scan, split_row
 from seatrial.record import Record
 
 Found = Record | Problem
@@ -51,6 +51,8 @@ class _Walk:
         self.columns: list[Column] = []
         self.header: Token | None = None
         self.own = False
+        self.title = self.own_section = ""
+        """The last heading, and the one that a table of our own belongs to."""
         self.unknown = 0
         """Rows of a table that is not one of runs."""
         self.strays: list[Token] = []
@@ -65,6 +67,7 @@ class _Walk:
                 yield from self._end_strays()
             if token.kind == "mark":
                 marked = True
+                self.own_section = self.title if token.text.strip() == MARK else ""
             elif token.kind.startswith("header"):
                 yield from self._begin_table(token, own=marked)
                 marked = False
@@ -109,7 +112,8 @@ class _Walk:
             return
         where = Where(file=self.file, line=token.line, table=self.table)
         if self.own:
-            yield exact.row_record([column.heading for column in self.columns], cells, where=where)
+            headings = [column.heading for column in self.columns]
+            yield exact.row_record(headings, cells, where=where, section=self.own_section)
             return
         if not is_table_of_runs(self.columns):
             self.unknown += 1
@@ -154,6 +158,7 @@ class _Walk:
         if token.text.strip():
             yield from self._end_table()
             if token.text.lstrip().startswith("#"):
+                self.title = exact.decode(token.text.strip().lstrip("#").strip())
                 yield from self._logs(self.log.flush())
         yield from self.lists.feed(token.line, token.text)
 

@@ -17,7 +17,8 @@ from seatrial.importers.columns import MEASURES, read_heading
 
 TokenKind = Literal["text", "log", "header", "header without alignment", "row", "stray", "mark"]
 MARK = "<!-- seatrial:table -->"
-"""Stands before a table of our own: its cells hold everything, and nothing is taken from the text around it."""
+"""Stands before a table of our own: its cells hold everything, and only the section comes from the heading above it."""
+UNTITLED_MARK = "<!-- seatrial:table untitled -->"
 
 
 class Token(NamedTuple):
@@ -91,7 +92,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             fenced, in_log, table = not fenced, False, ""
             yield Token("text", number, "")
             continue
-        if megatron.starts(line) or (in_log and bare and not bare.startswith(("|", "#")) and megatron.belongs(line)):
+        if not bare.startswith(("|", "#")) and (megatron.starts(line) or (in_log and bare and megatron.belongs(line))):
             in_log, table = True, ""
             yield Token("log", number, line)
             continue
@@ -99,7 +100,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             after_gap = True
             yield Token("text", number, "")
             continue
-        if bare == MARK:
+        if bare in (MARK, UNTITLED_MARK):
             table, after_gap = "", False
             yield Token("mark", number, line)
             continue
