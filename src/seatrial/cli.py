@@ -30,7 +30,7 @@ EXIT_INTERRUPTED, EXIT_PIPE_CLOSED = 128 + 2, 128 + 13
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Think": ("plan", "forecast", "explain", "shape", "calibrate"),
-    "Run": ("run", "train", "sweep", "tune", "replay", "data"),
+    "Run": ("run", "train", "sweep", "tune", "replay", "data", "convert"),
     "Measure": ("probe", "rehearse", "doctor"),
     "Keep": ("import", "lint", "table", "compare", "report", "serve"),
 }
