@@ -1,0 +1,66 @@
+"""Attention through SDPA: learned positions need nothing, ALiBi adds a bias, RoPE turns queries and keys.
+
+q, k and v come out of one product as [batch, sequence, heads, head size] and go in as views; the kernels return the same order,
+so nothing is copied.
+"""
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seatrial.spec import Model
+
+
+def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions) -> Tensor:
+    """Causal attention of this rank's heads."""
+    batch, seq, width = qkv_BSD.shape
+    head_dim = width // (heads + 2 * kv_heads)
+    q, k, v = qkv_BSD.view(batch, seq, -1, head_dim).split((heads, kv_heads, kv_heads), 2)
+    if positions.turn is not None:
+        q, k = rotate(q, *positions.turn), rotate(k, *positions.turn)
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None,
+                                         enable_gqa=kv_heads != heads)
+    return out.transpose(1, 2).reshape(batch, seq, heads * head_dim)
+
+
+def rotate(x_BSND: Tensor, cos_SD: Tensor, sin_SD: Tensor) -> Tensor:
+    """RoPE with the two halves of a head as the pairs' coordinates."""
+    one, two = x_BSND.chunk(2, -1)
+    cos, sin = cos_SD[:, None], sin_SD[:, None]
+    return torch.cat((one * cos - two * sin, two * cos + one * sin), -1)
+
+
+class Positions:
+    """What all blocks of a rank share: the ALiBi bias, or RoPE's angles. Made once."""
+
+    def __init__(self, model: Model, *, first_head: int, heads: int, device: torch.device, dtype: torch.dtype):
+        self.bias: Tensor | None = None
+        """[1, heads, seq, seq], minus infinity where the future is."""
+        self.turn: tuple[Tensor, Tensor] | None = None
+        """Cosines and sines, [seq, head size / 2]."""
+        if model.family == "bloom":
+            slopes = alibi_slopes(model.heads)[first_head : first_head + heads].to(device)
+            at = torch.arange(model.seq, device=device, dtype=torch.float32)
+            distance = (at[None, :] - at[:, None]).masked_fill_(at[None, :] > at[:, None], -math.inf)
+            self.bias = (slopes[:, None, None] * distance)[None].to(dtype)
+        elif model.family == "llama":
+            half = model.head_dim // 2
+            turns = model.rope_theta ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
+            angles = torch.arange(model.seq, dtype=torch.float32, device=device)[:, None] * turns
+            self.turn = angles.cos().to(dtype), angles.sin().to(dtype)
+
+    @property
+    def bytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in (self.bias, *(self.turn or ())) if t is not None)
+
+
+def alibi_slopes(heads: int) -> Tensor:
+    """A geometric series from 2^(-8/n) down, n the power of two below; heads past n take every second of the next finer one."""
+    n = 2 ** math.floor(math.log2(heads))
+    slopes = [2 ** (-8 * (i + 1) / n) for i in range(n)]
+    slopes += [2 ** (-8 * (2 * i + 1) / (2 * n)) for i in range(heads - n)]
+    return torch.tensor(slopes, dtype=torch.float32)

@@ -1,0 +1,88 @@
+"""Messages between pipeline stages: receives are posted one action ahead, sends are posted and forgotten.
+
+Every channel (from rank, to rank, direction) is read in the order in which it is fed (`schedule.arrivals_in_order`), so a
+message needs no name of its own: gloo tells the directions apart by tag, NCCL by a communicator for each.
+"""
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from seatrial.engine.comm import Comm
+from seatrial.engine.mesh import Group
+from seatrial.schedule import Action, Kind, comes_from, goes_to
+
+
+class Messages:
+    def __init__(self, comm: Comm, *, shape: tuple[int, ...], dtype: torch.dtype):
+        self.comm, self.shape, self.dtype = comm, shape, dtype
+        self.pp, self.rank = comm.mesh.topology.pp, comm.mesh.pp_rank
+        self.virtual = comm.mesh.topology.vp
+        self._inbox: dict[Action, tuple[Tensor, dist.Work | None]] = {}
+        self._outbox: list[tuple[Tensor, dist.Work]] = []
+
+    def expect(self, action: Action) -> None:
+        """Post the receive of this action's input, if it has one."""
+        source = comes_from(action, pp=self.pp, rank=self.rank, virtual=self.virtual)
+        if source is None or action in self._inbox:
+            return
+        buffer = torch.empty(self.shape, dtype=self.dtype, device=self.comm.mesh.device)
+        group = self._channel(action.kind, source[0], self.rank)
+        work = dist.irecv(buffer, src=self.comm.mesh.pp.ranks[source[0]], group=group.handle, tag=_tag(action.kind))
+        self._inbox[action] = buffer, work
+
+    def receive(self, action: Action) -> Tensor:
+        self.expect(action)
+        buffer, work = self._inbox.pop(action)
+        with self.comm.timers("pp_wait"):
+            if work is not None:
+                work.wait()
+        self.comm.count("receive", buffer, self.comm.mesh.pp)
+        return buffer
+
+    def send(self, action: Action, result: Tensor) -> None:
+        """Pass the result of `action` on to whoever waits for it."""
+        target = goes_to(action, pp=self.pp, rank=self.rank, virtual=self.virtual)
+        if target is None:
+            return
+        result = result.contiguous()
+        group = self._channel(action.kind, self.rank, target[0])
+        work = dist.isend(result, dst=self.comm.mesh.pp.ranks[target[0]], group=group.handle, tag=_tag(action.kind))
+        assert work is not None
+        self._outbox = [(t, w) for t, w in self._outbox if not w.is_completed()]
+        self._outbox.append((result, work))
+
+    def finish(self) -> None:
+        """Wait until everything sent has left."""
+        with self.comm.timers("pp_wait"):
+            for _, work in self._outbox:
+                work.wait()
+        self._outbox.clear()
+
+    def sum_of_ends(self, x: Tensor) -> None:
+        """On the first and the last stage: `x` becomes the sum of both, in place and in the same order on both."""
+        ends = self.comm.mesh.pp.ranks[0], self.comm.mesh.pp.ranks[-1]
+        mine = 0 if self.rank == 0 else 1
+        theirs = torch.empty_like(x)
+        group = self.comm.mesh.pp.handle
+        both = ((dist.isend, x), (dist.irecv, theirs))
+        calls = [dist.P2POp(call, tensor, ends[1 - mine], group, TIED) for call, tensor in both]
+        for work in dist.batch_isend_irecv(calls if mine == 0 else calls[::-1]):
+            work.wait()
+        self.comm.count("sum_of_ends", x, self.comm.mesh.pp)
+        x.add_(theirs)
+
+    def _channel(self, kind: Kind, source: int, target: int) -> Group:
+        forward = kind is Kind.FORWARD
+        # With two ranks the way round is the way back: it needs a channel that is not the neighbour's.
+        wraps = (source, target) == ((self.pp - 1, 0) if forward else (0, self.pp - 1))
+        return self.comm.mesh.channels[(0 if forward else 1) + (2 if wraps else 0)]
+
+
+TIED = 2
+"""The tag of the tied embedding's gradients."""
+
+
+def _tag(kind: Kind) -> int:
+    return 0 if kind is Kind.FORWARD else 1

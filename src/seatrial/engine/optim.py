@@ -1,0 +1,87 @@
+"""AdamW over flat shards, clipping by the global norm, and the learning rate.
+
+Two forms, since teams compare both: `adamw-fused` is one pass over each stretch, `adamw-plain` is a dozen with temporaries. The
+factor for clipping and loss scale stays on the device; a step whose gradients are not finite changes nothing.
+"""
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from seatrial.engine.zero import Bucket
+from seatrial.training import Training
+
+
+def learning_rate(training: Training, step: int) -> float:
+    """Of step 1, 2, …: linear warm-up, then a cosine from lr to min_lr, then min_lr."""
+    if step <= training.warmup_steps:
+        return training.lr * step / training.warmup_steps
+    span = max(1, (training.decay_steps or training.steps) - training.warmup_steps)
+    done = min(1.0, (step - training.warmup_steps) / span)
+    return training.min_lr + (training.lr - training.min_lr) * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def squared_norm(buckets: list[Bucket], device: torch.device) -> Tensor:
+    """Of the gradients that this rank counts, in double precision."""
+    parts = [part for bucket in buckets for part in bucket.counted()]
+    if not parts:
+        return torch.zeros((), dtype=torch.float64, device=device)
+    return torch.stack(torch._foreach_norm(parts)).double().square().sum()
+
+
+def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
+    """What gradients are divided by: the loss scale, and more when their norm is above `clip`."""
+    factor = (norm + 1e-6).div(clip).clamp(min=1.0) if clip > 0 else torch.ones_like(norm)
+    return (factor * loss_scale).float()
+
+
+class AdamW:
+    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device):
+        self.training = training
+        self.steps_done = torch.zeros((), dtype=torch.float32, device=device)
+        """Updates that took place; skipped steps are not among them."""
+        self.groups: list[tuple[float, list[tuple[Bucket, int, int]]]] = []
+        for decays, weight_decay in ((True, training.weight_decay), (False, 0.0)):
+            cut = [(b, lo, hi) for b in buckets for lo, hi in b.layout.stretches(*b.shard, decay=decays)]
+            self.groups.append((weight_decay, cut))
+
+    def step(self, *, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
+        """`overflowed` is 1.0 where the gradients are not finite."""
+        self.steps_done += 1.0 - overflowed
+        for weight_decay, cut in self.groups:
+            if not cut:
+                continue
+            masters: list[Tensor] = []
+            grads: list[Tensor] = []
+            exp_avgs: list[Tensor] = []
+            exp_avg_sqs: list[Tensor] = []
+            for bucket, lo, hi in cut:
+                here = slice(lo - bucket.shard[0], hi - bucket.shard[0])
+                masters.append(bucket.master[here])
+                grads.append(bucket.reduced()[here])
+                exp_avgs.append(bucket.exp_avg[here])
+                exp_avg_sqs.append(bucket.exp_avg_sq[here])
+            update = self._fused if self.training.optimizer == "adamw-fused" else self._plain
+            update(masters, grads, exp_avgs, exp_avg_sqs, lr, weight_decay, divide_by, overflowed)
+
+    def _fused(self, masters: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor], lr: float,
+               weight_decay: float, divide_by: Tensor, overflowed: Tensor) -> None:
+        t = self.training
+        torch._fused_adamw_(masters, grads, exp_avgs, exp_avg_sqs, [], [self.steps_done] * len(masters), lr=lr, beta1=t.beta1,
+                            beta2=t.beta2, weight_decay=weight_decay, eps=t.eps, amsgrad=False, maximize=False,
+                            grad_scale=divide_by, found_inf=overflowed)
+
+    def _plain(self, masters: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor], lr: float,
+               weight_decay: float, divide_by: Tensor, overflowed: Tensor) -> None:
+        if overflowed.item():
+            return
+        t, done = self.training, self.steps_done.item()
+        for master, grad, exp_avg, exp_avg_sq in zip(masters, grads, exp_avgs, exp_avg_sqs):
+            grad = grad / divide_by
+            master.mul_(1.0 - lr * weight_decay)
+            exp_avg.lerp_(grad, 1.0 - t.beta1)
+            exp_avg_sq.mul_(t.beta2).addcmul_(grad, grad, value=1.0 - t.beta2)
+            spread = exp_avg_sq.sqrt() / math.sqrt(1.0 - t.beta2**done) + t.eps
+            master.addcdiv_(exp_avg, spread, value=-lr / (1.0 - t.beta1**done))

@@ -1,0 +1,96 @@
+"""What the engine knows of each parameter: its place in the whole model, how it starts, and whether it decays.
+
+A local parameter may be several global ones laid one after the other (`qkv` is q, k and v, so that one product computes all
+three); each part is a Segment. Every matrix is stored with rows of `hidden` numbers and is cut by rows, by tensor parallelism
+and by ZeRO alike: the matrices that lead back into the residual stream are kept as [in, out] for that. So any slice that a rank
+holds is a rectangle of the global parameter, which is all that checkpoints need.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+Fill = Literal["normal", "ones", "zeros"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """Consecutive rows of one global parameter."""
+
+    name: str
+    """The global name, the same on every topology."""
+    global_shape: tuple[int, ...]
+    """Without the padding rows of the vocabulary."""
+    start: int
+    """The first global row that is held here."""
+    rows: int
+    """Rows held here; those past the end of `global_shape` are padding and stay zero."""
+
+    @property
+    def real_rows(self) -> int:
+        return max(0, min(self.rows, self.global_shape[0] - self.start))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParamSpec:
+    segments: tuple[Segment, ...]
+    split: bool
+    """Whether tensor parallelism cuts it; else every rank of the group has the whole."""
+    decay: bool
+    fill: Fill
+    std: float = 0.0
+    uses: int = 1
+    """Gradients that arrive for it in one micro-batch: 2 for an embedding that is also the head on the same rank."""
+    copy: bool = False
+    """The last stage's copy of a tied embedding: updated there, counted and saved on the first stage."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(s.rows for s in self.segments), *self.segments[0].global_shape[1:])
+
+
+def parameter(spec: ParamSpec) -> nn.Parameter:
+    """A parameter without storage yet: `zero.py` lays it into a flat bucket."""
+    p = nn.Parameter(torch.empty(0))
+    p.spec = spec  # type: ignore[attr-defined]
+    return p
+
+
+def spec_of(p: nn.Parameter) -> ParamSpec:
+    return p.spec  # type: ignore[attr-defined,no-any-return]
+
+
+def matrix(names: dict[str, int], cols: int, *, rank: int, size: int, std: float) -> nn.Parameter:
+    """Matrices {global name: global rows} cut by rows over `size` ranks and laid one under the other."""
+    segments = tuple(Segment(name=n, global_shape=(rows, cols), start=rank * (rows // size), rows=rows // size)
+                     for n, rows in names.items())
+    return parameter(ParamSpec(segments=segments, split=size > 1, decay=True, fill="normal", std=std))
+
+
+def split_vector(names: dict[str, int], *, rank: int, size: int) -> nn.Parameter:
+    """Biases that follow the rows of a cut matrix."""
+    segments = tuple(Segment(name=n, global_shape=(rows,), start=rank * (rows // size), rows=rows // size)
+                     for n, rows in names.items())
+    return parameter(ParamSpec(segments=segments, split=size > 1, decay=False, fill="zeros"))
+
+
+def whole_vector(name: str, length: int, fill: Fill) -> nn.Parameter:
+    """A norm's weight or a bias of the residual stream: the same on every tensor-parallel rank."""
+    segment = Segment(name=name, global_shape=(length,), start=0, rows=length)
+    return parameter(ParamSpec(segments=(segment,), split=False, decay=False, fill=fill))
+
+
+def whole_matrix(name: str, rows: int, cols: int, *, std: float) -> nn.Parameter:
+    segment = Segment(name=name, global_shape=(rows, cols), start=0, rows=rows)
+    return parameter(ParamSpec(segments=(segment,), split=False, decay=True, fill="normal", std=std))
+
+
+def vocabulary(name: str, vocab: int, padded: int, cols: int, *, rank: int, size: int, std: float, uses: int = 1,
+               copy: bool = False) -> nn.Parameter:
+    """An embedding cut by rows, its padding at the end of the last ranks."""
+    rows = padded // size
+    segment = Segment(name=name, global_shape=(vocab, cols), start=rank * rows, rows=rows)
+    return parameter(ParamSpec(segments=(segment,), split=size > 1, decay=True, fill="normal", std=std, uses=uses, copy=copy))

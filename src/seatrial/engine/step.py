@@ -1,0 +1,199 @@
+"""One training step on this rank: the model laid out, the schedule run, gradients reduced, weights updated.
+
+    engine = Engine(trial, training, mesh)
+    result = engine.step(1, first_sample=0, batches=batches)        result.loss, result.grad_norm
+
+The host waits for the device once a step, at its end.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from seatrial.engine.attention import Positions
+from seatrial.engine.comm import Comm, TensorParallel
+from seatrial.engine.data import Batches
+from seatrial.engine.mesh import Mesh
+from seatrial.engine.messages import Messages
+from seatrial.engine.model import Shared, Stage
+from seatrial.engine.optim import AdamW, divisor, learning_rate, squared_norm
+from seatrial.engine.params import spec_of
+from seatrial.engine.pipeline import Chunk, Feed, Pipeline
+from seatrial.engine.precision import LossScale, compute_type
+from seatrial.engine.state import Shard, iter_shards
+from seatrial.engine.timers import Timers
+from seatrial.engine.watch import Heartbeat
+from seatrial.engine.zero import Bucket
+from seatrial.schedule import Action, Kind, schedule
+from seatrial.spec import Trial, stages_of
+from seatrial.training import Training
+
+OWN_BUCKET = ("tokens", "head")
+"""The vocabulary's matrices: as large as many layers, and the tied ones must lie alike on first and last stage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    loss: float
+    """Mean over the tokens of the whole batch."""
+    grad_norm: float
+    """Of the whole gradient, before clipping."""
+    lr: float
+    gbs: int
+    loss_scale: float
+    skipped: bool
+    """Whether the gradients were not finite and nothing was updated."""
+    stop: bool = False
+    """Whether any rank was asked to stop; all ranks agree on it."""
+
+
+class Engine:
+    def __init__(self, trial: Trial, training: Training, mesh: Mesh, *, timers: Timers | None = None,
+                 heartbeat: Heartbeat | None = None):
+        self.trial, self.training, self.mesh = trial, training, mesh
+        t, m = trial.topology, trial.model
+        dtype = compute_type(t.precision)
+        self.timers = timers or Timers(mesh.device.type)
+        self.comm = Comm(mesh, self.timers, heartbeat, check_order=training.check_order)
+        self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not training.compile)
+        heads = m.heads // t.tp
+        positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
+        self.shared = Shared(model=m, tp=self.tp, positions=positions, std=training.init_std,
+                             selective=t.recompute == "selective" and not training.compile)
+        self.chunks = [self._chunk(c, dtype) for c in range(t.vp)]
+        self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
+        part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
+        messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
+        self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
+        self.optimizer = AdamW(self.buckets, training, mesh.device)
+        self.loss_scale = LossScale(t.precision, training)
+        self.stop_asked = False
+        """Set by a signal; the next step's sum over the ranks carries it to all."""
+        self.local_loss = 0.0
+        """This rank's part of the last step's summed loss: where a NaN came from."""
+
+    def _chunk(self, number: int, dtype: torch.dtype) -> Chunk:
+        t = self.trial.topology
+        split, stage_number = stages_of(self.trial.model, t), self.mesh.stage(number)
+        first = sum(split[:stage_number])
+        stage = Stage(self.shared, first=first, last=first + split[stage_number], has_embedding=stage_number == 0,
+                      has_head=stage_number == len(split) - 1)
+        buckets = self._buckets(stage, dtype)
+        if self.training.compile:
+            for block in stage.layers.values():
+                block.compile()
+        return Chunk(stage, buckets, full_recompute=t.recompute == "full", logits_chunk=self.training.logits_chunk)
+
+    def _buckets(self, stage: Stage, dtype: torch.dtype) -> dict[str, Bucket]:
+        """Whole units until a bucket is full, in the order in which their gradients come; alone with ZeRO 3."""
+        limit = self.training.bucket_mib * 2**20 / 4
+        groups: list[list[tuple[str, nn.Module]]] = []
+        held = 0.0
+        for name, unit in reversed(stage.units()):
+            size = sum(math.prod(spec_of(p).shape) for p in unit.parameters())
+            alone = name in OWN_BUCKET or self.trial.topology.zero == 3
+            if not groups or alone or groups[-1][0][0] in OWN_BUCKET or held + size > limit:
+                groups.append([])
+                held = 0.0
+            groups[-1].append((name, unit))
+            held += size
+        found: dict[str, Bucket] = {}
+        for group in groups:
+            params = [p for _, unit in group for p in unit.parameters()]
+            bucket = Bucket(group[-1][0], params, hidden=self.trial.model.hidden, zero=self.trial.topology.zero, comm=self.comm,
+                            dtype=dtype, sums_over_tp=self.tp.sequence_parallel)
+            bucket.initialize(self.training.seed)
+            found.update({name: bucket for name, _ in group})
+        path = [found[name] for name, _ in stage.path() if name != "tokens"]
+        for before, bucket, after in zip([None, *path], path, [*path[1:], None]):
+            bucket.neighbours = (after, before)
+        return found
+
+    def step(self, number: int, *, first_sample: int, batches: Batches, poison: bool = False) -> StepResult:
+        """Step 1, 2, …; `poison` makes the loss a NaN, for tests."""
+        gbs = self.trial.batch.size_at(first_sample)
+        scale = self.loss_scale.value / (gbs * self.trial.model.seq)
+        plan = self.plan(gbs)
+        for bucket in self.buckets:
+            bucket.begin(self.microbatches(gbs))
+        total = self.pipeline.run(plan, self.feed(batches, first_sample), scale=math.nan if poison else scale)
+        self.comm.heartbeat.beat(phase="reduce")
+        with self.timers("grad_reduce"):
+            for bucket in self.buckets:
+                bucket.finish()
+            self._sum_tied()
+        with self.timers("optimizer"):
+            result = self._update(number, total * math.nan if poison else total, gbs)
+        return result
+
+    def _sum_tied(self) -> None:
+        """The embedding's gradient comes from two stages, when the head is its copy."""
+        first, last = self.mesh.pp_rank == 0, self.mesh.pp_rank == self.mesh.pp.size - 1
+        if self.trial.model.ties and first != last:
+            bucket = self.chunks[0].buckets["tokens"] if first else self.chunks[-1].buckets["head"]
+            self.pipeline.messages.sum_of_ends(bucket.reduced())
+
+    def _update(self, number: int, total: Tensor, gbs: int) -> StepResult:
+        self.comm.heartbeat.beat(phase="optimizer")
+        squared = squared_norm(self.buckets, self.mesh.device)
+        counted = total.double() if self.mesh.tp_rank == 0 else torch.zeros_like(squared)
+        # One sum over all ranks carries all that they must agree on.
+        sums = torch.stack((squared, counted, torch.full_like(squared, float(self.stop_asked)), counted))
+        self.comm.all_reduce(sums[:3], self.mesh.world, timer="grad_reduce")
+        norm = sums[0].sqrt()
+        scale, lr = self.loss_scale.value, learning_rate(self.training, number)
+        overflowed = (~norm.isfinite()).float()
+        self.optimizer.step(lr=lr, overflowed=overflowed,
+                            divide_by=divisor(norm / scale, clip=self.training.clip, loss_scale=scale))
+        for pending in [bucket.publish() for bucket in self.buckets]:
+            pending.wait()
+        # Here, and nowhere before, the host waits for the device.
+        squared_sum, loss_sum, stops, self.local_loss = sums.tolist()
+        grad_norm = math.sqrt(squared_sum) / scale if squared_sum >= 0 else math.nan
+        skipped = not math.isfinite(grad_norm)
+        self.loss_scale.update(overflowed=skipped)
+        return StepResult(loss=loss_sum / (gbs * self.trial.model.seq), grad_norm=grad_norm, lr=lr, gbs=gbs, loss_scale=scale,
+                          skipped=skipped, stop=stops > 0)
+
+    def evaluate(self, batches: Batches, *, first_sample: int, samples: int) -> float:
+        """The mean loss of some samples, forward alone."""
+        plan = [a for a in self.plan(samples) if a.kind is Kind.FORWARD]
+        total = self.pipeline.run(plan, self.feed(batches, first_sample), scale=None).double()
+        if self.mesh.tp_rank:
+            total.zero_()
+        self.comm.all_reduce(total, self.mesh.world, timer="evaluation")
+        return total.item() / (samples * self.trial.model.seq)
+
+    def microbatches(self, gbs: int) -> int:
+        return gbs // (self.trial.topology.dp * self.trial.topology.mbs)
+
+    def plan(self, gbs: int) -> list[Action]:
+        t = self.trial.topology
+        return _plan(t.schedule, t.pp, self.mesh.pp_rank, self.microbatches(gbs), t.vp)
+
+    def feed(self, batches: Batches, first_sample: int) -> Feed:
+        t, device = self.trial.topology, self.mesh.device
+
+        def microbatch(number: int) -> tuple[Tensor, Tensor]:
+            tokens, targets = batches.microbatch(first_sample + (number * t.dp + self.mesh.dp_rank) * t.mbs, t.mbs)
+            return tokens.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+
+        return microbatch
+
+    def shards(self) -> list[Shard]:
+        """All of the state that this rank holds, as views."""
+        return list(iter_shards(self.buckets))
+
+    def loaded(self) -> None:
+        """After `shards` were written into: the weights follow their masters."""
+        for bucket in self.buckets:
+            bucket.publish().wait()
+
+
+@lru_cache(maxsize=64)
+def _plan(kind: str, pp: int, rank: int, microbatches: int, virtual: int) -> list[Action]:
+    return schedule(kind, pp=pp, rank=rank, microbatches=microbatches, virtual=virtual)

@@ -1,0 +1,106 @@
+"""Many topologies, few processes: one gloo world a size, in which any number of trials run one after the other.
+
+    outcomes = run_all([trial, ...], training)          {label: (losses, grad_norms)} for each trial
+
+Starting a process costs more than training a tiny model, so trials are grouped by their world size.
+"""
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from collections.abc import Callable
+from queue import Empty
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from seatrial.engine.data import Batches
+from seatrial.engine.mesh import Mesh, Pool
+from seatrial.engine.step import Engine, StepResult
+from seatrial.spec import Trial
+from seatrial.training import Training
+
+T = TypeVar("T")
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def _entry(rank: int, world: int, port: int, work: Callable[..., Any], args: tuple[Any, ...], answers: Any) -> None:
+    os.environ.update(GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+    torch.set_num_threads(1)
+    try:
+        if world > 1:
+            dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
+        answers.put((rank, work(*args), None))
+        if world > 1:
+            dist.barrier()
+            dist.destroy_process_group()
+    except Exception:
+        answers.put((rank, None, traceback.format_exc()))
+
+
+def in_world(world: int, work: Callable[..., T], *args: Any, timeout_s: float = 280.0) -> list[T]:
+    """work(*args) on every rank of a new world; the results by rank. The first failure is raised with its traceback."""
+    context = mp.get_context("spawn")
+    answers = context.Queue()
+    port = free_port()
+    processes = [context.Process(target=_entry, args=(r, world, port, work, args, answers), daemon=True) for r in range(world)]
+    for p in processes:
+        p.start()
+    results: dict[int, T] = {}
+    try:
+        while len(results) < world:
+            try:
+                rank, result, error = answers.get(timeout=timeout_s)
+            except Empty:
+                raise AssertionError(f"no answer from {world - len(results)} of {world} ranks in {timeout_s:g} s") from None
+            if error:
+                raise AssertionError(f"rank {rank} of {world} failed:\n{error}")
+            results[rank] = result
+    finally:
+        for p in processes:
+            if len(results) < world:
+                p.kill()
+            p.join(10)
+    return [results[r] for r in range(world)]
+
+
+Series = tuple[list[float], list[float]]
+
+
+def train(trial: Trial, training: Training, pool: Pool | None = None) -> list[StepResult]:
+    """The trial's first steps in the world that this process is in."""
+    mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
+    engine = Engine(trial, training, mesh)
+    batches = Batches(training, trial.model, training.seed)
+    results, sample = [], 0
+    for step in range(1, training.steps + 1):
+        results.append(engine.step(step, first_sample=sample, batches=batches))
+        sample += results[-1].gbs
+    mesh.close()
+    return results
+
+
+def series(results: list[StepResult]) -> Series:
+    return [r.loss for r in results], [r.grad_norm for r in results]
+
+
+def _train_each(trials: dict[str, Trial], training: Training) -> dict[str, Series]:
+    pool: Pool = {}
+    return {label: series(train(trial, training, pool)) for label, trial in trials.items()}
+
+
+def run_all(trials: dict[str, Trial], training: Training) -> dict[str, Series]:
+    """Every trial in a world of its own size; rank 0's series."""
+    found: dict[str, Series] = {}
+    for world in sorted({t.topology.world for t in trials.values()}):
+        group = {label: t for label, t in trials.items() if t.topology.world == world}
+        found.update(_train_each(group, training) if world == 1 else in_world(world, _train_each, group, training)[0])
+    return found

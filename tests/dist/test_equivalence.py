@@ -1,0 +1,127 @@
+"""Every topology trains the same: losses and gradient norms of 5 steps equal those of one process to 1e-5 in fp32.
+
+    pytest tests/dist/test_equivalence.py -k "tp6"        all topologies run once, in one world a size; -k picks what is checked
+"""
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dist.many import Series, run_all
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
+
+TRAINING = Training(steps=5, lr=1e-2, min_lr=1e-3, warmup_steps=2, bucket_mib=0.05, logits_chunk=24)
+TOLERANCE = 1e-5
+
+GPT2 = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16)
+BLOOM = replace(GPT2, family="bloom")
+LLAMA = replace(GPT2, family="llama", kv_heads=2, ffn=40)
+LLAMA_TIED = replace(LLAMA, tied=True, kv_heads=4)
+ODD = Model(layers=2, hidden=66, heads=6, vocab=101, seq=12)
+"""As 7176 over 78 heads: the head size is no power of two, and 3 and 6 divide the heads."""
+
+
+def _trial(model: Model = GPT2, batch: Batch | None = None, **layout: Any) -> Trial:
+    return Trial(model=model, batch=batch or Batch(gbs=8), topology=Topology(**layout))
+
+
+def _name(prefix: str, layout: dict[str, Any]) -> str:
+    return " ".join([prefix, *(f"{k}{v}" if not isinstance(v, str) else v for k, v in layout.items())])
+
+
+def _topologies() -> dict[str, Trial]:
+    found: dict[str, Trial] = {}
+
+    def add(prefix: str, model: Model = GPT2, batch: Batch | None = None, **layout: Any) -> None:
+        found[_name(prefix, layout)] = _trial(model, batch, **layout)
+
+    for dp, tp, pp in itertools.product((1, 2, 4), repeat=3):
+        if 1 < dp * tp * pp <= 8:
+            add("grid", dp=dp, tp=tp, pp=pp)
+    for zero in (1, 2, 3):
+        add("zero", zero=zero, dp=2, mbs=2)
+        add("zero", zero=zero, dp=4)
+        add("zero", zero=zero, dp=2, tp=2, sequence_parallel=True)
+        add("zero", zero=zero, dp=2, pp=2)
+        add("zero", zero=zero, dp=2, tp=2, pp=2)
+    for schedule in ("gpipe", "zb-h1"):
+        add("schedule", schedule=schedule, pp=2)
+        add("schedule", schedule=schedule, pp=4, dp=2)
+        add("schedule", schedule=schedule, pp=2, tp=2, sequence_parallel=True)
+        for zero in (1, 2, 3):
+            add("schedule", schedule=schedule, pp=2, dp=2, zero=zero)
+    add("schedule", schedule="zb-h1")
+    for zero in (0, 1, 2, 3):
+        add("schedule", schedule="interleaved", vp=2, pp=2, dp=2, zero=zero)
+    add("schedule", schedule="interleaved", vp=2, pp=2)
+    add("schedule", schedule="interleaved", vp=2, pp=2, tp=2, sequence_parallel=True)
+    add("schedule", replace(GPT2, layers=8), schedule="interleaved", vp=2, pp=4)
+    for recompute in ("selective", "full"):
+        add("recompute", recompute=recompute)
+        add("recompute", recompute=recompute, tp=2, sequence_parallel=True)
+        add("recompute", recompute=recompute, dp=2, zero=3)
+        add("recompute", recompute=recompute, dp=2, tp=2, pp=2, zero=1)
+        add("recompute", recompute=recompute, pp=2, schedule="zb-h1")
+    for prefix, model in (("bloom", BLOOM), ("llama", LLAMA), ("llama-tied", LLAMA_TIED)):
+        add(prefix, model, tp=2, mbs=2)
+        add(prefix, model, pp=2, schedule="zb-h1")
+        add(prefix, model, dp=2, zero=3, recompute="selective")
+        add(prefix, model, dp=2, tp=2, pp=2, zero=2, recompute="full", sequence_parallel=True)
+    add("odd", ODD, tp=3)
+    add("odd", ODD, tp=6)
+    add("odd", ODD, tp=3, sequence_parallel=True)
+    add("odd", ODD, tp=6, sequence_parallel=True, recompute="selective")
+    add("odd", ODD, tp=3, dp=2, zero=3)
+    add("odd", ODD, tp=3, pp=2, schedule="zb-h1")
+    add("odd", replace(ODD, family="bloom"), tp=6)
+    add("uneven", pp=2, stage_layers=(1, 3))
+    add("uneven", pp=2, stage_layers=(0, 4))
+    add("uneven", replace(GPT2, layers=6), pp=4)
+    add("uneven", replace(GPT2, layers=5), pp=2, tp=2)
+    add("uneven", replace(GPT2, layers=5), pp=2, vp=2, schedule="interleaved")
+    ramp = Batch(gbs=8, rampup_start=4, rampup_increment=2, rampup_samples=16)
+    add("ramp-up", batch=ramp, dp=2)
+    add("ramp-up", batch=ramp, dp=2, tp=2, pp=2)
+    add("ramp-up", batch=ramp, pp=2, schedule="zb-h1")
+    add("ramp-up", batch=replace(ramp, rampup_increment=4), pp=2, vp=2, schedule="interleaved")
+    return found
+
+
+TOPOLOGIES = _topologies()
+
+
+def _alone(trial: Trial) -> Trial:
+    """The same model and batch on one process, nothing clever."""
+    return Trial(model=trial.model, batch=trial.batch, topology=Topology())
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, tuple[Series, Series]]:
+    """Each topology's series beside the one process's."""
+    references = {repr((t.model, t.batch)): _alone(t) for t in TOPOLOGIES.values()}
+    alone = run_all(references, TRAINING)
+    found = run_all(TOPOLOGIES, TRAINING)
+    return {label: (series, alone[repr((TOPOLOGIES[label].model, TOPOLOGIES[label].batch))]) for label, series in found.items()}
+
+
+def test_there_are_enough_topologies() -> None:
+    assert len(TOPOLOGIES) >= 60
+
+
+@pytest.mark.parametrize("label", TOPOLOGIES)
+def test_topology_trains_as_one_process_does(label: str, outcomes: dict[str, tuple[Series, Series]]) -> None:
+    (losses, norms), (losses_alone, norms_alone) = outcomes[label]
+    assert len(losses) == TRAINING.steps
+    assert losses == pytest.approx(losses_alone, rel=TOLERANCE)
+    assert norms == pytest.approx(norms_alone, rel=TOLERANCE)
+
+
+def test_the_reference_learns(outcomes: dict[str, tuple[Series, Series]]) -> None:
+    """Equal series say nothing if the weights never change."""
+    for _, (losses, norms) in outcomes.values():
+        assert losses[-1] < losses[0] - 0.1
+        assert all(n > 0 for n in norms)
