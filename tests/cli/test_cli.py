@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -107,14 +107,15 @@ def test_help_loads_nothing_heavy():
     assert done.stderr.strip() == "[]"
 
 
-def test_help_comes_in_half_a_second():
-    def once() -> float:
-        start = time.perf_counter()
+def test_help_costs_less_than_half_a_second():
+    def once_cpu_s() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "seatrial", "--help"], check=True, capture_output=True, timeout=60)
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    # The best of a few, because other work on the machine is not ours to be judged by.
-    assert min(once() for _ in range(5)) < 0.5
+    # Processor time, which is all that starting up takes: waiting behind the machine's other work is not ours.
+    assert min(once_cpu_s() for _ in range(3)) < 0.5
 
 
 def test_a_terminal_without_our_letters_gets_question_marks():
