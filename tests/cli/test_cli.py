@@ -7,6 +7,8 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -127,3 +129,9 @@ def test_a_terminal_without_our_letters_gets_question_marks():
     environment = dict(os.environ, PYTHONIOENCODING="ascii")
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "3 ? 4\n"), done.stderr
+
+
+def test_no_folder_of_tests_is_passed_over(request):
+    passed_over = request.config.getini("norecursedirs")
+    folders = {file.parent for file in Path(__file__).parents[1].rglob("test_*.py")}
+    assert not [folder for folder in folders for pattern in passed_over if fnmatch(folder.name, pattern)]
