@@ -110,3 +110,10 @@ def test_the_picture_has_a_line_a_rank_and_names_every_action_where_there_is_roo
 def test_the_picture_is_as_wide_as_asked(layout, width):
     lines = picture(walk(**layout, forward_s=1.0, backward_s=2.0), width).splitlines()
     assert {len(line) for line in lines} == {width}
+
+
+@given(st.integers(1, 8), st.integers(0, 24), st.tuples(*[st.floats(0.1, 2.0)] * 3))
+def test_zero_bubble_waits_for_the_longest_of_f_b_and_f_plus_b_minus_w_a_stage(pp, more, parts_s):
+    f, b, w = parts_s
+    took_s = makespan("zb-h1", pp=pp, microbatches=pp + more, forward_s=f, backward_s=b, weight_s=w)
+    assert took_s == pytest.approx((pp + more) * (f + b + w) + (pp - 1) * max(f + b - w, f, b))
