@@ -41,6 +41,7 @@ import sys, time
 from seatrial.engine import watch
 heart = watch.Heartbeat(sys.argv[1], int(sys.argv[2]), 0.4, world=2)
 heart.beat(step=4, phase="forward")
+heart.collective("all_reduce", "tp", 9)
 def wait_for_a_message_that_never_comes():
     time.sleep(60)
 if sys.argv[2] == "0":
@@ -58,7 +59,7 @@ def test_a_stall_dumps_every_rank_and_leaves_with_its_own_code(tmp_path):
     assert "wait_for_a_message_that_never_comes" in (folder / "rank0.stacks").read_text()
     assert "Thread" in (folder / "rank1.stacks").read_text()
     report = json.loads((folder / "rank0.stall.json").read_text())
-    assert (report["step"], report["phase"], report["first"]) == (4, "forward", True)
+    assert (report["step"], report["phase"], report["first"], report["groups"]) == (4, "forward", True, {"tp": 9})
     assert not json.loads((folder / "rank1.stall.json").read_text())["first"]
     json.loads((folder / "rank0.flight.json").read_text())
 

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
@@ -71,8 +72,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     batches = Batches(training, trial.model, training.seed)
     held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
     measured: dict[str, int] | None = None
-    stop = Stop(device)
-    with stop:
+    with _stopping(engine):
         timers.take()
         while progress.step < training.steps:
             step = progress.step + 1
@@ -87,13 +87,12 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
             with tracker(engine) if watched else contextlib.nullcontext() as live:
                 result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
             progress.done(result.gbs, skipped=result.skipped)
-            stops = stop.agreed()
-            saved = progress.save(last=stops or step == training.steps)
+            saved = progress.save(last=result.stop or step == training.steps)
             taken = timers.take()
             seconds = time.perf_counter() - began
             heartbeat.beat(phase="report")
             report.iteration(step=step, result=result, seconds=seconds, taken=taken, consumed_samples=progress.consumed,
-                             nan_here=not math.isfinite(getattr(engine, "local_loss", 0.0)))
+                             nan_here=not math.isfinite(engine.local_loss))
             if saved is not None:
                 report.checkpoint(step=step, seconds=saved)
             if timers.keep_spans:
@@ -106,7 +105,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
                 samples = training.eval_batches * trial.batch.gbs
                 loss = engine.evaluate(held_out, first_sample=0, samples=samples)
                 report.validation(step=step, loss=loss, samples=samples)
-            if stops:
+            if result.stop:
                 break
     heartbeat.beat(phase="finish")
     progress.finish()
@@ -168,27 +167,18 @@ class Progress:
             self.keeper.wait()
 
 
-class Stop:
-    """SIGTERM becomes a wish; ranks hear of it at different moments, and all must leave after the same step."""
+@contextlib.contextmanager
+def _stopping(engine: Engine) -> Iterator[None]:
+    """SIGTERM becomes a wish, which the step's own sum carries to all ranks: they hear of it at different moments."""
 
-    def __init__(self, device: torch.device):
-        self.device, self.asked = device, False
+    def ask(_number: int, _frame: object) -> None:
+        engine.stop_asked = True
 
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGTERM, self._ask)
-
-    def _ask(self, _number: int, _frame: object) -> None:
-        self.asked = True
-
-    def agreed(self) -> bool:
-        if not dist.is_initialized():
-            return self.asked
-        wishes = torch.tensor([float(self.asked)], device=self.device)
-        dist.all_reduce(wishes)
-        return bool(wishes.item() > 0)
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+    before = signal.signal(signal.SIGTERM, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def tracker(engine: Engine) -> LiveStorages:

@@ -120,15 +120,18 @@ class Engine:
         plan = self.plan(gbs)
         for bucket in self.buckets:
             bucket.begin(self.microbatches(gbs))
-        total = self.pipeline.run(plan, self.feed(batches, first_sample), scale=math.nan if poison else scale)
+        total = self.pipeline.run(plan, self.feed(batches, first_sample), scale=scale)
         self.comm.heartbeat.beat(phase="reduce")
         with self.timers("grad_reduce"):
             for bucket in self.buckets:
                 bucket.finish()
             self._sum_tied()
+        if poison:
+            total = total * math.nan
+            for bucket in self.buckets:
+                bucket.reduced().fill_(math.nan)
         with self.timers("optimizer"):
-            result = self._update(number, total * math.nan if poison else total, gbs)
-        return result
+            return self._update(number, total, gbs)
 
     def _sum_tied(self) -> None:
         """The embedding's gradient comes from two stages, when the head is its copy."""
@@ -140,7 +143,8 @@ class Engine:
     def _update(self, number: int, total: Tensor, gbs: int) -> StepResult:
         self.comm.heartbeat.beat(phase="optimizer")
         squared = squared_norm(self.buckets, self.mesh.device)
-        counted = total.double() if self.mesh.tp_rank == 0 else torch.zeros_like(squared)
+        # Each token's loss counts on one rank of a TP group; a loss that is not a number counts on whichever has it.
+        counted = total.double() * float(self.mesh.tp_rank == 0)
         # One sum over all ranks carries all that they must agree on.
         sums = torch.stack((squared, counted, torch.full_like(squared, float(self.stop_asked)), counted))
         self.comm.all_reduce(sums[:3], self.mesh.world, timer="grad_reduce")

@@ -25,6 +25,8 @@ FOLDER = "watch"
 EXIT_STALL = 83
 """Its own number, so that a launcher can tell a hang from a crash."""
 WAIT_FOR_OTHERS_S = 3.0
+START_S = 60.0
+"""Before the first step ranks wait for each other's start, which takes its time: no stall is seen sooner."""
 LAYOUT = struct.Struct("<qqqqdQ24s24s24s")
 """rank, step, microbatch, collective number, wall clock, beats, phase, collective, group."""
 
@@ -52,6 +54,8 @@ class Heartbeat:
         self.folder = None if folder is None else Path(folder) / FOLDER
         self.step, self.microbatch, self.seq, self.beats = 0, 0, 0, 0
         self.phase, self.collective_name, self.group = "start", "", ""
+        self.groups: dict[str, int] = {}
+        """The last collective's number in each kind of group."""
         self._map: mmap.mmap | bytearray = bytearray(LAYOUT.size)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -77,6 +81,7 @@ class Heartbeat:
 
     def collective(self, name: str, group: str, seq: int) -> None:
         self.collective_name, self.group, self.seq = name, group, seq
+        self.groups[group] = seq
         self._write()
 
     def _write(self) -> None:
@@ -99,11 +104,12 @@ class Heartbeat:
         seen, since = -1, time.monotonic()
         while not self._stop.wait(tick_s):
             # Code that never gives up the interpreter also stops this thread; faulthandler's own thread does not need it.
-            faulthandler.dump_traceback_later(self.stall_s + 10, exit=True, file=self._stacks)
+            faulthandler.dump_traceback_later(max(self.stall_s, START_S) + 10, exit=True, file=self._stacks)
             now = time.monotonic()
             if self.beats != seen:
                 seen, since = self.beats, now
-            if now - since > self.stall_s or alarm.exists():
+            limit_s = self.stall_s if self.step else max(self.stall_s, START_S)
+            if now - since > limit_s or alarm.exists():
                 self._give_up(alarm, silent_s=now - since)
 
     def _give_up(self, alarm: Path, *, silent_s: float) -> None:
@@ -113,7 +119,7 @@ class Heartbeat:
         faulthandler.cancel_dump_traceback_later()
         faulthandler.dump_traceback(file=self._stacks, all_threads=True)
         self._stacks.flush()
-        report = {"rank": self.rank, "silent_s": round(silent_s, 3), "first": first, **_plain(self._map)}
+        report = {"rank": self.rank, "silent_s": round(silent_s, 3), "first": first, "groups": self.groups, **_plain(self._map)}
         (self.folder / f"rank{self.rank}.flight.json").write_text(json.dumps(flight_recorder()))
         _replace(self.folder / f"rank{self.rank}.stall.json", json.dumps(report))
         until = time.monotonic() + WAIT_FOR_OTHERS_S

@@ -112,9 +112,18 @@ def _wait(ranks: list[subprocess.Popen[bytes]], *, until: float, asked: list[int
             passed_on, until = True, min(until, now + GRACE_AFTER_STOP_S)
             for process in ranks:
                 process.send_signal(asked[0])
+        if died and all(process.returncode is not None or _is_stopped(process.pid) for process in ranks):
+            return died, False  # a stopped process will not say anything more
         if now > until:
             return died, not died and not asked
         time.sleep(POLL_S)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
 
 
 def _hearing(file: IO[bytes], on_line: Callable[[str], None] | None) -> Callable[[], None]:

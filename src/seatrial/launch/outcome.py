@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from seatrial.engine import events, watch
+from seatrial.engine import events, runfile, watch
 from seatrial.launch.local import Finished, log_path
 from seatrial.record import Outcome
 
@@ -39,7 +39,7 @@ def judge(out: Path, finished: Finished, *, world: int) -> Outcome:
     if killed:
         return _killed(killed[0], finished, beats, out)
     if stalls or watch.EXIT_STALL in finished.codes:
-        return _hang(stalls, beats, world)
+        return _hang(stalls, beats, world, out)
     if finished.stopped:
         return Outcome(status="cancelled", message="asked to stop before the end")
     slowest = min(beats.values(), key=lambda b: (b.step, b.microbatch), default=None)
@@ -92,16 +92,35 @@ def _stalls(out: Path) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _hang(stalls: dict[int, dict[str, Any]], beats: dict[int, watch.Beat], world: int) -> Outcome:
-    """A rank that could not even report is the cause; else the one that has come least far."""
+def _hang(stalls: dict[int, dict[str, Any]], beats: dict[int, watch.Beat], world: int, out: Path) -> Outcome:
+    """A rank that could not even report is the cause; else one that entered fewer collectives than its peers."""
     silent = [r for r in range(world) if r not in stalls]
-    culprit = silent[0] if silent else min(stalls, key=lambda r: (stalls[r]["step"], stalls[r]["beats"]))
+    culprit = silent[0] if silent else _behind(stalls, out)
     beat = beats.get(culprit)
     waiting = [f"{b.collective} {b.seq} of {b.group}" for r, b in beats.items() if r != culprit and b.collective]
     words = f"rank {culprit} has not moved since step {beat.step} ({beat.phase})" if beat else f"rank {culprit} never came"
     others = f"; the others wait in {waiting[0]}" if waiting else ""
     return Outcome(status="hang", rank=culprit, iteration=beat.step if beat else None, phase=beat.phase if beat else "",
                    message=words + others, evidence={"reported": sorted(stalls)})
+
+
+def _behind(stalls: dict[int, dict[str, Any]], out: Path) -> int:
+    """A rank that lags its peers, in the innermost group where one does: in the outer ones others lag because of it."""
+    t = runfile.read(out / "run.json").trial.topology
+
+    def peers(group: str, rank: int) -> list[int]:
+        if group == "tp":
+            return [r for r in stalls if r // t.tp == rank // t.tp]
+        if group == "dp":
+            return [r for r in stalls if (r // (t.tp * t.dp), r % t.tp) == (rank // (t.tp * t.dp), rank % t.tp)]
+        return list(stalls)
+
+    for group in ("tp", "dp", "world"):
+        entered = {r: int(stalls[r]["groups"].get(group, 0)) for r in stalls}
+        late = [r for r in stalls if entered[r] < max(entered[p] for p in peers(group, r))]
+        if late:
+            return min(late, key=lambda r: entered[r])
+    return min(stalls, key=lambda r: (stalls[r]["step"], stalls[r]["beats"]))
 
 
 def tail(path: Path) -> list[str]:
