@@ -1,0 +1,156 @@
+"""A number as it was printed: how much its last digit hides, and whether two numbers differ by a slip of the hand.
+
+digits.read("0.43", 0.43).rounded          (0.425, 0.435)
+digits.slip("183.64", 138.64)              'two digits exchanged'
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+NUMBER = re.compile(r"[-+]?\d[\d,_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[-+]?\.\d+")
+_FINEST = 1e-6
+"""A figure that was worked out by a program is taken to be this exact and no more."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    value: float
+    unit: float
+    """How far apart two values must be to be told apart: a step of the last digit, or more in a coarse column."""
+    text: str = ""
+    step: float = 0.0
+    """A step of the last digit; 0 where it is `unit`."""
+
+    @property
+    def rounded(self) -> tuple[float, float]:
+        return self.value - self.unit / 2, self.value + self.unit / 2
+
+    @property
+    def truncated(self) -> tuple[float, float]:
+        return self.value, self.value + self.unit
+
+    @property
+    def slack(self) -> float:
+        """Half of the last digit as a share of the value."""
+        return self.unit / 2 / abs(self.value) if self.value else 1.0
+
+    def like(self, value: float) -> str:
+        """Another value with as many decimals."""
+        return as_printed(value, self.step or self.unit)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How fine a column is. Where every figure ends in 0 or 5 it holds means of two rounded figures, coarser than it looks."""
+
+    halves_of: float | None = None
+
+    @classmethod
+    def of(cls, column: list[Printed]) -> Steps:
+        finest = min((p.unit for p in column), default=0.0)
+        fine = [p for p in column if p.unit == finest]
+        last = [round(p.value / finest) % 10 for p in fine] if finest else []
+        return cls(finest) if len(column) >= 4 and len(fine) >= 3 and set(last) <= {0, 5} and 5 in last else cls()
+
+    def applied(self, figure: Printed) -> Printed:
+        return Printed(figure.value, 10 * figure.unit, figure.text, figure.unit) if figure.unit == self.halves_of else figure
+
+
+def as_printed(value: float, unit: float) -> str:
+    decimals = max(0, -_exponent(unit))
+    return f"{value:.{decimals}f}"
+
+
+def _exponent(unit: float) -> int:
+    return int(f"{unit:e}".split("e")[1])
+
+
+def read(text: str, value: float | None) -> Printed | None:
+    """The first number of a cell. `value` is what the importer made of it, which may be in another unit (ms to s)."""
+    if value is None:
+        return None
+    match = NUMBER.search(text)
+    if match is None:
+        return from_value(value)
+    shown = match.group().replace(",", "").replace("_", "")
+    number = float(shown)
+    if not number:
+        return Printed(value, 10.0 ** -_decimals(shown), text)
+    return Printed(value, 10.0 ** -_decimals(shown) * abs(value / number), text)
+
+
+def from_value(value: float) -> Printed:
+    shown = repr(float(value))
+    unit = 10.0 ** -_decimals(shown[:-2] if shown.endswith(".0") else shown)
+    return Printed(value, max(unit, _FINEST * abs(value)))
+
+
+def _decimals(shown: str) -> int:
+    mantissa, _, exponent = shown.lower().partition("e")
+    return len(mantissa.partition(".")[2]) - int(exponent or 0)
+
+
+def overlap(a: tuple[float, float], b: tuple[float, float]) -> bool:
+    slack = 1e-9 * max(abs(a[1]), abs(b[1]))
+    return a[0] <= b[1] + slack and b[0] <= a[1] + slack
+
+
+@dataclass(frozen=True)
+class Slip:
+    """A value that a slip of the hand turns into the printed one."""
+
+    value: float
+    text: str
+    how: str
+    chance: float
+    """How likely such a value turns up by accident in the range that was asked for."""
+
+
+def slip(text: str, meant: tuple[float, float]) -> Slip | None:
+    """How a hand could have typed `text` for a number within `meant`: the least accidental way, or None.
+
+    slip("138.64", (183.60, 183.70))          183.64, two digits exchanged
+    """
+    match = NUMBER.search(text)
+    low, high = meant
+    if match is None or not 0 < low <= high:
+        return None
+    shown = match.group().replace(",", "").replace("_", "")
+    width = math.log(high / low)
+    found = []
+    for how, typed in _slips(shown).items():
+        inside = [t for t in typed if t != shown and low <= float(t) <= high]
+        if inside:
+            # A slip lands anywhere within a factor of ten or so of what was meant.
+            best = min(inside, key=lambda t: abs(math.log(float(t) ** 2 / (low * high))))
+            found.append(Slip(float(best), best, how, min(1.0, len(typed) * width / 2.3)))
+    return min(found, key=lambda s: s.chance, default=None)
+
+
+def _slips(shown: str) -> dict[str, set[str]]:
+    """Every text that one slip turns into `shown`, by the kind of slip."""
+    whole, _, part = shown.partition(".")
+    plain, point = whole + part, len(whole)
+    digits = [i for i, c in enumerate(shown) if c.isdigit()]
+    exchanged = {shown[:i] + shown[j] + shown[i + 1 : j] + shown[i] + shown[j + 1 :] for i, j in pairwise(digits)}
+    moved = {f"{plain[:at] or '0'}.{plain[at:]}".rstrip(".") for at in range(len(plain) + 1) if at != point}
+    moved |= {plain + "0" * zeros for zeros in (1, 2, 3)} if not part else set()
+    changed = {shown[:i] + d + shown[i + 1 :] for i in digits for d in "0123456789"}
+    added = {shown[:i] + shown[i + 1 :] for i in digits if len(digits) > 1}
+    lost = {shown[:i] + d + shown[i:] for i in range(len(shown) + 1) for d in "0123456789"}
+    kinds = {
+        "the point moved": moved,
+        "two digits exchanged": exchanged,
+        "a digit too many": added,
+        "one digit changed": changed,
+        "a digit lost": lost,
+    }
+    return {how: {t for t in typed if _is_number(t)} for how, typed in kinds.items()}
+
+
+def _is_number(text: str) -> bool:
+    return NUMBER.fullmatch(text) is not None and float(text) > 0

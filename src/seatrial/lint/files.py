@@ -1,0 +1,25 @@
+"""Lint over files, by the names they were given with.
+
+findings, sheet = files.look_at(["a100.md", "fugaku.md"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from seatrial.importers import import_file
+from seatrial.lint import Finding, look
+from seatrial.lint.view import Sheet
+
+
+def look_at(paths: Iterable[str]) -> tuple[list[Finding], Sheet]:
+    """All files together, so that a row copied from one into another is seen."""
+    records, problems, prose = [], [], {}
+    for path in dict.fromkeys(paths):
+        imported = import_file(path)
+        records += [replace(record, source_file=path) for record in imported.records]
+        problems += [replace(problem, file=path) for problem in imported.problems]
+        prose[path] = Path(path).read_text(encoding="utf-8", errors="replace")
+    return look(records, problems, prose=prose)

@@ -1,0 +1,57 @@
+"""What the importer could not read as it stands, in lint's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Protocol
+
+from seatrial.lint.finding import Finding, Level
+from seatrial.lint.view import Sheet, field_of
+
+
+class Problem(Protocol):
+    """As `seatrial.importers` reports it."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def column(self) -> str: ...
+    @property
+    def cell(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def level(self) -> str: ...
+
+
+def check(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
+    found = []
+    for problem in problems:
+        cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
+        code = "cells-vs-header" if cells else "unreadable"
+        level: Level = "error" if cells else "info" if problem.level == "note" else "warning"
+        found.append(
+            Finding(
+                file=problem.file,
+                line=problem.line,
+                code=code,
+                level=level,
+                message=problem.message,
+                column=problem.column or None,
+                printed=problem.cell or None,
+            )
+        )
+    for mates in sheet.tables.values():
+        if mates[0].record.table is None:
+            continue
+        for heading in mates[0].record.printed:
+            if not field_of(heading) and heading.strip():
+                found.append(
+                    mates[0].find(
+                        "unknown-column", "info", f'nothing is known about the column "{heading}": its cells are kept as text'
+                    )
+                )
+    return found
