@@ -184,9 +184,12 @@ def _zero_bubble(pp: Number, m: Number, line: _Line) -> Number:
     # The drain: steps of B (and of W, once some are due) at a stage u, down to a stage whose put-off Ws end it all.
     down = [b_u + x for b_u in line.b]
     put_off = [(minimum(m, at[u] + 1) * w[u] - line.below(at[u], down)) * there[u] for u in every]
+    # With fewer micro-batches than ranks, ranks from m - 1 on put off all of them: the count stops growing inside a run.
+    knee = minimum(m, pp) - 1
+    at_knee = (knee + 1) * line.at(knee, line.w) - line.below(knee, down)
     end: list[Number] = [put_off[0]]
     for u in every[1:]:
-        end.append(maximum(end[-1], put_off[u]))
+        end.append(maximum(maximum(end[-1], put_off[u]), at_knee * (at[u] >= knee)))
     draining = []
     for t in every:
         steps = [above[t] * b[u] + minimum(above[t], maximum(m - 1 - at[u], 0)) * w[u] + end[u] for u in range(t + 1)]
