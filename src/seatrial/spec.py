@@ -187,12 +187,14 @@ class Link:
     latency_us: float
     efficiency: float = 0.8
     """Share of the nominal bandwidth that large collectives reach."""
+    flow_gb_s: float | None = None
+    """The most that one communicator, or one pair of processes, gets of it, where that is less than its share."""
     name: str = ""
     source: str = ""
 
     def __post_init__(self) -> None:
         fields.positive(f"link {self.name}".strip(), bandwidth_gb_s=self.bandwidth_gb_s, latency_us=self.latency_us,
-                        efficiency=self.efficiency)
+                        efficiency=self.efficiency, flow_gb_s=self.flow_gb_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,12 +217,17 @@ class Device:
     clock_ghz: float | None = None
     launch_us: float = 5.0
     """Time to start one kernel when nothing hides it."""
+    matmul_efficiency: float = 0.8
+    """Share of `peak_tflops` that a large, well shaped matrix product sustains."""
+    fused_attention: bool = False
+    """Whether the software of this device's time computes attention without storing the scores (FlashAttention and its like)."""
     power_w: float | None = None
     source: str = ""
 
     def __post_init__(self) -> None:
         fields.positive(f"device {self.name}", memory_gib=self.memory_gib, memory_gb_s=self.memory_gb_s, units=self.units,
-                        usable_gib=self.usable_gib, clock_ghz=self.clock_ghz)
+                        usable_gib=self.usable_gib, clock_ghz=self.clock_ghz, launch_us=self.launch_us,
+                        matmul_efficiency=self.matmul_efficiency)
         if not self.peak_tflops:
             raise BadInput(f"device {self.name}: peak_tflops must name at least one precision")
         for precision, value in self.peak_tflops.items():
@@ -247,6 +254,8 @@ class Cluster:
     nodes_per_switch: int | None = None
     memory_convention: Literal["device", "node"] = "device"
     """What the Mem column of this machine's tables means: the fullest device, or everything used on the fullest node."""
+    blocking_launch: bool = False
+    """Whether jobs run with CUDA_LAUNCH_BLOCKING=1: the device waits for the host at every kernel."""
     host_memory_gib: float | None = None
     price_per_device_hour: float | None = None
     notes: str = ""

@@ -1,0 +1,147 @@
+"""Many configurations at once: one numpy column a quantity, so that the physics is written once and runs over all of them.
+
+    Configs.from_trials([trial, …])             from the words of `spec.py`
+    Configs.from_columns(n, layers=72, tp=…)    numbers or arrays; what is left out takes the default of its column
+    configs.take(mask_or_indices)
+
+Names in words (`recompute`, `schedule`, `precision`) are codes here: the index in RECOMPUTE, SCHEDULES, PRECISIONS.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.errors import BadInput
+from seatrial.spec import Cluster, Precision, Recompute, ScheduleKind, Trial, stage_split, stages_of
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+RECOMPUTE: tuple[str, ...] = get_args(Recompute)
+SCHEDULES: tuple[str, ...] = get_args(ScheduleKind)
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+
+DEFAULTS: dict[str, float] = {
+    "glu": 0, "tied": 1, "rope": 0, "positions": 1, "dp": 1, "tp": 1, "pp": 1, "vp": 1, "mbs": 1, "zero": 0, "recompute": 0,
+    "schedule": SCHEDULES.index("1f1b"), "precision": PRECISIONS.index("bf16"), "sequence_parallel": 0, "flash": -1, "nodes": 1,
+    "procs_per_node": 1, "clock_ghz": np.nan,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configs:
+    """Columns of one length. Integers but for `clock_ghz`."""
+
+    layers: Ints
+    hidden: Ints
+    heads: Ints
+    kv_heads: Ints
+    ffn: Ints
+    seq: Ints
+    vocab: Ints
+    """Rows of the embedding as stored, padding included."""
+    glu: Ints
+    tied: Ints
+    rope: Ints
+    """1 for rotary positions, and no biases (the llama family)."""
+    positions: Ints
+    """1 for learned positions (the gpt2 family)."""
+    dp: Ints
+    tp: Ints
+    pp: Ints
+    vp: Ints
+    mbs: Ints
+    gbs: Ints
+    zero: Ints
+    recompute: Ints
+    schedule: Ints
+    precision: Ints
+    sequence_parallel: Ints
+    flash: Ints
+    """Attention that stores no scores: 1 yes, 0 no, -1 as is usual on the device."""
+    nodes: Ints
+    procs_per_node: Ints
+    first_layers: Ints
+    """Layers of the first of the pp x vp stages …"""
+    last_layers: Ints
+    """… of the last …"""
+    max_layers: Ints
+    """… and of the fullest."""
+    clock_ghz: Floats
+    """The device's clock where the row names one, else NaN: the clock of the device itself."""
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @property
+    def microbatches(self) -> Ints:
+        return np.maximum(self.gbs // (self.dp * self.mbs), 1)
+
+    @property
+    def head_dim(self) -> Ints:
+        return self.hidden // self.heads
+
+    @property
+    def world(self) -> Ints:
+        return self.dp * self.tp * self.pp
+
+    def take(self, index: Any) -> Configs:
+        return Configs(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+
+    @classmethod
+    def from_columns(cls, n: int, **columns: Any) -> Configs:
+        """Each value a number or an array of n; stages are split as the engine splits them unless given."""
+        known = {f.name for f in fields(cls)}
+        if unknown := sorted(set(columns) - known):
+            raise BadInput(f"no such column: {', '.join(unknown)}")
+        got: dict[str, Any] = {}
+        for f in fields(cls):
+            value = columns.get(f.name, DEFAULTS.get(f.name))
+            if value is None:
+                continue
+            kind = np.float64 if f.name == "clock_ghz" else np.int64
+            got[f.name] = np.broadcast_to(np.asarray(value, dtype=kind), (n,))
+        for name in ("layers", "hidden", "heads", "seq", "vocab", "gbs"):
+            if name not in got:
+                raise BadInput(f"column {name} is needed")
+        got.setdefault("kv_heads", got["heads"])
+        got.setdefault("ffn", np.where(got["glu"] == 1, -(-(8 * got["hidden"] // 3) // 256) * 256, 4 * got["hidden"]))
+        if "max_layers" not in got:
+            got.update(split_stages(got["layers"], got["pp"] * got["vp"]))
+        return cls(**got)
+
+    @classmethod
+    def from_trials(cls, trials: Iterable[Trial], cluster: Cluster | None = None) -> Configs:
+        """The cluster of a trial (or the one given) says how many nodes and processes a node there are."""
+        rows = [_row(trial, trial.cluster or cluster) for trial in trials]
+        names = rows[0] if rows else {}
+        return cls.from_columns(len(rows), **{name: np.array([row[name] for row in rows]) for name in names})
+
+
+def _row(trial: Trial, cluster: Cluster | None) -> dict[str, float]:
+    m, t = trial.model, trial.topology
+    split = stages_of(m, t)
+    procs = cluster.procs_per_node if cluster else t.world
+    return {
+        "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "kv_heads": m.kv, "ffn": m.inner, "seq": m.seq,
+        "vocab": m.padded_vocab(t.tp), "glu": m.glu, "tied": m.ties, "rope": m.family == "llama",
+        "positions": m.family == "gpt2",
+        "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs, "gbs": trial.batch.gbs, "zero": t.zero,
+        "recompute": RECOMPUTE.index(t.recompute), "schedule": SCHEDULES.index(t.schedule),
+        "precision": PRECISIONS.index(t.precision), "sequence_parallel": t.sequence_parallel,
+        "nodes": cluster.nodes if cluster else 1, "procs_per_node": procs,
+        "first_layers": split[0], "last_layers": split[-1], "max_layers": max(split),
+        "clock_ghz": np.nan if trial.environment.clock_ghz is None else trial.environment.clock_ghz,
+    }
+
+
+def split_stages(layers: Ints, stages: Ints) -> dict[str, Ints]:
+    """`spec.stage_split` for columns: the first, last and fullest stage. The few distinct pairs are split one by one."""
+    pairs, back = np.unique(np.stack([layers, stages]), axis=1, return_inverse=True)
+    ends = np.array([(s[0], s[-1], max(s)) for s in (stage_split(int(l), int(n)) for l, n in pairs.T)], dtype=np.int64)
+    ends = ends.reshape(-1, 3)[back.reshape(-1)]
+    return {"first_layers": ends[:, 0], "last_layers": ends[:, 1], "max_layers": ends[:, 2]}

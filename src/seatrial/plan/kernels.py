@@ -1,0 +1,155 @@
+"""How long one kernel takes on a device: matrix products by shape, and kernels that only move memory.
+
+    machine = Machine.of(configs, cluster)
+    matmul_s(machine, rows=8192, cols=5376, inner=14336, align=…)
+
+A GPU computes a product in tiles, one tile a multiprocessor at a time: what does not fill a tile, or the last wave of tiles,
+is lost. It reads 16 bytes at a time: rows that do not begin at such a border cannot use the tensor cores. Nothing here is
+fitted; each constant has its reason beside it.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seatrial.plan.configs import PRECISIONS, Configs, Floats, Ints
+from seatrial.spec import BYTES, Cluster
+
+TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.93), (128, 64, 0.75), (64, 64, 0.5))
+"""Rows, columns, and the rate of a multiprocessor relative to the largest tile: a tile of half the area loads 4/3 as many
+bytes an operation from cache. NVIDIA's guide to matrix multiplication names these tiles and that order."""
+
+PIPELINE_FILL = 128
+"""Steps of the inner dimension that a tile takes to fill its load pipeline and to write its result: 4 stages of 32."""
+
+SPLIT_INNER = 512
+"""With fewer tiles than multiprocessors the libraries cut the inner dimension; pieces below this are not worth their
+reduction."""
+
+ALIGNED_BYTES = 128
+"""A row that begins at a cache line. Multiples of 16 bytes still use tensor cores and lose what `ALIGNMENT` says: each row of
+a tile touches one sector of 32 bytes more than it has to, of which part is hidden."""
+
+ALIGNMENT = {128: 1.0, 64: 0.99, 32: 0.98, 16: 0.95}
+"""Measured on an H200 with `benchmarks/kernels_gpu.py`: widths of 1800, 5400 and 7200 lose 3 to 8 % against 1792, 5376 and
+7168, of which unfilled tiles explain 3 to 5."""
+
+SUSTAINED = 0.88
+"""What the power limit leaves of a device's best rate when products follow each other: 680 of 770 to 790 TFLOP/s on an H200
+(same benchmark; after 8 s of work). A shape that leaves multiprocessors idle also leaves power, so the two losses do not
+multiply."""
+
+STREAM = 0.85
+"""Share of the memory's peak that plain copies and sums reach: 0.88 on an H200 (same benchmark), 0.80 to 0.92 in STREAM-like
+tests."""
+
+ISSUE_BYTES = 7.5
+"""Bytes for each clock and multiprocessor that kernels with work on each element reach (norms, softmax, dropout, activations),
+however fast the memory is: 5.5 to 8.1 on an H200 (same benchmark), where that is 0.4 of the memory's peak; on a V100 the
+memory is slower."""
+
+VECTOR = 0.9
+"""Share of the fp32 units' peak that a product reaches which cannot use tensor cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """One process's device, as columns: a CPU node may be shared by another number of processes in each configuration."""
+
+    gpu: bool
+    matrix_flops: Floats
+    """What a large, well shaped product reaches for a moment, in operations a second."""
+    vector_flops: Floats
+    memory_bytes_s: Floats
+    """Of kernels that copy or add."""
+    element_bytes_s: Floats
+    """Of kernels that do some work on each element."""
+    units: Floats
+    element_bytes: Floats
+    launch_s: float
+    """Host time to start one kernel."""
+    exposed_launch: bool
+    """Whether every kernel waits for its launch, as with CUDA_LAUNCH_BLOCKING=1."""
+
+    @classmethod
+    def of(cls, configs: Configs, cluster: Cluster) -> Machine:
+        device = cluster.device
+        n = len(configs)
+        gpu = device.kind == "gpu"
+        share = np.ones(n) if gpu else cluster.procs_per_node / configs.procs_per_node
+        clock = np.ones(n)
+        if device.clock_ghz:
+            clock = np.where(np.isnan(configs.clock_ghz), 1.0, configs.clock_ghz / device.clock_ghz)
+        peaks = device.peak_tflops
+        fallback = max(peaks.get("bf16", 0.0), peaks.get("fp16", 0.0)) or max(peaks.values())
+        by_code = np.array([peaks.get(p, peaks["fp32"] if p == "fp32" and "fp32" in peaks else fallback) for p in PRECISIONS])
+        # A GPU's fp32 matrices go through the tf32 units where there are any.
+        if gpu and "tf32" in peaks:
+            by_code[PRECISIONS.index("fp32")] = peaks["tf32"]
+        vector = peaks.get("fp32", max(peaks.values()) / 16)
+        stream = device.memory_gb_s * 1e9 * STREAM
+        issue = device.units * (device.clock_ghz or 1.4) * 1e9 * ISSUE_BYTES if gpu else stream
+        return cls(
+            gpu=gpu,
+            matrix_flops=by_code[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
+            vector_flops=vector * 1e12 * VECTOR * share * clock,
+            memory_bytes_s=stream * share,
+            element_bytes_s=min(stream, issue) * share,
+            units=np.maximum(1.0, device.units * share),
+            element_bytes=np.array([float(max(2, BYTES[p])) for p in PRECISIONS])[configs.precision],
+            launch_s=device.launch_us * 1e-6,
+            exposed_launch=cluster.blocking_launch,
+        )
+
+
+def alignment_bytes(machine: Machine, *widths: Ints) -> Ints:
+    """The largest power of two up to a cache line that divides every width in bytes."""
+    joined = np.bitwise_or.reduce(np.broadcast_arrays(*widths)) * machine.element_bytes.astype(np.int64)
+    return np.minimum(joined & -joined, ALIGNED_BYTES)
+
+
+def matmul_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, batch: Any = 1) -> Floats:
+    """Seconds of `batch` products [rows, inner] x [inner, cols]; `align` in bytes, from the widths that lie contiguous in
+    memory."""
+    rows, cols, inner, batch = (np.asarray(x, dtype=np.float64) for x in (rows, cols, inner, batch))
+    flops = 2.0 * rows * cols * inner * batch
+    traffic_s = (rows * inner + inner * cols + rows * cols) * batch * machine.element_bytes / machine.memory_bytes_s
+    if not machine.gpu:
+        return np.maximum(flops / (machine.matrix_flops * _cpu_fill(rows, cols, inner)), traffic_s)
+    loss = np.select([align >= b for b in ALIGNMENT], list(ALIGNMENT.values()), default=1.0)
+    tensor = _tiled_s(machine, rows, cols, inner, batch) / loss
+    # Below 16 bytes a load moves 8, 4 or 2 at a time and the fp32 units do the work; below 8 the loads themselves set the pace.
+    vector = flops / (machine.vector_flops * np.minimum(align / 8.0, 1.0))
+    floor = np.maximum(traffic_s, flops / (machine.matrix_flops * SUSTAINED))
+    return np.maximum(np.where(align >= 16, tensor, np.maximum(tensor, vector)), floor)
+
+
+def _tiled_s(machine: Machine, rows: Floats, cols: Floats, inner: Floats, batch: Floats) -> Floats:
+    """The best of the tiles: waves of tiles over the multiprocessors, each tile as long as if it were full."""
+    best: Floats | None = None
+    unit_flops = machine.matrix_flops / machine.units
+    for tall, wide, rate in TILES:
+        tiles = np.ceil(rows / tall) * np.ceil(cols / wide) * batch
+        cuts = np.clip(np.floor(machine.units / tiles), 1.0, np.maximum(1.0, np.floor(inner / SPLIT_INNER)))
+        waves = np.ceil(tiles * cuts / machine.units)
+        seconds = waves * (2.0 * tall * wide / rate) * (inner / cuts + PIPELINE_FILL) / unit_flops
+        best = seconds if best is None else np.minimum(best, seconds)
+    assert best is not None
+    return best
+
+
+def _cpu_fill(rows: Floats, cols: Floats, inner: Floats) -> Floats:
+    """CPU libraries block in the low hundreds: short sides leave threads and vector lanes idle."""
+    return rows / (rows + 32.0) * cols / (cols + 96.0) * inner / (inner + 96.0)
+
+
+def copy_s(machine: Machine, bytes_moved: Any) -> Floats:
+    """Seconds to copy or add so many bytes, read and written, in the device's memory."""
+    return np.asarray(bytes_moved, dtype=np.float64) / machine.memory_bytes_s
+
+
+def element_s(machine: Machine, bytes_moved: Any) -> Floats:
+    """Seconds of kernels that do some work on each element of so many bytes."""
+    return np.asarray(bytes_moved, dtype=np.float64) / machine.element_bytes_s

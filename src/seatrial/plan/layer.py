@@ -1,0 +1,153 @@
+"""What one micro-batch costs in one layer, at the head and at the embedding: every product, pass over memory and collective
+counted.
+
+Bytes below are multiples of the element `e` (2 for fp16 and bf16). Attention without a fused kernel stores the scores, which
+is what Megatron did before FlashAttention: a fused scale-mask-softmax, then dropout with its mask.
+"""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from seatrial.plan import network
+from seatrial.plan.configs import RECOMPUTE, Configs, Floats
+from seatrial.plan.kernels import Machine, alignment_bytes, copy_s, element_s, matmul_s
+from seatrial.spec import Cluster
+
+FULL, SELECTIVE = RECOMPUTE.index("full"), RECOMPUTE.index("selective")
+
+KERNELS_FORWARD, KERNELS_BACKWARD = 24, 46
+"""Kernels of one layer with unfused attention, counted from the operations below and the copies between them."""
+
+HOST_FACTOR = 8.0
+"""Host time for each of these kernels over a bare launch: module code, dispatch, autograd, the random state kept for
+recompute. On the machine of `benchmarks/kernels_gpu.py` a layer small enough to be paced by the host takes 36 µs a kernel, and
+blocking launches add 42."""
+
+FLASH_FORWARD, FLASH_BACKWARD = 0.6, 0.45
+"""Share of the large-product rate that fused attention kernels reach, forward and backward (their authors' own figures: 0.5 to
+0.7)."""
+
+CROSS_ENTROPY_FORWARD, CROSS_ENTROPY_BACKWARD = 38, 14
+"""Bytes for each logit in vocabulary-parallel cross entropy: to fp32 (6), maximum (4), subtract (8), exponential (8), sum (4),
+divide (8); backward scale (8) and to 16 bits (6)."""
+
+
+class Cost(NamedTuple):
+    """Seconds of one micro-batch. Backward includes what is recomputed."""
+
+    forward: Floats
+    backward: Floats
+
+
+def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
+    e = machine.element_bytes
+    tokens = c.mbs * c.seq
+    wide = np.where(c.sequence_parallel == 1, c.tp, 1)
+    qkv = (c.hidden + 2 * c.kv_heads * c.head_dim) / c.tp
+    inner = c.ffn / c.tp
+    full = c.recompute == FULL
+
+    matmul_f, matmul_b = _linears(c, machine)
+    scores_f, scores_b = _attention(c, cluster, machine)
+    activation_f, activation_b = np.where(c.glu == 1, 3.0, 2.0) * e * inner, np.where(c.glu == 1, 5.0, 3.0) * e * inner
+    # Two norms (read, write) and two bias-dropout-adds (two read, one written, a mask byte).
+    whole_f = c.hidden * (10 * e + 2) / wide
+    # The same backward, and the residual's gradient added twice.
+    whole_b = c.hidden * (16 * e + 2) / wide
+    copies = (qkv + c.hidden / c.tp) * 2 * e + np.where(c.rope == 1, qkv * 2 * e, 0.0)
+    memory_f = element_s(machine, tokens * (whole_f + copies + activation_f))
+    memory_b = element_s(machine, tokens * (whole_b + copies + activation_b + e * (inner + qkv)))
+    tensor_f, tensor_b = _tensor_parallel(c, cluster, tokens * c.hidden * e)
+    weights = (c.hidden * (2 * c.hidden + 2 * c.kv_heads * c.head_dim) + np.where(c.glu == 1, 3, 2) * c.hidden * c.ffn) / c.tp
+    # Each micro-batch's weight gradient is added to what has accumulated: read both, write one.
+    accumulate = np.where(c.microbatches > 1, copy_s(machine, weights * 3 * e), 0.0)
+    cost = {
+        "matmul": Cost(matmul_f, matmul_b + np.where(full, matmul_f, 0.0)),
+        "attention": Cost(scores_f, scores_b + np.where(full | (c.recompute == SELECTIVE), scores_f, 0.0)),
+        "memory": Cost(memory_f, memory_b + np.where(full, memory_f, 0.0)),
+        "tensor": Cost(tensor_f, tensor_b + np.where(full, tensor_f, 0.0)),
+        "accumulate": Cost(np.zeros_like(accumulate), accumulate),
+    }
+    cost["launch"] = _launch(machine, cost, full)
+    return cost
+
+
+def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
+    """The four products of a layer; backward twice as many, for the input's and the weight's gradient."""
+    tokens = c.mbs * c.seq
+    qkv = (c.hidden + 2 * c.kv_heads * c.head_dim) // c.tp
+    up = np.where(c.glu == 1, 2, 1) * c.ffn // c.tp
+    forward: Floats = np.zeros(len(c))
+    backward: Floats = np.zeros(len(c))
+    for cols, inner in ((qkv, c.hidden), (c.hidden, c.hidden // c.tp), (up, c.hidden), (c.hidden, c.ffn // c.tp)):
+        align = alignment_bytes(machine, cols, inner)
+        forward = forward + matmul_s(machine, tokens, cols, inner, align)
+        backward = backward + matmul_s(machine, tokens, inner, cols, align) + matmul_s(machine, cols, inner, tokens, align)
+    return forward, backward
+
+
+def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, Floats]:
+    """Scores, softmax, dropout and the weighted sum."""
+    e = machine.element_bytes
+    heads = c.mbs * c.heads // c.tp
+    flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fused_attention)) == 1
+    align = alignment_bytes(machine, c.head_dim)
+    scores = matmul_s(machine, c.seq, c.seq, c.head_dim, align, heads)
+    context = matmul_s(machine, c.seq, c.head_dim, c.seq, align, heads)
+    elements = heads.astype(np.float64) * c.seq * c.seq
+    # The fused softmax takes blocks of four heads and sequences up to 16384; else scale, mask, two casts and softmax are
+    # kernels each.
+    fused = (heads % 4 == 0) & (c.seq <= 16384) & machine.gpu
+    softmax_f = elements * (4 * e + 1 + np.where(fused, 0.0, 4 * e + 17))
+    softmax_b = elements * (5 * e + 1 + np.where(fused, 0.0, 4 * e + 12))
+    stored_f = scores + context + element_s(machine, softmax_f)
+    stored_b = scores + 3 * context + element_s(machine, softmax_b)
+    flops = 2.0 * elements * c.head_dim  # both products, half of them masked away
+    flash_f, flash_b = flops / (machine.matrix_flops * FLASH_FORWARD), 2.5 * flops / (machine.matrix_flops * FLASH_BACKWARD)
+    return np.where(flash, flash_f, stored_f), np.where(flash, flash_b, stored_b)
+
+
+def _tensor_parallel(c: Configs, cluster: Cluster, size: Floats) -> tuple[Floats, Floats]:
+    """Two all-reduces forward and two backward; sequence parallelism gathers its input once more for each weight gradient."""
+    group = network.tensor_group(c)
+    reduce = 2 * network.all_reduce_s(cluster, group, size)
+    again = np.where(c.sequence_parallel == 1, 2 * network.gather_s(cluster, group, size), 0.0)
+    return reduce, reduce + again
+
+
+def _launch(machine: Machine, cost: dict[str, Cost], full: Floats) -> Cost:
+    """Where the host sets the pace, what the device waits for it."""
+    again = np.where(full, KERNELS_FORWARD, 0)
+    waits = []
+    for side, kernels in (("forward", np.full(len(full), KERNELS_FORWARD)), ("backward", KERNELS_BACKWARD + again)):
+        host_s = kernels * machine.launch_s * HOST_FACTOR
+        if machine.exposed_launch or not machine.gpu:
+            waits.append(host_s)
+        else:
+            waits.append(np.maximum(host_s - sum(getattr(part, side) for part in cost.values()), 0.0))
+    return Cost(*waits)
+
+
+def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
+    """Logits and cross entropy on the last stage; nothing here is recomputed."""
+    e = machine.element_bytes
+    tokens, rows = c.mbs * c.seq, c.vocab // c.tp
+    align = alignment_bytes(machine, rows, c.hidden)
+    size = tokens * c.hidden * e
+    group = network.tensor_group(c)
+    forward = matmul_s(machine, tokens, rows, c.hidden, align) + copy_s(machine, CROSS_ENTROPY_FORWARD * tokens * rows)
+    backward = (matmul_s(machine, tokens, c.hidden, rows, align) + matmul_s(machine, rows, c.hidden, tokens, align)
+                + copy_s(machine, CROSS_ENTROPY_BACKWARD * tokens * rows)
+                + np.where(c.microbatches > 1, copy_s(machine, rows * c.hidden * 3 * e), 0.0)
+                + network.all_reduce_s(cluster, group, size))
+    return Cost(forward, backward)
+
+
+def embedding(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
+    """The lookup, its sum over the vocabulary's slices, dropout; backward a dense gradient is cleared, filled and added."""
+    e = machine.element_bytes
+    size = c.mbs * c.seq * c.hidden * e
+    forward = element_s(machine, 6 * size) + network.all_reduce_s(cluster, network.tensor_group(c), size)
+    return Cost(forward, copy_s(machine, 4 * size + c.vocab / c.tp * c.hidden * 4 * e))

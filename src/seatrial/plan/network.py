@@ -1,0 +1,104 @@
+"""How long processes talk: collectives inside a node or across, and messages between pipeline stages.
+
+Ranks are laid out as Megatron lays them: tensor-parallel neighbours next to each other, then data-parallel, then pipeline. So a
+node's adapters are shared by as many data-parallel groups as it holds tensor-parallel ranks.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from seatrial.plan.configs import Configs, Floats, Ints
+from seatrial.spec import Cluster, Link
+
+HALF_RATE_BYTES = 8e6
+"""A ring moves at half its best rate when this much is reduced: its steps are filled one after another. NCCL's own tests show
+half of the best rate at 4 to 16 MB in a node of eight."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Processes that talk to each other, as columns."""
+
+    size: Ints
+    per_node: Ints
+    """Members that share a node."""
+    sharers: Ints
+    """Groups of this kind that use a node's adapters at the same time."""
+
+    @property
+    def nodes(self) -> Ints:
+        return -(-self.size // self.per_node)
+
+
+def tensor_group(c: Configs) -> Group:
+    per_node = np.minimum(c.tp, c.procs_per_node)
+    return Group(size=c.tp, per_node=per_node, sharers=np.maximum(1, c.procs_per_node // per_node))
+
+
+def data_group(c: Configs) -> Group:
+    per_node = np.clip(c.procs_per_node // c.tp, 1, c.dp)
+    return Group(size=c.dp, per_node=per_node, sharers=np.maximum(1, c.procs_per_node // per_node))
+
+
+def embedding_group(c: Configs) -> Group:
+    """The first and the last stage, which hold the same matrix."""
+    near = c.world <= c.procs_per_node
+    return Group(size=np.full_like(c.tp, 2), per_node=np.where(near, 2, 1), sharers=np.minimum(c.procs_per_node, c.dp * c.tp))
+
+
+def _rate(link: Link) -> float:
+    return link.bandwidth_gb_s * 1e9 * link.efficiency
+
+
+def _across_rate(cluster: Cluster, sharers: Ints) -> Floats:
+    """Bytes a second of one group's ring through a node's adapters."""
+    rate = _rate(cluster.inter) / np.maximum(sharers, 1)
+    return rate if cluster.inter.flow_gb_s is None else np.minimum(rate, cluster.inter.flow_gb_s * 1e9)
+
+
+def ring_s(cluster: Cluster, group: Group, size_bytes: Any, *, passes: int, messages: Any = 1) -> Floats:
+    """A ring collective: 2 passes for an all-reduce, 1 for a reduce-scatter or an all-gather of `size_bytes` in all.
+
+    `messages`: how many calls the bytes are cut into; each pays the latency. Libraries go over to trees when latency rules, so
+    a pass over n nodes pays log2 n hops between them, and n for the scatter and gather collectives, which have no tree.
+    """
+    g = group.size.astype(np.float64)
+    volume = passes * (g - 1) / g * (np.asarray(size_bytes, dtype=np.float64) + HALF_RATE_BYTES * messages)
+    inside_s = volume / _rate(cluster.intra)
+    across = group.nodes > 1
+    across_s = np.maximum(volume / _across_rate(cluster, group.sharers), np.where(group.per_node > 1, inside_s, 0.0))
+    nodes = group.nodes.astype(np.float64)
+    hops = np.where(across, np.log2(np.maximum(nodes, 1)) if passes == 2 else nodes - 1, 0.0)
+    inside = np.log2(np.maximum(group.per_node, 1))
+    latency_s = passes * (hops * cluster.inter.latency_us + inside * cluster.intra.latency_us) * 1e-6
+    return np.where(g > 1, np.where(across, across_s, inside_s) + latency_s * messages, 0.0)
+
+
+def all_reduce_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1) -> Floats:
+    return ring_s(cluster, group, size_bytes, passes=2, messages=messages)
+
+
+def gather_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1) -> Floats:
+    """An all-gather or a reduce-scatter of `size_bytes` in all."""
+    return ring_s(cluster, group, size_bytes, passes=1, messages=messages)
+
+
+def send_s(c: Configs, cluster: Cluster, size_bytes: Any) -> Floats:
+    """One message of one replica to the next stage: its tensor-parallel ranks each send their slice.
+
+    Replicas meet at the end of an iteration only and drift apart in between, and a node's adapters are idle most of the time:
+    each replica finds them free. Stages on one node use the links inside it.
+    """
+    size = np.asarray(size_bytes, dtype=np.float64)
+    stage = c.dp * c.tp
+    per_node = np.minimum(c.tp, c.procs_per_node)
+    rate = np.full(len(c), _rate(cluster.inter))
+    if cluster.inter.flow_gb_s is not None:
+        rate = np.minimum(rate, cluster.inter.flow_gb_s * 1e9 * per_node)
+    across_s = size * (per_node / c.tp) / rate + cluster.inter.latency_us * 1e-6
+    inside_s = size / c.tp / _rate(cluster.intra) + cluster.intra.latency_us * 1e-6
+    crossing = np.where(c.world <= c.procs_per_node, 0.0, np.minimum(1.0, stage / c.procs_per_node))
+    return np.where(c.pp > 1, crossing * across_s + (1 - crossing) * inside_s, 0.0)

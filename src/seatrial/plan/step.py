@@ -1,0 +1,241 @@
+"""One training iteration from its parts, for many configurations at once.
+
+    parts = step.measure(configs, cluster)              seconds of each part, nothing added up yet
+    step.assemble(parts, coefficients)                  the iteration; calibration calls this alone
+    step.time(configs, cluster).sec                     both, in bounded memory
+
+A micro-batch passes each stage forward and backward; the slowest stage sets the pace, the others are filled and drained once,
+and then gradients travel and the optimizer runs. Every byte and every operation below is counted as Megatron's layers do them.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from seatrial.plan import network, pipeline
+from seatrial.plan.configs import RECOMPUTE, Configs, Floats
+from seatrial.plan.kernels import Machine
+from seatrial.plan.layer import Cost, embedding, head, layer
+from seatrial.spec import Cluster
+
+CHUNK = 16_384
+"""Configurations worked on at once: columns that stay in cache."""
+
+FULL = RECOMPUTE.index("full")
+FIRST, MIDDLE, LAST = range(3)
+
+FIXED_S = 0.02
+"""Per iteration: the loss, the norm of the gradients, the log line, the next batch."""
+
+OPTIMIZER_BYTES = 40
+"""A parameter's traffic in one Adam step: master, two moments and gradient read (16), written but the gradient (12), the
+working copy written (2), and the gradient read and scaled for clipping (10)."""
+
+OVERLAP = 0.7
+"""Share of compute under which ZeRO 2 and 3 hide their traffic: they fetch a layer ahead, and kernels slow down while copies
+run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coefficients:
+    """Multipliers of the cold model, all 1 when nothing was learned."""
+
+    compute: float = 1.0
+    """Matrix products, attention, logits."""
+    memory: float = 1.0
+    """Kernels that only move memory."""
+    tensor: float = 1.0
+    """Collectives of tensor parallelism."""
+    network: float = 1.0
+    """Pipeline messages, gradients and ZeRO's traffic."""
+    launch: float = 1.0
+    """What starting kernels costs."""
+    whole: Floats | float = 1.0
+    """Everything: the session's and the environment's factor, one for all or one a configuration."""
+
+
+COLD = Coefficients()
+
+SPREAD = {"compute": 0.10, "memory": 0.25, "tensor": 0.30, "network": 0.40, "launch": 0.60, "whole": 0.08}
+"""How sure the cold model is of each coefficient: the standard deviation of its logarithm. Matrix products are known within a
+tenth (published sustained rates of one GPU type differ by that much), links between nodes hardly (a third to all of the
+nominal rate)."""
+
+SPREAD_CPU = {"compute": 0.45, "memory": 0.45, "tensor": 0.50, "network": 0.60, "launch": 0.60, "whole": 0.20}
+"""CPU libraries, thread pools and allocators differ far more than GPU libraries do."""
+
+SCALES = {"matmul": "compute", "attention": "compute", "logits": "compute", "memory": "memory", "accumulate": "memory",
+          "embedding": "memory", "tensor": "tensor", "p2p": "network", "launch": "launch", "gradients": "network",
+          "optimizer": "memory", "fixed": "launch"}
+"""Which coefficient scales which part."""
+
+Z90 = 1.6449
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Seconds, before anything is added up. Arrays of [n], or [3, n] for the first, fullest middle and last pipeline rank."""
+
+    configs: Configs
+    layer: dict[str, Cost]
+    """One layer, one micro-batch, by part."""
+    head: Cost
+    embedding: Cost
+    send: Floats
+    """One message between two stages."""
+    gradients: Floats
+    """Traffic of data parallelism, an iteration, if nothing hides it."""
+    hidden_share: Floats
+    """Share of the iteration's compute that can hide it."""
+    optimizer: Floats
+    gpu: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """An iteration."""
+
+    sec: Floats
+    parts: dict[str, Floats]
+    """Seconds by part on the slowest pipeline rank; `bubble` is its waiting. They add up to `sec`."""
+    lo: Floats
+    """The 90 % interval."""
+    hi: Floats
+    stages: pipeline.Stages | None = field(default=None, repr=False)
+    """What one micro-batch takes on each kind of rank, for the picture."""
+
+
+def time(configs: Configs, cluster: Cluster, coefficients: Coefficients = COLD) -> StepTime:
+    if len(configs) <= CHUNK:
+        return assemble(measure(configs, cluster), coefficients)
+    pieces = []
+    for start in range(0, len(configs), CHUNK):
+        rows = slice(start, start + CHUNK)
+        whole = coefficients.whole
+        mine = coefficients if isinstance(whole, float | int) else replace(coefficients, whole=whole[rows])
+        pieces.append(replace(assemble(measure(configs.take(rows), cluster), mine), stages=None))
+    names = pieces[0].parts
+    return StepTime(
+        sec=np.concatenate([p.sec for p in pieces]), lo=np.concatenate([p.lo for p in pieces]),
+        hi=np.concatenate([p.hi for p in pieces]),
+        parts={name: np.concatenate([p.parts[name] for p in pieces]) for name in names},
+    )
+
+
+def measure(c: Configs, cluster: Cluster) -> Parts:
+    machine = Machine.of(c, cluster)
+    boundary = c.mbs * c.seq * c.hidden * machine.element_bytes
+    send = network.send_s(c, cluster, boundary)
+    # The receiver puts the slices of the tensor-parallel ranks together again.
+    send = send + np.where(c.pp > 1, network.gather_s(cluster, network.tensor_group(c), boundary), 0.0)
+    parameters = stage_parameters(c)
+    gradients, hidden_share = _gradients(c, cluster, machine, parameters)
+    shard = np.where(c.zero >= 1, c.dp, 1)
+    return Parts(
+        configs=c, layer=layer(c, cluster, machine), head=head(c, cluster, machine), embedding=embedding(c, cluster, machine),
+        send=send, gradients=gradients, hidden_share=hidden_share,
+        optimizer=parameters.max(axis=0) / shard * OPTIMIZER_BYTES / machine.memory_bytes_s, gpu=machine.gpu,
+    )
+
+
+def stage_parameters(c: Configs) -> Floats:
+    """[3, n]: parameters on one process of the first rank, the fullest in between and the last."""
+    kv = c.kv_heads * c.head_dim
+    matrices = c.hidden * (2 * c.hidden + 2 * kv) + np.where(c.glu == 1, 3, 2) * c.hidden * c.ffn
+    biases = np.where(c.rope == 1, 0, c.hidden + 2 * kv + c.ffn)
+    replicated = np.where(c.rope == 1, 2, 6) * c.hidden
+    each = (matrices + biases) / c.tp + replicated
+    words = c.vocab / c.tp * c.hidden
+    positions = c.positions * c.seq * c.hidden
+    norm = np.where(c.rope == 1, 1, 2) * c.hidden
+    rest = (c.vp - 1) * c.max_layers
+    one = c.pp == 1
+    first = np.where(one, c.layers, c.first_layers + rest) * each + words + positions
+    last = np.where(one, c.layers, c.last_layers + rest) * each + words + norm
+    first = np.where(one, first + norm + np.where(c.tied == 1, 0, words), first)
+    middle = np.where(c.pp > 2, c.max_layers * c.vp * each, 0.0)
+    return np.stack([first, middle, np.where(one, first, last)])
+
+
+def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Floats) -> tuple[Floats, Floats]:
+    """Seconds of data-parallel traffic an iteration and the share of compute that may hide it."""
+    group = network.data_group(c)
+    size = parameters.max(axis=0) * machine.element_bytes
+    m = c.microbatches
+    buckets = np.ceil(parameters.max(axis=0) / 5e8)
+    tensors = c.layers / c.pp * 12
+    reduce_all = network.all_reduce_s(cluster, group, size, buckets)
+    once = network.gather_s(cluster, group, size, buckets)
+    piecewise = network.gather_s(cluster, group, size, tensors)
+    # ZeRO 1: a reduce-scatter and an all-gather, the two halves of an all-reduce. ZeRO 2 reduces after each micro-batch,
+    # unless a pipeline makes it wait for the last. ZeRO 3 gathers the weights for each forward and each backward as well.
+    reductions = np.where(c.pp > 1, 1, m)
+    traffic = np.select([c.zero == 0, c.zero == 1, c.zero == 2], [reduce_all, 2 * once, (1 + reductions) * once],
+                        default=3 * m * piecewise)
+    tied = network.all_reduce_s(cluster, network.embedding_group(c), c.vocab / c.tp * c.hidden * machine.element_bytes)
+    traffic = traffic + np.where((c.pp > 1) & (c.tied == 1), tied, 0.0)
+    return traffic, np.where((c.zero >= 2) & (c.pp == 1), OVERLAP, 0.0)
+
+
+def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
+    c = p.configs
+    m = c.microbatches.astype(np.float64)
+    scale = {name: getattr(k, coefficient) for name, coefficient in SCALES.items()}
+    # On one pipeline rank: layers, and what only the ends of the pipeline do.
+    one = c.pp == 1
+    rest = (c.vp - 1) * c.max_layers
+    depth = np.stack([np.where(one, c.layers, c.first_layers + rest), np.where(c.pp > 2, c.max_layers * c.vp, 0),
+                      np.where(one, 0, c.last_layers + rest)]).astype(np.float64)
+    zero = np.zeros_like(m)
+    logits_at = np.stack([np.where(one, 1.0, 0.0), zero, np.where(one, 0.0, 1.0)])
+    words_at = np.stack([np.ones_like(m), zero, zero])
+    # Sends and receives block: a rank in the middle waits for two messages in each direction, an end for one.
+    end = np.where(one, 0.0, 2.0 * c.vp - 1)
+    messages = np.stack([end, np.where(c.pp > 2, 2.0 * c.vp, 0.0), end])
+    forward: dict[str, Floats] = {name: depth * (cost.forward * scale[name]) for name, cost in p.layer.items()}
+    backward: dict[str, Floats] = {name: depth * (cost.backward * scale[name]) for name, cost in p.layer.items()}
+    for way, side in enumerate((forward, backward)):
+        side["logits"] = logits_at * (p.head[way] * scale["logits"])
+        side["embedding"] = words_at * (p.embedding[way] * scale["embedding"])
+        side["p2p"] = messages * (p.send * scale["p2p"])
+    f, b = sum(forward.values()), sum(backward.values())
+    assert not isinstance(f, int) and not isinstance(b, int)
+    ends_f, ends_b = f[FIRST] + f[LAST], b[FIRST] + b[LAST]
+    middle_layers = np.maximum(c.layers - depth[FIRST] - depth[LAST], 0.0)
+    per_layer_f = sum(cost.forward * scale[name] for name, cost in p.layer.items())
+    per_layer_b = sum(cost.backward * scale[name] for name, cost in p.layer.items())
+    hops = np.maximum(c.pp - 2, 0) * 2 * np.where(one, 0, c.vp) * p.send * scale["p2p"]
+    two = 2 * np.where(one, 0.0, 1.0) * p.send * scale["p2p"]
+    stages = pipeline.Stages(
+        forward=f, backward=b, forward_sum=ends_f + middle_layers * per_layer_f + hops,
+        backward_sum=ends_b + middle_layers * per_layer_b + hops,
+        chunk_forward=c.max_layers * per_layer_f + two, chunk_backward=c.max_layers * per_layer_b + two,
+    )
+    span = pipeline.makespan_s(c.schedule, c.pp, c.vp, c.microbatches, stages)
+    slow = stages.both.argmax(axis=0)[None]
+    parts = {name: m * np.take_along_axis(forward[name] + backward[name], slow, 0)[0] for name in forward}
+    busy = sum(parts.values())
+    parts["bubble"] = np.maximum(span - busy, 0.0)
+    parts["gradients"] = np.maximum(p.gradients * scale["gradients"] - p.hidden_share * busy, 0.0)
+    parts["optimizer"] = p.optimizer * scale["optimizer"]
+    parts["fixed"] = np.full_like(m, FIXED_S * scale["fixed"])
+    parts = {name: value * k.whole for name, value in parts.items()}
+    sec = sum(parts.values())
+    assert not isinstance(sec, int)
+    sigma = spread(parts, sec, SPREAD if p.gpu else SPREAD_CPU)
+    return StepTime(sec=sec, parts=parts, lo=sec * np.exp(-Z90 * sigma), hi=sec * np.exp(Z90 * sigma), stages=stages)
+
+
+def spread(parts: dict[str, Floats], sec: Floats, sigmas: dict[str, float]) -> Floats:
+    """Standard deviation of log seconds when each coefficient is off by its own spread; the bubble scales with the rest."""
+    inside = np.maximum(sec - parts["bubble"] - parts["gradients"] - parts["optimizer"] - parts["fixed"], 1e-12)
+    stretch = 1 + parts["bubble"] / inside
+    share: dict[str, Floats] = {}
+    for name, value in parts.items():
+        if name == "bubble":
+            continue
+        weight = value * (1.0 if name in ("gradients", "optimizer", "fixed") else stretch) / sec
+        share[SCALES[name]] = share.get(SCALES[name], 0.0) + weight
+    total = sum((share[name] * sigmas[name]) ** 2 for name in share) + sigmas["whole"] ** 2
+    return np.sqrt(total)
