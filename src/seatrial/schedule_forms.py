@@ -7,11 +7,12 @@ For tables, give numpy arrays, `maximum=np.maximum` and `minimum=np.minimum`; so
 cache.
 
 A schedule's time is its longest chain of actions that wait for each other. Each form is the maximum over a handful of such
-chains, so it is never more than the walk; the tests say how much less it can be (nothing where stages are alike, under 0.1 %
-where the last one is heavier, seldom more where the first or the last is light). Stages come in runs of equal ones: the
-first (with the embedding), one or more runs in the middle, the last (with the logits). Write f, b, w for a stage's F, B, W,
-and c = f + b; x for one message; p, m, v for PP, micro-batches, virtual stages. A chain takes the first micro-batch up and
-the last one down, and in between it goes round where that is slowest:
+chains, so it is never more than the walk; tests hold it to that and say how much less it can be: nothing where stages are
+alike; in random cases with a heavier last stage nothing in 99 of 100 and 0.2 % at worst; where the last is light or the
+first the heaviest, over 0.1 % in 1 of 50 interleaved ones and 2 % at worst (`makespan` is exact). Stages come in runs of
+equal ones: the first (with the embedding), one or more runs in the middle, the last (with the logits). Write f, b, w for a
+stage's F, B, W, and c = f + b; x for one message; p, m, v for PP, micro-batches, virtual stages. A chain takes the first
+micro-batch up and the last one down, and in between it goes round where that is slowest:
 
 gpipe        sum(c) + 2 x (p - 1) + (m - 1)(max f + max b).
 1f1b         A loop over stages s..t takes sum(c over s..t) + 2 x (t - s) and brings t - s + 1 micro-batches. All alike:
