@@ -22,9 +22,9 @@ Kind = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
-    """What a heading says about the cells under it."""
+    """What a heading says about the cells under it; one object a heading, so that cells are looked up by identity."""
 
     field: str = ""
     """The record's field; empty where none takes it."""

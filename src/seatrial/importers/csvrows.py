@@ -121,9 +121,14 @@ def _own_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Rec
                 data[PLAIN.get(heading, heading)] = _own_value(heading, cell)
         data.setdefault("source_file", where.file)
         data.setdefault("source_line", where.line)
-        return Record.from_dict(data)
+        return Record.from_dict({**data, "printed": _printed(headings, cells)})
     except (BadInput, ValueError) as error:
         return Problem(file=where.file, line=where.line, message=str(error), level="row", rows=1, cell=",".join(cells)[:80])
+
+
+def _printed(headings: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """The digits as they stand, since 1.50 says more than 1.5; text is kept in its field alone."""
+    return {heading: cell for heading, cell in zip(headings, cells) if cell[:1].isdigit()}
 
 
 def _own_value(heading: str, cell: str) -> Any:
@@ -175,6 +180,6 @@ def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[s
             data["state"] = "measured"
         data.setdefault("source_file", where.file)
         data.setdefault("source_line", where.line)
-        return Record.from_dict({**data, "extra": extra})
+        return Record.from_dict({**data, "extra": extra, "printed": _printed(headings, cells)})
     except (BadInput, ValueError) as error:
         return Problem(file=where.file, line=where.line, message=str(error), level="row", rows=1, cell=",".join(cells)[:80])

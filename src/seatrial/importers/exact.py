@@ -105,8 +105,10 @@ def _record(headings: Sequence[str], cells: Sequence[str], where: Where, section
     if len(cells) != len(headings):
         raise BadInput(f"{len(cells)} cells under {len(headings)} headings in a table of our own")
     data: dict[str, Any] = {"state": "measured"}
+    printed = {}
     for heading, cell in zip(headings, cells):
         cell = cell[2:-2] if cell.startswith("**") and cell.endswith("**") and len(cell) > 4 else cell
+        printed[heading] = cell
         tflops = _TFLOPS.fullmatch(heading)
         name = "tflops" if tflops else FIELD_OF.get(heading)
         if name is None:
@@ -140,7 +142,7 @@ def _record(headings: Sequence[str], cells: Sequence[str], where: Where, section
     data = {key: value for key, value in data.items() if value != ""}
     data.setdefault("source_file", where.file)
     data.setdefault("source_line", where.line)
-    data["section"], data["table"] = section, where.table
+    data["section"], data["table"], data["printed"] = section, where.table, printed
     return Record.from_dict({key: value for key, value in data.items() if value is not None})
 
 

@@ -50,7 +50,7 @@ class _Walk:
         self.table = -1
         self.columns: list[Column] = []
         self.header: Token | None = None
-        self.own = False
+        self.own = self.of_runs = False
         self.title = self.own_section = ""
         """The last heading, and the one that a table of our own belongs to."""
         self.unknown = 0
@@ -86,6 +86,7 @@ class _Walk:
         yield from self._logs(self.log.flush())
         self.header, self.own = token, own
         self.columns = [read_heading(cell) for cell in split_row(token.text)]
+        self.of_runs = is_table_of_runs(self.columns)
         self.table += 1
         if token.kind == "header without alignment":
             message = "no alignment row (| --- | --- |) under these headings; read as a table all the same"
@@ -115,7 +116,7 @@ class _Walk:
             headings = [column.heading for column in self.columns]
             yield exact.row_record(headings, cells, where=where, section=self.own_section)
             return
-        if not is_table_of_runs(self.columns):
+        if not self.of_runs:
             self.unknown += 1
             return
         problems: list[Problem] = []

@@ -21,7 +21,7 @@ from seatrial.importers.rows import Problem
 from seatrial.importers.statements import Said, read_statements
 from seatrial.record import Outcome, Record, Status
 
-_START = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+)\s*\|")
+_START = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+)\s*\||\biteration\s{2,}(\d+)/\s*(\d+)\s*$")
 _FIELD = re.compile(r"([A-Za-z][^|:]*?)\s*:\s*([^|]*?)\s*(?:\||$)")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
 _KNOWN = re.compile(
@@ -40,6 +40,21 @@ _ENDS: tuple[tuple[Status, re.Pattern[str]], ...] = (
     ("cancelled", re.compile(r"CANCELLED AT")),
     ("crash", re.compile(r"Segmentation fault|ChildFailedError|NCCL (?:error|failure)|terminate called")),
 )
+_END_WORDS = (
+    "out of memory",
+    "OutOfMemory",
+    "oom",
+    "allocate",
+    "timeout",
+    "hang",
+    "TIME LIMIT",
+    "CANCELLED",
+    "fault",
+    "ChildFailed",
+    "NCCL",
+    "terminate",
+)
+"""Looked for first, since a log of a thousand ranks has millions of other lines."""
 MOST_LINES = 4
 """How many lines one iteration line may be broken into."""
 
@@ -86,9 +101,9 @@ class LogReader:
             self._open = _Iteration(line=number, text=line[match.start() :])
         elif "|" in line or ":" in line:
             self._after(line)
-        if self.alone and self._open is None:
+        if self.alone and self._open is None and (" ..." in line or "parallel" in line):
             self._argument(number, line)
-        if self.alone and self._ended is None:
+        if self.alone and self._ended is None and any(word in line for word in _END_WORDS):
             for status, pattern in _ENDS:
                 if pattern.search(line):
                     self._ended = number, Outcome(status=status, message=line.strip()[:300], evidence={"line": number})
@@ -98,8 +113,8 @@ class LogReader:
         current = self._open
         if current is None:
             return
-        memory = _MEMORY.search(line)
-        times = _TIMES.search(line)
+        memory = _MEMORY.search(line) if "memory (MB)" in line else None
+        times = _TIMES.search(line) if "time" in line else None
         if memory:
             figures = {
                 key.strip(): float(value) for key, value in _FIELD.findall(memory.group(4)) if _NUMBER.match(value.strip())
@@ -111,7 +126,9 @@ class LogReader:
                 if _NUMBER.match(value):
                     current.breakdown[key.strip()] = float(value) / scale
         elif current.lines < MOST_LINES and (_KNOWN.search(line) or current.text.rstrip().endswith(":")):
-            current.text += " " + line.strip()
+            more = line.strip()
+            bar = " |" if _KNOWN.match(more) and current.text.rstrip()[-1:].isdigit() else ""
+            current.text += f"{bar} {more}"
             current.lines += 1
 
     def _argument(self, number: int, line: str) -> None:
@@ -151,7 +168,7 @@ def _record(current: _Iteration, file: str, outline: Outline, ended: Outcome | N
     match = _START.match(current.text)
     assert match is not None
     printed = {key.strip(): value for key, value in _FIELD.findall(current.text[match.end() :])}
-    values: dict[str, Any] = {"iteration": int(match.group(1))}
+    values: dict[str, Any] = {"iteration": int(match.group(1) or match.group(3))}
     outcome = ended
     for key, text in printed.items():
         name = _name(key)

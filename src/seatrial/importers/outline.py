@@ -22,6 +22,8 @@ from seatrial.record import Stated
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
 """What a line of text says of the case it introduces, not of every table in the subsections after it."""
+ROWS_SEARCHED = 500
+"""How many rows are searched for words that tell a machine of CPUs from one of devices."""
 SHAPE = frozenset({"layers", "hidden", "heads", "kv_heads", "ffn"})
 MODEL = SHAPE | {"seq", "vocab", "tp", "pp"}
 """What a line such as `7B model: …` defines wherever in the file that size is named again."""
@@ -79,6 +81,7 @@ class Outline:
         """(column, cell) -> the environment variable and value that the cell means."""
         self.rules: list[Rule] = []
         self._host = self._device = False
+        self._searched = 0
         self._cache: dict[tuple[int, int, str], Around] = {}
         self._starts: list[int] = []
         self._lines: list[int] = []
@@ -116,8 +119,10 @@ class Outline:
 
     def rows_at(self, line: str) -> None:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
-        host, device = (True, True) if self._host and self._device else cues(line)
-        self._host, self._device = self._host or host, self._device or device
+        if self._searched < ROWS_SEARCHED and not (self._host and self._device):
+            self._searched += 1
+            host, device = cues(line)
+            self._host, self._device = self._host or host, self._device or device
         index = len(self.sections) - 1
         while index >= 0 and not self.sections[index].has_rows:
             self.sections[index].has_rows = True

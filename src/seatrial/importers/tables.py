@@ -92,7 +92,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             fenced, in_log, table = not fenced, False, ""
             yield Token("text", number, "")
             continue
-        if not bare.startswith(("|", "#")) and (megatron.starts(line) or (in_log and bare and megatron.belongs(line))):
+        if (in_log and megatron.belongs(line)) or (not bare.startswith(("|", "#")) and megatron.starts(line)):
             in_log, table = True, ""
             yield Token("log", number, line)
             continue
@@ -100,6 +100,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             after_gap = True
             yield Token("text", number, "")
             continue
+        in_log = False
         if bare in (MARK, UNTITLED_MARK):
             table, after_gap = "", False
             yield Token("mark", number, line)

@@ -1,0 +1,125 @@
+"""`seatrial import` and `seatrial table` as a person meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seatrial.logbook import Logbook
+
+NOTES = """# 7B on eight nodes
+
+NLAYERS=32 / NHIDDEN=4096
+
+| Nodes | Size | DP | TP | PP | MBS | GBS | Mem  | Sec/it | TFLOPs | Notes |
+| ----: | ---: | -: | -: | -: | --: | --: | ---: | -----: | -----: | ----: |
+|     8 |   7B |  8 |  8 |  1 |   1 | 512 | 40GB |   1.50 |  120.5 | 02-20 |
+|     8 |   7B | 16 |  4 |  1 |   1 | 512 | OOM  |        |        | 02-20 |
+|       |      |    |    |    |     |     |      |        |        |       |
+"""
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.md"
+    path.write_text(NOTES)
+    return path
+
+
+def test_import_then_table(seatrial, notes, tmp_path):
+    said = seatrial("import", notes, "--logbook", tmp_path / "runs")
+    assert (said.status, said.err) == (0, "")
+    assert said.out == f"2 records from 1 file in {tmp_path / 'runs'} (1 failed, 1 measured); 2 are new\n"
+    said = seatrial("table", tmp_path / "runs")
+    assert said.status == 0 and said.err == ""
+    heading, _, first, second = [line for line in said.out.splitlines() if line.startswith("|")]
+    assert [cell.strip() for cell in heading.split("|")[1:4]] == ["Nodes", "Size", "Layers"]
+    assert "1.50" in first and "oom_device: OOM" in second
+
+
+def test_importing_twice_adds_nothing(seatrial, notes, tmp_path):
+    seatrial("import", notes, "--logbook", tmp_path / "runs")
+    assert "0 are new" in seatrial("import", notes, "--logbook", tmp_path / "runs").out
+    assert len(Logbook(tmp_path / "runs")) == 2
+
+
+def test_import_as_json(seatrial, notes, tmp_path):
+    said = seatrial("import", notes, "--logbook", tmp_path / "runs", "--json")
+    document = json.loads(said.out)
+    assert (document["records"], document["new"], document["states"]) == (2, 2, {"failed": 1, "measured": 1})
+    assert document["files"] == [{"file": str(notes), "records": 2, "problems": []}]
+
+
+def test_what_cannot_be_read_is_a_finding_with_its_place(seatrial, notes, tmp_path):
+    notes.write_text(NOTES.replace("|  8 |  8 |  1 |", "|  8 | ate |  1 |"))
+    said = seatrial("import", notes, "--logbook", tmp_path / "runs")
+    assert said.status == 1 and said.err == "notes.md:7: TP: 'ate' is not a number\n"
+    document = json.loads(seatrial("import", notes, "--logbook", tmp_path / "runs", "--json").out)
+    (problem,) = document["files"][0]["problems"]
+    assert (problem["line"], problem["column"], problem["cell"]) == (7, "TP", "ate")
+
+
+@pytest.mark.parametrize("bad", ["none.md", "empty.md", "binary.md", "prose.md", "."])
+def test_one_bad_file_and_nothing_is_written(seatrial, notes, tmp_path, bad):
+    (tmp_path / "empty.md").write_bytes(b"")
+    (tmp_path / "binary.md").write_bytes(b"\0\1\2" * 100)
+    (tmp_path / "prose.md").write_text("Nothing but words.\n")
+    said = seatrial("import", notes, tmp_path / bad, "--logbook", tmp_path / "runs")
+    assert said.status == 2 and said.out == "" and said.err.startswith("seatrial: ") and said.err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_two_hundred_mebibytes_of_table_are_one_line(seatrial, notes, tmp_path):
+    with notes.open("r+b") as file:
+        file.seek(0, 2)
+        file.write(b"| 8 | 7B | 8 | 8 | 1 | 1 | 512 | 40GB | 1.5 | 120 | |\n" * 2000)
+        file.truncate(200 * 2**20)
+    said = seatrial("import", notes, "--logbook", tmp_path / "runs")
+    assert said.status == 2 and "200 MiB" in said.err and said.err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "json"])
+def test_a_table_of_a_file_can_be_imported_again(seatrial, notes, tmp_path, form):
+    first = seatrial("table", notes, "--format", form)
+    again = tmp_path / f"again.{'md' if form == 'markdown' else form}"
+    again.write_text(first.out)
+    assert (first.status, first.err) == (0, "")
+    assert seatrial("table", again, "--format", form).out == first.out
+    assert seatrial("import", again, "--logbook", tmp_path / "runs").status == 0
+    assert len(Logbook(tmp_path / "runs")) == 2
+
+
+def test_the_source_of_each_row(seatrial, notes):
+    said = seatrial("table", notes, "--source")
+    assert "notes.md:7" in said.out and "notes.md:8" in said.out
+
+
+def test_logbooks_and_files_together(seatrial, notes, tmp_path):
+    seatrial("import", notes, "--logbook", tmp_path / "runs")
+    document = json.loads(seatrial("table", tmp_path / "runs", notes, "--format", "json").out)
+    assert len(document["records"]) == 4
+
+
+def test_a_table_of_nothing(seatrial, tmp_path):
+    assert seatrial("table", tmp_path / "nowhere").status == 2
+    said = seatrial("table", tmp_path / "x", "--format", "yaml")
+    assert said.status == 2 and "yaml" in said.err
+
+
+def test_a_directory_that_is_no_logbook(seatrial, tmp_path):
+    said = seatrial("table", tmp_path)
+    assert said.status in (0, 2) and said.err.count("\n") == 1 and "|" not in said.out
+
+
+def test_the_five_logs(seatrial, seeds_dir, tmp_path):
+    said = seatrial("import", *sorted(seeds_dir.glob("*.txt")), "--logbook", tmp_path / "runs", "--json")
+    document = json.loads(said.out)
+    assert said.status == 0 and document["records"] == 190
+    assert document["states"] == {"estimated": 7, "failed": 11, "measured": 159, "planned": 13}
+    said = seatrial("table", tmp_path / "runs", "--format", "markdown")
+    lines = [line for line in said.out.splitlines() if line.startswith("|")]
+    rules = sum(set(line) <= set("|-: ") for line in lines)
+    assert said.status == 0 and len(lines) - 2 * rules == 190
