@@ -1,0 +1,162 @@
+"""`seatrial explain`: one layout taken apart.
+
+    seatrial explain --model bloom-181b --cluster jz-a100 --gbs 2048 --dp 8 --tp 4 --pp 12 --mbs 2 --zero 1 --recompute full
+    seatrial explain trial.toml --svg pipeline.svg
+"""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from seatrial.commands.plan import JSON, MODEL, NODES, PRECISION, PROCS, SET
+from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+
+if TYPE_CHECKING:
+    from seatrial.plan.explain import Change, Explained
+    from seatrial.spec import Trial
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("explain", help="Take one layout apart: time, memory, its pipeline as a picture, what to change.")
+    def explain(
+        file: Path | None = typer.Argument(None, help="A trial as TOML; options go over it.", show_default=False),
+        model: str | None = MODEL,
+        cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
+        nodes: int | None = NODES,
+        procs_per_node: int | None = PROCS,
+        gbs: int | None = typer.Option(None, help="Global batch size, in sequences.", show_default=False),
+        dp: int | None = typer.Option(None, help="By default what the other two leave of the cluster.", show_default=False),
+        tp: int | None = typer.Option(None, show_default=False),
+        pp: int | None = typer.Option(None, show_default=False),
+        vp: int | None = typer.Option(None, show_default=False),
+        mbs: int | None = typer.Option(None, show_default=False),
+        zero: int | None = typer.Option(None, show_default=False),
+        recompute: str | None = typer.Option(None, show_default=False),
+        schedule: str | None = typer.Option(None, show_default=False),
+        sequence_parallel: bool | None = typer.Option(None, "--sequence-parallel/--no-sequence-parallel", show_default=False),
+        precision: str | None = PRECISION,
+        engine: str | None = typer.Option(None, help="megatron (the default) or seatrial.", show_default=False),
+        settings: list[str] = SET,
+        svg: Path | None = typer.Option(None, help="Also write the pipeline as a picture.", show_default=False),
+        top: int = typer.Option(5, min=0, help="How many changes to propose."),
+        as_json: bool = JSON,
+    ) -> int:
+        from seatrial.plan import explain as taking_apart
+
+        given: dict[str, Any] = {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
+                                 "schedule": schedule, "sequence_parallel": sequence_parallel, "precision": precision}
+        trial = asked_trial(file, model, cluster, nodes, procs_per_node, gbs, engine, settings,
+                            {name: value for name, value in given.items() if value is not None})
+        told = taking_apart.explain(trial)
+        if svg is not None:
+            from seatrial.plan.svg import timeline
+
+            svg.write_text(timeline(told.timeline, title=_title(told)), encoding="utf-8")
+        if as_json:
+            print(json.dumps(document(told, top), allow_nan=False))
+        else:
+            _tell(told, top)
+        return EXIT_GOOD if told.fits else EXIT_FINDINGS
+
+
+def asked_trial(file: Path | None, model: str | None, cluster: str | None, nodes: int | None, procs_per_node: int | None,
+                gbs: int | None, engine: str | None, settings: list[str], topology: dict[str, Any]) -> Trial:
+    """A trial from a file, from options, or from options over a file."""
+    from seatrial import presets, trialfile
+    from seatrial.plan.request import usual_precision
+
+    data: dict[str, Any] = presets.read_toml(file) if file is not None else {}
+    if model is not None:
+        data["model"] = {"base": model}
+    if cluster is not None:
+        data["cluster"] = {"base": cluster}
+    for key, value in (("nodes", nodes), ("procs_per_node", procs_per_node)):
+        if value is not None and "cluster" in data:
+            table = data["cluster"]
+            data["cluster"] = {**(table if isinstance(table, dict) else {"base": table}), key: value}
+    if gbs is not None:
+        data["batch"] = {**data.get("batch", {}), "gbs": gbs}
+    data.setdefault("engine", "megatron")
+    if engine is not None:
+        data["engine"] = engine
+    for name in ("model", "cluster", "batch"):
+        if name not in data and not any(setting.startswith(f"{name}.") for setting in settings):
+            option = {"batch": "--gbs"}.get(name, f"--{name}")
+            raise BadInput(f"{option} must be given, or a TOML file with a [{name}] table")
+    own = {**data.get("topology", {}), **topology}
+    data["topology"] = own
+    trial, _ = trialfile.build(data, settings, where=str(file or "explain"))
+    if trial.cluster is None:
+        raise BadInput("--cluster must be given, or a [cluster] table")
+    left_out: dict[str, Any] = {}
+    said = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
+    if "dp" not in said:
+        rest = trial.topology.tp * trial.topology.pp
+        left_out["dp"] = max(1, trial.cluster.world // rest)
+    if "precision" not in said:
+        left_out["precision"] = usual_precision(trial.cluster.device)
+    if left_out:
+        data["topology"] = {**own, **left_out}
+        trial, _ = trialfile.build(data, settings, where=str(file or "explain"))
+    return trial
+
+
+def _title(told: Explained) -> str:
+    t = told.trial.topology
+    return (f"{t.schedule}: PP {t.pp}{f' x VP {t.vp}' if t.vp > 1 else ''}, {told.drawn} of {told.trial.microbatches} "
+            f"micro-batches, {told.trial.model.name or 'model'}")
+
+
+def document(told: Explained, top: int) -> dict[str, Any]:
+    from seatrial.plan.explain import better
+
+    t = told.trial.topology
+    return {
+        "model": told.trial.model.name or None, "cluster": told.trial.cluster.name if told.trial.cluster else None,
+        "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs, "gbs": told.trial.batch.gbs, "zero": t.zero,
+        "recompute": t.recompute, "schedule": t.schedule, "sequence_parallel": t.sequence_parallel, "precision": t.precision,
+        "sec_per_it": told.sec, "sec_lo": told.lo, "sec_hi": told.hi, "parts_s": told.parts,
+        "mem_gib": told.mem_gib, "mem_limit_gib": told.limit_gib, "fits": told.fits, "memory_gib": told.memory,
+        "limits": told.limits, "warnings": [warning.code for warning in told.warnings],
+        "better": [_change(change) for change in better(told.changes)[:top]],
+        "changes": [_change(change) for change in told.changes],
+    }  # fmt: skip
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {"what": change.what, "sec_per_it": change.sec, "mem_gib": change.mem_gib, "gain": change.gain,
+            "reject": change.reject}
+
+
+def _tell(told: Explained, top: int) -> None:
+    from seatrial.plan import explain, show
+    from seatrial.schedule import picture
+
+    t, cluster = told.trial.topology, told.trial.cluster
+    assert cluster is not None
+    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} devices, "
+          f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
+          f"recompute {t.recompute}, {t.precision}")
+    print(f"\n{told.sec:.2f} s an iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
+    print(show.breakdown(told.parts, "s", said=explain.WHY))
+    print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
+    print(show.breakdown(told.memory, "GiB", whole=told.limit_gib))
+    print(f"\n{_title(told)}; dots are the bubble")
+    print(picture(told.timeline, width=min(show.width(), 160)))
+    print("\nWhat limits it")
+    print("\n".join(f"  {line}" for line in told.limits) or "  nothing stands out")
+    for warning in told.warnings:
+        print(f"  {warning.code}: {warning.message}")
+    chosen = explain.better(told.changes)[:top]
+    print("\nWhat to change")
+    for change in chosen:
+        print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
+    if not chosen:
+        print("  no single change is forecast to gain more than 1 %")
+    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > explain.TIE]
+    if full and top:
+        print("  it would be faster, but does not fit: "
+              + "; ".join(f"{c.what} ({c.mem_gib:.1f} GiB)" for c in sorted(full, key=lambda c: c.mem_gib or 0.0)[:top]))

@@ -1,0 +1,128 @@
+"""`seatrial plan`: every layout of a model on a cluster, forecast and ranked.
+
+    seatrial plan --model bloom-181b --cluster jz-a100 --nodes 48 --gbs 2048 --zero 1 --recompute full --top 5
+    seatrial plan --model bloom-181b --cluster jz-a100 --size 181B --gbs 2048 --zero 1 --recompute full --tokens 300e9
+"""
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+
+if TYPE_CHECKING:
+    from seatrial.spec import Batch, Trial
+
+BY = ("time", "tflops", "cost", "energy", "memory")
+
+MODEL = typer.Option(None, "--model", help="A preset, or a TOML file with a [model] table.", show_default=False)
+CLUSTER = typer.Option(..., "--cluster", help="A preset, or a TOML file with a [cluster] table.")
+NODES = typer.Option(None, "--nodes", help="Nodes to use; by default all of the cluster.", show_default=False)
+PROCS = typer.Option(None, "--procs-per-node", help="Processes a node, where not the cluster's own.", show_default=False)
+SEQUENCE = typer.Option("off", "--sequence-parallel", help="on, off, or both to search it.")
+PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, by device; fp32 on CPUs.", show_default=False)
+ENGINE = typer.Option("megatron", "--engine", help="Whose rules hold: megatron (equal stages, or layers + 2), or seatrial.")
+SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cluster.nodes=4.", show_default=False)
+JSON = typer.Option(False, "--json", help="Print one JSON document.")
+
+
+def knob(name: str, what: str) -> str | None:
+    return typer.Option(None, f"--{name}", help=what, show_default=False)  # type: ignore[no-any-return]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("plan", help="Forecast every layout of a model on a cluster and rank them.")
+    def plan(
+        model: str | None = MODEL,
+        cluster: str = CLUSTER,
+        nodes: int | None = NODES,
+        nodes_max: int | None = typer.Option(None, help="Also try fewer: from --nodes (or 1) up to this.", show_default=False),
+        procs_per_node: int | None = PROCS,
+        gbs: str | None = knob("gbs", "Global batch size, in sequences."),
+        dp: str | None = knob("dp", "Data parallel; each knob is a value, several with commas, or searched when left out."),
+        tp: str | None = knob("tp", "Tensor parallel."),
+        pp: str | None = knob("pp", "Pipeline parallel."),
+        vp: str | None = knob("vp", "Virtual stages a rank."),
+        mbs: str | None = knob("mbs", "Micro-batch size."),
+        zero: str | None = knob("zero", "ZeRO stage: 0, 1, 2, 3."),
+        recompute: str | None = knob("recompute", "none, selective, full."),
+        schedule: str | None = knob("schedule", "gpipe, 1f1b, interleaved, zb-h1."),
+        sequence_parallel: str = SEQUENCE,
+        precision: str | None = PRECISION,
+        engine: str = ENGINE,
+        rule: list[str] = typer.Option([], "--rule", help="Your own condition, as 'dp % 4 == 0'.", show_default=False),
+        settings: list[str] = SET,
+        by: str = typer.Option("time", "--by", help="time, tflops, cost, energy, memory."),
+        top: int = typer.Option(10, "--top", min=1, max=1000, help="How many to show."),
+        tokens: str | None = knob("tokens", "Tokens of the whole run, as 300e9 or 300B: adds days, device-hours, energy."),
+        price: float | None = typer.Option(None, min=0, help="Price of a device-hour: adds money.", show_default=False),
+        rampup: str | None = knob("rampup", "Batch ramp-up: start,increment,samples."),
+        size: str | None = knob("size", "Search layers, hidden and heads too, around this size, as 181B."),
+        size_tolerance: str = typer.Option("3%", help="How far from --size a shape may be."),
+        emit: str | None = knob("emit", "megatron: write the pick as flags and as a Slurm script."),
+        out: Path | None = typer.Option(None, help="Folder for --emit; by default they are printed.", show_default=False),
+        preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),
+        as_json: bool = JSON,
+    ) -> int:
+        from seatrial import expression
+        from seatrial.fields import nearest
+        from seatrial.plan import answer, request, sizes, tell
+        from seatrial.plan.nearest import ways
+        from seatrial.plan.search import RULE_NAMES, search
+
+        if by not in BY:
+            raise BadInput(f"--by {by!r}: {nearest(by, BY)}")
+        if emit not in (None, "megatron"):
+            raise BadInput(f"--emit {emit!r}: megatron is the one format")
+        if model is None and size is None:
+            raise BadInput("--model must be given (or --size, to look for a shape)")
+        rules = [expression.parse(text, RULE_NAMES) for text in rule]
+        wanted = {"gbs": gbs, "dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
+                  "schedule": schedule}  # fmt: skip
+        count = None if tokens is None else request.number("tokens", tokens)
+        if size is not None:
+            settings = [*sizes.base_settings(model), *settings]
+        asked = request.Request.read(
+            model=model, cluster=cluster, nodes=nodes, nodes_max=nodes_max, procs_per_node=procs_per_node, fixed=wanted,
+            sequence_parallel=sequence_parallel, precision=precision, engine=engine, rampup=rampup, settings=settings,
+        )  # fmt: skip
+        if by == "energy" and asked.cluster.device.power_w is None:
+            raise BadInput(f"--by energy: the power of {asked.cluster.device.name} is not known; its device needs power_w")
+        ramp = asked.batch if asked.batch.rampup_start is not None else None
+        if size is not None:
+            found = sizes.search_shapes(asked, request.number("size", size), request.share("size-tolerance", size_tolerance),
+                                        rules=rules, ramp=ramp, by=by)  # type: ignore[arg-type]
+        else:
+            found = search(asked.space, rules=rules, ramp=ramp, precision=asked.precision, by=by)  # type: ignore[arg-type]
+        out_of_it = [] if len(found) or size is not None else list(
+            ways(asked.space, rules=rules, ramp=ramp, precision=asked.precision))
+        document = answer.answer(found, asked, top=top, by=by, tokens=count, price=price,  # type: ignore[arg-type]
+                                 ways=out_of_it)  # fmt: skip
+        if emit and len(found):
+            document["emitted"] = _emitted(found.trial(0), asked.batch, preamble, out)
+        if as_json:
+            print(json.dumps(document, allow_nan=False))
+            if not len(found):
+                print(f"seatrial: {document['reason']}", file=sys.stderr)
+        else:
+            tell.tell(document, asked)
+            for name, text in document.get("emitted", {}).items():
+                print(f"wrote {name}" if out is not None else f"\n# ---- {name}\n{text}", end="\n" if out is not None else "")
+        return EXIT_GOOD if len(found) else EXIT_FINDINGS
+
+
+def _emitted(trial: Trial, batch: Batch, preamble: Path | None, out: Path | None) -> dict[str, str]:
+    """File name -> its text; with a folder, path -> nothing, and the files are there."""
+    from dataclasses import replace
+
+    from seatrial.plan import emit
+
+    ramped = replace(trial, batch=batch) if trial.batch.gbs == batch.gbs else trial
+    files = emit.megatron(ramped, preamble=preamble)
+    if out is None:
+        return files
+    return {str(path): "" for path in emit.write(files, out)}

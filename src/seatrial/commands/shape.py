@@ -1,0 +1,81 @@
+"""`seatrial shape`: what the hardware likes about a model's shape, and why.
+
+    seatrial shape --model bloom-181b --cluster jz-a100 --tp 4 --mbs 2
+    seatrial shape --model bloom-181b --cluster jz-a100 --tp 4 --mbs 2 --set model.hidden=14400 --set model.heads=80
+"""
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from seatrial.commands.plan import CLUSTER, JSON, PRECISION, SET
+from seatrial.errors import BadInput
+
+if TYPE_CHECKING:
+    from seatrial.plan.shape import Look
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("shape", help="Say what the hardware likes about a model's shape, and which near shapes it likes better.")
+    def shape(
+        model: str = typer.Option(..., help="A preset, or a TOML file with a [model] table."),
+        cluster: str = CLUSTER,
+        tp: int = typer.Option(1, min=1, help="Tensor parallel."),
+        mbs: int = typer.Option(1, min=1, help="Micro-batch size."),
+        precision: str | None = PRECISION,
+        recompute: str = typer.Option("full", help="none, selective, full."),
+        reach: str = typer.Option("5%", help="How far from the hidden size to look."),
+        settings: list[str] = SET,
+        top: int = typer.Option(8, min=0, help="How many near shapes to show."),
+        as_json: bool = JSON,
+    ) -> None:
+        from seatrial.plan import request
+        from seatrial.plan.shape import look
+
+        asked = request.Request.read(model=model, cluster=cluster, fixed={"gbs": "1", "recompute": recompute},
+                                     precision=precision, settings=settings)
+        modes = asked.space.recompute
+        if modes is None or len(modes) != 1:
+            raise BadInput(f"--recompute {recompute}: one mode")
+        told = look(asked.model, asked.cluster, tp=tp, mbs=mbs, precision=asked.precision, recompute=modes[0],  # type: ignore[arg-type]
+                    reach=request.share("reach", reach))  # fmt: skip
+        if as_json:
+            print(json.dumps(document(told, top), allow_nan=False))
+        else:
+            _tell(told, asked.cluster.device.name, asked.precision, top)
+
+
+def document(told: Look, top: int) -> dict[str, Any]:
+    import dataclasses
+
+    m = told.model
+    return {
+        "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "head_dim": m.head_dim, "ffn": m.inner, "vocab": m.vocab,
+        "padded_vocab": m.padded_vocab(told.tp), "tp": told.tp, "mbs": told.mbs,
+        "products": [dataclasses.asdict(product) for product in told.products],
+        "remarks": told.remarks,
+        "near": [{"what": near.what, "hidden": near.model.hidden, "heads": near.model.heads, "head_dim": near.model.head_dim,
+                  "ffn": near.model.inner, "padded_vocab": near.model.padded_vocab(told.tp), "parameters": near.parameters,
+                  "gain": near.gain} for near in told.near[:top]],
+    }  # fmt: skip
+
+
+def _tell(told: Look, device: str, precision: str, top: int) -> None:
+    from seatrial.plan import show
+
+    m = told.model
+    print(f"{m.name or 'the model'}: hidden {m.hidden}, {m.heads} heads of {m.head_dim}, ffn {m.inner}, sequence {m.seq}, "
+          f"vocabulary {m.vocab}; TP {told.tp}, MBS {told.mbs}, {precision} on {device}\n")
+    headers = ["product", "rows", "cols", "inner", "each", "align", "tile", "tile fill", "waves", "wave fill", "of the best"]
+    rows = [[p.name, str(p.rows), str(p.cols), str(p.inner), str(p.count), f"{p.align_bytes} B", p.tile, f"{p.tile_fill:.0%}",
+             f"{p.waves:.2f}", f"{p.wave_fill:.0%}", f"{p.efficiency:.0%}"] for p in told.products]  # fmt: skip
+    show.table(headers, rows, left=[0])
+    print("\nWhat stands out")
+    print("\n".join(f"  {remark}" for remark in told.remarks) or "  nothing: tiles, waves and borders all fit")
+    print("\nNear shapes that the device likes better, by time for each operation")
+    for near in told.near[:top]:
+        print(f"  {near.what}: {near.gain:.1%} faster, {near.parameters / 1e9:.1f}B parameters")
+    if not told.near:
+        print("  none within reach gains 1 %")

@@ -1,0 +1,142 @@
+"""A search as one JSON document; `tell.py` makes it a page of text.
+
+    document = answer(found, request, top=5, by="time")
+    document["candidates"][0]["dp"], document["considered"], document["rejected"]
+
+`tie` is true for all who cannot be told from the first (within 1 %), the first included when it has company.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seatrial import arith, rules
+from seatrial.plan import cost, step
+from seatrial.plan.configs import RECOMPUTE, SCHEDULES
+from seatrial.plan.nearest import Way
+from seatrial.plan.request import Request
+from seatrial.plan.search import TIE, By, Found, configs_of, memory_limit_gib
+from seatrial.spec import Batch, Trial
+
+Document = dict[str, Any]
+
+
+def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | None = None, price: float | None = None,
+           coefficients: step.Coefficients = step.COLD, ways: list[Way] | None = None) -> Document:
+    cluster, several = request.cluster, len(found.space.models) > 1
+    price = price if price is not None else cluster.price_per_device_hour
+    runs = [_run(found, i, request, tokens, price, coefficients) for i in range(min(len(found), max(top, found.ties + 1)))]
+    candidates = [_candidate(found, i, several) | _cost(runs[i], found.normal(i) if several else None)
+                  for i in range(min(top, len(found)))]
+    document: Document = {
+        "considered": found.considered,
+        "rejected": dict(sorted(found.rejected.items(), key=lambda item: -item[1])),
+        "accepted": found.accepted,
+        "candidates": candidates,
+        "ties": found.ties,
+        "tie_within": TIE,
+        "runner_up": _runner_up(found, runs),
+        "by": by,
+        "engine": found.space.engine,
+        "model": request.model.name or None,
+        "cluster": cluster.name,
+        "precision": found.precision,
+        "tflops_formula": found.formula,
+    }
+    if not candidates:
+        document["nearest"] = [{"freed": way.freed, **_candidate(way.found, way.index, False)} for way in ways or []]
+        document["reason"] = reason(found)
+    return document
+
+
+def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
+    c = {name: int(column[i]) for name, column in found.ranked.items()}
+    trial = found.trial(i)
+    shape = {"layers": trial.model.layers, "hidden": trial.model.hidden, "heads": trial.model.heads,
+             "parameters": arith.parameters(trial.model).total,
+             "sec_normalised": round(float(found.sec[i]) * found.normal(i), 6)} if several else {}
+    return {
+        **shape,
+        **{name: c[name] for name in ("dp", "tp", "pp", "vp", "mbs", "gbs", "zero")},
+        "recompute": RECOMPUTE[c["recompute"]],
+        "schedule": SCHEDULES[c["schedule"]],
+        "sequence_parallel": bool(c["sequence_parallel"]),
+        "nodes": c["nodes"],
+        "microbatches": trial.microbatches,
+        "sec_per_it": round(float(found.sec[i]), 6),
+        "sec_lo": round(float(found.lo[i]), 6),
+        "sec_hi": round(float(found.hi[i]), 6),
+        "mem_gib": round(float(found.mem_gib[i]), 3),
+        "tflops": round(found.tflops(i), 3),
+        "tie": found.ties > 1 and i < found.ties,
+        "worse_by": round(found.excess(i), 6),
+        "warnings": [violation.code for violation in rules.violations(trial) if violation.level == "warning"],
+    }
+
+
+def _run(found: Found, i: int, request: Request, tokens: float | None, price: float | None,
+         coefficients: step.Coefficients) -> cost.WholeRun | None:
+    if tokens is None:
+        return None
+    trial = found.trial(i)
+    ramp = request.batch if trial.batch.gbs == request.batch.gbs else trial.batch
+    return whole_run(trial, ramp, tokens=tokens, price=price, coefficients=coefficients)
+
+
+def whole_run(trial: Trial, ramp: Batch, *, tokens: float, price: float | None,
+              coefficients: step.Coefficients = step.COLD) -> cost.WholeRun:
+    """Each size of the ramp-up is forecast for itself: a small batch has more bubble."""
+    assert trial.cluster is not None
+    t = trial.topology
+    sizes = sorted({size for _, size in cost.ramp_stages(ramp)} | {ramp.gbs})
+    columns = {name: np.full(len(sizes), value) for name, value in {
+        "shape": 0, "nodes": trial.cluster.nodes, "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs, "zero": t.zero,
+        "recompute": RECOMPUTE.index(t.recompute), "schedule": SCHEDULES.index(t.schedule),
+        "sequence_parallel": int(t.sequence_parallel)}.items()}  # fmt: skip
+    configs = configs_of({**columns, "gbs": np.array(sizes)}, [trial.model], trial.cluster, t.precision)
+    seconds = dict(zip(sizes, step.time(configs, trial.cluster, coefficients).sec.tolist()))
+    return cost.whole_run(seconds.__getitem__, ramp, tokens=tokens, seq=trial.model.seq, devices=t.world, price=price,
+                          power_w=trial.cluster.device.power_w)
+
+
+def _cost(run: cost.WholeRun | None, normal: float | None) -> dict[str, Any]:
+    if run is None:
+        return {}
+    normalised = {} if normal is None else {"days_normalised": round(run.days * normal, 3)}
+    return {**normalised, "iterations": run.iterations, "days": round(run.days, 3), "device_hours": round(run.device_hours, 1),
+            "money": None if run.money is None else round(run.money, 2),
+            "energy_mwh": None if run.energy_mwh is None else round(run.energy_mwh, 3)}
+
+
+def _runner_up(found: Found, runs: list[cost.WholeRun | None]) -> dict[str, Any] | None:
+    """The first that is worse beyond doubt, and what taking it would cost."""
+    i = found.ties
+    if not 0 < i < len(found):
+        return None
+    here, there = found.normal(0), found.normal(i)
+    priced: dict[str, Any] = {"rank": i + 1, "worse_by": round(found.excess(i), 6),
+                              "sec_more": round(float(found.sec[i] * there - found.sec[0] * here), 6)}
+    first, second = runs[0], runs[i]
+    if first is not None and second is not None:
+        priced["days_more"] = round(second.days * there - first.days * here, 3)
+        if first.money is not None and second.money is not None:
+            priced["money_more"] = round(second.money * there - first.money * here, 2)
+    return priced
+
+
+def reason(found: Found) -> str:
+    """Why nothing is left, in one line."""
+    if found.closest is not None:
+        _, gib = found.closest
+        limit = memory_limit_gib(found.space.cluster)
+        return (f"nothing fits: the lightest layout needs {gib:.1f} GiB and {found.space.cluster.device.name} has {limit:.1f}")
+    if not found.considered:
+        nodes = found.space.nodes or (found.space.cluster.nodes,)
+        worlds = sorted({n * found.space.cluster.procs_per_node for n in nodes})
+        asked = " x ".join(f"{name.upper()} {','.join(map(str, values))}" for name in ("dp", "tp", "pp")
+                           if (values := getattr(found.space, name)) is not None)
+        there = f"{worlds[0]}" if len(worlds) == 1 else f"{worlds[0]} to {worlds[-1]}"
+        return (f"no layout has {asked or 'that shape'} on {there} processes: DP x TP x PP must equal nodes x processes a node")
+    most = ", ".join(f"{code} {count}" for code, count in sorted(found.rejected.items(), key=lambda item: -item[1])[:3])
+    return f"all {found.considered} layouts break a rule: {most}"

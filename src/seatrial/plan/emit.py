@@ -1,0 +1,237 @@
+"""A trial as Megatron's flags and as a Slurm script.
+
+    files = emit.megatron(trial, preamble=Path("jean-zay.sh"))
+    files["megatron-lm.args"], files["megatron-deepspeed.args"], files["ds_config.json"], files["train.slurm"]
+
+Two dialects: Megatron-LM (ZeRO 1 as its distributed optimizer, interleaving, sequence parallelism) and Megatron-DeepSpeed as
+BLOOM was trained with (ZeRO through DeepSpeed, ALiBi, activation checkpointing). A dialect that cannot run the trial says why
+in place of its flags. Every value that reaches a shell goes through `shlex.quote`; the preamble is sourced by its path, and
+only its `#SBATCH` lines, which no shell runs, are copied.
+"""
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.errors import BadInput
+from seatrial.spec import Trial, stages_of
+
+Flags = list[tuple[str, ...]]
+"""Each a flag with its values, as separate words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    flags: Flags
+    """What to pass; empty where the dialect cannot run the trial."""
+    notes: list[str]
+    """What could not be said, and why there are no flags."""
+
+    def text(self) -> str:
+        lines = [f"# {note}" for note in self.notes]
+        lines += [" ".join(shlex.quote(word) for word in flag) for flag in self.flags]
+        return "\n".join(lines) + "\n"
+
+
+def megatron(trial: Trial, *, preamble: Path | None = None) -> dict[str, str]:
+    """File name -> content. The Slurm script runs the dialect that can express the trial, Megatron-DeepSpeed for ALiBi."""
+    lm, deepspeed = megatron_lm(trial), megatron_deepspeed(trial)
+    files = {"megatron-lm.args": lm.text(), "megatron-deepspeed.args": deepspeed.text()}
+    if deepspeed.flags:
+        files["ds_config.json"] = json.dumps(deepspeed_config(trial), indent=2) + "\n"
+    use_deepspeed = bool(deepspeed.flags) and (trial.model.family == "bloom" or not lm.flags)
+    chosen = deepspeed if use_deepspeed else lm
+    if not chosen.flags:
+        raise BadInput(f"neither dialect of Megatron can run this: {'; '.join(lm.notes + deepspeed.notes)}")
+    files["train.slurm"] = slurm_script(trial, chosen, preamble=preamble, deepspeed=use_deepspeed)
+    return files
+
+
+def _shared(trial: Trial) -> Iterator[tuple[str, ...]]:
+    m, t, b = trial.model, trial.topology, trial.batch
+    yield "--num-layers", str(m.layers)
+    yield "--hidden-size", str(m.hidden)
+    yield "--num-attention-heads", str(m.heads)
+    yield "--ffn-hidden-size", str(m.inner)
+    yield "--seq-length", str(m.seq)
+    yield "--max-position-embeddings", str(m.seq)
+    yield "--tensor-model-parallel-size", str(t.tp)
+    yield "--pipeline-model-parallel-size", str(t.pp)
+    yield "--micro-batch-size", str(t.mbs)
+    yield "--global-batch-size", str(b.gbs)
+    if b.rampup_start is not None:
+        yield "--rampup-batch-size", str(b.rampup_start), str(b.rampup_increment), str(b.rampup_samples)
+    if t.precision in ("bf16", "fp16"):
+        yield (f"--{t.precision}",)
+
+
+def _embedding_slots(trial: Trial) -> bool:
+    """Whether the embedding and the head each take a layer's place among the stages."""
+    split = stages_of(trial.model, trial.topology)
+    return len(split) > 1 and len(set(split)) > 1 and (trial.model.layers + 2) % len(split) == 0
+
+
+def _uneven(trial: Trial) -> bool:
+    return len(set(stages_of(trial.model, trial.topology))) > 1 and not _embedding_slots(trial)
+
+
+def megatron_lm(trial: Trial) -> Dialect:
+    m, t = trial.model, trial.topology
+    why_not, notes = [], []
+    if m.family == "bloom":
+        why_not.append("ALiBi positions are not in Megatron-LM")
+    if t.zero > 1:
+        why_not.append(f"ZeRO {t.zero} is not in Megatron-LM's pipeline; its distributed optimizer is ZeRO 1")
+    if t.schedule not in ("1f1b", "interleaved"):
+        why_not.append(f"schedule {t.schedule} is not in Megatron-LM; 1f1b and interleaved are")
+    if t.schedule == "interleaved" and m.layers % (t.pp * t.vp):
+        why_not.append(f"Megatron-LM interleaves equal stages: {m.layers} layers are not a multiple of PP {t.pp} x VP {t.vp}")
+    elif _uneven(trial) or t.stage_layers is not None:
+        why_not.append("Megatron-LM's stages are equal, or equal with a place each for embedding and loss")
+    if why_not:
+        return Dialect(flags=[], notes=[f"not for Megatron-LM: {reason}" for reason in why_not])
+    flags: Flags = list(_shared(trial))
+    if m.pad_vocab_to is None:
+        flags.append(("--make-vocab-size-divisible-by", "128"))
+    else:
+        notes.append(f"pad_vocab_to {m.pad_vocab_to}: give a tokenizer, or --vocab-size, of that size")
+    if t.schedule == "interleaved":
+        flags.append(("--num-layers-per-virtual-pipeline-stage", str(m.layers // (t.pp * t.vp))))
+    if _embedding_slots(trial):
+        flags += [("--account-for-embedding-in-pipeline-split",), ("--account-for-loss-in-pipeline-split",)]
+    if t.sequence_parallel:
+        flags.append(("--sequence-parallel",))
+    if t.zero == 1:
+        flags.append(("--use-distributed-optimizer",))
+    if t.recompute == "full":
+        flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
+    elif t.recompute == "selective":
+        flags.append(("--recompute-granularity", "selective"))
+    if m.family == "llama":
+        flags += [("--swiglu",), ("--disable-bias-linear",), ("--normalization", "RMSNorm"),
+                  ("--norm-epsilon", repr(m.norm_eps)), ("--position-embedding-type", "rope"),
+                  ("--rotary-base", str(int(m.rope_theta)))]
+        if m.kv != m.heads:
+            flags += [("--group-query-attention",), ("--num-query-groups", str(m.kv))]
+    else:
+        flags.append(("--position-embedding-type", "learned_absolute"))
+    if not m.ties:
+        flags.append(("--untie-embeddings-and-output-weights",))
+    if t.precision == "fp8":
+        flags += [("--bf16",), ("--fp8-format", "hybrid"), ("--transformer-impl", "transformer_engine")]
+    return Dialect(flags=flags, notes=notes)
+
+
+def megatron_deepspeed(trial: Trial) -> Dialect:
+    m, t = trial.model, trial.topology
+    why_not = []
+    if m.family == "llama":
+        why_not.append("rotary positions with RMSNorm and SwiGLU are not in the Megatron-DeepSpeed of BLOOM")
+    if t.sequence_parallel:
+        why_not.append("sequence parallelism is not in it")
+    if t.schedule != "1f1b":
+        why_not.append(f"schedule {t.schedule} is not in it; 1f1b is")
+    if t.recompute == "selective":
+        why_not.append("selective recompute is not in it; none and full are")
+    if t.zero > 1 and t.pp > 1:
+        why_not.append(f"DeepSpeed's pipeline engine refuses ZeRO {t.zero}; 0 and 1 are taken")
+    if t.precision == "fp8":
+        why_not.append("fp8 is not in it")
+    if _uneven(trial) or t.stage_layers is not None:
+        why_not.append("its stages are equal, or equal with a place each for the two embeddings")
+    if why_not:
+        return Dialect(flags=[], notes=[f"not for Megatron-DeepSpeed: {reason}" for reason in why_not])
+    flags: Flags = list(_shared(trial))
+    if m.pad_vocab_to is not None:
+        flags.append(("--pad-vocab-size-to", str(m.pad_vocab_to)))
+    if m.family == "bloom":
+        flags += [("--position-embedding-type", "alibi"), ("--embed-layernorm",)]
+    if t.pp > 1:
+        flags.append(("--pp-partition-method", "type:transformer|embedding" if _embedding_slots(trial) else "type:transformer"))
+    if t.recompute == "full":
+        flags += [("--checkpoint-activations",), ("--deepspeed-activation-checkpointing",)]
+    flags += [("--deepspeed",), ("--deepspeed_config", "ds_config.json"), ("--zero-stage", str(t.zero))]
+    if t.pp == 1:
+        flags.append(("--no-pipeline-parallel",))
+    return Dialect(flags=flags, notes=[])
+
+
+def deepspeed_config(trial: Trial) -> dict[str, object]:
+    t = trial.topology
+    config: dict[str, object] = {
+        "train_micro_batch_size_per_gpu": t.mbs,
+        "train_batch_size": trial.batch.gbs,
+        "gradient_clipping": 1.0,
+        "zero_optimization": {"stage": t.zero},
+        "steps_per_print": 2000,
+    }
+    if t.precision == "fp16":
+        config["fp16"] = {"enabled": True, "loss_scale": 0, "loss_scale_window": 500, "hysteresis": 2, "min_loss_scale": 1}
+    if t.precision == "bf16":
+        config["bf16"] = {"enabled": True}
+    return config
+
+
+def sbatch_lines(preamble: Path) -> list[str]:
+    """The `#SBATCH` lines at the top of the user's file, the only part of it that is copied."""
+    try:
+        text = preamble.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{preamble}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+    if len(text) > 1 << 20:
+        raise BadInput(f"{preamble}: {len(text)} characters is too large for a preamble (limit 1 MiB)")
+    lines = []
+    for line in text.split("\n"):
+        if line.startswith("#SBATCH"):
+            lines.append("".join(c for c in line if c.isprintable()))
+        elif line.strip() and not line.startswith("#"):
+            break
+    return lines
+
+
+def slurm_script(trial: Trial, dialect: Dialect, *, preamble: Path | None, deepspeed: bool) -> str:
+    cluster, t = trial.cluster, trial.topology
+    if cluster is None:
+        raise BadInput("a Slurm script needs a cluster; --cluster names one")
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{trial.model.name or 'model'}-dp{t.dp}-tp{t.tp}-pp{t.pp}-mbs{t.mbs}").strip("-")
+    lines = ["#!/bin/bash", f"#SBATCH --job-name={name}", f"#SBATCH --nodes={cluster.nodes}", "#SBATCH --ntasks-per-node=1"]
+    if cluster.device.kind == "gpu":
+        lines.append(f"#SBATCH --gres=gpu:{cluster.procs_per_node}")
+    own = sbatch_lines(preamble) if preamble is not None else []
+    lines += [*own, "", "# Usage: sbatch train.slurm --data-path … --tokenizer-type … --train-samples … --lr … --save …",
+              "# What is given after the script's name is passed on: data, optimizer and checkpoints are yours to choose.", ""]
+    if preamble is not None:
+        lines += [f"source {shlex.quote(str(preamble.resolve()))}", ""]
+    lines += ["set -euo pipefail", ': "${MEGATRON_DIR:?set it to the folder of your Megatron checkout}"', "", "FLAGS=("]
+    lines += ["    " + " ".join(shlex.quote(word) for word in flag) for flag in dialect.flags]
+    lines += [")", ""]
+    if deepspeed:
+        config = json.dumps(deepspeed_config(trial))
+        lines += ['cd "$SLURM_SUBMIT_DIR"', f"printf '%s\\n' {shlex.quote(config)} > ds_config.json", ""]
+    lines += [
+        'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        'export MASTER_ADDR MASTER_PORT="${MASTER_PORT:-6000}"',
+        "",
+        "# The inner shell gets the flags as arguments, so no value is read twice.",
+        "srun bash -c 'exec python -m torch.distributed.run"
+        f' --nnodes {cluster.nodes} --nproc_per_node {cluster.procs_per_node} --node_rank "$SLURM_PROCID"'
+        ' --master_addr "$MASTER_ADDR" --master_port "$MASTER_PORT" "$MEGATRON_DIR/pretrain_gpt.py" "$@"'
+        "' seatrial \"${FLAGS[@]}\" \"$@\"",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def write(files: dict[str, str], folder: Path) -> list[Path]:
+    """Write them into `folder`, which is made; what is already there is not overwritten."""
+    for name in files:
+        if (folder / name).exists():
+            raise BadInput(f"{folder / name}: is already there; name another folder or remove it")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in files]

@@ -1,0 +1,218 @@
+"""One layout taken apart: where its seconds and its GiB go, what limits it, and which single change would make it better.
+
+    told = explain(trial)
+    told.parts["bubble"], told.memory["weights"], told.limits, told.changes[0]
+
+A change is one knob (micro-batch, ZeRO, recompute, schedule, sequence parallelism) or one factor moved between DP, TP and PP.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seatrial import rules
+from seatrial.plan import memory, step
+from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
+from seatrial.plan.search import TIE, configs_of, memory_limit_gib, trial_of
+from seatrial.plan.space import ENGINE_SCHEDULES, Columns, Space
+from seatrial.plan.verdicts import CODES, verdicts
+from seatrial.schedule import Timeline, walk
+from seatrial.spec import Topology, Trial
+
+WHY = {
+    "matmul": "the products of the layers: what the run is for",
+    "attention": "scores, softmax and weighted sum",
+    "logits": "the vocabulary's product and loss, on the last stage alone",
+    "memory": "norms, activations, dropout: as fast as the memory",
+    "tensor": "all-reduces of tensor parallelism, at every layer",
+    "p2p": "activations and gradients between stages",
+    "bubble": "waiting while the pipeline fills and drains, or for a slower stage",
+    "gradients": "reducing gradients over the replicas",
+    "optimizer": "the optimizer's pass over its state",
+    "accumulate": "adding each micro-batch's gradient to the sum",
+    "launch": "waiting for the host to start kernels",
+    "fixed": "what every iteration pays once",
+}
+"""What each part is, in a few words."""
+
+REMEDY = {
+    "bubble": "more micro-batches (smaller MBS, larger batch), fewer stages, or virtual stages",
+    "tensor": "a smaller TP, kept inside a node",
+    "p2p": "fewer stages, or fewer virtual ones",
+    "gradients": "a larger batch, or fewer replicas",
+    "launch": "a larger MBS or a smaller TP, so that kernels are longer",
+    "memory": "a larger TP with sequence parallelism, or selective recompute in place of full",
+    "accumulate": "a larger MBS: fewer, larger micro-batches",
+    "optimizer": "ZeRO 1, which shares the optimizer out",
+    "matmul": "shapes that fill tiles and waves (seatrial shape), or less recompute",
+    "attention": "fewer, larger heads, or fused attention",
+    "logits": "a stage less loaded: give the last one fewer layers",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One step away from the layout that was asked about."""
+
+    what: str
+    trial: Trial | None
+    """None where the rules forbid it."""
+    sec: float | None
+    mem_gib: float | None
+    gain: float | None
+    """Share of the time saved; negative where it is slower."""
+    reject: str
+    """Empty, or the code of the rule that forbids it, `memory` when it does not fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    trial: Trial
+    sec: float
+    lo: float
+    hi: float
+    parts: dict[str, float]
+    """Seconds of one iteration; they add up to `sec`."""
+    mem_gib: float
+    memory: dict[str, float]
+    """GiB on the fullest device."""
+    limit_gib: float
+    fits: bool
+    """Whether what it cannot run without is there; the allocator's reserve can shrink."""
+    timeline: Timeline
+    drawn: int
+    """Micro-batches in the timeline: enough to see the pattern."""
+    limits: list[str]
+    """What holds it back, most first."""
+    warnings: list[rules.Violation]
+    changes: list[Change]
+    """Best first; those that cannot be come last."""
+
+
+def explain(trial: Trial, coefficients: step.Coefficients = step.COLD, *, most_drawn: int = 12) -> Explained:
+    """Raises Infeasible for a layout that breaks a rule."""
+    warnings = rules.check(trial)
+    assert trial.cluster is not None
+    cluster = trial.cluster
+    configs = Configs.from_trials([trial])
+    timed = step.time(configs, cluster, coefficients)
+    held = memory.peak(configs, cluster)
+    sec, gib, need = float(timed.sec[0]), float(held.gib[0]), float(held.need_gib[0])
+    parts = {name: float(values[0]) for name, values in timed.parts.items()}
+    timeline, drawn = draw(trial, timed, most_drawn)
+    limit = memory_limit_gib(cluster)
+    return Explained(
+        trial=trial, sec=sec, lo=float(timed.lo[0]), hi=float(timed.hi[0]), parts=parts, mem_gib=gib,
+        memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, fits=need <= limit,
+        timeline=timeline, drawn=drawn, limits=limits(parts, sec, gib, need, limit), warnings=warnings,
+        changes=changes(trial, sec, coefficients),
+    )  # fmt: skip
+
+
+def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
+    """The schedule walked with this layout's own times, with fewer micro-batches where there are very many."""
+    t = trial.topology
+    assert timed.stages is not None
+    ends_f, ends_b = timed.stages.forward[:, 0], timed.stages.backward[:, 0]
+
+    def spread(ends: np.ndarray) -> list[float]:
+        ranks = [float(ends[0]), *[float(ends[1])] * max(0, t.pp - 2), *([float(ends[2])] if t.pp > 1 else [])]
+        return [ranks[stage % t.pp] / t.vp for stage in range(t.pp * t.vp)]
+
+    wanted = max(most, t.pp + t.pp // 2)
+    drawn = min(trial.microbatches, -(-wanted // t.pp) * t.pp if t.schedule == "interleaved" else wanted)
+    made = walk(t.schedule, pp=t.pp, microbatches=drawn, virtual=t.vp, forward_s=spread(ends_f), backward_s=spread(ends_b))
+    return made, drawn
+
+
+def limits(parts: dict[str, float], sec: float, gib: float, need_gib: float, limit_gib: float) -> list[str]:
+    """What takes more than its due, in words."""
+    said = []
+    if need_gib > limit_gib:
+        said.append(f"memory: it needs {need_gib:.1f} GiB of {limit_gib:.1f}: it would run out")
+    elif gib > 0.95 * limit_gib:
+        said.append(f"memory: {gib:.1f} GiB of {limit_gib:.1f}, of which it cannot do without {need_gib:.1f}: tight")
+    for name, value in sorted(parts.items(), key=lambda item: -item[1]):
+        due = 0.6 if name == "matmul" else 0.05
+        if value > due * sec and name in REMEDY:
+            said.append(f"{name}: {value / sec:.0%} of the time; {REMEDY[name]}")
+    return said
+
+
+def changes(trial: Trial, sec: float, coefficients: step.Coefficients = step.COLD) -> list[Change]:
+    """Everything one step away, forecast together."""
+    assert trial.cluster is not None
+    if trial.topology.stage_layers is not None:
+        return []
+    space = Space(models=(trial.model,), cluster=trial.cluster, gbs=(trial.batch.gbs,), engine=trial.engine)
+    steps = [(what, t) for what, t in neighbours(trial) if t != trial.topology]
+    if not steps:
+        return []
+    columns = _columns([t for _, t in steps], trial)
+    codes = verdicts(columns, space, trial.batch, trial.topology.precision)
+    refused = (trial.engine == "megatron") & (columns["zero"] > 1) & (columns["pp"] > 1)
+    able = np.flatnonzero((codes == 0) & ~refused)
+    found: list[Change] = []
+    if len(able):
+        kept = {name: column[able] for name, column in columns.items()}
+        configs = configs_of(kept, space.models, space.cluster, trial.topology.precision)
+        held, timed = memory.peak(configs, space.cluster), step.time(configs, space.cluster, coefficients).sec
+        for j, i in enumerate(able.tolist()):
+            row = {name: int(column[i]) for name, column in columns.items()}
+            fits = held.need_gib[j] <= memory_limit_gib(space.cluster)
+            found.append(Change(what=steps[i][0], trial=trial_of(row, space, trial.topology.precision), sec=float(timed[j]),
+                                mem_gib=float(held.gib[j]), gain=1 - float(timed[j]) / sec, reject="" if fits else "memory"))
+    for i, (what, _) in enumerate(steps):
+        if i not in able:
+            code = CODES[codes[i] - 1] if codes[i] else "zero-pipeline"
+            found.append(Change(what=what, trial=None, sec=None, mem_gib=None, gain=None, reject=code))
+    return sorted(found, key=lambda change: (bool(change.reject), -(change.gain if change.gain is not None else -9)))
+
+
+def better(found: list[Change]) -> list[Change]:
+    """Those that can be and are worth it: beyond what nobody can tell."""
+    return [change for change in found if not change.reject and change.gain is not None and change.gain > TIE]
+
+
+def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
+    t, out = trial.topology, []
+    for factor in (2, 3):
+        if factor == 2 or t.mbs % 3 == 0:
+            out.append((f"MBS {t.mbs} -> {t.mbs * factor}", replace(t, mbs=t.mbs * factor)))
+        if t.mbs % factor == 0:
+            out.append((f"MBS {t.mbs} -> {t.mbs // factor}", replace(t, mbs=t.mbs // factor)))
+        for more in ("dp", "tp", "pp"):
+            for less in ("dp", "tp", "pp"):
+                a, b = getattr(t, more), getattr(t, less)
+                if more == less or b % factor:
+                    continue
+                moved = {more: a * factor, less: b // factor}
+                if moved.get("pp", t.pp) == 1 and t.schedule == "interleaved":
+                    continue
+                what = f"{more.upper()} {a} -> {a * factor}, {less.upper()} {b} -> {b // factor}"
+                out.append((what, replace(t, **moved)))  # type: ignore[arg-type]
+    out += [(f"ZeRO {t.zero} -> {zero}", replace(t, zero=zero)) for zero in range(4) if zero != t.zero and t.dp > 1]
+    out += [(f"recompute {t.recompute} -> {mode}", replace(t, recompute=mode)) for mode in RECOMPUTE  # type: ignore[arg-type]
+            if mode != t.recompute]
+    if t.pp > 1:
+        for kind in ENGINE_SCHEDULES.get(trial.engine, SCHEDULES):
+            for vp in (2, 3, 4) if kind == "interleaved" else (1,):
+                if (kind, vp) != (t.schedule, t.vp):
+                    what = f"schedule {t.schedule} -> {kind}" + (f" with {vp} virtual stages" if vp > 1 else "")
+                    out.append((what, replace(t, schedule=kind, vp=vp)))  # type: ignore[arg-type]
+    if t.tp > 1:
+        out.append((f"sequence parallelism {'off' if t.sequence_parallel else 'on'}",
+                    replace(t, sequence_parallel=not t.sequence_parallel)))
+    return out
+
+
+def _columns(topologies: list[Topology], trial: Trial) -> Columns:
+    assert trial.cluster is not None
+    rows = [
+        {"shape": 0, "nodes": trial.cluster.nodes, "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs,
+         "gbs": trial.batch.gbs, "zero": t.zero, "recompute": RECOMPUTE.index(t.recompute),
+         "schedule": SCHEDULES.index(t.schedule), "sequence_parallel": int(t.sequence_parallel)}
+        for t in topologies
+    ]  # fmt: skip
+    return {name: np.array([row[name] for row in rows], dtype=np.int64) for name in rows[0]}

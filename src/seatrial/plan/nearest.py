@@ -1,0 +1,86 @@
+"""When nothing works: the nearest that does. Each thing that was asked for is let go in turn, and what opens up is named.
+
+    for way in ways(request, rules): way.freed, way.found
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from seatrial.expression import Expression
+from seatrial.plan.search import Found, search
+from seatrial.plan.space import Space, chunks
+from seatrial.plan.step import COLD, Coefficients
+from seatrial.plan.verdicts import verdicts
+from seatrial.spec import Batch
+
+KNOBS = ("mbs", "recompute", "zero", "vp", "schedule", "dp", "tp", "pp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One way out."""
+
+    freed: str
+    """What was let go, in words."""
+    found: Found
+    index: int
+    """The layout in `found` that is nearest to what was asked: fewest steps of two away, then the fastest."""
+
+
+def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
+         coefficients: Coefficients = COLD) -> Iterator[Way]:
+    """Small changes first: one knob, then a knob with DP to make up for it, a rule, more nodes."""
+    def tried(freed: str, other: Space, others: Sequence[Expression] = rules, batch: Batch | None = ramp) -> Way | None:
+        found = search(other, rules=others, ramp=batch, precision=precision, coefficients=coefficients)
+        return Way(freed=freed, found=found, index=_nearest(found, space)) if len(found) else None
+
+    fixed = [name for name in KNOBS if getattr(space, name) is not None]
+    attempts: list[tuple[str, tuple[str, ...]]] = [(name, (name,)) for name in fixed]
+    attempts += [(f"{name} and dp", (name, "dp")) for name in ("tp", "pp") if name in fixed and "dp" in fixed]
+    attempts += [("tp and pp", ("tp", "pp"))] if {"tp", "pp"} <= set(fixed) else []
+    attempts += [("schedule and vp", ("schedule", "vp"))] if {"schedule", "vp"} <= set(fixed) else []
+    for freed, names in attempts:
+        if way := tried(freed, space.freed(*names)):
+            yield way
+    for i, rule in enumerate(rules):
+        if way := tried(f"rule {rule.text!r}", space, [*rules[:i], *rules[i + 1 :]]):
+            yield way
+    if ramp is not None and ramp.rampup_start is not None and (way := tried("the ramp-up", space, batch=None)):
+        yield way
+    batches = near_batches(space, precision)
+    if batches and (way := tried(f"gbs {','.join(map(str, space.gbs))}", replace(space, gbs=batches), batch=None)):
+        yield way
+    most = max(space.nodes or (space.cluster.nodes,))
+    for factor in (2, 4, 8, 16):
+        cluster = space.cluster.with_nodes(most * factor)
+        if way := tried(f"nodes ({most * factor} in place of {most})",
+                        replace(space.freed("dp"), cluster=cluster, nodes=None)):  # fmt: skip
+            yield way
+            return
+
+
+def near_batches(space: Space, precision: str, most: int = 8) -> tuple[int, ...]:
+    """Batches close to the one asked for that some layout of this model on these nodes can deal out evenly."""
+    wanted = max(space.gbs)
+    replicas: set[int] = set()
+    # With a batch of one micro-batch for each replica, only the other rules speak.
+    for c in chunks(replace(space, mbs=space.mbs or (1,))):
+        c = {**c, "gbs": c["dp"] * c["mbs"] * c["pp"]}
+        able = verdicts(c, space, None, precision) == 0
+        replicas.update((c["dp"] * c["mbs"])[able].tolist())
+    near = {max(1, wanted // each + more) * each for each in replicas for more in (0, 1)} - set(space.gbs)
+    return tuple(sorted(near, key=lambda gbs: abs(gbs - wanted))[:most])
+
+
+def _nearest(found: Found, asked: Space) -> int:
+    def steps(i: int) -> float:
+        away = 0.0
+        for name in ("dp", "tp", "pp", "vp", "mbs", "gbs"):
+            wanted = getattr(asked, name)
+            if wanted:
+                away += min(abs(math.log2(int(found.ranked[name][i]) / value)) for value in wanted)
+        return away
+
+    return min(range(len(found)), key=lambda i: (steps(i), i))

@@ -1,0 +1,180 @@
+"""What a person asks the planner, from words on the command line to a `Space`.
+
+    request = Request.read(model="bloom-181b", cluster="jz-a100", nodes=48, fixed={"gbs": "2048", "tp": "4,8"}, settings=[])
+    request.space, request.batch, request.precision
+
+Each knob is a value, or several with commas; one that is not given is searched. `--set topology.tp=4` is the same as `--tp 4`.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from seatrial import fields, presets, trialfile
+from seatrial.errors import BadInput
+from seatrial.plan.space import Space
+from seatrial.spec import Batch, Cluster, Device, Engine, Model, Precision, Recompute, ScheduleKind
+
+NUMBERS = ("dp", "tp", "pp", "vp", "mbs", "zero", "gbs")
+WORDS: dict[str, tuple[str, ...]] = {"recompute": get_args(Recompute), "schedule": get_args(ScheduleKind)}
+SWITCH = {"on": (True,), "off": (False,), "both": (False, True)}
+_MOST_NODES = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    space: Space
+    batch: Batch
+    """The largest batch asked for, with the ramp-up."""
+    precision: str
+
+    @property
+    def model(self) -> Model:
+        return self.space.models[0]
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.space.cluster
+
+    @classmethod
+    def read(cls, *, model: str | None, cluster: str, nodes: int | None = None, nodes_max: int | None = None,
+             procs_per_node: int | None = None, fixed: Mapping[str, str | None], sequence_parallel: str = "off",
+             precision: str | None = None, engine: str = "megatron", rampup: str | None = None,
+             settings: Sequence[str] = ()) -> Request:  # fmt: skip
+        """`fixed`: knob -> text as given, None where it was left out."""
+        data = _tables(model, cluster, nodes_max or nodes, procs_per_node, settings)
+        knobs = _with_settings(fixed, data)
+        precision = data.get("topology", {}).get("precision", precision)
+        sequence_parallel = _switch(data.get("topology", {}).get("sequence_parallel", sequence_parallel))
+        if knobs.get("gbs") is None:
+            raise BadInput("--gbs must be given: the global batch is a decision about training, not about layout")
+        batch = _batch(max(integers("gbs", str(knobs["gbs"]))), rampup, data.get("batch", {}))
+        trial, _ = trialfile.build({**data, "batch": {"gbs": batch.gbs}, "topology": {}}, where="plan")
+        assert trial.cluster is not None
+        engine = fields.convert(data.get("engine", engine), Engine, where="engine")
+        if precision is not None and precision not in get_args(Precision):
+            raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), get_args(Precision))}")
+        given: dict[str, Any] = {name: integers(name, text) for name in NUMBERS if (text := knobs.get(name)) is not None}
+        given |= {name: words(name, text) for name in WORDS if (text := knobs.get(name)) is not None}
+        space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
+                      sequence_parallel=SWITCH[sequence_parallel], **given)
+        return cls(space=space, batch=batch, precision=precision or usual_precision(trial.cluster.device))
+
+
+def usual_precision(device: Device) -> str:
+    """What one trains in on such a device: bf16 where it has it, else fp16, else fp32; CPUs in fp32."""
+    if device.kind == "cpu":
+        return "fp32"
+    return next((p for p in ("bf16", "fp16") if p in device.peak_tflops), "fp32")
+
+
+def integers(name: str, text: str) -> tuple[int, ...]:
+    try:
+        values = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise BadInput(f"--{name} {text!r}: expected a whole number, or several with commas") from None
+    least = 0 if name == "zero" else 1
+    if min(values) < least or max(values) > 10**9:
+        raise BadInput(f"--{name} {text}: values go from {least} to a thousand million")
+    return values
+
+
+def words(name: str, text: str) -> tuple[str, ...]:
+    values = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for value in values:
+        if value not in WORDS[name]:
+            raise BadInput(f"--{name} {value!r}: {fields.nearest(value, WORDS[name])}")
+    return values
+
+
+def _switch(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value not in SWITCH:
+        raise BadInput(f"--sequence-parallel {value!r}: use on, off or both")
+    return str(value)
+
+
+def number(name: str, text: str) -> float:
+    """A count as people write it: 300e9, 300B, 1.5T, 341_000_000."""
+    scale = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(text[-1:].upper(), 1.0)
+    try:
+        value = float(text[:-1] if scale > 1 else text) * scale
+    except ValueError:
+        value = float("nan")
+    if not 0 < value < float("inf"):
+        raise BadInput(f"--{name} {text!r}: expected a number above 0, as 300e9 or 300B")
+    return value
+
+
+def share(name: str, text: str) -> float:
+    """A share as people write it: 3% or 0.03."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0 <= value < 1:
+        raise BadInput(f"--{name} {text!r}: expected a share from 0 to 1, as 3% or 0.03")
+    return value
+
+
+def _nodes(nodes: int | None, nodes_max: int | None) -> tuple[int, ...] | None:
+    for name, value in (("nodes", nodes), ("nodes-max", nodes_max)):
+        if value is not None and not 0 < value <= _MOST_NODES:
+            raise BadInput(f"--{name} {value}: values go from 1 to {_MOST_NODES}")
+    if nodes_max is None:
+        return None
+    if nodes is not None and nodes > nodes_max:
+        raise BadInput(f"--nodes {nodes} is above --nodes-max {nodes_max}")
+    return tuple(range(nodes or 1, nodes_max + 1))
+
+
+def _tables(model: str | None, cluster: str, nodes: int | None, procs_per_node: int | None,
+            settings: Iterable[str]) -> dict[str, Any]:
+    data: dict[str, Any] = {"cluster": {"base": cluster}}
+    if model is not None and (model.endswith(".toml") or "/" in model):
+        own = presets.read_toml(model)
+        if "model" not in own:
+            raise BadInput(f"{model}: a model file needs a [model] table; base = \"bloom-181b\" is a start")
+        data |= {key: value for key, value in own.items() if key in ("model", *presets.KINDS)}
+        if isinstance(data["model"], str):
+            data["model"] = {"base": data["model"]}
+    else:
+        data["model"] = {"base": model} if model is not None else {}
+    for setting in settings:
+        fields.assign(data, setting)
+    if nodes is not None:
+        data["cluster"]["nodes"] = nodes
+    if procs_per_node is not None:
+        data["cluster"]["procs_per_node"] = procs_per_node
+    return data
+
+
+def _with_settings(fixed: Mapping[str, str | None], data: dict[str, Any]) -> dict[str, str | None]:
+    """The knobs with what `--set topology.x` and `--set batch.gbs` say put over them."""
+    knobs = dict(fixed)
+    topology = data.get("topology", {})
+    if not isinstance(topology, Mapping):
+        raise BadInput(f"topology: expected a table, found {topology!r}")
+    known = (*NUMBERS[:-1], *WORDS, "precision", "sequence_parallel")
+    for key, value in topology.items():
+        if key not in known:
+            raise BadInput(f"topology.{key}: the planner has no such knob; {fields.nearest(key, known)}")
+        if key in NUMBERS or key in WORDS:
+            knobs[key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    batch = data.get("batch", {})
+    if isinstance(batch, Mapping) and "gbs" in batch:
+        knobs["gbs"] = str(batch["gbs"])
+    return knobs
+
+
+def _batch(gbs: int, rampup: str | None, table: Mapping[str, Any]) -> Batch:
+    values: dict[str, Any] = {**table, "gbs": gbs}
+    if rampup is not None:
+        given = rampup.replace(" ", ",").split(",")
+        if len(given) != 3:
+            raise BadInput(f"--rampup {rampup!r}: expected start, increment and samples, as 192,16,9765625")
+        start, increment, samples = (integers("rampup", part)[0] for part in given)
+        values |= {"rampup_start": start, "rampup_increment": increment, "rampup_samples": samples}
+    return fields.build(Batch, values, where="batch")

@@ -1,0 +1,269 @@
+"""Every layout of a model on a cluster, forecast and ranked; what is rejected is counted by its reason.
+
+    found = search(Space(models=(model,), cluster=cluster, gbs=(2048,), zero=(1,)), rules=[parse("dp % 4 == 0")])
+    found.considered, found.rejected, found.ranked["dp"][:5], found.sec[:5]
+
+A layout goes through `rules.py`'s conditions, the user's own rules, memory, and then time; each rejected one is counted once,
+under the first that it breaks. Chunks bound the memory, and only the best of each are kept.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from seatrial import arith
+from seatrial.expression import Expression
+from seatrial.plan import memory, step
+from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SCHEDULES, Configs, Floats, split_stages
+from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, inner, places, refuse_what_cannot_be
+from seatrial.plan.verdicts import CODES, hopeless, verdicts
+from seatrial.spec import Batch, Cluster, Model, Topology, Trial
+
+By = Literal["time", "tflops", "cost", "energy", "memory"]
+
+TIE = 0.01
+"""Under this nobody can tell: repeats of one configuration mostly differ by 0.4 %, and some by much more."""
+KEPT = 4096
+"""The best that are carried from chunk to chunk."""
+
+RULE_NAMES = ("dp", "tp", "pp", "vp", "mbs", "gbs", "zero", "nodes", "world", "microbatches", "stages", "sequence_parallel",
+              "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab")  # fmt: skip
+"""What a user's rule can speak of; `stages` is PP x VP, `world` all processes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search came to. Arrays are in the order of rank, best first."""
+
+    space: Space
+    precision: str
+    formula: str
+    considered: int
+    rejected: dict[str, int]
+    """Reason -> how many layouts it cost, each counted once."""
+    accepted: int
+    ranked: Columns
+    """The best accepted layouts, `KEPT` at most."""
+    sec: Floats
+    lo: Floats
+    hi: Floats
+    mem_gib: Floats
+    key: Floats
+    """What the rank goes by: smaller is better."""
+    closest: tuple[Columns, float] | None
+    """Where nothing fits memory: the layout that needs least, and its GiB."""
+    reference: float | None = None
+    """Where shapes were searched too: the size that their seconds are normalised to."""
+
+    def __len__(self) -> int:
+        return len(self.sec)
+
+    @property
+    def ties(self) -> int:
+        """How many of the best cannot be told from the first, itself included."""
+        return int((_excess(self.key) < TIE).sum()) if len(self) else 0
+
+    def excess(self, i: int) -> float:
+        """How much worse than the first by what was ranked by: 0.02 is 2 %."""
+        return float(_excess(self.key)[i])
+
+    def trial(self, i: int) -> Trial:
+        return trial_of({name: int(column[i]) for name, column in self.ranked.items()}, self.space, self.precision)
+
+    def normal(self, i: int) -> float:
+        """What the seconds of layout `i` are multiplied with to be those of a model of the reference size."""
+        return 1.0 if self.reference is None else self.reference / arith.parameters(self.trial(i).model).total
+
+    def tflops(self, i: int) -> float:
+        trial = self.trial(i)
+        return arith.tflops(self.formula, trial.model, samples=trial.batch.gbs, sec_per_it=float(self.sec[i]),
+                            processes=trial.topology.world, recompute=trial.topology.recompute, tp=trial.topology.tp,
+                            pp=trial.topology.pp)
+
+
+def _excess(key: Floats) -> Floats:
+    """Relative distance from the best; keys are negative where more is better."""
+    return key / key[0] - 1 if key[0] > 0 else key[0] / key - 1
+
+
+def trial_of(row: dict[str, int], space: Space, precision: str) -> Trial:
+    topology = Topology(
+        dp=row["dp"], tp=row["tp"], pp=row["pp"], vp=row["vp"], mbs=row["mbs"], zero=row["zero"],
+        recompute=RECOMPUTE[row["recompute"]], schedule=SCHEDULES[row["schedule"]], precision=precision,  # type: ignore[arg-type]
+        sequence_parallel=bool(row["sequence_parallel"]),
+    )  # fmt: skip
+    return Trial(model=space.models[row["shape"]], topology=topology, batch=Batch(gbs=row["gbs"]),
+                 cluster=space.cluster.with_nodes(row["nodes"]), engine=space.engine)  # type: ignore[arg-type]
+
+
+def configs_of(c: Columns, models: Sequence[Model], cluster: Cluster, precision: str) -> Configs:
+    """The layouts as the physics takes them."""
+    def of_model(name: str) -> np.ndarray:
+        return np.array([int(getattr(model, name)) for model in models], dtype=np.int64)[c["shape"]]
+
+    layers = of_model("layers")
+    # Few pairs of layers and stages are distinct, and one number a pair sorts faster than two.
+    stages = c["pp"] * c["vp"]
+    pairs, back = np.unique(layers << 32 | stages, return_inverse=True)
+    split = split_stages(pairs >> 32, pairs & 0xFFFFFFFF)
+    return Configs.from_columns(
+        len(layers), layers=layers, hidden=of_model("hidden"), heads=of_model("heads"), kv_heads=of_model("kv"),
+        ffn=of_model("inner"), seq=of_model("seq"), vocab=_padded_vocab(c, models), glu=of_model("glu"), tied=of_model("ties"),
+        rope=np.array([model.family == "llama" for model in models])[c["shape"]],
+        positions=np.array([model.family == "gpt2" for model in models])[c["shape"]],
+        precision=PRECISIONS.index(precision), procs_per_node=cluster.procs_per_node,
+        **{name: values[back] for name, values in split.items()},
+        **{name: column for name, column in c.items() if name != "shape"},
+    )  # fmt: skip
+
+
+def _padded_vocab(c: Columns, models: Sequence[Model]) -> np.ndarray:
+    vocab = np.array([model.vocab for model in models])[c["shape"]]
+    fixed = np.array([model.pad_vocab_to or 0 for model in models])[c["shape"]]
+    multiple = 128 * c["tp"]
+    return np.where(fixed > 0, fixed, -(-vocab // multiple) * multiple)
+
+
+def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
+           by: By = "time", coefficients: step.Coefficients = step.COLD, rows: int = CHUNK) -> Found:
+    """Forecast and rank everything in `space`. `ramp`: the batch whose ramp-up every layout must be able to run."""
+    searched_zero = space.zero is None and space.options is None
+    formula = "model" if by == "tflops" and (space.recompute is None or len(space.recompute) > 1) else "sc21"
+    refuse_what_cannot_be(space)
+    where, tried = places(space), inner(space)
+    lost = hopeless(where, space)
+    rejected = _rejected_early(where[lost], tried, space, ramp, precision, rows)
+    considered, accepted = sum(rejected.values()), 0
+    best: _Best | None = None
+    closest: tuple[Columns, float] | None = None
+    for c in expand(where[~lost], tried, space, rows):
+        considered += len(c["dp"])
+        codes = verdicts(c, space, ramp, precision)
+        rejected.update({CODES[code - 1]: int(count) for code, count in enumerate(np.bincount(codes)) if code and count})
+        c = _only(c, codes == 0)
+        if searched_zero and space.engine == "megatron":
+            c = _counted(c, (c["zero"] < 2) | (c["pp"] == 1), "zero-pipeline", rejected)
+        for rule in rules:
+            c = _counted(c, _holds(rule, c, space), f"rule: {rule.text}", rejected)
+        if not len(c["dp"]):
+            continue
+        configs = configs_of(c, space.models, space.cluster, precision)
+        held = memory.peak(configs, space.cluster)
+        limit = memory_limit_gib(space.cluster)
+        # What the allocator only keeps it gives back when the device is full.
+        mem, fits = np.minimum(held.gib, limit), held.need_gib <= limit
+        if not fits.all():
+            rejected["memory"] += int((~fits).sum())
+            least = int(np.argmin(held.need_gib))
+            if closest is None or held.need_gib[least] < closest[1]:
+                closest = (_only(c, np.array([least])), float(held.need_gib[least]))
+            c, mem, configs = _only(c, fits), mem[fits], configs.take(fits)
+        accepted += len(mem)
+        if len(mem):
+            timed = step.time(configs, space.cluster, coefficients)
+            part = _Best(c, timed.sec, timed.lo, timed.hi, mem, _key(by, formula, c, space, timed.sec, mem))
+            best = part.best() if best is None else best.joined(part).best()
+    if best is None:
+        none = np.zeros(0)
+        return Found(space=space, precision=precision, formula=formula, considered=considered, rejected=dict(rejected),
+                     accepted=0, ranked={}, sec=none, lo=none, hi=none, mem_gib=none, key=none, closest=closest)
+    return Found(space=space, precision=precision, formula=formula, considered=considered, rejected=dict(rejected),
+                 accepted=accepted, ranked=best.columns, sec=best.sec, lo=best.lo, hi=best.hi, mem_gib=best.mem, key=best.key,
+                 closest=None)
+
+
+def _rejected_early(where: np.ndarray, tried: np.ndarray, space: Space, ramp: Batch | None, precision: str,
+                    rows: int) -> Counter[str]:
+    """The count by code of what no batch can save: batch, micro-batch and recompute change nothing, so one stands for all."""
+    rejected: Counter[str] = Counter()
+    if not len(where) or not len(tried):
+        return rejected
+    same = [TRIED.index(name) for name in ("zero", "schedule", "vp", "sequence_parallel")]
+    _, first, weight = np.unique(tried[:, same], axis=0, return_index=True, return_counts=True)
+    for c in expand(where, np.column_stack([tried[first], weight]), space, rows):
+        counted = np.bincount(verdicts(c, space, ramp, precision), weights=c["weight"])
+        rejected.update({CODES[code - 1]: int(count) for code, count in enumerate(counted) if code and count})
+    return rejected
+
+
+@dataclass(frozen=True)
+class _Best:
+    columns: Columns
+    sec: Floats
+    lo: Floats
+    hi: Floats
+    mem: Floats
+    key: Floats
+
+    def best(self) -> _Best:
+        """The first `KEPT` in order; among equals the lighter, then the one found first, so that a search repeats itself."""
+        order = np.lexsort((self.mem, self.key))[:KEPT]
+        return _Best(_only(self.columns, order), *(a[order] for a in (self.sec, self.lo, self.hi, self.mem, self.key)))
+
+    def joined(self, other: _Best) -> _Best:
+        def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return np.concatenate([a, b])
+
+        return _Best({name: both(column, other.columns[name]) for name, column in self.columns.items()},
+                     both(self.sec, other.sec), both(self.lo, other.lo), both(self.hi, other.hi), both(self.mem, other.mem),
+                     both(self.key, other.key))
+
+
+def memory_limit_gib(cluster: Cluster) -> float:
+    """What there is of what `memory.peak` counts: a device, or all processes of a node."""
+    return cluster.device.limit_gib * (cluster.procs_per_node if cluster.memory_convention == "node" else 1)
+
+
+def _only(c: Columns, index: np.ndarray) -> Columns:
+    return {name: column[index] for name, column in c.items()}
+
+
+def _counted(c: Columns, kept: np.ndarray, code: str, rejected: Counter[str]) -> Columns:
+    lost = int((~kept).sum())
+    if lost:
+        rejected[code] += lost
+        return _only(c, kept)
+    return c
+
+
+def _holds(rule: Expression, c: Columns, space: Space) -> np.ndarray:
+    values: dict[str, np.ndarray] = {}
+    for name in rule.names:
+        if name in c:
+            values[name] = c[name]
+        elif name == "world":
+            values[name] = c["dp"] * c["tp"] * c["pp"]
+        elif name == "microbatches":
+            values[name] = c["gbs"] // (c["dp"] * c["mbs"])
+        elif name == "stages":
+            values[name] = c["pp"] * c["vp"]
+        else:
+            own = {"kv_heads": "kv", "ffn": "inner"}.get(name, name)
+            values[name] = np.array([getattr(model, own) for model in space.models], dtype=np.int64)[c["shape"]]
+    return np.broadcast_to(np.asarray(rule.holds(values)), c["dp"].shape)
+
+
+def _key(by: By, formula: str, c: Columns, space: Space, sec: Floats, mem: Floats) -> Floats:
+    """Smaller is better. Seconds are for one token of one size: a model 2 % larger may take 2 % longer and be as good."""
+    if by == "memory":
+        return mem
+    world = c["dp"] * c["tp"] * c["pp"]
+    if by == "tflops":
+        return -_flops(formula, c, space) / (sec * world)
+    sizes = np.array([arith.parameters(model).total * model.seq for model in space.models], dtype=np.float64)
+    each = sec / c["gbs"] / sizes[c["shape"]]
+    return each if by == "time" else each * world
+
+
+def _flops(formula: str, c: Columns, space: Space) -> Floats:
+    """Operations of one iteration; the formula is asked once for what differs."""
+    packed = ((c["shape"] * 8 + c["recompute"]) << 40) | (c["tp"] << 20) | c["pp"]
+    _, first, back = np.unique(packed, return_index=True, return_inverse=True)
+    rows = [{name: int(c[name][i]) for name in ("shape", "recompute", "tp", "pp")} for i in first]
+    each = np.array([arith.flops(formula, space.models[row["shape"]], samples=1, recompute=RECOMPUTE[row["recompute"]],
+                                 tp=row["tp"], pp=row["pp"]) for row in rows])  # fmt: skip
+    return each[back] * c["gbs"]

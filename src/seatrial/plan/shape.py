@@ -1,0 +1,218 @@
+"""What the hardware likes about a shape, and why: each matrix product of a layer against the device's tiles, waves and borders.
+
+    told = look(model, cluster, tp=4, mbs=2)
+    told.products[0].wave_fill, told.remarks, told.near[0]
+
+A GPU cuts a product into tiles and deals them to its multiprocessors: what does not fill a tile, or the last wave of tiles, is
+paid for and not used. Rows that do not begin at a border of 16 bytes cannot use the matrix units at all. Near shapes are
+forecast with the physics of `plan`, on one pipeline stage, and compared by time for each operation of the mathematics.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seatrial import arith
+from seatrial.errors import BadInput, Infeasible
+from seatrial.plan import step
+from seatrial.plan.configs import Configs
+from seatrial.plan.kernels import ALIGNED_BYTES, TILES, Machine, alignment_bytes, matmul_s
+from seatrial.spec import Batch, Cluster, Model, Recompute, Topology, Trial, round_up
+
+HEAD_SIZES = (64, 80, 96, 112, 128, 160, 192, 224, 256)
+WORTH = 0.01
+"""A gain below this is not proposed: nobody can tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """One matrix product of the forward pass on one device."""
+
+    name: str
+    rows: int
+    cols: int
+    inner: int
+    count: int
+    """How many of them one call does (heads x micro-batch for attention)."""
+    align_bytes: int
+    """The largest power of two, up to a cache line, at which all rows begin."""
+    tile: str
+    """The tile that comes out best."""
+    tile_fill: float
+    """Share of the tiles' area that is the product."""
+    waves: float
+    """Tiles over multiprocessors."""
+    wave_fill: float
+    """Share of the last wave's end that is used: waves / ceil(waves)."""
+    efficiency: float
+    """Of what a large, well shaped product reaches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Near:
+    """A shape close by."""
+
+    what: str
+    model: Model
+    parameters: int
+    gain: float
+    """Time saved for each operation of the mathematics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    model: Model
+    tp: int
+    mbs: int
+    products: list[Product]
+    remarks: list[str]
+    near: list[Near]
+    """Better ones only, best first."""
+
+
+def look(model: Model, cluster: Cluster, *, tp: int, mbs: int, precision: str, recompute: Recompute = "full",
+         reach: float = 0.05) -> Look:
+    """`reach`: how far a near shape's hidden size may be."""
+    for what, value in (("heads", model.heads), ("key-value heads", model.kv), ("ffn", model.inner)):
+        if value % tp:
+            raise Infeasible(f"{what} {value} is not a multiple of TP {tp}", code="heads-divisible")
+    base = _seconds_per_flop(model, cluster, tp, mbs, precision, recompute)
+    near = []
+    for what, other in _neighbours(model, tp, reach):
+        gain = 1 - _seconds_per_flop(other, cluster, tp, mbs, precision, recompute) / base
+        if gain > WORTH:
+            near.append(Near(what=what, model=other, parameters=arith.parameters(other).total, gain=gain))
+    near.sort(key=lambda n: -n.gain)
+    products = _products(model, cluster, tp, mbs, precision)
+    return Look(model=model, tp=tp, mbs=mbs, products=products, near=near,
+                remarks=_remarks(model, cluster, tp, mbs, products))
+
+
+def _trial(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str, recompute: Recompute) -> Trial:
+    topology = Topology(tp=tp, mbs=mbs, precision=precision, recompute=recompute)  # type: ignore[arg-type]
+    return Trial(model=model, batch=Batch(gbs=mbs), topology=topology, cluster=cluster)
+
+
+def _seconds_per_flop(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str, recompute: Recompute) -> float:
+    """Of the layers alone: the matrix products, attention and passes over memory of one micro-batch."""
+    configs = Configs.from_trials([_trial(model, cluster, tp, mbs, precision, recompute)])
+    parts = step.time(configs, cluster).parts
+    spent = sum(float(parts[name][0]) for name in ("matmul", "attention", "memory", "logits"))
+    return spent / arith.flops("model", model, samples=mbs)
+
+
+def _products(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str) -> list[Product]:
+    tokens, kv_width = mbs * model.seq, model.kv * model.head_dim
+    up = (2 if model.glu else 1) * model.inner // tp
+    heads = mbs * model.heads // tp
+    wanted = [
+        ("query, key, value", tokens, (model.hidden + 2 * kv_width) // tp, model.hidden, 1),
+        ("attention scores", model.seq, model.seq, model.head_dim, heads),
+        ("attention context", model.seq, model.head_dim, model.seq, heads),
+        ("attention output", tokens, model.hidden, model.hidden // tp, 1),
+        ("MLP up", tokens, up, model.hidden, 1),
+        ("MLP down", tokens, model.hidden, model.inner // tp, 1),
+        ("logits", tokens, model.padded_vocab(tp) // tp, model.hidden, 1),
+    ]
+    machine = Machine.of(Configs.from_trials([_trial(model, cluster, tp, mbs, precision, "none")]), cluster)
+    found = []
+    for name, rows, cols, inner, count in wanted:
+        widths = (inner,) if name == "attention scores" else (cols,) if name == "attention context" else (cols, inner)
+        align = alignment_bytes(machine, *(np.array([w]) for w in widths))
+        seconds = float(matmul_s(machine, rows, cols, inner, align, count)[0])
+        ideal = 2.0 * rows * cols * inner * count / float(machine.matrix_flops[0])
+        tile, tile_fill, waves = _best_tile(rows, cols, count, float(machine.units[0]))
+        found.append(Product(
+            name=name, rows=rows, cols=cols, inner=inner, count=count, align_bytes=int(align[0]),
+            tile=f"{tile[0]} x {tile[1]}" if machine.gpu else "", tile_fill=tile_fill, waves=waves,
+            wave_fill=waves / np.ceil(waves), efficiency=ideal / seconds,
+        ))  # fmt: skip
+    return found
+
+
+def _best_tile(rows: int, cols: int, count: int, units: float) -> tuple[tuple[int, int], float, float]:
+    """The tile with which the waves take least time, how full it is, and how many waves there are."""
+    def seconds(tall: int, wide: int, rate: float) -> float:
+        tiles = np.ceil(rows / tall) * np.ceil(cols / wide) * count
+        return float(np.ceil(tiles / units) * tall * wide / rate)
+
+    tall, wide, _ = min(TILES, key=lambda tile: seconds(int(tile[0]), int(tile[1]), float(tile[2])))
+    tiles = np.ceil(rows / tall) * np.ceil(cols / wide)
+    return (int(tall), int(wide)), float(rows * cols / (tiles * tall * wide)), float(tiles * count / units)
+
+
+def _remarks(model: Model, cluster: Cluster, tp: int, mbs: int, products: list[Product]) -> list[str]:
+    said = []
+    if model.hidden % 128:
+        below = model.hidden // 128 * 128
+        said.append(f"hidden {model.hidden} is not a multiple of 128: tiles are left half empty; {below} and {below + 128} are")
+    if (share := model.hidden // tp) % 64:
+        said.append(f"hidden / TP = {share} is not a multiple of 64: each rank's slice ends inside a tile")
+    head = model.head_dim
+    if head % 8:
+        below = head // 8 * 8
+        said.append(f"heads of {head} elements: not a multiple of 8, so rows do not begin at 16 bytes and attention cannot use "
+                    f"the matrix units; {max(8, below)} or {below + 8} would")
+    elif head % 64:
+        said.append(f"heads of {head} elements: a multiple of 8 but not of 64; 64 and 128 fill whole cache lines")
+    if model.vocab % (128 * tp) and model.pad_vocab_to is None:
+        padded = model.padded_vocab(tp)
+        said.append(f"vocabulary {model.vocab} is stored as {padded} rows, the next multiple of 128 x TP {tp}: "
+                    f"{padded - model.vocab} rows are padding")
+    if model.pad_vocab_to is not None and model.pad_vocab_to % (64 * tp):
+        said.append(f"pad_vocab_to {model.pad_vocab_to} is not a multiple of 64 x TP {tp}: {round_up(model.vocab, 64 * tp)} is")
+    if (model.heads // tp) * mbs % 4:
+        said.append(f"(heads {model.heads} / TP {tp}) x MBS {mbs} = {model.heads // tp * mbs} is not a multiple of 4: "
+                    "Megatron's fused softmax is not used")
+    if cluster.device.kind == "gpu":
+        said += [remark for product in products for remark in _product_remarks(product, cluster.device.units)]
+    return said
+
+
+def _product_remarks(product: Product, units: int) -> Iterator[str]:
+    if product.waves > 1 and product.wave_fill < 0.85:
+        yield (f"{product.name}: {product.waves:.2f} waves over {units} multiprocessors, so the last one is "
+               f"{product.waves % 1:.0%} full and {1 - product.wave_fill:.0%} of the time is lost")
+    if product.waves < 1:
+        yield (f"{product.name}: fewer tiles than multiprocessors ({product.waves:.2f} waves); a larger MBS or a smaller TP "
+               "would fill the device")
+    if product.align_bytes < 16:
+        yield f"{product.name}: rows begin every {product.align_bytes} bytes; below 16 the matrix units are not used"
+    elif product.align_bytes < ALIGNED_BYTES:
+        yield f"{product.name}: rows begin at borders of {product.align_bytes} bytes, not of a cache line of {ALIGNED_BYTES}"
+
+
+def _neighbours(model: Model, tp: int, reach: float) -> list[tuple[str, Model]]:
+    """Other head counts at the same hidden size, and other hidden sizes with every usual head size."""
+    found: list[tuple[str, Model]] = []
+    group = model.heads // model.kv
+    ratio = None if model.ffn is None else model.ffn / model.hidden
+
+    def shaped(hidden: int, heads: int) -> Model | None:
+        if heads < 1 or hidden % heads or heads % tp or heads % group or (heads // group) % tp:
+            return None
+        try:
+            made = replace(model, hidden=hidden, heads=heads, kv_heads=None if model.kv_heads is None else heads // group,
+                           ffn=None if ratio is None else round(ratio * hidden / 128) * 128)
+        except BadInput:
+            return None
+        return made if made.inner % tp == 0 else None
+
+    for head in HEAD_SIZES:
+        if model.hidden % head == 0 and (made := shaped(model.hidden, model.hidden // head)) and made.heads != model.heads:
+            found.append((f"{made.heads} heads of {head}", made))
+    low, high = int(model.hidden * (1 - reach)), int(model.hidden * (1 + reach))
+    for hidden in range(round_up(max(low, 128), 128), high + 1, 128):
+        if hidden == model.hidden:
+            continue
+        options = [m for head in HEAD_SIZES if hidden % head == 0 and (m := shaped(hidden, hidden // head))]
+        if same := shaped(hidden, model.heads):
+            options.append(same)
+        found += [(f"hidden {hidden}, {m.heads} heads of {m.head_dim}", m) for m in dict.fromkeys(options)]
+    padded = model.padded_vocab(tp)
+    if padded % (128 * tp):
+        better = round_up(model.vocab, 128 * tp)
+        found.append((f"vocabulary padded to {better}", replace(model, pad_vocab_to=better)))
+    return found

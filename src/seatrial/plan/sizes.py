@@ -1,0 +1,93 @@
+"""Shape and layout together: which layers x hidden x heads of about one size trains fastest on this cluster.
+
+    seatrial plan --size 181B --size-tolerance 3% --model bloom-181b --cluster jz-a100 --gbs 2048 --tokens 300e9
+
+Family, vocabulary, sequence and the ratios of ffn and key-value heads come from `--model`. A larger shape may take longer and
+be as good, so seconds and days are normalised to the size that was asked for.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from seatrial import arith
+from seatrial.errors import BadInput
+from seatrial.expression import Expression
+from seatrial.plan.request import Request
+from seatrial.plan.search import By, Found, search
+from seatrial.plan.space import Space, inner
+from seatrial.plan.step import COLD, Coefficients
+from seatrial.spec import Batch, Model
+
+ASPECT = (48.0, 320.0)
+"""Hidden size over layers: published models from 124M to 530B lie between 64 and 200."""
+HEAD_SIZES = (64, 80, 96, 112, 128, 160, 192, 224, 256)
+_MOST_OPTIONS = 8
+"""How many combinations of ZeRO, recompute, schedule and sequence parallelism are carried to all shapes."""
+
+
+def base_settings(model: str | None) -> list[str]:
+    """A gpt2 of 50257 tokens and sequence 2048 where no model says otherwise; its own shape is of no account."""
+    if model is not None:
+        return []
+    return ["model.family=gpt2", "model.vocab=50257", "model.seq=2048", "model.layers=1", "model.hidden=128", "model.heads=1"]
+
+
+def shapes(base: Model, size: float, tolerance: float) -> tuple[Model, ...]:
+    """Every shape within `tolerance` of `size` parameters, embedding included."""
+    found = []
+    low, high = ((aspect * size / 12) ** (1 / 3) for aspect in ASPECT)
+    step = 64 if high < 2048 else 128 if high < 8192 else 256
+    for hidden in range(max(step, int(low) // step * step), int(high) + step, step):
+        for head in HEAD_SIZES:
+            if hidden % head:
+                continue
+            one = _shaped(base, 1, hidden, hidden // head)
+            if one is None:
+                continue
+            counted = arith.parameters(one)
+            outside = counted.total - counted.layer
+            least = max(1, math.ceil((size * (1 - tolerance) - outside) / counted.layer))
+            most = math.floor((size * (1 + tolerance) - outside) / counted.layer)
+            found += [replace(one, layers=layers) for layers in range(least, most + 1)
+                      if ASPECT[0] <= hidden / layers <= ASPECT[1]]
+    if not found:
+        raise BadInput(f"no shape has {size / 1e9:g}B parameters within {tolerance:.1%}: a larger --size-tolerance would help, "
+                       f"or a smaller vocabulary than {base.vocab}")
+    return tuple(found)
+
+
+def _shaped(base: Model, layers: int, hidden: int, heads: int) -> Model | None:
+    group = base.heads // base.kv
+    if heads % group:
+        return None
+    ffn = None if base.ffn is None else round(base.ffn / base.hidden * hidden / 256) * 256
+    return replace(base, layers=layers, hidden=hidden, heads=heads, ffn=ffn,
+                   kv_heads=None if base.kv_heads is None else heads // group)
+
+
+def search_shapes(request: Request, size: float, tolerance: float, *, rules: Sequence[Expression] = (),
+                  ramp: Batch | None = None, by: By = "time", coefficients: Coefficients = COLD) -> Found:
+    """All shapes with all layouts. Where many options are open, those that win for a few shapes are tried on all."""
+    models = shapes(request.model, size, tolerance)
+    space = replace(request.space, models=models)
+
+    def searched(where: Space) -> Found:
+        return search(where, rules=rules, ramp=ramp, precision=request.precision, by=by, coefficients=coefficients)
+
+    combinations = np.unique(inner(space)[:, 2:], axis=0)
+    if len(combinations) > _MOST_OPTIONS:
+        few = models[:: max(1, len(models) // 8)]
+        best = searched(replace(space, models=few))
+        chosen: dict[tuple[int, ...], None] = {}
+        names = ("zero", "recompute", "schedule", "vp", "sequence_parallel")
+        for i in range(len(best)):
+            chosen.setdefault(tuple(int(best.ranked[name][i]) for name in names))
+            if len(chosen) == _MOST_OPTIONS:
+                break
+        if chosen:
+            space = replace(space, options=tuple(chosen))  # type: ignore[arg-type]
+    return replace(searched(space), reference=size)

@@ -1,0 +1,167 @@
+"""Every layout of a model on a cluster, as chunks of numpy columns.
+
+    space = Space(models=(model,), cluster=cluster, gbs=(2048,), zero=(1,))
+    for columns in chunks(space): columns["dp"], columns["tp"], ...
+
+What is given is fixed, what is left out takes every value that makes sense. No layout comes twice: where a knob changes nothing
+(ZeRO with DP 1, sequence parallelism with TP 1, the schedule with PP 1) a searched knob keeps its plainest value.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seatrial.errors import BadInput
+from seatrial.plan.configs import RECOMPUTE, SCHEDULES
+from seatrial.spec import Cluster, Model
+
+Columns = dict[str, np.ndarray]
+"""Name -> one value a layout. `recompute` and `schedule` are codes as in `Configs`, `shape` is a position in `Space.models`."""
+
+
+ENGINE_SCHEDULES: dict[str, tuple[str, ...]] = {"megatron": ("1f1b", "interleaved")}
+"""What each engine can run where that is not all of them."""
+
+CHUNK = 1 << 16
+"""Layouts in one chunk: what bounds the memory of a search, large enough that numpy's own overhead vanishes."""
+_MOST_VIRTUAL = 12
+_MOST_ODD_MBS = 64
+_MOST_MBS = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """Where to look. A field that is None is searched."""
+
+    models: tuple[Model, ...]
+    """One, or several shapes to choose between."""
+    cluster: Cluster
+    nodes: tuple[int, ...] | None = None
+    """Node counts to use; by default all nodes of the cluster."""
+    gbs: tuple[int, ...]
+    dp: tuple[int, ...] | None = None
+    tp: tuple[int, ...] | None = None
+    pp: tuple[int, ...] | None = None
+    vp: tuple[int, ...] | None = None
+    mbs: tuple[int, ...] | None = None
+    zero: tuple[int, ...] | None = None
+    recompute: tuple[str, ...] | None = None
+    schedule: tuple[str, ...] | None = None
+    sequence_parallel: tuple[bool, ...] = (False,)
+    options: tuple[tuple[int, int, int, int, bool], ...] | None = None
+    """(zero, recompute, schedule, vp, sequence_parallel) tuples to use in place of those five fields' product."""
+    engine: str = "megatron"
+
+    def freed(self, *names: str) -> Space:
+        """The same with these fields searched."""
+        return replace(self, **{name: None for name in names})  # type: ignore[arg-type]
+
+
+def divisors(n: int) -> list[int]:
+    small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
+    return small + [n // d for d in reversed(small) if d * d != n]
+
+
+def triples(space: Space) -> np.ndarray:
+    """Rows of (nodes, dp, tp, pp) with dp x tp x pp = nodes x processes, largest TP last."""
+    rows = []
+    for nodes in space.nodes or (space.cluster.nodes,):
+        world = nodes * space.cluster.procs_per_node
+        for tp in divisors(world):
+            if space.tp is not None and tp not in space.tp:
+                continue
+            for pp in divisors(world // tp):
+                dp = world // tp // pp
+                if (space.pp is None or pp in space.pp) and (space.dp is None or dp in space.dp):
+                    rows.append((nodes, dp, tp, pp))
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def micro_batches(gbs: int) -> list[int]:
+    """Sizes worth a look: powers of two, and for batches that are not powers of two their small divisors."""
+    powers = {1 << i for i in range(11) if 1 << i <= min(gbs, _MOST_MBS)}
+    return sorted(powers | {d for d in divisors(gbs) if d <= _MOST_ODD_MBS})
+
+
+def inner(space: Space) -> np.ndarray:
+    """Rows of TRIED: what every place is tried with."""
+    options = space.options if space.options is not None else tuple(_options(space))
+    rows = [(gbs, mbs, *option) for gbs in space.gbs for mbs in (space.mbs or micro_batches(gbs)) for option in options]
+    return np.array(rows, dtype=np.int64).reshape(-1, 7)
+
+
+def _options(space: Space) -> Iterator[tuple[int, int, int, int, bool]]:
+    kinds = space.schedule or ENGINE_SCHEDULES.get(space.engine, SCHEDULES)
+    recomputes = space.recompute or RECOMPUTE
+    # A stage holds a layer at least, or there is nothing to interleave.
+    most = min(_MOST_VIRTUAL, max(model.layers for model in space.models) + 2)
+    for zero in space.zero or (0, 1, 2, 3):
+        for recompute in recomputes:
+            for kind in kinds:
+                wanted = space.vp or (range(2, most + 1) if kind == "interleaved" else (1,))
+                for vp in wanted:
+                    if (vp > 1) == (kind == "interleaved"):
+                        for sequence_parallel in space.sequence_parallel:
+                            yield zero, RECOMPUTE.index(recompute), SCHEDULES.index(kind), vp, sequence_parallel
+
+
+PLACE = ("shape", "nodes", "dp", "tp", "pp")
+TRIED = ("gbs", "mbs", "zero", "recompute", "schedule", "vp", "sequence_parallel")
+
+
+def places(space: Space) -> np.ndarray:
+    """Rows of PLACE: every shape on every triple."""
+    outer = triples(space)
+    shape = np.repeat(np.arange(len(space.models)), len(outer))
+    return np.column_stack([shape, np.tile(outer, (len(space.models), 1))])
+
+
+def chunks(space: Space, rows: int = CHUNK) -> Iterator[Columns]:
+    """Every distinct layout, `rows` at most at a time."""
+    refuse_what_cannot_be(space)
+    yield from expand(places(space), inner(space), space, rows)
+
+
+def expand(where: np.ndarray, tried: np.ndarray, space: Space, rows: int = CHUNK) -> Iterator[Columns]:
+    """Each row of `where` with each row of `tried` that makes a distinct layout; a column after TRIED's is `weight`."""
+    if not len(where) or not len(tried):
+        return
+    layers = np.array([model.layers for model in space.models])
+    names = (*TRIED, "weight")[: tried.shape[1]]
+    for first in range(0, len(tried), rows):
+        right = {name: np.ascontiguousarray(tried[first : first + rows, i]) for i, name in enumerate(names)}
+        step = max(1, rows // len(right["gbs"]))
+        for start in range(0, len(where), step):
+            left = {name: np.ascontiguousarray(where[start : start + step, i]) for i, name in enumerate(PLACE)}
+            grid = {**{name: column[:, None] for name, column in left.items()},
+                    **{name: column[None, :] for name, column in right.items()}}  # fmt: skip
+            i, j = np.nonzero(_distinct(grid, space, layers))
+            yield {**{name: column[i] for name, column in left.items()}, **{name: column[j] for name, column in right.items()}}
+
+
+def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
+    """Drop what says the same as another row, and what has no meaning (virtual stages without a pipeline or without layers)."""
+    interleaved = c["schedule"] == SCHEDULES.index("interleaved")
+    kept = ~interleaved | ((c["pp"] > 1) & (c["pp"] * c["vp"] <= layers[c["shape"]] + 2))
+    if space.zero is None:
+        kept &= (c["dp"] > 1) | (c["zero"] == 0)
+    if len(space.sequence_parallel) > 1:
+        kept &= (c["tp"] > 1) | (c["sequence_parallel"] == 0)
+    if space.schedule is None:
+        kept &= (c["pp"] > 1) | (c["schedule"] == SCHEDULES.index("1f1b"))
+    return kept
+
+
+def refuse_what_cannot_be(space: Space) -> None:
+    for name in ("dp", "tp", "pp", "vp", "mbs", "gbs", "nodes"):
+        for value in getattr(space, name) or ():
+            if value < 1:
+                raise BadInput(f"{name} {value}: it must be above 0")
+    for value in space.zero or ():
+        if value not in (0, 1, 2, 3):
+            raise BadInput(f"zero {value} is not a ZeRO stage; 0, 1, 2 and 3 are")
+    if space.schedule and space.vp and not any((v > 1) == (k == "interleaved") for v in space.vp for k in space.schedule):
+        raise BadInput(f"schedule {', '.join(space.schedule)} with vp {', '.join(map(str, space.vp))}: virtual stages above 1 "
+                       "go with schedule interleaved, and only with it")

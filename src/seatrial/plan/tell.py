@@ -1,0 +1,104 @@
+"""The planner's answer as a page of text.
+
+    tell(answer(found, request, top=5, by="time"), request)
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from seatrial.plan import show
+from seatrial.plan.answer import Document
+from seatrial.plan.request import Request
+
+
+class _Column(NamedTuple):
+    header: str
+    cell: Callable[[dict[str, Any]], str]
+    words: bool = False
+
+
+def tell(document: Document, request: Request) -> None:
+    cluster, candidates = request.cluster, document["candidates"]
+    shapes = bool(candidates) and "layers" in candidates[0]
+    print(f"{'shapes' if shapes else request.model.name or 'the model'} on {cluster.name}: {cluster.nodes} nodes x "
+          f"{cluster.procs_per_node} = {cluster.world} devices, batch {','.join(map(str, request.space.gbs))}, "
+          f"{document['precision']}, engine {document['engine']}")
+    rejected = ", ".join(f"{code} {count:,}" for code, count in document["rejected"].items())
+    print(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
+          + (f"; rejected: {rejected}" if rejected else ""))
+    print()
+    if not candidates:
+        print(document["reason"])
+        for near in document["nearest"]:
+            print(f"  letting go of {near['freed']}: {layout(near)} would run: {near['sec_per_it']:.2f} s, "
+                  f"{near['mem_gib']:.1f} GiB")
+        return
+    columns = _columns(candidates[0], shapes, several_nodes=request.space.nodes is not None)
+    rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
+    show.table(["#", *(column.header for column in columns)], rows, bold=max(1, min(document["ties"], len(rows))),
+               left=[i + 1 for i, column in enumerate(columns) if column.words])  # fmt: skip
+    print()
+    _remarks(document)
+
+
+def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_Column]:
+    columns = []
+    if shapes:
+        columns += [_plain(name) for name in ("layers", "hidden", "heads")]
+        columns.append(_Column("size", lambda c: f"{c['parameters'] / 1e9:.1f}B"))
+    columns += [
+        _Column("DP", lambda c: f"{c['dp']}"), _Column("TP", lambda c: f"{c['tp']}" + "s" * c["sequence_parallel"]),
+        _Column("PP", lambda c: f"{c['pp']}"), _Column("VP", lambda c: f"{c['vp']}"), _Column("MBS", lambda c: f"{c['mbs']}"),
+        _Column("ZeRO", lambda c: f"{c['zero']}"), _Column("recompute", lambda c: c["recompute"], words=True),
+        _Column("schedule", lambda c: c["schedule"], words=True),
+    ]  # fmt: skip
+    if several_nodes:
+        columns.append(_plain("nodes"))
+    columns += [
+        _Column("s/it", lambda c: f"{c['sec_per_it']:.2f}"),
+        _Column("90 %", lambda c: f"{c['sec_lo']:.1f}-{c['sec_hi']:.1f}"),
+        _Column("GiB", lambda c: f"{c['mem_gib']:.1f}"),
+        _Column("TFLOPs", lambda c: f"{c['tflops']:.1f}"),
+        _Column("vs first", lambda c: "tie" if c["tie"] else f"+{c['worse_by']:.1%}" if c["worse_by"] else ""),
+    ]  # fmt: skip
+    if shapes:
+        columns.append(_Column("s at size", lambda c: f"{c['sec_normalised']:.2f}"))
+    if "days" in first:
+        columns.append(_Column("days", lambda c: f"{c.get('days_normalised', c['days']):.1f}"))
+        if first["money"] is not None:
+            columns.append(_Column("money", lambda c: show.price(c["money"])))
+        if first["energy_mwh"] is not None:
+            columns.append(_Column("MWh", lambda c: f"{c['energy_mwh']:,.0f}"))
+    return columns
+
+
+def _plain(name: str) -> _Column:
+    return _Column(name, lambda c: f"{c[name]}")
+
+
+def _remarks(document: Document) -> None:
+    candidates = document["candidates"]
+    if document["ties"] > 1:
+        print(f"The first {document['ties']} cannot be told apart: under {document['tie_within']:.0%} only measuring can tell.")
+    if (runner_up := document["runner_up"]) is not None:
+        more = f", {runner_up['days_more']:.1f} days more" if "days_more" in runner_up else ""
+        more += f", {show.price(runner_up['money_more'])} more money" if "money_more" in runner_up else ""
+        print(f"The runner-up, number {runner_up['rank']}, is {runner_up['worse_by']:.1%} worse by {document['by']}: "
+              f"{runner_up['sec_more']:+.2f} s an iteration{more}.")
+    warned = sorted({code for c in candidates for code in c["warnings"]})
+    if warned:
+        print(f"Warnings among these: {', '.join(warned)}.")
+    marked = "; an s after TP is sequence parallelism" if any(c["sequence_parallel"] for c in candidates) else ""
+    print(f"TFLOPs a device by formula {document['tflops_formula']}{marked}.")
+    if "days" in candidates[0]:
+        print("Days of training at this pace alone; energy is the devices' rated power, without hosts, network and cooling.")
+
+
+def layout(c: dict[str, Any]) -> str:
+    """One layout in a few words."""
+    words = [f"DP {c['dp']}", f"TP {c['tp']}", f"PP {c['pp']}", *([f"VP {c['vp']}"] if c["vp"] > 1 else []),
+             f"MBS {c['mbs']}", f"ZeRO {c['zero']}", f"recompute {c['recompute']}", c["schedule"]]  # fmt: skip
+    if c["sequence_parallel"]:
+        words.append("sequence parallel")
+    return " ".join(words) + f" on {c['nodes']} nodes"

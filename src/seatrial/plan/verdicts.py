@@ -1,0 +1,63 @@
+"""The verdicts of `rules.py` for a hundred thousand layouts at once.
+
+    codes = verdicts(columns, space, batch)        0 where a layout is accepted, else 1 + its position in CODES
+
+`rules.py` is the truth: it says why and what would work, for one trial. Here is only whether, for columns, and a test holds the
+two equal on random layouts, code by code. The order of CODES is the order in which `rules.check` would meet them.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from seatrial.plan.configs import SCHEDULES
+from seatrial.plan.space import Columns, Space
+from seatrial.spec import Batch
+
+CODES = (
+    "layers-divisible", "heads-divisible", "kv-heads-divisible", "ffn-divisible", "vocab-divisible", "seq-divisible",
+    "batch-divisible", "rampup-start", "rampup-increment", "interleave-divisible", "precision",
+)  # fmt: skip
+"""Those of `rules.py` that a layout can break: its world always fits, it was made to."""
+
+
+def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np.ndarray:
+    """`ramp`: a batch whose ramp-up every layout must serve."""
+    found = np.zeros(len(c["dp"]), dtype=np.int8)
+
+    def reject(code: str, where: np.ndarray) -> None:
+        found[where & (found == 0)] = 1 + CODES.index(code)
+
+    def of_model(name: str) -> np.ndarray:
+        return np.array([getattr(model, name) for model in space.models], dtype=np.int64)[c["shape"]]
+
+    layers, tp, replica = of_model("layers"), c["tp"], c["dp"] * c["mbs"]
+    stages = c["pp"] * c["vp"]
+    reject("layers-divisible", (layers % stages != 0) & ((layers + 2) % stages != 0) if space.engine == "megatron"
+           else layers < stages)
+    reject("heads-divisible", of_model("heads") % tp != 0)
+    reject("kv-heads-divisible", of_model("kv") % tp != 0)
+    reject("ffn-divisible", of_model("inner") % tp != 0)
+    padded = np.array([model.pad_vocab_to or 0 for model in space.models], dtype=np.int64)[c["shape"]]
+    reject("vocab-divisible", padded % tp != 0)
+    reject("seq-divisible", (c["sequence_parallel"] != 0) & (of_model("seq") % tp != 0))
+    reject("batch-divisible", c["gbs"] % replica != 0)
+    sizes: list[np.ndarray | int] = [c["gbs"]]
+    if ramp is not None and ramp.rampup_start is not None and ramp.rampup_increment is not None:
+        reject("rampup-start", ramp.rampup_start % replica != 0)
+        reject("rampup-increment", ramp.rampup_increment % replica != 0)
+        sizes = [ramp.rampup_start, ramp.rampup_increment, c["gbs"]]
+    interleaved = c["schedule"] == SCHEDULES.index("interleaved")
+    for size in sizes:
+        reject("interleave-divisible", interleaved & (size // replica % c["pp"] != 0))
+    if precision == "fp8" and precision not in space.cluster.device.peak_tflops:
+        reject("precision", np.ones_like(interleaved))
+    return found
+
+
+def hopeless(where: np.ndarray, space: Space) -> np.ndarray:
+    """Which places (rows of PLACE) no micro-batch, batch or schedule can save: TP does not divide what it must."""
+    shape, tp = where[:, 0], where[:, 3]
+    lost = np.zeros(len(where), dtype=bool)
+    for name in ("heads", "kv", "inner"):
+        lost |= np.array([getattr(model, name) for model in space.models], dtype=np.int64)[shape] % tp != 0
+    return lost

@@ -1,0 +1,106 @@
+"""What is emitted reaches Megatron word for word, whatever the names in a file hold."""
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial import presets
+from seatrial.errors import BadInput
+from seatrial.plan import emit
+from seatrial.spec import Batch, Topology, Trial
+
+BLOOM = Trial(
+    model=presets.model("bloom-176b"), cluster=presets.cluster("jz-a100", nodes=48), engine="megatron",
+    batch=Batch(gbs=2048, rampup_start=192, rampup_increment=16, rampup_samples=9_765_625),
+    topology=Topology(dp=8, tp=4, pp=12, mbs=2, zero=1, recompute="full", precision="bf16"),
+)  # fmt: skip
+LLAMA = Trial(
+    model=presets.model("llama3-8b"), cluster=presets.cluster("dgx-h100", nodes=2), batch=Batch(gbs=512), engine="megatron",
+    topology=Topology(dp=2, tp=4, pp=2, vp=4, mbs=1, zero=1, recompute="selective", schedule="interleaved", precision="bf16",
+                      sequence_parallel=True),
+)  # fmt: skip
+
+
+def words(text: str) -> list[str]:
+    return shlex.split(text, comments=True)
+
+
+def test_bloom_comes_out_with_its_own_flags():
+    flags = words(emit.megatron(BLOOM)["megatron-deepspeed.args"])
+    pairs = dict(itertools.pairwise(flags))
+    assert pairs["--num-layers"] == "70" and pairs["--tensor-model-parallel-size"] == "4"
+    assert pairs["--pipeline-model-parallel-size"] == "12" and pairs["--micro-batch-size"] == "2"
+    assert pairs["--pp-partition-method"] == "type:transformer|embedding"
+    assert flags[flags.index("--rampup-batch-size"):][:4] == ["--rampup-batch-size", "192", "16", "9765625"]
+    assert {"--embed-layernorm", "--bf16", "--checkpoint-activations"} <= set(flags)
+    config = json.loads(emit.megatron(BLOOM)["ds_config.json"])
+    assert config["zero_optimization"]["stage"] == 1 and config["train_batch_size"] == 2048
+
+
+def test_a_dialect_that_cannot_run_it_says_why_and_gives_no_flags():
+    files = emit.megatron(BLOOM)
+    assert words(files["megatron-lm.args"]) == [] and "ALiBi" in files["megatron-lm.args"]
+    files = emit.megatron(LLAMA)
+    assert "ds_config.json" not in files and "rotary" in files["megatron-deepspeed.args"]
+
+
+def test_llama_comes_out_in_megatron_lm():
+    flags = words(emit.megatron(LLAMA)["megatron-lm.args"])
+    pairs = dict(itertools.pairwise(flags))
+    assert pairs["--num-layers-per-virtual-pipeline-stage"] == "4" and pairs["--num-query-groups"] == "8"
+    assert pairs["--recompute-granularity"] == "selective"
+    assert {"--use-distributed-optimizer", "--sequence-parallel", "--swiglu"} <= set(flags)
+
+
+def test_what_neither_can_run_is_refused_with_both_reasons():
+    trial = replace(LLAMA, topology=Topology(dp=8, tp=2, schedule="gpipe", zero=3))
+    with pytest.raises(BadInput, match="ZeRO 3.*rotary"):
+        emit.megatron(trial)
+
+
+@pytest.fixture
+def fake_slurm(tmp_path: Path) -> dict[str, str]:
+    """srun, scontrol and a python that writes down what it is given."""
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    for name, body in {"srun": 'exec "$@"', "scontrol": "echo node0", "python": 'printf "%s\\0" "$@" > "$SEEN"'}.items():
+        (bin_dir / name).write_text(f"#!/bin/bash\n{body}\n")
+        (bin_dir / name).chmod(0o755)
+    return {"PATH": f"{bin_dir}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node[0-47]", "SLURM_PROCID": "0",
+            "SLURM_SUBMIT_DIR": str(tmp_path), "MEGATRON_DIR": "/a b", "SEEN": str(tmp_path / "seen")}
+
+
+@pytest.mark.parametrize("trial", [BLOOM, LLAMA], ids=["deepspeed", "lm"])
+def test_the_script_hands_every_flag_over_untouched_and_the_users_own_after_them(trial, fake_slurm, tmp_path):
+    folder = tmp_path / "it's; $(touch evil)"
+    folder.mkdir()
+    preamble = folder / "pre`amble`.sh"
+    preamble.write_text("#!/bin/bash\n#SBATCH --account=x@a100\nexport FROM_PREAMBLE=yes\n#SBATCH --late\n")
+    hostile = replace(trial, model=replace(trial.model, name="x; touch evil $(touch evil) 'q' \n#SBATCH --wrap=evil"))
+    files = emit.megatron(hostile, preamble=preamble)
+    script = tmp_path / "train.slurm"
+    script.write_text(files["train.slurm"])
+    assert "#SBATCH --account=x@a100" in files["train.slurm"] and "--late" not in files["train.slurm"]
+    assert sum(line.startswith("#SBATCH") for line in files["train.slurm"].splitlines()) == 5
+    command = ["bash", str(script), "--data-path", "my data; rm"]
+    done = subprocess.run(command, env=fake_slurm, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    seen = (tmp_path / "seen").read_text().split("\0")[:-1]
+    assert seen[seen.index("/a b/pretrain_gpt.py") + 1 :] == words(
+        files["megatron-deepspeed.args" if trial is BLOOM else "megatron-lm.args"]) + ["--data-path", "my data; rm"]
+    assert seen[seen.index("--nproc_per_node") + 1] == "8"
+    assert not list(tmp_path.rglob("evil"))
+
+
+def test_nothing_is_overwritten(tmp_path):
+    emit.write({"a": "1", "b": "2"}, tmp_path / "new")
+    with pytest.raises(BadInput, match="is already there"):
+        emit.write({"c": "0", "b": "3"}, tmp_path / "new")
+    assert (tmp_path / "new" / "b").read_text() == "2" and not (tmp_path / "new" / "c").exists()

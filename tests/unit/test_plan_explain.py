@@ -1,0 +1,91 @@
+"""What is said of one layout adds up, and each proposed change is what explaining that layout itself gives."""
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from seatrial import presets, rules
+from seatrial.errors import Infeasible
+from seatrial.plan import explain, show, svg
+from seatrial.schedule import walk
+from seatrial.spec import Batch, Topology, Trial
+
+AS_RUN = Trial(
+    model=presets.model("bloom-181b"), cluster=presets.cluster("jz-a100", nodes=48), batch=Batch(gbs=2048), engine="megatron",
+    topology=Topology(dp=8, tp=4, pp=12, mbs=2, zero=1, recompute="full", precision="bf16"),
+)  # fmt: skip
+GPT = presets.model("gpt-1.3b")
+LAYOUTS = {
+    "1f1b": AS_RUN,
+    "interleaved": replace(AS_RUN, batch=Batch(gbs=2304), topology=replace(AS_RUN.topology, schedule="interleaved", vp=2)),
+    "one stage": replace(AS_RUN, model=GPT, topology=Topology(dp=384, precision="bf16"), batch=Batch(gbs=384)),
+    "two stages": replace(AS_RUN, model=GPT, topology=Topology(dp=192, pp=2, precision="bf16"), batch=Batch(gbs=384)),
+    "zero bubble": replace(AS_RUN, engine="seatrial", topology=replace(AS_RUN.topology, schedule="zb-h1")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trial", LAYOUTS.values(), ids=LAYOUTS)
+def test_the_parts_add_up(trial):
+    told = explain.explain(trial)
+    assert sum(told.parts.values()) == pytest.approx(told.sec, rel=1e-6)
+    assert sum(told.memory.values()) == pytest.approx(told.mem_gib, rel=1e-6)
+    assert told.lo < told.sec < told.hi
+    assert len(told.timeline.ranks) == trial.topology.pp
+    assert set(told.parts) <= set(explain.WHY) | {"embedding"}
+
+
+@pytest.mark.parametrize("trial", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_change_is_worth_what_the_changed_layout_takes(trial):
+    told = explain.explain(trial)
+    checked = 0
+    for change in told.changes:
+        if change.trial is None:
+            assert change.reject
+            continue
+        rules.check(change.trial)
+        again = explain.explain(change.trial)
+        assert again.sec == pytest.approx(change.sec, rel=1e-9)
+        assert again.fits == (change.reject != "memory")
+        assert change.gain == pytest.approx(1 - again.sec / told.sec)
+        checked += 1
+    assert checked >= 3
+    gains = [change.gain for change in told.changes if not change.reject]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_a_step_changes_one_thing():
+    for trial in LAYOUTS.values():
+        for what, other in explain.neighbours(trial):
+            assert other.world == trial.topology.world, what
+            changed = {name for name in ("dp", "tp", "pp", "vp", "mbs", "zero", "recompute", "schedule", "sequence_parallel")
+                       if getattr(other, name) != getattr(trial.topology, name)}  # fmt: skip
+            moved = len(changed) == 2 and changed < {"dp", "tp", "pp"}
+            assert len(changed) == 1 or moved or changed == {"schedule", "vp"}, what
+
+
+def test_what_breaks_a_rule_is_refused_with_what_would_work():
+    with pytest.raises(Infeasible, match="36 or 72 stages would do"):
+        explain.explain(replace(AS_RUN, topology=replace(AS_RUN.topology, tp=1, pp=48)))
+
+
+def test_a_layout_that_does_not_fit_is_explained_and_says_so():
+    told = explain.explain(replace(AS_RUN, topology=replace(AS_RUN.topology, recompute="none", mbs=8)))
+    assert not told.fits and "would run out" in told.limits[0]
+
+
+def test_the_picture_as_svg_stands_alone_and_holds_every_action():
+    made = walk("interleaved", pp=2, microbatches=4, virtual=2, forward_s=1.0, backward_s=2.0)
+    drawn = svg.timeline(made, title='<script>alert("x")</script> & more')
+    tree = ET.fromstring(drawn)
+    assert "<script" not in drawn and "href" not in drawn
+    titles = [element.text or "" for element in tree.iter("{http://www.w3.org/2000/svg}title")]
+    assert sum(title[:1] in "FB" for title in titles) == sum(len(spans) for spans in made.ranks) == 32
+
+
+def test_bars_are_as_long_as_their_share():
+    assert [len(show.bar(share, 8).rstrip()) for share in (0.0, 0.5, 1.0, 7.0)] == [0, 4, 8, 8]
+    lines = show.breakdown({"a": 3.0, "b": 1.0, "c": 0.0001}, "s").splitlines()
+    assert [line.split()[0] for line in lines] == ["a", "b", "the"]
+    assert "75.0%" in lines[0]
