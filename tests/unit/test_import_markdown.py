@@ -248,7 +248,7 @@ def test_devices_become_nodes_only_where_the_text_says_how_many_a_node_has(notes
     (r,) = rows(notes(table))
     assert (r.gpus, r.nodes) == (64, None) and r.world == 64
     (r,) = rows(notes("We have nodes with 8 A100 GPUs at our hands for a week or so, which is why we hurry.\n\n" + table))
-    assert (r.gpus, r.nodes, r.procs_per_node, r.inferred) == (64, 8, 8, ("nodes", "procs_per_node"))
+    assert (r.gpus, r.nodes, r.procs_per_node, r.inferred) == (64, 8, 8, ("nodes",))
 
 
 def test_environment_from_exports_and_from_a_legend_of_a_column(notes):
@@ -350,3 +350,102 @@ def test_reading_is_by_lines_and_keeps_no_table(tmp_path: Path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 5_000 and peak < 2 * 2**20
+
+
+# ---- other habits
+
+
+def test_several_counts_in_one_column(notes):
+    found = notes("| DP/TP/PP | Sec/it |\n|--|--|\n| 8/4/2 | 1.5 |\n| 8 x 2 x 4 | 1.6 |\n| 8/4 | 1.7 |\n")
+    assert [(r.dp, r.tp, r.pp) for r in found.records] == [(8, 4, 2), (8, 2, 4), (None, None, None)]
+    assert [(problem.line, problem.cell) for problem in found.problems] == [(5, "8/4")]
+
+
+def test_a_configuration_in_words(notes):
+    found = rows(notes("| Config | Sec/it |\n|--|--|\n| TP=2, PP=4 | 1.5 |\n| DP4 TP8 PP2 | 1.6 |\n| the usual | 1.7 |\n"))
+    assert [(r.dp, r.tp, r.pp) for r in found] == [(None, 2, 4), (4, 8, 2), (None, None, None)]
+    assert found[2].extra == {"Config": "the usual"}
+
+
+def test_a_vague_heading_gives_way_to_a_clear_one(notes):
+    (r,) = rows(
+        notes(
+            "| Model | Size | Batch size | GBS | Time | Sec/it |\n|--|--|--|--|--|--|\n| GPT | 7 b | 4 | 512 | 12:30 | 1.5 |\n"
+        )
+    )
+    assert (r.size_label, r.gbs, r.sec_per_it) == ("7B", 512, 1.5)
+    assert r.extra == {"Model": "GPT", "Batch size": "4", "Time": "12:30"}
+
+
+def test_devices_with_their_kind(notes):
+    found = rows(notes("| GPUs | TP | TFLOPs |\n|--|--|--|\n| 8xA100 | 8 | 150 |\n| 2x8 | 8 | 140 |\n"))
+    assert [(r.gpus, r.machine) for r in found] == [(8, "A100"), (16, "")]
+    (r,) = rows(notes("| GPU | TP | TFLOPs |\n|--|--|--|\n| H100 | 8 | 400 |\n"))
+    assert (r.gpus, r.machine) == (None, "H100")
+
+
+def test_throughput_is_what_its_unit_says(notes):
+    text = "| DP | Throughput |\n|--|--|\n| 1 | 12.5 samples/s |\n| 2 | 120k tok/s |\n| 4 | 3.5k tokens/s/gpu |\n| 8 | 17 |\n"
+    found = rows(notes(text))
+    assert [(r.samples_per_s, r.tokens_per_s, r.tokens_per_s_per_process) for r in found] == [
+        (12.5, None, None),
+        (None, 120_000.0, None),
+        (None, None, 3500.0),
+        (None, None, None),
+    ]
+    assert found[3].extra == {"Throughput": "17"}, "without a unit it is no figure"
+
+
+def test_a_spread_and_a_footnote_are_not_part_of_the_number(notes):
+    found = rows(notes("| DP | Sec/it |\n|--|--|\n| 1 | 11200 ± 30 ms |\n| 2 | 12.3<sup>1</sup> |\n| 4 | 12.3[^2] |\n"))
+    assert [r.sec_per_it for r in found] == [11.2, 12.3, 12.3]
+
+
+def test_a_struck_figure_is_not_joined_to_the_next(notes):
+    found = notes("| DP | Sec/it |\n|--|--|\n| 1 | <del>1</del>2 |\n| 2 | ~~1~~ 2 |\n| 4 | 12 345 |\n")
+    assert [r.sec_per_it for r in found.records] == [None, None, None] and len(found.problems) == 3
+
+
+def test_how_often_it_failed(notes):
+    (r,) = rows(notes(TABLE + "| 4 | 8 | 2 | 2 | 512 | 1.5 | 50 | hangs 2 of 5 times |\n"))
+    assert r.outcome is not None and (r.outcome.status, r.outcome.rate) == ("hang", (2, 5)) and r.tflops == 50
+
+
+def test_underlined_headings_are_headings(notes):
+    (r,) = rows(notes(f"7B runs\n=======\n\nbf16\n----\n\n{TABLE}{ROW}"))
+    assert (r.section, r.dtype, r.size_label) == ("7B runs / bf16", "bf16", "7B")
+
+
+def test_a_shape_that_cannot_be_the_rows_model_is_not_given_to_it(notes):
+    text = "NLAYERS=32 / NHIDDEN=4096\n\n| Size | DP | Sec/it |\n|--|--|--|\n| 7B | 1 | 1.5 |\n| 70B | 1 | 9.5 |\n"
+    assert [r.layers for r in rows(notes(text))] == [32, None]
+
+
+def test_a_comment_explains_rows_that_were_tried(notes):
+    text = (
+        TABLE
+        + "| 4 | 8 | 2 | 2 | 512 | - | - | 02-15 |\n| 4 | 8 | 2 | 2 | 512 | - | - | - |\n\n- tp=2 with pp=2 does not work.\n"
+    )
+    tried, planned = rows(notes(text))
+    assert tried.state == "failed" and tried.outcome is not None and tried.outcome.message == "tp=2 with pp=2 does not work."
+    assert planned.state == "planned"
+
+
+def test_a_program_s_output_in_a_fence_is_noted_and_no_error(notes):
+    found = notes(f"```\n| 0  A100  Off |\n| 1  A100  Off |\n```\n{TABLE}{ROW}")
+    assert [(problem.level, problem.rows) for problem in found.problems] == [("note", 2)] and len(found.records) == 1
+
+
+def test_a_table_of_ours_with_a_column_of_theirs(notes):
+    found = notes(
+        "<!-- seatrial:table -->\n| Nodes | DP | Sec/it | Mood |\n| --: | --: | --: | --: |\n| 4 | 8 | **1.5** | good |\n"
+    )
+    assert [(r.nodes, r.dp, r.sec_per_it, r.extra) for r in rows(found)] == [(4, 8, 1.5, {"Mood": "good"})]
+
+
+def test_a_table_of_ours_with_a_slip_is_reported(notes):
+    found = notes("<!-- seatrial:table -->\n| Nodes | Sec/it |\n| --: | --: |\n| 4 | 1.5 |\n| four | 1.5 |\n| 4 | 1.5 | 2 |\n")
+    assert len(found.records) == 1 and [(problem.line, problem.level, problem.rows) for problem in found.problems] == [
+        (5, "row", 1),
+        (6, "row", 1),
+    ]

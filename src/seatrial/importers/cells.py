@@ -13,6 +13,7 @@ import html
 import math
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
@@ -34,6 +35,8 @@ class Column:
     """process or node, where the heading of a rate says so."""
     formula: str = ""
     heading: str = ""
+    parts: tuple[str, ...] = ()
+    """The fields of a column that holds several counts at once, such as `DP/TP/PP`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +52,8 @@ class Cell:
 
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->")
+_RAISED = re.compile(r"<su[pb]>(.*?)</su[pb]>", re.IGNORECASE)
 _EMPHASIS = re.compile(r"(\*\*\*|\*\*|__|~~|(?<!\*)\*(?!\*)|(?<![\w_])_(?=\S))(\S(?:.*?\S)?)\1(?!\w)")
 _LETTERS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "（": "(", "）": ")"})
 _DASHES = re.compile(r"[-–—―]+")
@@ -61,8 +65,9 @@ def clean(text: str) -> str:
         return text.strip()
     text = _SPACES.sub("", text.replace("&nbsp;", "\u00a0"))
     text = _LINK.sub(r"\1", text)
-    text = re.sub(r"<br\s*/?>", " ", text, flags=re.IGNORECASE)
-    text = _TAG.sub("", text)
+    # A tag leaves a gap, so that a footnote's or a struck digit never becomes part of the number beside it.
+    if "<" in text:
+        text = re.sub(" {2,}", " ", _TAG.sub(" ", _RAISED.sub(r" [\1]", text)))
     text = re.sub(r"(`+)(.+?)\1", r"\2", text)
     for _ in range(3):
         text, changed = _EMPHASIS.subn(r"\2", text)
@@ -120,7 +125,8 @@ _UNITS: dict[Kind, tuple[re.Pattern[str], dict[str, str]]] = {
         {},
     ),
 }  # fmt: skip
-_SECONDS = {"s": 1.0, "ms": 1e-3, "min": 60.0}
+_THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
+_SECONDS = {"min": 60.0}
 POSITIVE: frozenset[Kind] = frozenset({"count", "figure", "memory", "seconds", "rate", "percent", "frequency"})
 
 
@@ -133,6 +139,8 @@ def read_cell(column: Column, raw: str) -> Cell:
         return reader(column, text)
     text, flags = take_flags(text)
     if column.kind in ("word", "size") or not text:
+        size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbt])", text, re.IGNORECASE) if column.kind == "size" else None
+        text = size.group(1) + size.group(2).upper() if size else text
         return Cell(value="" if is_blank(text) else text, flags=flags)
     return _number_cell(column, text, flags)
 
@@ -145,7 +153,13 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
         return _no_number(column, text, flags)
     value = float(re.sub("[,'_]", "", match.group()))
     rest = text[match.end() :]
-    unit, rest = _unit(column, rest)
+    spread = re.match(r"\s*(?:±|\+/-)\s*[\d.]+", rest)
+    unit, rest = _unit(column, rest[spread.end() :] if spread else rest)
+    if column.kind == "rate" and rest[:1] in _THOUSANDS and not rest[1:2].isalpha():
+        value, rest = value * _THOUSANDS[rest[0]], rest[1:]
+        unit, rest = _unit(column, rest)
+    if column.field == "seq" and re.match(r"[kK](?!\w)", rest):
+        value, rest = value * 1024, rest[1:]
     if rest and (rest[0] not in " ([{" or rest.lstrip()[:1].isdigit()):
         return Cell(flags=flags, unread=f"{text!r} is not one number")
     if not math.isfinite(value):
@@ -158,8 +172,13 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
         and not (column.kind == "figure" and value == 0 and column.field == "aggr_pflops")
     ):
         return Cell(flags=flags, unread=f"{match.group()} is not above 0")
-    words = rest.strip()
+    words = f"{spread.group() if spread else ''}{rest}".strip()
     return _scaled(column, value, unit or column.unit, words, flags)
+
+
+def shifted(value: float, places: int) -> float:
+    """The number with its decimal point moved left: 41.2 % is 0.412, not 0.41200000000000003."""
+    return float(Decimal(repr(value)).scaleb(-places))
 
 
 def _unit(column: Column, rest: str) -> tuple[str, str]:
@@ -176,20 +195,19 @@ def _scaled(column: Column, value: float, unit: str, words: str, flags: tuple[st
     if column.kind == "count":
         return Cell(value=int(value), words=words, flags=flags)
     if column.kind == "seconds":
-        if unit == "it/s":
-            return Cell(value=1 / value, unit=unit, words=words, flags=flags)
-        # Division, not a product with 0.001, so that 1234.5 ms is 1.2345 s to the last bit.
-        scaled = value / 1000 if unit == "ms" else value * _SECONDS.get(unit, 1.0)
+        scaled = 1 / value if unit == "it/s" else shifted(value, 3) if unit == "ms" else value * _SECONDS.get(unit, 1.0)
+        if not math.isfinite(scaled) or scaled <= 0:
+            return Cell(flags=flags, unread=f"{value} {unit} is no time")
         return Cell(value=scaled, unit=unit, words=words, flags=flags)
     if column.kind == "memory" and unit not in ("", "MB", "MiB", "GB", "GiB"):
         return Cell(flags=flags, unread=f"memory in {unit}: write MiB or GiB")
     if column.kind == "percent":
-        return Cell(value=value / 100 if unit == "%" or value > 1 else value, words=words, flags=flags)
+        return Cell(value=shifted(value, 2) if unit == "%" or value > 1 else value, words=words, flags=flags)
     if column.kind == "frequency":
         # Nobody clocks a machine at 3.1 Hz: a slip of the unit keeps its digits, and lint says so.
-        return Cell(value=value / 1000 if unit == "MHz" else value, unit=unit, words=words, flags=flags)
+        return Cell(value=shifted(value, 3) if unit == "MHz" else value, unit=unit, words=words, flags=flags)
     if column.field == "aggr_pflops" and unit.upper().startswith("T"):
-        return Cell(value=value / 1000, unit=unit, words=words, flags=flags)
+        return Cell(value=shifted(value, 3), unit=unit, words=words, flags=flags)
     return Cell(value=value, unit=unit, words=words, flags=flags)
 
 
@@ -222,8 +240,9 @@ def _recompute(column: Column, text: str) -> Cell:
         return Cell(value="selective", flags=flags)
     if word in _YES or word in _NO:
         return Cell(value="full" if word in _YES else "none", flags=flags)
-    if word in ("block", "uniform"):
-        return Cell(value="full", words=word, flags=flags)
+    first = re.split(r"[\s(,:]", word, maxsplit=1)[0]
+    if first in _YES or first in _NO or first in ("block", "uniform"):
+        return Cell(value="none" if first in _NO else "full", words=text[len(first) :].strip(" ,:"), flags=flags)
     return (
         Cell(value="", flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not full, selective or none")
     )
@@ -231,9 +250,9 @@ def _recompute(column: Column, text: str) -> Cell:
 
 def _zero(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
-    match = re.fullmatch(r"(?:zero)?(?:[\s_-]*stage)?[\s_-]*([0-3])", text, re.IGNORECASE)
+    match = re.fullmatch(r"(?:zero)?(?:[\s_-]*stage)?[\s_-]*([0-3])(?:[\s(+,](.*))?", text, re.IGNORECASE)
     if match:
-        return Cell(value=int(match.group(1)), flags=flags)
+        return Cell(value=int(match.group(1)), words=(match.group(2) or "").strip(" )"), flags=flags)
     if text.lower() in _NO:
         return Cell(value=0, flags=flags)
     return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not a ZeRO stage from 0 to 3")

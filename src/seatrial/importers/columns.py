@@ -219,7 +219,7 @@ def read_heading(raw: str) -> Column:
             found = _BY_NAME.get(" ".join(words[:-1]))
             inside.append(words[-1])
     if found is None:
-        return Column(heading=raw.strip())
+        return Column(heading=raw.strip(), parts=_parts(text))
     field, kind = found
     unit, per, formula = _heading_unit(kind, plain), _heading_per(plain), _formula_of(plain)
     for part in inside:
@@ -239,6 +239,26 @@ def read_heading(raw: str) -> Column:
     if field != "tflops":
         per = formula = ""
     return Column(heading=raw.strip(), field=field, kind=kind, unit=unit, per=per, formula=formula)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """`DP/TP/PP` and `TP x PP` name several counts, which their cells hold in the same order."""
+    found = [_BY_NAME.get(normal(part)) for part in re.split(r"\s*[/,×+&]\s*|\s+x\s+", text.strip("() "))]
+    fields = tuple(entry[0] for entry in found if entry is not None and entry[1] == "count")
+    return fields if len(fields) == len(found) == len(set(fields)) and len(fields) > 1 else ()
+
+
+_WEAK = {"model", "model name", "batch size", "batch", "bs", "time", "device", "accelerator", "sequence"}
+"""Names that give way where the same table has a clearer one."""
+
+
+def settle(columns: list[Column]) -> list[Column]:
+    """A table's columns, where a vague heading (Model, Batch size, Time) loses its field to a clear one (Size, GBS, Sec/it)."""
+    taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
+    return [
+        Column(heading=column.heading) if column.field in taken and normal(column.heading) in _WEAK else column
+        for column in columns
+    ]
 
 
 def _heading_unit(kind: Kind, plain: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from seatrial.errors import BadInput
 from seatrial.importers import exact
 from seatrial.importers.cells import Column
-from seatrial.importers.columns import read_heading
+from seatrial.importers.columns import read_heading, settle
 from seatrial.importers.lines import LONGEST_LINE, read_lines
 from seatrial.importers.outline import Outline
 from seatrial.importers.rows import Problem, Where, blank_row, row_record
@@ -88,9 +88,11 @@ def _row_reader(headings: list[str], path: Path) -> Any:
         return lambda cells, where: iter([_own_row(headings, cells, where)])
     fields = [PLAIN.get(heading, heading) for heading in headings]
     known = sum(name in exact.TYPES or name == "status" for name in fields)
-    if known >= 4 and 2 * known > len(fields):
+    # `sec/it` or `mem` beside `dp` and `tp` is a person's table: a cell such as `22GB` has to be read, not kept as text.
+    named = all(name in exact.TYPES or name == "status" or not read_heading(name).field for name in fields)
+    if known >= 4 and 2 * known > len(fields) and named:
         return lambda cells, where: iter([_named_row(fields, headings, cells, where)])
-    columns = [read_heading(heading) for heading in headings]
+    columns = settle([read_heading(heading) for heading in headings])
     if not is_table_of_runs(columns):
         raise BadInput(
             f"{path}: no column of a run among {', '.join(headings)[:100]}; known are DP, TP, PP, MBS, GBS, Sec/it, TFLOPs …"

@@ -32,10 +32,14 @@ HEADINGS: dict[str, str] = {
 """Field -> heading, in the order the columns stand."""
 FIELD_OF = {heading: name for name, heading in HEADINGS.items()}
 TYPES = {f.name: str(f.type) for f in dataclass_fields(Record)}
-_TFLOPS = re.compile(r"TFLOPs \((.*)\)")
+TFLOPS_HEADING = re.compile(r"TFLOPs \((.*)\)")
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d|\d\d-\d\d)(?:, (.*))?", re.DOTALL)
 _ENTITY = re.compile(r"&#(\d+);")
 _ODD = r"&(?=#\d+;)|[|│┃║*<\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^\s|\s$|^-+$"
+
+
+def is_heading(heading: str) -> bool:
+    return heading in FIELD_OF or TFLOPS_HEADING.fullmatch(heading) is not None
 
 
 def encode(text: str, also: str = "") -> str:
@@ -109,7 +113,7 @@ def _record(headings: Sequence[str], cells: Sequence[str], where: Where, section
     for heading, cell in zip(headings, cells):
         cell = cell[2:-2] if cell.startswith("**") and cell.endswith("**") and len(cell) > 4 else cell
         printed[heading] = cell
-        tflops = _TFLOPS.fullmatch(heading)
+        tflops = TFLOPS_HEADING.fullmatch(heading)
         name = "tflops" if tflops else FIELD_OF.get(heading)
         if name is None:
             raise BadInput(f"no heading {heading!r} in a table of our own")

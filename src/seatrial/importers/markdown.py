@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from seatrial.importers import exact
 from seatrial.importers.cells import Column
-from seatrial.importers.columns import read_heading
+from seatrial.importers.columns import read_heading, settle
 from seatrial.importers.lines import read_lines
 from seatrial.importers.lists import ListReader
 from seatrial.importers.megatron import LogReader
@@ -84,8 +85,10 @@ class _Walk:
         yield from self._end_table()
         yield from self.lists.flush()
         yield from self._logs(self.log.flush())
-        self.header, self.own = token, own
-        self.columns = [read_heading(cell) for cell in split_row(token.text)]
+        headings = split_row(token.text)
+        # A table of ours that somebody gave a column of their own is read like anybody's.
+        self.header, self.own = token, own and all(map(exact.is_heading, headings))
+        self.columns = settle([read_heading(heading) for heading in headings])
         self.of_runs = is_table_of_runs(self.columns)
         self.table += 1
         if token.kind == "header without alignment":
@@ -103,9 +106,9 @@ class _Walk:
         strays, self.strays = self.strays, []
         if strays:
             message = f"{len(strays)} rows outside any table: there are no headings above them"
-            yield Problem(
-                file=self.file, line=strays[0].line, cell=strays[0].text[:80], message=message, level="row", rows=len(strays)
-            )
+            level: Literal["note", "row"] = "note" if all(stray.fenced for stray in strays) else "row"
+            line, cell = strays[0].line, strays[0].text[:80]
+            yield Problem(file=self.file, line=line, cell=cell, message=message, level=level, rows=len(strays))
 
     def _row(self, token: Token) -> Iterator[Found]:
         cells = split_row(token.text)

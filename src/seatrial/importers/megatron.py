@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from seatrial.importers.cells import shifted
 from seatrial.importers.columns import setting
 from seatrial.importers.outline import Outline, Statement
 from seatrial.importers.rows import Problem
@@ -121,10 +122,9 @@ class LogReader:
             }
             current.memory[f"rank {memory.group(1)}"] = {"of": "node" if memory.group(3) else "process", **figures}
         elif times and times.group(2):
-            scale = 1000.0 if times.group(1) == "ms" else 1.0
             for key, value in _FIELD.findall(times.group(2)):
                 if _NUMBER.match(value):
-                    current.breakdown[key.strip()] = float(value) / scale
+                    current.breakdown[key.strip()] = float(value) if times.group(1) == "s" else shifted(float(value), 3)
         elif current.lines < MOST_LINES and (_KNOWN.search(line) or current.text.rstrip().endswith(":")):
             more = line.strip()
             bar = " |" if _KNOWN.match(more) and current.text.rstrip()[-1:].isdigit() else ""
@@ -181,7 +181,7 @@ def _record(current: _Iteration, file: str, outline: Outline, ended: Outcome | N
                 return Problem(file=file, line=current.line, column=key, cell=text, message=message, level="row", rows=1)
         elif name == "sec_per_it":
             values["time_unit"] = "ms" if "(ms)" in key else "s"
-            values["sec_per_it"] = number / 1000 if "(ms)" in key else number
+            values["sec_per_it"] = shifted(number, 3) if "(ms)" in key else number
         elif name == "nan":
             if number > 0:
                 outcome = outcome or Outcome(status="nan", message=f"{key}: {text}", iteration=values["iteration"])

@@ -68,7 +68,7 @@ class Around:
 
 
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
-_LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\?\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
+_LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\\*{1,3}|\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
 _VALUE_LEGEND = re.compile(r"\s*(?:[-*+]\s+)?([\w -]+?)\s*[/:=]\s*(\w+)\s*==?>?\s*`?([A-Za-z_][\w-]*)=([^\s`,]+)`?")
 
 
@@ -185,7 +185,7 @@ class Outline:
             if said.label and not statement.heading and said.label != about:
                 continue
             other_model = self._other_model(statement, about)
-            for name, value in said.fields.items():
+            for name, value in {**said.machine_wide, **said.fields}.items():
                 if (name in LOCAL and not here) or (other_model and name in SHAPE):
                     continue
                 values[name] = Stated(value=value, line=statement.line)

@@ -15,7 +15,8 @@ from typing import Any, Literal, cast
 
 from seatrial.importers.cells import Cell, Column, clean, is_blank, read_cell, take_date
 from seatrial.importers.columns import MEASURES, normal, setting
-from seatrial.importers.outline import Around, Outline
+from seatrial.importers.outline import SHAPE, Around, Outline
+from seatrial.importers.statements import read_statements
 from seatrial.importers.words import read_words
 from seatrial.record import Outcome, Record, State, Status
 
@@ -63,6 +64,8 @@ class _Row:
     said: list[tuple[str, str]] = field(default_factory=list)
     """(column, words) beside numbers."""
     notes: list[str] = field(default_factory=list)
+    configured: dict[str, Any] = field(default_factory=dict)
+    """What a cell such as `TP8, PP4` under a heading of its own says; the columns proper win."""
     dated: bool = False
     unread: list[tuple[Column, str, Cell]] = field(default_factory=list)
 
@@ -80,6 +83,7 @@ def row_record(
             file=where.file, line=where.line, cell=text[:80], message="a row in which nothing is said", level="row", rows=1
         )
         return None, [problem]
+    row.values = {**row.configured, **row.values}
     around = outline.around(around_line or where.line, str(row.values.get("size_label", "")))
     _value_legends(row, outline)
     outcome, state, estimated, unread = _judge(row, outline)
@@ -125,6 +129,11 @@ def _take(row: _Row, column: Column, raw: str) -> None:
     cell = read_cell(column, raw)
     for flag in cell.flags:
         row.flags.setdefault(flag, []).append(column.field)
+    if column.parts:
+        _take_parts(row, column, raw)
+        return
+    if cell.unread and column.field == "gpus" and _take_devices(row, clean(raw)):
+        return
     if cell.unread:
         row.unread.append((column, raw.strip(), cell))
         return
@@ -140,6 +149,7 @@ def _take(row: _Row, column: Column, raw: str) -> None:
     elif not column.field:
         if value:
             row.extra[column.heading] = str(value)
+            row.configured.update(read_statements(str(value), heading=False).fields)
     elif value is None or value == "":
         pass
     elif column.field in row.values and row.values[column.field] != value:
@@ -149,6 +159,36 @@ def _take(row: _Row, column: Column, raw: str) -> None:
         _take_units(row, column, cell)
     if cell.words:
         _take_words(row, column, cell.words)
+
+
+def _take_parts(row: _Row, column: Column, raw: str) -> None:
+    """`8/4/12` under `DP/TP/PP`."""
+    texts = [text for text in re.split(r"\s*[/,×x+&]\s*|\s+", clean(raw)) if text]
+    cells = [read_cell(_COUNT, text) for text in texts]
+    if is_blank(clean(raw)):
+        return
+    if len(texts) != len(column.parts) or any(cell.unread or cell.words for cell in cells):
+        message = f"{clean(raw)!r} is not {len(column.parts)} whole numbers"
+        row.unread.append((column, raw.strip(), Cell(unread=message)))
+        return
+    row.values.update({name: cell.value for name, cell in zip(column.parts, cells) if cell.value is not None})
+
+
+_COUNT = Column(kind="count")
+
+
+def _take_devices(row: _Row, text: str) -> bool:
+    """`8xA100`, `2x8` or, under a heading such as GPU, just what kind they are."""
+    match = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)?\s*([A-Za-z][\w .-]*)?", text)
+    if match and (match.group(2) or match.group(3)):
+        row.values["gpus"] = int(match.group(1)) * int(match.group(2) or 1)
+        if match.group(3):
+            row.values["machine"] = match.group(3)
+        return row.values["gpus"] > 0
+    if re.fullmatch(r"[A-Za-z][\w .-]*", text) and any(letter.isdigit() for letter in text):
+        row.values["machine"] = text
+        return True
+    return False
 
 
 def _take_units(row: _Row, column: Column, cell: Cell) -> None:
@@ -239,8 +279,14 @@ def _value_legends(row: _Row, outline: Outline) -> None:
 def _with_context(row: _Row, around: Around) -> tuple[dict[str, Any], tuple[str, ...]]:
     values, inferred = dict(row.values), []
     counts_devices = "gpus" in values
+    other_model = _is_other_model(values, around)
     for name, stated in around.values.items():
-        if name in values or (counts_devices and name in ("nodes", "gpus")) or ("nodes" in values and name == "gpus"):
+        if (
+            name in values
+            or (other_model and name in SHAPE)
+            or (counts_devices and name in ("nodes", "gpus"))
+            or ("nodes" in values and name == "gpus")
+        ):
             continue
         values[name] = stated.value
         if name in around.inferred:
@@ -250,6 +296,18 @@ def _with_context(row: _Row, around: Around) -> tuple[dict[str, Any], tuple[str,
         values["nodes"] = values["gpus"] // per_node
         inferred.append("nodes")
     return values, tuple(sorted(inferred))
+
+
+def _is_other_model(values: dict[str, Any], around: Around) -> bool:
+    """Whether the shape that the text states is plainly not that of the size which the row names."""
+    label = re.fullmatch(r"(\d+(?:\.\d+)?)([MBT])", str(values.get("size_label", "")))
+    stated = [around.values[name].value for name in ("layers", "hidden") if name in around.values and name not in values]
+    if label is None or len(stated) < 2 or not all(isinstance(value, int) for value in stated):
+        return False
+    layers, hidden = cast(list[int], stated)
+    size = float(label.group(1)) * {"M": 1e6, "B": 1e9, "T": 1e12}[label.group(2)]
+    # Twelve squares a layer are within a factor of two of any decoder, embeddings and gated feed-forwards included.
+    return not 0.5 <= size / (12 * layers * hidden**2) <= 2.5
 
 
 def _judge(row: _Row, outline: Outline) -> tuple[Outcome | None, State, tuple[str, ...], list[tuple[Column, str, Cell]]]:
@@ -291,7 +349,7 @@ def _judge(row: _Row, outline: Outline) -> tuple[Outcome | None, State, tuple[st
             row.notes.append(f"{flag} {legend}")
     if not failed and not measured and row.dated:
         failed, message = _by_rule(row, outline)
-    outcome = Outcome(status=_status(failed, outline), message=message) if failed else None
+    outcome = Outcome(status=_status(failed, outline), message=message, rate=read_words(message).rate) if failed else None
     state: State
     if timed and not planned:
         state = "estimated" if estimated else "measured"

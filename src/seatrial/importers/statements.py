@@ -10,7 +10,7 @@ mentions `DP=4` compares or explains. A setting that stands twice with different
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from seatrial.importers.cells import DTYPES, Column, clean, read_cell
@@ -45,6 +45,7 @@ _PAIR = re.compile(
     r"(?:(?<=^)|(?<=[\s,;|/(\[`\"'{]))((?:[A-Za-z][\w.-]*[ _-]){0,3}?[A-Za-z][\w.-]*)\s*(?:=|:(?=\s*\d))\s*"
     r"(?![=~])([\"']?[\w.+/:@~-]*\w[\"']?)(?![\w*%]|\s*[*%])"
 )
+_COMPACT = re.compile(r"(?<![\w=-])(DP|TP|PP|MP|VP|MBS|GBS)(\d+)(?!\w)")
 _TORCH = re.compile(r"\b(?:py)?torch[ =]*v?(\d+\.\d+(?:\.\d+)?(?:\+\w+)?)", re.IGNORECASE)
 _WITHOUT = r"w/o|w\\o|without|no|non"
 _RECOMPUTE = re.compile(
@@ -66,13 +67,15 @@ _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?GHz\b", re.IGNORECASE)
 _OPTIMIZER = re.compile(
     r"(?<![\w./])((?:[a-z_]+\.)*(?:Fused|CPU|Deep[sS]peedCPU)?(?:Adam|AdamW|SGD|LAMB|Lion|Adafactor))(?![\w.])"
 )
+_COMPACT_FIELDS = {"DP": "dp", "TP": "tp", "PP": "pp", "MP": "tp", "VP": "vp", "MBS": "mbs", "GBS": "gbs"}
 _RESULT = re.compile(
     r"\d\s*(?:secs?|s|ms)/(?:it|iter|step)|\d\s*tflops?\b|\d\s*(?:samples|tokens)/s|\d\s*[MG]i?B\b.*\d\s*[MG]i?B\b",
     re.IGNORECASE,
 )
 _FILLER = frozenset(
     "model models all the a an and with w o using use set settings setting config configuration parameters params for on "
-    "of is are above below too here size export environment env setup each both".split()
+    "of is are above below too here size export environment env setup each both "
+    "hardware software cluster runs run training".split()
 )
 
 
@@ -86,7 +89,7 @@ def read_statements(raw: str, *, heading: bool) -> Said:
     if not heading and _RESULT.search(raw):
         return Said(machine_wide=said.machine_wide)
     text = clean(re.sub(r"^\s*(?:[-*+>]|\d+[.)])\s+", "", raw))
-    text = re.sub(r"^export\s+|^set\s+-x\s+", "", text)
+    text = _A_NODE.sub(" ", re.sub(r"^export\s+|^set\s+-x\s+", "", text))
     stated, rest = _settings(text, said)
     sizes = {f"{number}{unit}" for number, unit in _SIZE.findall(rest)}
     rest = _SIZE.sub(" ", rest)
@@ -117,7 +120,8 @@ def _settings(text: str, said: Said) -> tuple[dict[str, list[object]], str]:
         column, value = setting(match.group(1)), match.group(2)
         if column is None:
             return " "
-        return _put_value(column, value if value and not value.startswith("--") else "yes", put, said)
+        _put_value(column, value if value and not value.startswith("--") else "yes", put, said)
+        return " "
 
     def recompute(match: re.Match[str]) -> str:
         return put("recompute", "none" if match.group("no") else (match.group("kind") or "full").lower())
@@ -129,13 +133,15 @@ def _settings(text: str, said: Said) -> tuple[dict[str, list[object]], str]:
         column = setting(key) or next((c for c in map(setting, _suffixes(key)) if c is not None), None)
         name = key.split()[-1]
         if column is not None:
-            _put_value(column, value.strip("\"'"), put, said)
+            if not _put_value(column, value.strip("\"'"), put, said):
+                continue
         elif re.fullmatch(r"[A-Z][A-Z0-9_]{2,}", name) or (name.islower() and "_" in name):
             without = re.search(rf"(?:{_WITHOUT})\s*$", text[:start] + key[: -len(name)], re.IGNORECASE)
             said.env[name] = "" if without else value.strip("\"'")
         else:
             continue
         text = text[:start] + " " * (end - start) + text[end:]
+    text = _COMPACT.sub(lambda m: put(_COMPACT_FIELDS[m.group(1)], int(m.group(2))), text)
     text = _NODES.sub(lambda m: put("nodes", int(m.group(1))), text)
     text = _REPLICAS.sub(lambda m: put("dp", int(m.group(1))), text)
     text = _GPUS.sub(lambda m: put("gpus", int(m.group(1))), text)
@@ -161,10 +167,15 @@ def _suffixes(key: str) -> Iterator[str]:
         yield " ".join(words[start:])
 
 
-def _put_value(column: Column, text: str, put: object, said: Said) -> str:
+def _put_value(column: Column, text: str, put: Callable[[str, object], str], said: Said) -> bool:
+    """Whether the text is a value of that setting; a machine or an optimizer has a name, never a bare number."""
     cell = read_cell(column, text)
+    if column.kind == "word" and column.field != "torch_version" and text.isdigit():
+        return False
     if cell.value not in (None, "") and not cell.words:
-        put(column.field, cell.value)  # type: ignore[operator]
-    elif column.kind == "count" and re.fullmatch(r"~?\d+(?:\.\d+)?[kKM]", text):
+        put(column.field, cell.value)
+        return True
+    if column.kind == "count" and re.fullmatch(r"~?\d+(?:\.\d+)?[kKM]", text):
         said.inexact[column.field] = text
-    return " "
+        return True
+    return False

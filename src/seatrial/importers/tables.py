@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from seatrial.importers import megatron
 from seatrial.importers.cells import NUMBER, Column, clean
-from seatrial.importers.columns import MEASURES, read_heading
+from seatrial.importers.columns import MEASURES, normal, read_heading
 
 TokenKind = Literal["text", "log", "header", "header without alignment", "row", "stray", "mark"]
 MARK = "<!-- seatrial:table -->"
@@ -25,12 +25,14 @@ class Token(NamedTuple):
     kind: TokenKind
     line: int
     text: str
+    fenced: bool = False
 
 
 _QUOTE = re.compile(r"^\s*(?:>\s?)+")
 _DELIMITER = re.compile(
     r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*|\s*\|?\s*:?-{2,}:?\s*\|\s*|\s*[+┌├└╞][-=+:─┬┼┴═╪┐┤┘╡]+\s*"
 )
+_UNDERLINE = re.compile(r"={3,}|-{3,}")
 _PIPE = re.compile(r"(?<!\\)\|")
 _BOX = re.compile(r"[│┃║]")
 
@@ -64,10 +66,11 @@ TOPOLOGY = frozenset(
 
 def is_table_of_runs(columns: list[Column]) -> bool:
     """A row of it says what was run and what was measured, or at least how it would be laid out."""
-    fields = {column.field for column in columns}
+    fields = {column.field for column in columns} | {name for column in columns for name in column.parts}
     measures = fields & {*MEASURES, "throughput"}
     asked = fields & TOPOLOGY
-    return bool(measures and (asked or len(measures) > 1)) or len(asked) >= 3
+    clear = {column.field for column in columns if normal(column.heading) not in ("time", "mem", "memory", "loss", "speed")}
+    return bool(measures and (asked or len(measures) > 1 or measures & clear)) or len(asked) >= 3
 
 
 def _body(line: str) -> str:
@@ -131,6 +134,9 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             table = "outer"
             yield Token("header without alignment", number, bare)
         elif bare.startswith("|") and len(bare) > 1:
-            yield Token("stray", number, bare)
+            yield Token("stray", number, bare, fenced)
+        elif nxt is not None and not fenced and not bare.startswith("#") and _UNDERLINE.fullmatch(nxt.strip()):
+            yield Token("text", number, ("# " if nxt.strip()[0] == "=" else "## ") + bare)
+            current = next(stream, None)
         elif not (is_delimiter(bare) and bare[0] in "+┌├└╞"):
             yield Token("text", number, body)

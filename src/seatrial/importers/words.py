@@ -17,6 +17,8 @@ class Words:
     """oom, hang, crash, nan, timeout, invalid or cancelled."""
     estimated: bool = False
     planned: bool = False
+    rate: tuple[int, ...] | None = None
+    """`2 of 5 hang`: how often it failed."""
 
 
 _FAILED: tuple[tuple[str, str], ...] = (
@@ -43,6 +45,7 @@ _ESTIMATED = re.compile(
     r"\s*(?:only|のみ)|\bonly (?:1|one) (?:it|iter|iteration|step)\b|1回のみ|推定",
     re.IGNORECASE,
 )
+_RATE = re.compile(r"(?<![\d.])(\d{1,6}) ?(?:of|out of|/|in) ?(\d{1,6})(?![\d.])")
 _PLANNED = re.compile(
     r"\bnot (?:yet )?run\b|\bplanned\b|\bto ?do\b|\btbd\b|\bto be (?:run|done|tested|measured)\b|\bpending\b", re.IGNORECASE
 )
@@ -57,7 +60,14 @@ def read_words(text: str) -> Words:
         if match and not _DENIED.search(text[: match.start()]):
             failed = name
             break
-    return Words(failed=failed, estimated=_ESTIMATED.search(text) is not None, planned=_PLANNED.search(text) is not None)
+    often = _RATE.search(text) if failed else None
+    rate = (int(often.group(1)), int(often.group(2))) if often else None
+    return Words(
+        failed=failed,
+        estimated=_ESTIMATED.search(text) is not None,
+        planned=_PLANNED.search(text) is not None,
+        rate=rate if rate and rate[0] <= rate[1] else None,
+    )
 
 
 _HOST_CUES = re.compile(r"\bcpus?\b|a64fx|fugaku|\bxeon\b|\bepyc\b|tcmalloc|core[- ]group|[0-9.]\s?GHz|\bFreq\b", re.IGNORECASE)
