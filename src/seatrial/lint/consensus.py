@@ -103,7 +103,7 @@ def _matched(rows: list[Row], readings: list[Reading]) -> dict[Reading, list[Row
     return {reading: [row for row in known if fits(row, reading)] for reading in readings}
 
 
-UNUSUAL = {"hardware": 1.0, "parameters": 1.5, "label": 2.0}
+UNUSUAL = {"hardware": 1.0, "palm": 1.5, "parameters": 1.5, "label": 2.0}
 """How many rows more a formula must explain that tables are rarely made with."""
 
 
@@ -114,7 +114,7 @@ def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: lis
 
     def score(reading: Reading) -> float:
         elsewhere = tally[reading] - len(matched[reading])
-        rare = UNUSUAL.get(reading.formula, 0.0) + (0.5 if reading.vocab != first[reading.formula] else 0.0)
+        rare = UNUSUAL.get(reading.formula, 0.0) + 0.5 * (reading.vocab != first[reading.formula]) + 0.5 * reading.plain
         return len(matched[reading]) + min(1.5, 0.25 * max(0, elsewhere)) - rare
 
     best = max((reading for reading in order if matched[reading]), key=lambda r: (score(r), -place[r]), default=None)

@@ -36,7 +36,7 @@ KEPT_AS_PRINTED = ("formula-mixed", "tflops-per-node")
 
 def write(sheet: Sheet, out: Path) -> int:
     """Writes every table row; returns how many were changed."""
-    rows = [row for row in sheet.rows if row.record.table is not None]
+    rows = [row for row in sheet.rows if row.tabular]
     lines = [
         [row.record.source_file, row.record.source_line, *(_value(row, name) for name in COLUMNS), _reason(row)] for row in rows
     ]

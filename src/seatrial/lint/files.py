@@ -19,7 +19,9 @@ def look_at(paths: Iterable[str]) -> tuple[list[Finding], Sheet]:
     records, problems, prose = [], [], {}
     for path in dict.fromkeys(paths):
         imported = import_file(path)
-        records += [replace(record, source_file=path) for record in imported.records]
+        # A collection of rows names the notes that each was taken from: those lines are not lines of this file.
+        name = Path(path).name
+        records += [replace(record, source_file=path) if record.source_file == name else record for record in imported.records]
         problems += [replace(problem, file=path) for problem in imported.problems]
         prose[path] = Path(path).read_text(encoding="utf-8", errors="replace")
     return look(records, problems, prose=prose)

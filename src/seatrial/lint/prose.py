@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial import presets
+from seatrial.lint.hints import Hints
 from seatrial.spec import Device
 
 _LIMIT = re.compile(
@@ -25,6 +26,10 @@ _OF_A_DEVICE = re.compile(
 @dataclass(frozen=True)
 class Prose:
     lines: tuple[str, ...]
+
+    @cached_property
+    def hints(self) -> Hints:
+        return Hints(self.lines)
 
     @classmethod
     def of(cls, text: str) -> Prose:

@@ -3,8 +3,9 @@
     Reading(formula="sc21", recompute="full").tflops(row)             what the cell should say
     Reading(formula="sc21", recompute="full").fits(row)               within what the printed digits hide
 
-Beside the named formulas of `arith` there are two habits of people with a pocket calculator: `parameters` (2 f x all parameters
-x tokens) and `label` (the same with the size label as the number of parameters).
+Beside the named formulas of `arith` there are the habits of people with a pocket calculator: `parameters` (2 f x all parameters
+x tokens), `palm` (the same and the attention, Chowdhery et al. 2022, appendix B) and `label` (the size label as the number of
+parameters).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from seatrial.spec import Model
 if TYPE_CHECKING:
     from seatrial.lint.view import Row
 
-FORMULAS = ("sc21", "megatron-2022-old", "hardware", "parameters", "label")
+FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "label")
 COMMON_VOCABULARIES = (50257, 32000, 128256, 250680, 50304, 51200, 100352, 151936, 256000, 30522)
 """Tokens of the tokenizers in wide use, tried where the text states none."""
 COMMON_SEQUENCES = (2048, 1024, 4096, 8192, 512)
@@ -44,8 +45,10 @@ def label_parameters(label: str) -> tuple[float, float] | None:
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     formula: str
-    recompute: Literal["full", "none"]
+    recompute: Literal["full", "none", "selective"]
     """Full counts the forward pass twice: the factor is 4 against 3 (96 against 72 in sc21)."""
+    plain: bool = False
+    """Count a gated MLP and grouped queries as if they were not, as calculators do that know only one shape."""
     vocab: int | None = None
     """Assumed where the row's text states none."""
     seq: int | None = None
@@ -73,7 +76,8 @@ class Reading:
             return None if size is None else 2.0 * (4 if self.recompute == "full" else 3) * size[0] * seq
         if not layers or not hidden or (not vocab and self.formula != "megatron-2022-old"):
             return None
-        shape = (row.record.family, row.record.heads, row.record.kv_heads, row.record.ffn)
+        record = row.record
+        shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
         return _per_sample(
             self.formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), int(tp), int(pp), *shape
         )
@@ -178,8 +182,9 @@ def _per_sample(
         ffn=ffn,
         family="llama" if glu and hidden % 2 == 0 else "gpt2",
     )
-    if formula == "parameters":
-        return 2.0 * (4 if recompute == "full" else 3) * arith.parameters(model).total * seq
+    if formula in ("parameters", "palm"):
+        attention = 2.0 * layers * hidden * seq if formula == "palm" else 0.0
+        return 2.0 * (4 if recompute == "full" else 3) * (arith.parameters(model).total + attention) * seq
     return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp)
 
 
@@ -193,19 +198,24 @@ def candidates(rows: Iterable[Row], formulas: Iterable[str] = FORMULAS) -> Itera
     """Every reading worth trying on these rows, the likeliest first."""
     rows = list(rows)
     stated = {row.record.recompute for row in rows if row.record.recompute}
-    orders: tuple[Literal["full", "none"], ...] = ("full", "none") if "none" not in stated else ("none", "full")
-    no_vocab = any(not row.record.vocab for row in rows)
-    vocabularies = sorted(
-        COMMON_VOCABULARIES,
-        key=lambda v: not any(abs(v / rough - 1) < 0.02 for row in rows if (rough := rough_vocabulary(row))),
-    )
-    no_seq = any(not row.record.seq for row in rows)
+    orders: list[Literal["full", "none", "selective"]] = ["none", "full"] if "none" in stated else ["full", "none"]
+    no_vocab = any(not row.vocab for row in rows)
+    vocabularies = sorted(COMMON_VOCABULARIES, key=lambda v: not any(_near(v, row) for row in rows))
+    no_seq = any(not row.seq for row in rows)
+    gated = any(row.record.family == "llama" for row in rows)
     for formula in formulas:
-        for seq in COMMON_SEQUENCES if no_seq else (None,):
-            for recompute in orders:
-                needs = no_vocab and formula not in ("megatron-2022-old", "label")
-                for vocab in vocabularies if needs else (None,):
-                    yield Reading(formula=formula, recompute=recompute, vocab=vocab, seq=seq)
+        modes = [*orders, "selective"] if "selective" in stated and formula == "hardware" else orders
+        needs = no_vocab and formula not in ("megatron-2022-old", "label")
+        for plain in (False, True) if gated and formula != "label" else (False,):
+            for seq in COMMON_SEQUENCES if no_seq else (None,):
+                for recompute in modes:
+                    for vocab in vocabularies if needs else (None,):
+                        yield Reading(formula=formula, recompute=recompute, vocab=vocab, seq=seq, plain=plain)  # type: ignore[arg-type]
+
+
+def _near(vocab: int, row: Row) -> bool:
+    rough = rough_vocabulary(row)
+    return rough is not None and abs(vocab / rough - 1) < 0.02
 
 
 def elsewhere(reading: Reading, row: Row) -> Iterator[Reading]:

@@ -124,8 +124,10 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None) -> 
                 proposed=digits.as_printed((low + high) / 2, (sec.step or sec.unit) / 100),
             )
         ]
-    level: Level = "error" if abs(off) > SMALL and _proven(row) else "warning"
     best = explanations[0] if explanations and factor is None else None
+    # A small difference is an error too when the digits are fine and one slip of the hand explains it.
+    fine = best is not None and best.score >= 3 and abs(off) > 5 * slack(row)
+    level: Level = "error" if (abs(off) > SMALL or fine) and _proven(row) else "warning"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
         return [_unit_finding(row, best.value, "the other rows are in seconds")]

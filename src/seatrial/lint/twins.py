@@ -21,7 +21,7 @@ _FAR = 0.15
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    rows = [row for row in sheet.rows if row.record.table is not None]
+    rows = [row for row in sheet.rows if row.tabular]
     found, swapped = [], set()
     for a, b in _pairs(rows):
         if a.record.source_file == b.record.source_file and _crossed(a, b):

@@ -156,6 +156,11 @@ class Row:
         return self.counted
 
     @property
+    def tabular(self) -> bool:
+        """A row of a table or of a CSV file, not a line of a log."""
+        return self.record.table is not None or self.record.iteration is None and bool(self.record.printed)
+
+    @property
     def mates(self) -> list[Row]:
         return self.sheet.tables[self.key]
 
@@ -189,6 +194,8 @@ class Row:
     def propose(self, name: str, value: float, code: str) -> None:
         self.fixed[name] = value
         self.reasons[name] = code
+        if name in ("layers", "hidden", "seq"):
+            setattr(self, name, round(value))
 
 
 def _plain(value: object) -> str | None:
@@ -206,10 +213,11 @@ class Sheet:
     @classmethod
     def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
         sheet = cls([], dict(prose or {}))
-        sheet.rows = [
-            Row(record, i, sheet, layers=record.layers, hidden=record.hidden, seq=record.seq, vocab=record.vocab)
-            for i, record in enumerate(records)
-        ]
+        for record in records:
+            text = sheet.prose.get(record.source_file)
+            known = record if text is None else text.hints.enriched(record)
+            row = Row(known, len(sheet.rows), sheet, layers=known.layers, hidden=known.hidden, seq=known.seq, vocab=known.vocab)
+            sheet.rows.append(row)
         return sheet
 
     @cached_property

@@ -1,0 +1,101 @@
+"""The parts of lint that read numbers and sentences."""
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.lint import digits, lint
+from seatrial.lint.hints import Hints, read_sentence
+from seatrial.lint.prose import Prose
+from seatrial.record import Record
+
+
+@given(value=st.floats(0.001, 1e6), places=st.integers(0, 5))
+def test_the_true_value_lies_within_what_the_printed_digits_hide(value: float, places: int):
+    text = f"{value:.{places}f}"
+    printed = digits.read(text, float(text))
+    assert printed is not None
+    assert printed.rounded[0] - 1e-9 <= value <= printed.rounded[1] + 1e-9
+
+
+def test_a_cell_keeps_its_precision_when_the_importer_changes_the_unit():
+    printed = digits.read("1841598.9", 1841.5989)
+    assert printed is not None and printed.unit == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant", "how"),
+    [("138.64", 183.64, "two digits exchanged"), ("18364", 183.64, "the point moved"), ("183.84", 183.64, "one digit changed"),
+     ("13.64", 183.64, "a digit lost"), ("1833.64", 183.64, "a digit too many")],
+)  # fmt: skip
+def test_a_slip_of_the_hand_is_named_and_undone(typed: str, meant: float, how: str):
+    slip = digits.slip(typed, (meant * 0.9999, meant * 1.0001))
+    assert slip is not None and (slip.how, slip.value) == (how, meant)
+
+
+def test_with_few_digits_a_slip_is_likely_an_accident():
+    fine, coarse = digits.slip("138.64", (183.6, 183.7)), digits.slip("1.4", (1.6, 1.9))
+    assert fine is not None and coarse is not None
+    assert fine.chance < 0.05 < coarse.chance
+
+
+def test_figures_that_all_end_in_0_or_5_are_means_of_two():
+    column = [digits.read(text, float(text)) for text in ("1.115", "1.045", "0.975", "0.92", "0.505")]
+    steps = digits.Steps.of([figure for figure in column if figure is not None])
+    assert steps.applied(column[4]).rounded == pytest.approx((0.5, 0.51))  # type: ignore[arg-type]
+    assert steps.applied(column[3]).rounded == pytest.approx((0.915, 0.925))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("The model has 32 layers, a hidden size of 4096 and 32 heads.", {"layers": 32, "hidden": 4096, "heads": 32}),
+        ("32 attention heads, 8 KV heads, FFN 14336", {"heads": 32, "kv_heads": 8, "ffn": 14336}),
+        ("Sequence length 8k, vocab 128,256, no activation recomputation", {"seq": 8192, "vocab": 128256, "recompute": "none"}),
+        ("Sixteen nodes with 4x V100 32GB each", {"procs_per_node": 4}),
+        ("8 GPUs per node", {"procs_per_node": 8}),
+        ("l=24 h=2048 a=16 s=2048 V=50257", {"layers": 24, "hidden": 2048, "heads": 16, "seq": 2048, "vocab": 50257}),
+        ("72 layers against 80 layers", {}),
+        ("it took 3 weeks", {}),
+    ],
+)
+def test_a_sentence_gives_its_hyperparameters(text: str, said: dict[str, object]):
+    assert read_sentence(text) == said
+
+
+def test_a_sentence_holds_for_its_section_and_a_section_without_tables_for_the_one_around_it():
+    text = "# A\n## Model\n24 layers\n## Runs\n### x\n40 layers\n|a|\n### y\n|b|\n# B\n|c|\n"
+    hints = Hints(tuple(text.splitlines()))
+    assert [hints.near(line).get("layers") for line in (7, 9, 11)] == [40, 24, None]
+
+
+def test_a_sentence_about_another_size_gives_no_shape():
+    hints = Hints(("20B model with 44 layers, sequence length 2048", "|"))
+    assert hints.near(2, "200B") == {"seq": 2048}
+    assert hints.near(2, "20B") == {"layers": 44, "seq": 2048}
+
+
+@pytest.mark.parametrize(
+    ("text", "capacity", "physical"),
+    [
+        ("Mem = max memory used - max is 77GB", 77, None),
+        ("at most 48 nodes of 8 gpu a100 80gb nodes", None, 80),
+        ("usable memory is 31.5 GB a card", 31.5, None),
+        ("| max is 12GB |", None, None),
+    ],
+)
+def test_the_text_says_how_much_memory_there_is(text: str, capacity: float | None, physical: float | None):
+    prose = Prose.of(text)
+    usable, whole = prose.capacity(1), prose.physical()
+    assert (usable and usable[0], whole and whole[0]) == (capacity, physical)
+
+
+def test_records_without_any_text_or_table_can_be_checked():
+    rows = [Record(state="measured", nodes=2, procs_per_node=4, dp=dp, tp=2, pp=1, mbs=1, gbs=8) for dp in (4, 4, 8)]
+    assert [(f.code, f.proposed) for f in lint(rows) if f.level == "error"] == [("world-size", "4")]
+
+
+def test_nothing_is_said_of_nothing():
+    assert lint([]) == []
+    assert lint([Record(state="measured", tflops=1.0, sec_per_it=2.0)]) == []
