@@ -20,6 +20,8 @@ NUMBERS = ("dp", "tp", "pp", "vp", "mbs", "zero", "gbs")
 WORDS: dict[str, tuple[str, ...]] = {"recompute": get_args(Recompute), "schedule": get_args(ScheduleKind)}
 SWITCH = {"on": (True,), "off": (False,), "both": (False, True)}
 _MOST_NODES = 1_000_000
+_MOST = {"layers": 10_000, "hidden": 1_000_000, "heads": 100_000, "seq": 100_000_000, "vocab": 100_000_000, "inner": 10_000_000}
+"""Beyond these a model was not meant, and 64 bits would not hold its counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,9 @@ class Request:
         batch = _batch(max(integers("gbs", str(knobs["gbs"]))), rampup, data.get("batch", {}))
         trial, _ = trialfile.build({**data, "batch": {"gbs": batch.gbs}, "topology": {}}, where="plan")
         assert trial.cluster is not None
+        for name, most in _MOST.items():
+            if getattr(trial.model, name) > most:
+                raise BadInput(f"model: {name} {getattr(trial.model, name)} is beyond what can be planned for, {most:,}")
         engine = fields.convert(data.get("engine", engine), Engine, where="engine")
         if precision is not None and precision not in get_args(Precision):
             raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), get_args(Precision))}")
@@ -76,7 +81,7 @@ def integers(name: str, text: str) -> tuple[int, ...]:
         raise BadInput(f"--{name} {text!r}: expected a whole number, or several with commas") from None
     least = 0 if name == "zero" else 1
     if min(values) < least or max(values) > 10**9:
-        raise BadInput(f"--{name} {text}: values go from {least} to a thousand million")
+        raise BadInput(f"--{name} {text.strip()}: values go from {least} to a thousand million")
     return values
 
 

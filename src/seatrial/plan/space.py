@@ -26,6 +26,10 @@ ENGINE_SCHEDULES: dict[str, tuple[str, ...]] = {"megatron": ("1f1b", "interleave
 
 CHUNK = 1 << 16
 """Layouts in one chunk: what bounds the memory of a search, large enough that numpy's own overhead vanishes."""
+MOST_WORLD = 100_000_000
+"""Processes: far beyond any machine, and few enough to find all divisors at once."""
+MOST_LAYOUTS = 2_000_000_000
+"""Some ten minutes of search; a space beyond it was not meant."""
 _MOST_VIRTUAL = 12
 _MOST_ODD_MBS = 64
 _MOST_MBS = 1024
@@ -120,8 +124,17 @@ def places(space: Space) -> np.ndarray:
 
 def chunks(space: Space, rows: int = CHUNK) -> Iterator[Columns]:
     """Every distinct layout, `rows` at most at a time."""
+    yield from expand(*product(space), space, rows)
+
+
+def product(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Places, and what each is tried with."""
     refuse_what_cannot_be(space)
-    yield from expand(places(space), inner(space), space, rows)
+    tried = inner(space)
+    where = places(space)
+    if len(where) * len(tried) > MOST_LAYOUTS:
+        raise BadInput(f"{len(where):,} places x {len(tried):,} settings are too many layouts: fix a knob or try fewer nodes")
+    return where, tried
 
 
 def expand(where: np.ndarray, tried: np.ndarray, space: Space, rows: int = CHUNK) -> Iterator[Columns]:
@@ -159,6 +172,12 @@ def refuse_what_cannot_be(space: Space) -> None:
         for value in getattr(space, name) or ():
             if value < 1:
                 raise BadInput(f"{name} {value}: it must be above 0")
+    counts = space.nodes or (space.cluster.nodes,)
+    if max(counts) * space.cluster.procs_per_node > MOST_WORLD:
+        raise BadInput(f"{max(counts)} nodes x {space.cluster.procs_per_node} processes: at most {MOST_WORLD:,} in all can be "
+                       "planned for")
+    if len(counts) > 2000:
+        raise BadInput(f"{len(counts)} node counts are too many to search: at most 2000; --nodes gives the lowest")
     for value in space.zero or ():
         if value not in (0, 1, 2, 3):
             raise BadInput(f"zero {value} is not a ZeRO stage; 0, 1, 2 and 3 are")

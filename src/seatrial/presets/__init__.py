@@ -127,7 +127,7 @@ def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int |
         values = {"name": Path(name).stem, **values}
     else:
         values = {"name": name, **resolve("clusters", name, book)}
-    built = cluster_from({**values, **(changes or {})}, book)
+    built = cluster_from({**values, **_onto(values, changes or {})}, book)
     if procs_per_node is not None:
         fields.positive("cluster", procs_per_node=procs_per_node)
         built = built.with_procs(procs_per_node)
@@ -135,6 +135,16 @@ def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int |
         fields.positive("cluster", nodes=nodes)
         built = built.with_nodes(nodes)
     return built
+
+
+def _onto(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes where a device or link given in part takes the rest from the one it changes."""
+    merged = dict(changes)
+    for key in ("device", "intra", "inter"):
+        change, own = changes.get(key), values.get(key)
+        if isinstance(change, Mapping) and "base" not in change:
+            merged[key] = {"base": own, **change} if isinstance(own, str) else {**(own or {}), **change}
+    return merged
 
 
 def cluster_from(values: Mapping[str, Any], book: Book) -> Cluster:
