@@ -65,6 +65,16 @@ def test_what_neither_can_run_is_refused_with_both_reasons():
         emit.megatron(trial)
 
 
+def test_zero_beyond_one_leaves_the_pipeline_engine():
+    gpt = replace(LLAMA, model=presets.model("gpt-1.3b"), topology=Topology(dp=16, zero=2, precision="bf16"))
+    text = emit.megatron(gpt)["megatron-deepspeed.args"]
+    assert "--no-pipeline-parallel" in words(text) and "Microsoft" in text
+    plain = replace(gpt, topology=replace(gpt.topology, zero=1))
+    assert "--no-pipeline-parallel" not in words(emit.megatron(plain)["megatron-deepspeed.args"])
+    with pytest.raises(BadInput, match="refuses ZeRO 3"):
+        emit.megatron(replace(BLOOM, topology=Topology(dp=384, zero=3, precision="bf16")))
+
+
 @pytest.fixture
 def fake_slurm(tmp_path: Path) -> dict[str, str]:
     """srun, scontrol and a python that writes down what it is given."""

@@ -139,6 +139,8 @@ def megatron_deepspeed(trial: Trial) -> Dialect:
         why_not.append("selective recompute is not in it; none and full are")
     if t.zero > 1 and t.pp > 1:
         why_not.append(f"DeepSpeed's pipeline engine refuses ZeRO {t.zero}; 0 and 1 are taken")
+    elif t.zero > 1 and m.family == "bloom":
+        why_not.append(f"the Megatron-DeepSpeed that has ALiBi runs every model as a pipeline, which refuses ZeRO {t.zero}")
     if t.precision == "fp8":
         why_not.append("fp8 is not in it")
     if _uneven(trial) or t.stage_layers is not None:
@@ -155,9 +157,10 @@ def megatron_deepspeed(trial: Trial) -> Dialect:
     if t.recompute == "full":
         flags += [("--checkpoint-activations",), ("--deepspeed-activation-checkpointing",)]
     flags += [("--deepspeed",), ("--deepspeed_config", "ds_config.json"), ("--zero-stage", str(t.zero))]
-    if t.pp == 1:
-        flags.append(("--no-pipeline-parallel",))
-    return Dialect(flags=flags, notes=[])
+    if t.zero < 2:
+        return Dialect(flags=flags, notes=[])
+    return Dialect(flags=[*flags, ("--no-pipeline-parallel",)],
+                   notes=[f"ZeRO {t.zero} takes Microsoft's Megatron-DeepSpeed, which can run without its pipeline engine"])
 
 
 def deepspeed_config(trial: Trial) -> dict[str, object]:
