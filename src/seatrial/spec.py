@@ -220,7 +220,7 @@ class Device:
     matmul_efficiency: float = 0.8
     """Share of `peak_tflops` that a large, well shaped matrix product sustains."""
     fused_attention: bool = False
-    """Whether the software of this device's time computes attention without storing the scores (FlashAttention and its like)."""
+    """Whether the software of this device's time computes attention without storing the scores (FlashAttention and others)."""
     power_w: float | None = None
     source: str = ""
 
@@ -298,6 +298,19 @@ class Environment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Command:
+    """Any program as an engine: its arguments with {tp}, {gbs}, {run_dir} and the like in them, never seen by a shell."""
+
+    argv: tuple[str, ...]
+    per: Literal["rank", "node"] = "node"
+    """Whether it is started once a rank, or once a node because it starts the ranks itself (torchrun)."""
+
+    def __post_init__(self) -> None:
+        if not self.argv:
+            raise BadInput("command.argv: names no program")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Trial:
     """One row of a table before it is run."""
 
@@ -308,6 +321,8 @@ class Trial:
     environment: Environment = field(default_factory=Environment)
     engine: Engine = "seatrial"
     """Whose rules hold: `megatron` wants equal stages (or layers + 2), ours takes uneven ones."""
+    command: Command | None = None
+    """What is run when it is not our own engine."""
     repeat: int = 0
 
     def to_dict(self) -> dict[str, Any]:

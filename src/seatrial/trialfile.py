@@ -16,10 +16,10 @@ from typing import Any
 
 from seatrial import fields, presets
 from seatrial.errors import BadInput
-from seatrial.spec import Batch, Cluster, Engine, Environment, Model, Topology, Trial
+from seatrial.spec import Batch, Cluster, Command, Engine, Environment, Model, Topology, Trial
 from seatrial.training import Training
 
-TABLES = ("model", "topology", "batch", "cluster", "environment", "training")
+TABLES = ("model", "topology", "batch", "cluster", "environment", "training", "command")
 _WORDS = {*TABLES, *presets.KINDS, "engine", "repeat"}
 
 
@@ -46,6 +46,7 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
         cluster=_cluster(data["cluster"], book) if "cluster" in data else None,
         environment=fields.build(Environment, data.get("environment", {}), where="environment"),
         engine=fields.convert(data.get("engine", "seatrial"), Engine, where="engine"),
+        command=fields.build(Command, data["command"], where="command") if "command" in data else None,
         repeat=fields.convert(data.get("repeat", 0), int, where="repeat"),
     )
     return trial, fields.build(Training, data.get("training", {}), where="training")

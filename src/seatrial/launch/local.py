@@ -1,138 +1,130 @@
 """Ranks on this machine: one process each, on loopback, none left behind.
 
-    finished = launch([sys.executable, "-m", "seatrial.engine", "out/run.json"], world=8, out=Path("out"), timeout_s=600)
-    finished.codes, finished.died, finished.timed_out
+    local = Local()
+    handle = local.submit(Job(name="a", run_dir=Path("out"), argv=("python", "-m", "seatrial.engine", …), world=8))
+    wait(local, handle)                         Finished(codes=(0, 0, …), …)
 
-The ranks get the variables that torchrun would give them. Each writes to a log of its own; when one fails, the others have a
-moment to say where they stood and are then ended. They end with this process too, whatever ends it.
+The processes are children of this one: `poll` is what moves a job on, and when this process dies, so do they.
 """
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
-import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-POLL_S = 0.02
-GRACE_AFTER_FAILURE_S = 6.0
-"""Longer than the watch waits for the other ranks' stacks."""
-GRACE_AFTER_TERM_S = 2.0
-GRACE_AFTER_STOP_S = 60.0
-"""A run asked to stop writes a checkpoint first."""
-PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
-"""Loaded here, because little is safe to do between fork and exec."""
+from seatrial.errors import BadInput
+from seatrial.launch import files
+from seatrial.launch.base import POLL_S, Finished, Handle, Job, Launcher, State
+from seatrial.launch.files import log as log_path
+from seatrial.launch.processes import Processes, free_port
+
+__all__ = ["Finished", "Local", "free_port", "launch", "log_path", "wait"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished:
-    codes: tuple[int, ...]
-    """Exit code of each rank; negative is a signal."""
-    died: tuple[int, ...]
-    """Ranks that failed by themselves, in the order that it was seen."""
-    timed_out: bool
-    stopped: bool
-    """Whether somebody asked this process to stop (SIGTERM, Ctrl-C), and it passed that on."""
-    seconds: float
+class Local:
+    name = "local"
+    poll_s = POLL_S
 
-    @property
-    def good(self) -> bool:
-        return not self.timed_out and all(code == 0 for code in self.codes)
+    def __init__(self) -> None:
+        self._running: dict[str, Processes] = {}
+        self._cores: dict[str, list[int]] = {}
+        """Of the jobs that run, so that two side by side do not share one."""
+        self._count = 0
+
+    def submit(self, job: Job) -> Handle:
+        if job.nodes > 1:
+            raise BadInput(f"{job.world} processes at {job.local_world} a node are {job.nodes} nodes, and this machine is one")
+        taken = {core for cores in self._cores.values() for core in cores}
+        free = [core for core in sorted(os.sched_getaffinity(0)) if core not in taken]
+        self._count += 1
+        key = f"{job.run_dir}#{self._count}"
+        # Cores are given out only where all ranks can have one of their own; else the kernel divides them.
+        mine = free[: job.world * (job.threads or 1)] if job.world <= len(free) and taken else free
+        ranks = range(job.world) if job.per == "rank" else range(1)
+        try:
+            self._running[key] = Processes(job, ranks=ranks, cores=mine)
+        except OSError as error:
+            raise BadInput(f"{job.argv[0]}: {error.strerror}: the ranks cannot be started") from None
+        self._cores[key] = mine if job.world <= len(mine) else []
+        return Handle(key=key, job=job, job_id=str(os.getpid()), submitted=time.time())
+
+    def poll(self, handles: Sequence[Handle]) -> dict[str, State]:
+        found: dict[str, State] = {}
+        for handle in handles:
+            processes = self._running[handle.key]
+            processes.look()
+            if processes.done:
+                self._cores.pop(handle.key, None)
+            found[handle.key] = "done" if processes.done else "running"
+        return found
+
+    def cancel(self, handle: Handle) -> None:
+        self._running[handle.key].ask_to_stop()
+
+    def kill(self, handle: Handle) -> None:
+        """At once, and gone when this returns."""
+        self._running[handle.key].found.stopped = True
+        self._running[handle.key].kill()
+
+    def finished(self, handle: Handle) -> Finished:
+        """Once: the launcher then forgets the job."""
+        found = self._running.pop(handle.key).result()
+        return Finished(
+            codes=tuple(found.codes[r] for r in sorted(found.codes)), died=tuple(found.died), timed_out=found.timed_out,
+            stopped=found.stopped, seconds=found.seconds, frozen=tuple(found.frozen), rss_peak_bytes=found.rss_peak_bytes,
+            data_peak_bytes=found.data_peak_bytes, shot=tuple(found.shot), hosts=(found.host,))
+
+    def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
+        """Beside others only where every rank has a core of its own: trials that share cores measure each other."""
+        wanted = sum(h.job.world * (h.job.threads or 1) for h in running) + job.world * (job.threads or 1)
+        return not running or wanted <= len(os.sched_getaffinity(0))
 
 
-def log_path(out: Path, rank: int) -> Path:
-    return out / "logs" / f"rank{rank}.log"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def rank_environment(rank: int, world: int, port: int, env: Mapping[str, str], *, threads: int) -> dict[str, str]:
-    return {
-        **env,
-        "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(world),
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        # Nothing listens on, or asks for, an address outside this machine.
-        "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": env.get("OMP_NUM_THREADS", str(threads)),
-        "TORCH_FR_BUFFER_SIZE": env.get("TORCH_FR_BUFFER_SIZE", "2000"),
-        "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
+def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] | None = None) -> Finished:
+    """Until it is done; SIGTERM and Ctrl-C are passed on. `on_line` hears rank 0's log as it is written."""
+    asked: list[int] = []
+    passed_on = False
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_passing_on_signals(asked))
+        hear = _hearing(stack, files.log(handle.job.run_dir, 0), on_line)
+        try:
+            while launcher.poll([handle])[handle.key] != "done":
+                hear()
+                if asked and not passed_on:
+                    passed_on = True
+                    launcher.cancel(handle)
+                time.sleep(launcher.poll_s)
+        except BaseException:
+            kill = getattr(launcher, "kill", launcher.cancel)
+            kill(handle)
+            raise
+        hear()
+    return launcher.finished(handle)
 
 
 def launch(argv: Sequence[str], *, world: int, out: Path, timeout_s: float, env: Mapping[str, str] | None = None,
            threads: int | None = None, on_line: Callable[[str], None] | None = None) -> Finished:
-    """Runs `argv` once a rank and waits. `on_line` hears rank 0's log as it is written."""
-    (out / "logs").mkdir(parents=True, exist_ok=True)
-    port = free_port()
-    threads = threads or max(1, len(os.sched_getaffinity(0)) // world)
-    start = time.monotonic()
-    ranks: list[subprocess.Popen[bytes]] = []
-    asked: list[int] = []
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_passing_on_signals(asked))
-        stack.callback(_end, ranks)
-        for rank in range(world):
-            log = stack.enter_context(log_path(out, rank).open("wb"))
-            ranks.append(subprocess.Popen(
-                list(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, preexec_fn=_die_with_parent,
-                env=rank_environment(rank, world, port, os.environ if env is None else env, threads=threads)))
-        heard = stack.enter_context(log_path(out, 0).open("rb"))
-        died, timed_out = _wait(ranks, until=start + timeout_s, asked=asked, hear=_hearing(heard, on_line))
-        _end(ranks)
-    return Finished(codes=tuple(int(r.returncode) for r in ranks), died=tuple(died), timed_out=timed_out,
-                    stopped=bool(asked), seconds=time.monotonic() - start)
+    """Runs `argv` once a rank on this machine and waits."""
+    local = Local()
+    job = Job(name=out.name, run_dir=out, argv=tuple(argv), world=world, env=dict(env or {}), threads=threads,
+              time_limit_s=timeout_s)
+    return wait(local, local.submit(job), on_line=on_line)
 
 
-def _wait(ranks: list[subprocess.Popen[bytes]], *, until: float, asked: list[int],
-          hear: Callable[[], None]) -> tuple[list[int], bool]:
-    died: list[int] = []
-    passed_on = False
-    while True:
-        now = time.monotonic()
-        for rank, process in enumerate(ranks):
-            if process.poll() not in (None, 0) and rank not in died:
-                if not died:
-                    until = min(until, now + GRACE_AFTER_FAILURE_S)
-                died.append(rank)
-        hear()
-        if all(process.returncode is not None for process in ranks):
-            return died, False
-        if asked and not passed_on:
-            passed_on, until = True, min(until, now + GRACE_AFTER_STOP_S)
-            for process in ranks:
-                process.send_signal(asked[0])
-        if died and all(process.returncode is not None or _is_stopped(process.pid) for process in ranks):
-            return died, False  # a stopped process will not say anything more
-        if now > until:
-            return died, not died and not asked
-        time.sleep(POLL_S)
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
-        return False
-
-
-def _hearing(file: IO[bytes], on_line: Callable[[str], None] | None) -> Callable[[], None]:
+def _hearing(stack: contextlib.ExitStack, path: Path, on_line: Callable[[str], None] | None) -> Callable[[], None]:
     rest = b""
+    file: IO[bytes] | None = None
 
     def hear() -> None:
-        nonlocal rest
-        if on_line is None:
+        nonlocal rest, file
+        if on_line is None or file is None and not path.exists():
             return
+        if file is None:
+            file = stack.enter_context(path.open("rb"))
         *lines, rest = (rest + file.read()).split(b"\n")
         for line in lines:
             on_line(line.decode(errors="replace"))
@@ -147,7 +139,7 @@ def _passing_on_signals(asked: list[int]) -> Iterator[None]:
     def note(number: int, _frame: object) -> None:
         if asked:
             raise KeyboardInterrupt
-        asked.append(signal.SIGTERM)
+        asked.append(number)
 
     before = {}
     try:
@@ -160,23 +152,3 @@ def _passing_on_signals(asked: list[int]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """All gone when this returns: asked first, then killed (a stopped process can only be killed)."""
-    alive = [r for r in ranks if r.poll() is None]
-    for process in alive:
-        process.terminate()
-    until = time.monotonic() + GRACE_AFTER_TERM_S
-    while any(r.poll() is None for r in alive) and time.monotonic() < until:
-        time.sleep(POLL_S)
-    for process in alive:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def _die_with_parent() -> None:
-    # A session of their own keeps the terminal's Ctrl-C from reaching the ranks before we have noted it.
-    os.setsid()
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

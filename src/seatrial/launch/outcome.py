@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.engine import events, runfile, watch
-from seatrial.launch.local import Finished, log_path
+from seatrial.launch.base import Finished, Job
+from seatrial.launch.files import log as log_path
 from seatrial.record import Outcome
+from seatrial.spec import Trial
 
 TAIL_LINES = 12
 
@@ -33,7 +35,7 @@ def judge(out: Path, finished: Finished, *, world: int) -> Outcome:
     stalls = _stalls(out)
     if finished.good and any(e["event"] == "end" for e in said):
         return _of_iterations(said, stopped=finished.stopped)
-    killed = [r for r in finished.died if finished.codes[r] < 0]
+    killed = [r for r in finished.died if (finished.codes[r] or 0) < 0]
     if own and not (killed and finished.died[0] == killed[0]):
         return _of_failure(own[0], out)
     if killed:
@@ -76,7 +78,7 @@ def _of_failure(event: dict[str, Any], out: Path) -> Outcome:
 
 
 def _killed(rank: int, finished: Finished, beats: dict[int, watch.Beat], out: Path) -> Outcome:
-    number = -finished.codes[rank]
+    number = -(finished.codes[rank] or 0)
     name = signal.Signals(number).name if number in [s.value for s in signal.Signals] else f"signal {number}"
     beat = beats.get(rank)
     at = f" at step {beat.step} ({beat.phase})" if beat else ""
@@ -128,3 +130,8 @@ def tail(path: Path) -> list[str]:
         return path.read_text(errors="replace").splitlines()[-TAIL_LINES:]
     except OSError:
         return []
+
+
+def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, said: list[dict[str, Any]] | None = None) -> Outcome:
+    """The outcome of a job that is done."""
+    return judge(run_dir, finished, world=job.world)

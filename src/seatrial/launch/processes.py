@@ -1,0 +1,327 @@
+"""The processes of one job on one machine: started, watched, ended, none left behind.
+
+    group = Processes(job, ranks=range(8), master=("127.0.0.1", 29500))
+    while not group.done:
+        group.look()                            never waits
+        time.sleep(POLL_S)
+    group.result()                              exit codes, who failed first, peaks of memory
+
+The ranks get the variables that torchrun would give them; each writes to a log of its own. When one fails, the others have a
+moment to say where they stood and are then ended. They end with this process too, whatever ends it.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seatrial.launch import files
+from seatrial.launch.base import Job
+
+GRACE_AFTER_FAILURE_S = 6.0
+"""Longer than the watch waits for the other ranks' stacks."""
+GRACE_AFTER_TERM_S = 2.0
+GRACE_AFTER_STOP_S = 60.0
+"""A run asked to stop writes a checkpoint first."""
+STACKS_S = 1.0
+"""How long a rank may take to write its stacks when asked."""
+SAMPLE_S = 0.25
+PR_SET_PDEATHSIG = 1
+MARK = "SEATRIAL_RUN_DIR"
+"""In the environment of every process of a trial, so that those of a dead controller can be found."""
+_LIBC = ctypes.CDLL(None)
+"""Loaded here, because little is safe to do between fork and exec."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def rank_environment(rank: int, world: int, env: Mapping[str, str], *, local_rank: int | None = None,
+                     local_world: int | None = None, master: tuple[str, int], threads: int) -> dict[str, str]:
+    """What torchrun would set, and what keeps a trial on loopback when it is on one machine."""
+    found = {
+        **env,
+        "RANK": str(rank), "WORLD_SIZE": str(world),
+        "LOCAL_RANK": str(rank if local_rank is None else local_rank),
+        "LOCAL_WORLD_SIZE": str(world if local_world is None else local_world),
+        "MASTER_ADDR": master[0], "MASTER_PORT": str(master[1]),
+        "OMP_NUM_THREADS": env.get("OMP_NUM_THREADS", str(threads)),
+        "TORCH_FR_BUFFER_SIZE": env.get("TORCH_FR_BUFFER_SIZE", "2000"),
+        "PYTHONUNBUFFERED": "1",
+    }  # fmt: skip
+    if master[0] == "127.0.0.1":
+        # Nothing listens on, or asks for, an address outside this machine.
+        found |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    return found
+
+
+@dataclass(kw_only=True)
+class NodeResult:
+    """How the processes of one node ended: the file an agent leaves."""
+
+    codes: dict[int, int]
+    died: list[int] = field(default_factory=list)
+    died_at: list[float] = field(default_factory=list)
+    """Wall clock of each, to put the nodes' failures in order."""
+    timed_out: bool = False
+    stopped: bool = False
+    seconds: float = 0.0
+    frozen: list[int] = field(default_factory=list)
+    rss_peak_bytes: dict[int, int] = field(default_factory=dict)
+    data_peak_bytes: dict[int, int] = field(default_factory=dict)
+    shot: list[int] = field(default_factory=list)
+    host: str = ""
+
+
+class Processes:
+    """`ranks` are the global numbers of those that run here; for a program that is started once a node, the node's."""
+
+    def __init__(self, job: Job, *, ranks: Sequence[int], node: int = 0, master: tuple[str, int] | None = None,
+                 cores: Sequence[int] | None = None):
+        self.job, self.ranks, self.node = job, list(ranks), node
+        self.started = time.monotonic()
+        self.until = self.started + job.time_limit_s
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.found = NodeResult(codes={}, host=socket.gethostname())
+        self.done = False
+        self._asked = self._elsewhere = self._ending = False
+        self._asked_for_stacks: set[int] = set()
+        self._kill_at = 0.0
+        self._sampled = 0.0
+        self._oom_kills = _oom_kills()
+        (job.run_dir / files.LOGS).mkdir(parents=True, exist_ok=True)
+        cores = sorted(os.sched_getaffinity(0)) if cores is None else list(cores)
+        threads = job.threads or max(1, len(cores) // job.local_world)
+        master = master or ("127.0.0.1", free_port())
+        try:
+            for i, rank in enumerate(self.ranks):
+                self.processes[rank] = self._start(rank, i, master, threads, _share(cores, i, len(self.ranks)))
+        except BaseException:
+            self.kill()
+            raise
+
+    def _start(self, rank: int, local_rank: int, master: tuple[str, int], threads: int,
+               cores: Sequence[int]) -> subprocess.Popen[bytes]:
+        job = self.job
+        env = {**os.environ, **job.env, MARK: str(job.run_dir)}
+        if job.per == "rank":
+            env = rank_environment(rank, job.world, env, local_rank=local_rank, local_world=job.local_world, master=master,
+                                   threads=threads)
+            log = files.log(job.run_dir, rank)
+        else:
+            env |= {"SEATRIAL_NODES": str(job.nodes), "SEATRIAL_NODE": str(self.node), "MASTER_ADDR": master[0],
+                    "MASTER_PORT": str(master[1]), "OMP_NUM_THREADS": env.get("OMP_NUM_THREADS", str(threads))}
+            log = files.node_log(job.run_dir, rank)
+        parent, cap = os.getpid(), job.memory_cap_bytes
+
+        def before_exec() -> None:
+            # A session of its own keeps the terminal's Ctrl-C from reaching the ranks before we have noted it.
+            os.setsid()
+            _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            if cap is not None:
+                resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
+            if cores:
+                os.sched_setaffinity(0, cores)
+
+        with log.open("wb") as file:
+            return subprocess.Popen(list(job.argv), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                                    preexec_fn=before_exec, env=env, close_fds=True)
+
+    # ---- looking
+
+    def look(self) -> None:
+        """One look at all of them: notes who ended, and goes on to the next stage of ending them where that is due."""
+        if self.done:
+            return
+        now = time.monotonic()
+        self._sample(now)
+        for rank, process in self.processes.items():
+            if process.poll() is not None and rank not in self.found.codes:
+                self.found.codes[rank] = process.returncode
+                if process.returncode and not self._ending:
+                    self._note_failure(rank, process.returncode, now)
+        alive = [r for r, p in self.processes.items() if p.returncode is None]
+        if not alive:
+            self._finish(now)
+        elif self._ending:
+            self._go_on_ending(alive, now)
+        else:
+            self._decide(alive, now)
+
+    def _note_failure(self, rank: int, code: int, now: float) -> None:
+        if not self.found.died:
+            self.until = min(self.until, now + GRACE_AFTER_FAILURE_S)
+        self.found.died.append(rank)
+        self.found.died_at.append(time.time())
+        if code == -signal.SIGKILL and _oom_kills() > self._oom_kills:
+            self._oom_kills = _oom_kills()
+            self.found.shot.append(rank)
+
+    def _decide(self, alive: list[int], now: float) -> None:
+        stalled = files.alarm(self.job.run_dir).exists() if self.job.per == "rank" else False
+        if stalled or self.found.died or now > self.until:
+            for rank in alive:
+                if rank not in self.found.frozen and _state(self.processes[rank].pid) in ("T", "t"):
+                    self.found.frozen.append(rank)
+                    self._ask_for_stacks(rank, now)
+        if stalled:
+            self.until = min(self.until, now + GRACE_AFTER_FAILURE_S)
+        if now <= self.until:
+            if not (self.found.died and set(alive) <= set(self.found.frozen)):
+                return  # stopped processes will not say anything more; all others may
+        elif not self.found.died and not stalled and not self._asked and not self._elsewhere:
+            self.found.timed_out = True
+            for rank in alive:
+                self._ask_for_stacks(rank, now)
+        self._ending = True
+        self._kill_at = now + (STACKS_S if self._asked_for_stacks else 0.0) + GRACE_AFTER_TERM_S
+        if not self._asked_for_stacks:
+            self._signal(alive, signal.SIGTERM)
+
+    def _ask_for_stacks(self, rank: int, now: float) -> None:
+        """Python's fault handler answers this signal, once the watch runs, from the very line the rank stands at."""
+        path = files.stacks(self.job.run_dir, rank)
+        if rank in self._asked_for_stacks or not path.exists():
+            return
+        self._asked_for_stacks.add(rank)
+        self._signal([rank], signal.SIGUSR2)
+        # Pending signals come first, so a stopped rank writes its stacks before it runs on.
+        self._signal([rank], signal.SIGCONT)
+        until = now + STACKS_S
+        while path.stat().st_size == 0 and time.monotonic() < until and self.processes[rank].poll() is None:
+            time.sleep(0.01)
+        self._signal([rank], signal.SIGSTOP)
+
+    def _go_on_ending(self, alive: list[int], now: float) -> None:
+        stopped = [r for r in alive if _state(self.processes[r].pid) in ("T", "t")]
+        self._signal(alive if now > self._kill_at else stopped, signal.SIGKILL)
+
+    def _sample(self, now: float) -> None:
+        if now - self._sampled < SAMPLE_S:
+            return
+        self._sampled = now
+        for rank, process in self.processes.items():
+            if process.returncode is None:
+                rss, data = _memory(process.pid)
+                self.found.rss_peak_bytes[rank] = max(rss, self.found.rss_peak_bytes.get(rank, 0))
+                self.found.data_peak_bytes[rank] = max(data, self.found.data_peak_bytes.get(rank, 0))
+
+    # ---- ending
+
+    def ask_to_stop(self) -> None:
+        """The ranks may leave cleanly; those that have not started to work, or do not, are ended."""
+        if not self._asked:
+            self._asked = self.found.stopped = True
+            self.until = min(self.until, time.monotonic() + GRACE_AFTER_STOP_S)
+            self._signal(list(self.processes), signal.SIGTERM)
+
+    def failed_elsewhere(self) -> None:
+        """A process on another node failed: ours have the usual moment."""
+        if not self._elsewhere:
+            self._elsewhere = True
+            self.until = min(self.until, time.monotonic() + GRACE_AFTER_FAILURE_S)
+
+    def kill(self) -> None:
+        """All gone when this returns."""
+        self._signal([r for r, p in self.processes.items() if p.poll() is None], signal.SIGKILL)
+        for process in self.processes.values():
+            process.wait()
+        self._finish(time.monotonic())
+
+    def _signal(self, ranks: Sequence[int], number: int) -> None:
+        for rank in ranks:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                # Each rank leads a group of its own; what it started is in it.
+                if number in (signal.SIGKILL, signal.SIGTERM):
+                    os.killpg(self.processes[rank].pid, number)
+                elif self.processes[rank].returncode is None:
+                    os.kill(self.processes[rank].pid, number)
+
+    def _finish(self, now: float) -> None:
+        # Children of a rank outlive it when it is killed; they share its group.
+        self._signal(self.ranks_started, signal.SIGKILL)
+        if self.job.per == "node" or self.found.died:
+            end_leftovers(self.job.run_dir)
+        for rank, process in self.processes.items():
+            self.found.codes.setdefault(rank, process.returncode)
+        self.found.seconds = now - self.started
+        self.done = True
+
+    @property
+    def ranks_started(self) -> list[int]:
+        return list(self.processes)
+
+    def result(self) -> NodeResult:
+        return self.found
+
+
+def end_leftovers(run_dir: Path) -> list[int]:
+    """Kills what still runs of a trial, whoever started it and under whatever session; returns the process ids."""
+    mark = f"{MARK}={run_dir}".encode()
+    ended = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{entry.name}/environ", "rb") as file:
+                if mark not in file.read().split(b"\0"):
+                    continue
+            os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:
+            continue  # gone, or another user's
+        ended.append(int(entry.name))
+    return ended
+
+
+def _share(cores: Sequence[int], i: int, count: int) -> Sequence[int]:
+    """The cores of the i-th of `count` processes; when there are not enough for all, the kernel places them better."""
+    each = len(cores) // count
+    return cores[i * each : (i + 1) * each]
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    """Peak resident bytes and present data bytes."""
+    rss = data = 0
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    rss = int(line.split()[1]) * 1024
+                elif line.startswith("VmData:"):
+                    data = int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return rss, data
+
+
+def _oom_kills() -> int:
+    """How often the kernel has killed for memory, in our control group or, failing that, on this machine."""
+    for path, word in (("/sys/fs/cgroup/memory.events", "oom_kill "), ("/proc/vmstat", "oom_kill ")):
+        try:
+            with open(path) as file:
+                for line in file:
+                    if line.startswith(word):
+                        return int(line.split()[1])
+        except OSError:
+            continue
+    return 0
