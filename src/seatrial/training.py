@@ -67,6 +67,12 @@ class Training:
     # measurement and watch
     warmup_iterations: int = 1
     """Left out of the medians."""
+    known_to: float = 0.0
+    """Leave once the median iteration is known to this share (0.01 is 1 %); 0 runs all steps."""
+    measure_s: float | None = None
+    """Leave once the iterations took this long, with at least one of the full batch that counts."""
+    slow_s: float | None = None
+    """Leave when even the fastest of the first iterations takes longer: the trial is certain to lose."""
     log_every: int = 1
     trace_steps: tuple[int, ...] = ()
     """Steps written as a Chrome/Perfetto trace."""
@@ -79,9 +85,10 @@ class Training:
     def __post_init__(self) -> None:
         fields.positive("training", steps=self.steps, lr=self.lr, eps=self.eps, bucket_mib=self.bucket_mib,
                         logits_chunk=self.logits_chunk, keep=self.keep, stall_s=self.stall_s, threads=self.threads,
-                        init_std=self.init_std, loss_scale=self.loss_scale, loss_scale_window=self.loss_scale_window)
+                        init_std=self.init_std, loss_scale=self.loss_scale, loss_scale_window=self.loss_scale_window,
+                        measure_s=self.measure_s, slow_s=self.slow_s)
         if self.min_lr > self.lr or self.min_lr < 0:
             raise BadInput(f"training: min_lr {self.min_lr} must lie between 0 and lr {self.lr}")
-        for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations"):
+        for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to"):
             if getattr(self, name) < 0:
                 raise BadInput(f"training.{name}: {getattr(self, name)} is negative")

@@ -21,6 +21,7 @@ from seatrial import fields
 from seatrial.engine import checkpoint, failure, memory, runfile
 from seatrial.engine.checkpoint import Checkpointer
 from seatrial.engine.data import Batches
+from seatrial.engine.enough import Enough
 from seatrial.engine.fault import Fault
 from seatrial.engine.memory import LiveStorages
 from seatrial.engine.mesh import Mesh, Place, device_of, join, place_from_env
@@ -72,6 +73,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     batches = Batches(training, trial.model, training.seed)
     held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
     measured: dict[str, int] | None = None
+    enough = Enough(training, gbs=trial.batch.gbs)
     with _stopping(engine):
         timers.take()
         while progress.step < training.steps:
@@ -107,6 +109,9 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
                 report.validation(step=step, loss=loss, samples=samples)
             if result.stop:
                 break
+            if place.rank == 0 and (reason := enough.after(seconds, gbs=result.gbs)):
+                report.enough(step=step, reason=reason)
+                engine.stop_asked = True
     heartbeat.beat(phase="finish")
     progress.finish()
     report.memory(step=progress.step, parts=measured)

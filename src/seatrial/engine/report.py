@@ -143,6 +143,10 @@ class Report:
         """A save has begun; `seconds` is what training waited for it."""
         self.events.write("checkpoint", step=step, wait_s=seconds)
 
+    def enough(self, *, step: int, reason: str) -> None:
+        """Rank 0 has measured enough (`enough.py`); the next step tells the others."""
+        self.events.write("enough", step=step, reason=reason)
+
     def end(self, status: str, *, step: int) -> None:
         self.events.write("end", status=status, step=step, at=round(time.time(), 3))
         self.scalars.close()
