@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import traceback
 from collections.abc import Callable
 from queue import Empty
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch import Tensor
 
 from seatrial.engine.data import Batches
 from seatrial.engine.mesh import Mesh, Pool
@@ -55,12 +57,16 @@ def in_world(world: int, work: Callable[..., T], *args: Any, timeout_s: float = 
     for p in processes:
         p.start()
     results: dict[int, T] = {}
+    until = time.monotonic() + timeout_s
     try:
         while len(results) < world:
             try:
-                rank, result, error = answers.get(timeout=timeout_s)
+                rank, result, error = answers.get(timeout=1.0)
             except Empty:
-                raise AssertionError(f"no answer from {world - len(results)} of {world} ranks in {timeout_s:g} s") from None
+                dead = [r for r, p in enumerate(processes) if p.exitcode not in (None, 0)]
+                assert not dead, f"ranks {dead} of {world} died with {[processes[r].exitcode for r in dead]}"
+                assert time.monotonic() < until, f"no answer from {world - len(results)} of {world} ranks in {timeout_s:g} s"
+                continue
             if error:
                 raise AssertionError(f"rank {rank} of {world} failed:\n{error}")
             results[rank] = result
@@ -103,4 +109,16 @@ def run_all(trials: dict[str, Trial], training: Training) -> dict[str, Series]:
     for world in sorted({t.topology.world for t in trials.values()}):
         group = {label: t for label, t in trials.items() if t.topology.world == world}
         found.update(_train_each(group, training) if world == 1 else in_world(world, _train_each, group, training)[0])
+    return found
+
+
+def gradients(engine: Engine) -> list[tuple[str, tuple[int, ...], Tensor]]:
+    """The rectangles of the reduced gradient that this rank holds: name, offsets, values."""
+    found = []
+    for bucket in engine.buckets:
+        reduced, low = bucket.reduced(), bucket.shard[0]
+        for piece in bucket.pieces(*bucket.shard):
+            shape = (piece.rows, *piece.segment.global_shape[1:])
+            values = reduced[piece.start - low : piece.start - low + piece.numel].view(shape)
+            found.append((piece.segment.name, (piece.row, *(0 for _ in shape[1:])), values))
     return found

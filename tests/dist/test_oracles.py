@@ -1,0 +1,77 @@
+"""The engine's gradients are those of others: of torch's own pipeline and FSDP2, and of transformers for the three families."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dist.many import gradients, in_world
+from dist.native import compare_each, size_of
+from seatrial.engine.data import Batches
+from seatrial.engine.families import entries as entries_of
+from seatrial.engine.mesh import Mesh
+from seatrial.engine.step import Engine
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
+
+TRAINING = Training(steps=1, clip=0.0, bucket_mib=0.05)
+
+
+UNTIED = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, tied=False)
+LAYOUTS = [dict(dp=2, pp=2), dict(dp=2, pp=2, zero=3), dict(dp=2, pp=2, schedule="zb-h1", zero=1), dict(dp=2, tp=2), dict(tp=2, pp=2)]
+
+
+@pytest.fixture(scope="module")
+def beside_native() -> list[dict[str, tuple[float, float, float, int]]]:
+    """What each of four ranks found, by layout."""
+    trials = {str(layout): Trial(model=UNTIED, batch=Batch(gbs=8), topology=Topology(**layout)) for layout in LAYOUTS}
+    return in_world(4, compare_each, trials, TRAINING)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_gradients_are_those_of_torch_native(layout: dict, beside_native: list[dict[str, tuple[float, float, float, int]]]) -> None:
+    for of_rank in beside_native:
+        ours, theirs, worst, checked = of_rank[str(layout)]
+        assert ours == pytest.approx(theirs, rel=1e-5)
+        assert checked > 0 and worst < 1e-5
+
+
+HF = {
+    "gpt2": ("GPT2", dict(n_layer=2, n_embd=48, n_head=4, n_positions=32, vocab_size=300, attn_pdrop=0, embd_pdrop=0,
+                          resid_pdrop=0)),
+    "bloom": ("Bloom", dict(n_layer=2, hidden_size=48, n_head=6, vocab_size=300, seq_length=32)),
+    "llama": ("Llama", dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, vocab_size=300,
+                            intermediate_size=80, max_position_embeddings=32, rms_norm_eps=1e-5)),
+}  # fmt: skip
+OURS = {
+    "gpt2": Model(layers=2, hidden=48, heads=4, vocab=300, seq=32),
+    "bloom": Model(layers=2, hidden=48, heads=6, vocab=300, seq=32, family="bloom"),
+    "llama": Model(layers=2, hidden=48, heads=6, vocab=300, seq=32, family="llama", kv_heads=2, ffn=80),
+}
+
+
+@pytest.mark.parametrize("family", OURS)
+def test_gradients_are_those_of_transformers(family: str) -> None:
+    import transformers
+
+    prefix, config = HF[family]
+    head = "LMHeadModel" if family == "gpt2" else "ForCausalLM"
+    theirs = getattr(transformers, prefix + head)(getattr(transformers, prefix + "Config")(**config)).train()
+    model = OURS[family]
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2))
+    engine = Engine(trial, TRAINING, Mesh(trial.topology, device=torch.device("cpu")))
+    entries = entries_of(model)
+    weights = {s.name: s.tensor for s in engine.shards() if s.kind == "weight"}
+    with torch.no_grad():
+        for entry in entries:
+            theirs.get_parameter(entry.theirs).copy_(entry.made_of(weights, model))
+    batches = Batches(TRAINING, model, TRAINING.seed)
+    tokens, targets = batches.microbatch(0, 4)
+    loss = torch.nn.functional.cross_entropy(theirs(tokens).logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    result = engine.step(1, first_sample=0, batches=batches)
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    ours = {name: values for name, _, values in gradients(engine)}
+    for entry in entries:
+        expected = theirs.get_parameter(entry.theirs).grad
+        found = entry.made_of(ours, model)
+        assert expected is not None and (found - expected).norm() <= 1e-5 * size_of(expected, result.grad_norm), entry.theirs
