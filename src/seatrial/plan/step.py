@@ -10,8 +10,10 @@ and then gradients travel and the optimizer runs. Every byte and every operation
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seatrial.plan import network, pipeline
 from seatrial.plan.configs import RECOMPUTE, Configs, Floats
@@ -37,12 +39,32 @@ OVERLAP = 0.7
 run."""
 
 
+class Shape(NamedTuple):
+    """What decides which kernels a library picks for a layer. 0 stands for any value."""
+
+    hidden: int
+    heads: int
+    seq: int
+    tp: int
+    mbs: int
+
+    def of(self, c: Configs) -> NDArray[np.bool_]:
+        """Which configurations have it."""
+        same = np.ones(len(c), dtype=bool)
+        for name, value in self._asdict().items():
+            if value:
+                same &= getattr(c, name) == value
+        return same
+
+
 @dataclass(frozen=True, kw_only=True)
 class Coefficients:
     """Multipliers of the cold model, all 1 when nothing was learned."""
 
-    compute: float = 1.0
-    """Matrix products, attention, logits."""
+    compute: Floats | float = 1.0
+    """Matrix products and attention of the layers."""
+    head: float = 1.0
+    """Logits and loss on the last stage."""
     memory: float = 1.0
     """Kernels that only move memory."""
     tensor: float = 1.0
@@ -53,22 +75,30 @@ class Coefficients:
     """What starting kernels costs."""
     whole: Floats | float = 1.0
     """Everything: the session's and the environment's factor, one for all or one a configuration."""
+    shapes: tuple[tuple[Shape, float], ...] = ()
+    """Further factors of `compute` for layers of one shape."""
+    covariance: Floats | None = None
+    """Of the logarithms, in the order of NAMES; None before anything was learned: SPREAD on the diagonal."""
+    noise: float = 0.0
+    """What a single iteration adds: half of the 90 % interval of its logarithm."""
 
 
 COLD = Coefficients()
 
-SPREAD = {"compute": 0.10, "memory": 0.25, "tensor": 0.30, "network": 0.40, "launch": 0.60, "whole": 0.08}
+SPREAD = {"compute": 0.10, "head": 0.25, "memory": 0.25, "tensor": 0.30, "network": 0.40, "launch": 0.60, "whole": 0.08}
 """How sure the cold model is of each coefficient: the standard deviation of its logarithm. Matrix products are known within a
 tenth (published sustained rates of one GPU type differ by that much), links between nodes hardly (a third to all of the
 nominal rate)."""
 
-SPREAD_CPU = {"compute": 0.45, "memory": 0.45, "tensor": 0.50, "network": 0.60, "launch": 0.60, "whole": 0.20}
+SPREAD_CPU = {"compute": 0.45, "head": 0.45, "memory": 0.45, "tensor": 0.50, "network": 0.60, "launch": 0.60, "whole": 0.20}
 """CPU libraries, thread pools and allocators differ far more than GPU libraries do."""
 
-SCALES = {"matmul": "compute", "attention": "compute", "logits": "compute", "memory": "memory", "accumulate": "memory",
+SCALES = {"matmul": "compute", "attention": "compute", "logits": "head", "memory": "memory", "accumulate": "memory",
           "embedding": "memory", "tensor": "tensor", "p2p": "network", "launch": "launch", "gradients": "network",
           "optimizer": "memory", "fixed": "launch"}
 """Which coefficient scales which part."""
+
+NAMES = ("compute", "head", "memory", "tensor", "network", "launch", "whole")
 
 Z90 = 1.6449
 
@@ -182,6 +212,11 @@ def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
     c = p.configs
     m = c.microbatches.astype(np.float64)
     scale = {name: getattr(k, coefficient) for name, coefficient in SCALES.items()}
+    if k.shapes:
+        special = np.ones_like(m)
+        for shape, factor in k.shapes:
+            special = np.where(shape.of(c), special * factor, special)
+        scale.update({name: k.compute * special for name, coefficient in SCALES.items() if coefficient == "compute"})
     # On one pipeline rank: layers, and what only the ends of the pipeline do.
     one = c.pp == 1
     rest = (c.vp - 1) * c.max_layers
@@ -223,19 +258,26 @@ def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
     parts = {name: value * k.whole for name, value in parts.items()}
     sec = sum(parts.values())
     assert not isinstance(sec, int)
-    sigma = spread(parts, sec, SPREAD if p.gpu else SPREAD_CPU)
-    return StepTime(sec=sec, parts=parts, lo=sec * np.exp(-Z90 * sigma), hi=sec * np.exp(Z90 * sigma), stages=stages)
+    prior = SPREAD if p.gpu else SPREAD_CPU
+    covariance = np.diag([prior[name] ** 2 for name in NAMES]) if k.covariance is None else k.covariance
+    reach = np.sqrt((Z90 * spread(parts, sec, covariance)) ** 2 + k.noise**2)
+    return StepTime(sec=sec, parts=parts, lo=sec * np.exp(-reach), hi=sec * np.exp(reach), stages=stages)
 
 
-def spread(parts: dict[str, Floats], sec: Floats, sigmas: dict[str, float]) -> Floats:
-    """Standard deviation of log seconds when each coefficient is off by its own spread; the bubble scales with the rest."""
-    inside = np.maximum(sec - parts["bubble"] - parts["gradients"] - parts["optimizer"] - parts["fixed"], 1e-12)
+def shares(parts: dict[str, Floats], sec: Floats) -> Floats:
+    """[n, NAMES]: by how many per cent the iteration grows when a coefficient grows by one; the bubble scales with the rest."""
+    outside = ("bubble", "gradients", "optimizer", "fixed")
+    inside = np.maximum(sec - sum(parts[name] for name in outside), 1e-12)
     stretch = 1 + parts["bubble"] / inside
-    share: dict[str, Floats] = {}
+    found = {name: np.zeros_like(sec) for name in NAMES}
     for name, value in parts.items():
-        if name == "bubble":
-            continue
-        weight = value * (1.0 if name in ("gradients", "optimizer", "fixed") else stretch) / sec
-        share[SCALES[name]] = share.get(SCALES[name], 0.0) + weight
-    total = sum((share[name] * sigmas[name]) ** 2 for name in share) + sigmas["whole"] ** 2
-    return np.sqrt(total)
+        if name != "bubble":
+            found[SCALES[name]] = found[SCALES[name]] + value * (1.0 if name in outside else stretch) / sec
+    found["whole"] = np.ones_like(sec)
+    return np.stack([found[name] for name in NAMES], axis=1)
+
+
+def spread(parts: dict[str, Floats], sec: Floats, covariance: Floats) -> Floats:
+    """Standard deviation of log seconds when the coefficients are known as well as that."""
+    weight = shares(parts, sec)
+    return np.sqrt(np.maximum(np.einsum("ni,ij,nj->n", weight, covariance, weight), 0.0))

@@ -1,0 +1,92 @@
+"""`seatrial forecast` and `seatrial calibrate`: a table of trials forecast row by row, and what measured rows teach.
+
+    seatrial forecast rows.csv --cluster jz-a100 -o forecast.csv
+    seatrial forecast rows.csv --cluster jz-a100 --calibrate measured.csv -o forecast.csv
+    seatrial calibrate measured.csv --cluster jz-a100
+"""
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from seatrial.plan.calibrate import Fit
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("forecast", help="Forecast each row of a CSV table: seconds, TFLOPs, memory, whether it fits.")
+    def forecast(
+        rows: Path = typer.Argument(None, help="CSV with the columns of a trial, one a row.", metavar="ROWS.csv"),
+        cluster: str = typer.Option("jz-a100", help="Name of a cluster, or a TOML file with a [cluster] table."),
+        calibrate: Path = typer.Option(None, help="CSV of measured rows to learn from first.", metavar="ROWS.csv"),
+        output: Path = typer.Option(None, "--output", "-o", help="Where to write; else to the screen.", metavar="OUT.csv"),
+        defaults: bool = typer.Option(False, help="Print what an empty cell of each column means, and stop."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+    ) -> int:
+        from seatrial import presets
+        from seatrial.errors import EXIT_GOOD, BadInput
+        from seatrial.plan import calibrate as learning
+        from seatrial.plan import forecast as forecasting
+        from seatrial.plan import rows as tables
+
+        if defaults:
+            print(json.dumps(tables.DEFAULTS) if as_json else "\n".join(f"{k:32} {v}" for k, v in tables.DEFAULTS.items()))
+            return EXIT_GOOD
+        if rows is None:
+            raise BadInput("which table? seatrial forecast ROWS.csv --cluster NAME -o OUT.csv")
+        machine = presets.cluster(cluster)
+        table = tables.read(rows, machine)
+        fit = learning.cold(machine) if calibrate is None else learning.fit_csv(calibrate, machine)
+        made = forecasting.columns(table, fit)
+        rejected = sum(line["forecast_reject"] != "" for line in made)
+        if output is not None:
+            forecasting.write(output, table, made)
+        if as_json:
+            print(json.dumps({"rows": [{**row.cells, **line} for row, line in zip(table.rows, made)], "rejected": rejected,
+                              "learned": fit.describe() if fit.rows else None}))
+        elif output is None:
+            _screen(table.header, [{**row.cells, **line} for row, line in zip(table.rows, made)], forecasting.COLUMNS)
+        _doubts(fit)
+        where = f", written to {output}" if output is not None else ""
+        print(f"{len(made)} rows, {rejected} rejected{where}", file=sys.stderr)
+        return EXIT_GOOD
+
+    @app.command("calibrate", help="Say what measured rows teach about a cluster, and which of them were not believed.")
+    def calibrate_command(
+        rows: Path = typer.Argument(..., help="CSV of measured rows (sec_per_it).", metavar="ROWS.csv"),
+        cluster: str = typer.Option("jz-a100", help="Name of a cluster, or a TOML file with a [cluster] table."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+    ) -> int:
+        from seatrial import presets
+        from seatrial.errors import EXIT_GOOD
+        from seatrial.plan import calibrate as learning
+
+        fit = learning.fit_csv(rows, presets.cluster(cluster))
+        found = fit.describe()
+        if as_json:
+            print(json.dumps(found))
+            return EXIT_GOOD
+        print(f"{found['rows']} rows; one differs from the fit by {found['noise_percent']} % (scale of Student's t)")
+        learned = found["learned"]
+        assert isinstance(learned, dict)
+        for name, value in learned.items():
+            print(f"  {name:52} x {value['factor']:<8} ± {value['percent']} %")
+        _doubts(fit)
+        return EXIT_GOOD
+
+
+def _doubts(fit: Fit) -> None:
+    for doubt in fit.doubted:
+        print(f"not believed: {doubt.where}: {doubt.measured_s:.5g} s where {doubt.expected_s:.4g} s were expected",
+              file=sys.stderr)
+
+
+def _screen(header: tuple[str, ...], lines: list[dict[str, str]], columns: tuple[str, ...]) -> None:
+    shown = [c for c in ("nodes", "layers", "hidden", "dp", "tp", "pp", "mbs", "gbs") if c in header] + list(columns)
+    widths = [max(len(c), *(len(line.get(c, "")) for line in lines)) if lines else len(c) for c in shown]
+    for row in [dict(zip(shown, shown)), *lines]:
+        print("  ".join(row.get(c, "").rjust(w) for c, w in zip(shown, widths)).rstrip())

@@ -1,0 +1,89 @@
+"""A table forecast: the same rows, each with seconds, TFLOPs and memory, whether it fits, and why not where it cannot be.
+
+    written = forecast.columns(rows.read("rows.csv", cluster), calibrate.cold(cluster))
+
+Seconds and GiB carry their 90 % interval. TFLOPs is formula `sc21`, a process.
+"""
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from seatrial import arith
+from seatrial.errors import BadInput
+from seatrial.plan.calibrate import Fit
+from seatrial.plan.rows import Row, Table
+from seatrial.spec import Cluster, Trial
+
+COLUMNS = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib", "forecast_mem_lo",
+           "forecast_mem_hi", "forecast_fits", "forecast_reject")
+
+CHUNK = 4096
+
+
+def columns(table: Table, fit: Fit) -> list[dict[str, str]]:
+    """One entry a row, in order; a rejected row has the reason alone."""
+    kept = [row for row in table.rows if row.trial is not None]
+    made = iter([line for i in range(0, len(kept), CHUNK) for line in _forecast(kept[i : i + CHUNK], fit)])
+    empty = dict.fromkeys(COLUMNS, "")
+    return [{**empty, **({"forecast_reject": row.reject} if row.trial is None else next(made))} for row in table.rows]
+
+
+def _forecast(rows: Sequence[Row], fit: Fit) -> list[dict[str, str]]:
+    if not rows:
+        return []
+    found = fit.forecast(rows)
+    lines = []
+    for i, row in enumerate(rows):
+        trial = row.trial
+        assert trial is not None
+        lines.append({
+            "forecast_sec": _digits(found.sec[i]), "forecast_sec_lo": _digits(found.sec_lo[i]),
+            "forecast_sec_hi": _digits(found.sec_hi[i]), "forecast_tflops": _digits(tflops(trial, float(found.sec[i]))),
+            "forecast_mem_gib": _digits(found.mem[i]), "forecast_mem_lo": _digits(found.mem_lo[i]),
+            "forecast_mem_hi": _digits(found.mem_hi[i]),
+            "forecast_fits": fits(limit_gib(trial.cluster or fit.cluster), float(found.mem_lo[i]), float(found.mem_hi[i])),
+        })
+    return lines
+
+
+def limit_gib(cluster: Cluster) -> float:
+    """What there is of what the machine's memory column counts: one device, or the whole node."""
+    each = cluster.device.limit_gib
+    return each * cluster.procs_per_node if cluster.memory_convention == "node" else each
+
+
+def fits(limit: float, lo_gib: float, hi_gib: float) -> str:
+    """`tight` where the limit lies inside the interval."""
+    if hi_gib <= limit:
+        return "yes"
+    return "no" if lo_gib > limit else "tight"
+
+
+def tflops(trial: Trial, sec: float) -> float:
+    t = trial.topology
+    return arith.tflops("sc21", trial.model, samples=trial.batch.gbs, sec_per_it=sec, processes=t.world,
+                        recompute="full" if t.recompute == "full" else "none", tp=t.tp, pp=t.pp)
+
+
+def _digits(value: float) -> str:
+    """Five significant digits: more would be a claim."""
+    return f"{float(f'{value:.5g}'):.10g}"
+
+
+def write(path: Path, table: Table, made: list[dict[str, str]]) -> None:
+    """The table with its forecast, whole or not at all."""
+    header = [*(name for name in table.header if name not in COLUMNS), *COLUMNS]
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(part, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, header, extrasaction="ignore", lineterminator="\n")
+            writer.writeheader()
+            for row, line in zip(table.rows, made):
+                writer.writerow({**row.cells, **line})
+        os.replace(part, path)
+    except OSError as e:
+        part.unlink(missing_ok=True)
+        raise BadInput(f"{path}: {e.strerror or e}") from None

@@ -1,0 +1,189 @@
+"""Learning from rows: stays with the priors when told little, follows the rows when they insist, names what it doubts."""
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seatrial import presets
+from seatrial.errors import BadInput
+from seatrial.plan import calibrate, forecast, rows, step
+
+CLUSTER = presets.cluster("dgx-a100")
+
+
+def cells(**changes: object) -> dict[str, str]:
+    base = {"layers": 48, "hidden": 8192, "heads": 64, "vocab": 51200, "dp": 4, "tp": 8, "pp": 4, "mbs": 2, "gbs": 512,
+            "zero_stage": 1, "activation_ckpt": "true", "nodes": 16}
+    return {name: str(value) for name, value in {**base, **changes}.items()}
+
+
+def row(**changes: object) -> rows.Row:
+    return rows.read_row(cells(**changes), CLUSTER)
+
+
+def measured(truth: step.Coefficients, count: int = 24, noise: float = 0.0, session: str = "a") -> list[rows.Row]:
+    """Rows as a machine with those coefficients would give them."""
+    rng = np.random.default_rng(3)
+    found = []
+    for i in range(count):
+        tp = int(rng.choice([1, 2, 4, 8]))
+        pp = int(rng.choice([1, 2, 4, 8]))
+        dp = int(rng.choice([1, 2, 4, 8]))
+        mbs = int(rng.choice([1, 2, 4]))
+        nodes = max(1, dp * tp * pp // 8)
+        one = row(tp=tp, pp=pp, dp=dp, mbs=mbs, nodes=nodes, procs_per_node=min(8, dp * tp * pp), session=session)
+        sec = step.time(rows.configs_of([one]), CLUSTER, truth).sec[0] * np.exp(noise * rng.normal())
+        found.append(replace(one, sec_per_it=float(sec), counts=True, where=f"row {i}"))
+    return found
+
+
+def test_nothing_learned_is_the_cold_model():
+    learned = calibrate.learn([], CLUSTER)
+    trial = [row()]
+    assert learned.forecast(trial).sec[0] == pytest.approx(step.time(rows.configs_of(trial), CLUSTER).sec[0])
+    assert learned.rows == 0
+
+
+def test_a_machine_half_as_fast_is_learned_from_a_few_rows():
+    slow = measured(step.Coefficients(whole=2.0), 6)
+    fit = calibrate.learn(slow, CLUSTER)
+    other = row(pp=2, dp=8, mbs=1, session="a")
+    truth = step.time(rows.configs_of([other]), CLUSTER, step.Coefficients(whole=2.0)).sec[0]
+    assert fit.forecast([other]).sec[0] == pytest.approx(truth, rel=0.05)
+
+
+def test_a_slow_link_is_told_from_a_slow_device():
+    fit = calibrate.learn(measured(step.Coefficients(tensor=2.0)), CLUSTER)
+    factors = fit.coefficients()
+    assert factors.tensor > 1.6
+    assert 0.85 < float(factors.compute) < 1.15
+
+
+def test_coefficients_are_never_below_zero():
+    fit = calibrate.learn(measured(step.Coefficients(network=0.01, launch=0.01)), CLUSTER)
+    assert np.exp(fit.theta).min() > 0
+
+
+def test_intervals_shrink_with_rows_and_hold_what_they_claim():
+    truth = step.Coefficients(compute=1.1, tensor=1.3, network=0.7)
+    everything = measured(truth, 60, noise=0.015)
+    few, many = calibrate.learn(everything[:4], CLUSTER), calibrate.learn(everything[:30], CLUSTER)
+    rest = everything[30:]
+    wide, narrow = few.forecast(rest), many.forecast(rest)
+    assert np.median(narrow.sec_hi / narrow.sec_lo) < np.median(wide.sec_hi / wide.sec_lo)
+    sec = np.array([r.sec_per_it for r in rest])
+    assert np.mean((narrow.sec_lo <= sec) & (sec <= narrow.sec_hi)) >= 0.8
+
+
+def test_an_outlier_is_named_and_moves_nothing():
+    good = measured(step.Coefficients(compute=1.05), 20, noise=0.004)
+    bad = replace(good[7], sec_per_it=1.4 * float(good[7].sec_per_it or 0))
+    fit, clean = (calibrate.learn([*good[:7], one, *good[8:]], CLUSTER) for one in (bad, good[7]))
+    assert [d.where for d in fit.doubted] == ["row 7"]
+    assert fit.forecast(good[:7]).sec == pytest.approx(clean.forecast(good[:7]).sec, rel=0.01)
+
+
+def test_a_session_has_its_own_term_and_shrinks():
+    before, after = measured(step.Coefficients(), 12, session="a"), measured(step.Coefficients(whole=0.95), 12, session="b")
+    fit = calibrate.learn([*before, *after], CLUSTER)
+    a, b = (fit.forecast([replace(before[0], session=s)]).sec[0] for s in ("a", "b"))
+    assert b / a == pytest.approx(0.95, abs=0.02)
+    new = fit.forecast([replace(before[0], session="c")])
+    assert new.sec_hi[0] / new.sec_lo[0] > (fit.forecast([before[0]]).sec_hi[0] / fit.forecast([before[0]]).sec_lo[0])
+
+
+def test_an_environment_has_its_own_factor():
+    plain, tuned = measured(step.Coefficients(), 10), measured(step.Coefficients(whole=0.6), 10)
+    tuned = [replace(r, factors=("allocator",)) for r in tuned]
+    fit = calibrate.learn([*plain, *tuned], CLUSTER)
+    with_it, without = (fit.forecast([replace(plain[0], factors=f)]).sec[0] for f in (("allocator",), ()))
+    assert with_it / without == pytest.approx(0.6, rel=0.05)
+
+
+def test_estimates_and_copies_teach_nothing():
+    odd = [replace(r, counts=False, sec_per_it=1e9) for r in measured(step.Coefficients(), 5)]
+    assert calibrate.learn(odd, CLUSTER).rows == 0
+
+
+def test_rows_of_one_shape_share_what_is_special_about_it():
+    base = measured(step.Coefficients(), 24)
+    odd = [replace(r, sec_per_it=1.06 * float(r.sec_per_it or 0)) if r.trial and r.trial.topology.mbs == 2 else r for r in base]
+    fit = calibrate.learn(odd, CLUSTER)
+    two = [r for r in base if r.trial and r.trial.topology.mbs == 2]
+    ratio = fit.forecast(two).sec / np.array([r.sec_per_it for r in two])
+    assert np.mean(ratio) > 1.03
+
+
+# Tables
+
+
+def test_an_empty_cell_takes_the_stated_default():
+    trial = rows.read_row({"layers": "24", "hidden": "2048", "dtype": "unstated", "tp": "2"}, CLUSTER).trial
+    assert trial is not None
+    assert (trial.model.heads, trial.model.seq, trial.model.vocab, trial.topology.precision) == (16, 2048, 50257, "bf16")
+    assert (trial.topology.world, trial.engine, trial.topology.recompute, trial.batch.gbs) == (2, "megatron", "none", 1)
+
+
+def test_every_column_of_the_interface_is_read():
+    trial = rows.read_row(
+        cells(kv_heads=8, ffn=22016, seq=4096, vp=3, gbs=768, recompute="selective", activation_ckpt="", dtype="fp16",
+              zero_stage=2, procs_per_node=8, engine="seatrial", sequence_parallel="yes", freq_ghz="1.2"), CLUSTER).trial
+    assert trial is not None
+    m, t = trial.model, trial.topology
+    assert (m.kv, m.ffn, m.seq, m.family) == (8, 22016, 4096, "llama")
+    assert (t.vp, t.schedule, t.recompute, t.precision) == (3, "interleaved", "selective", "fp16")
+    assert (t.zero, t.sequence_parallel) == (2, True)
+    assert (trial.engine, trial.environment.clock_ghz) == ("seatrial", 1.2)
+
+
+@pytest.mark.parametrize(("changes", "code"), [
+    ({"pp": 7, "dp": 1, "nodes": 7}, "layers-divisible"), ({"dp": 3}, "world-size"), ({"gbs": 511}, "batch-divisible"),
+    ({"hidden": "wide"}, "bad-value"), ({"layers": ""}, "bad-value"), ({"recompute": "some"}, "bad-value"),
+    ({"mbs": "1.5"}, "bad-value"), ({"heads": 63}, "bad-value"), ({"nodes": -1}, "bad-value"), ({"gbs": "1e400"}, "bad-value"),
+])  # fmt: skip
+def test_a_row_that_cannot_be_is_rejected_with_its_reason(changes: dict[str, object], code: str):
+    found = row(**changes)
+    assert found.trial is None
+    assert found.reject.startswith(code + ": ")
+
+
+def test_a_rejected_row_keeps_its_place(tmp_path: Path):
+    lines = [cells(), cells(pp=7), cells(dp=2, nodes=8)]
+    source, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    with source.open("w", newline="") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows(lines)
+    table = rows.read(source, CLUSTER)
+    forecast.write(out, table, forecast.columns(table, calibrate.cold(CLUSTER)))
+    found = list(csv.DictReader(out.open()))
+    assert [r["pp"] for r in found] == ["4", "7", "4"]
+    assert [bool(r["forecast_sec"]) for r in found] == [True, False, True]
+    assert [bool(r["forecast_reject"]) for r in found] == [False, True, False]
+    for r in (found[0], found[2]):
+        assert float(r["forecast_sec_lo"]) < float(r["forecast_sec"]) < float(r["forecast_sec_hi"])
+        assert float(r["forecast_mem_lo"]) < float(r["forecast_mem_gib"]) < float(r["forecast_mem_hi"])
+        assert r["forecast_fits"] in ("yes", "tight", "no")
+
+
+def test_fits_is_judged_by_the_interval():
+    assert [forecast.fits(80, *interval) for interval in ((60, 70), (75, 85), (81, 90))] == ["yes", "tight", "no"]
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "layers\n3\n"])
+def test_a_table_without_a_model_is_one_line(text: str, tmp_path: Path):
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+    with pytest.raises(BadInput, match="no column"):
+        rows.read(path, CLUSTER)
+
+
+def test_learning_from_a_table_without_seconds_is_one_line(tmp_path: Path):
+    path = tmp_path / "rows.csv"
+    path.write_text("layers,hidden\n24,2048\n")
+    with pytest.raises(BadInput, match="no row to learn from"):
+        calibrate.from_csv(path, CLUSTER)
