@@ -72,42 +72,43 @@ class Table:
         return f"{value:.{digits}f}"
 
     def head(self) -> list[str]:
-        m, vocab = self.model, f", vocab size {self.model.vocab}" if self.vocab_stated else ""
+        """The text above the table, in one of four hands."""
+        m = self.model
         recompute = "with activation checkpointing" if self.recompute == "full" else "without activation checkpointing"
+        vocab = m.vocab if self.vocab_stated else None
         if self.style == 0:
-            lines = [
-                f"# {self.label} model on the cluster",
-                "",
-                "## Hyperparameters",
-                "",
-                f"- --num-layers {m.layers}",
-                f"- --hidden-size {m.hidden}",
-                f"- --num-attention-heads {m.heads}",
-                *([f"- --vocab-size {m.vocab}"] if self.vocab_stated else []),
-                "",
-                "## Runs",
-                "",
-                f"### Sequence Length={m.seq} {recompute}",
+            said = [
+                ("num-layers", m.layers),
+                ("hidden-size", m.hidden),
+                ("num-attention-heads", m.heads),
+                ("vocab-size", vocab),
             ]
+            lines = [f"# {self.label} model on the cluster", "", "## Hyperparameters", ""]
+            lines += [f"- --{name} {value}" for name, value in said if value]
+            lines += ["", "## Runs", "", f"### Sequence Length={m.seq} {recompute}"]
         elif self.style == 1:
-            lines = [
-                "# Throughput",
-                "",
-                f"## {recompute}",
-                "",
-                f"NLAYERS={m.layers} / NHIDDEN={m.hidden} / NHEADS={m.heads} / SEQ_LEN={m.seq}"
-                + (f" / VOCAB_SIZE={m.vocab}" if self.vocab_stated else ""),
+            said = [
+                ("NLAYERS", m.layers),
+                ("NHIDDEN", m.hidden),
+                ("NHEADS", m.heads),
+                ("SEQ_LEN", m.seq),
+                ("VOCAB_SIZE", vocab),
             ]
+            lines = ["# Throughput", "", f"## {recompute}", "", " / ".join(f"{name}={value}" for name, value in said if value)]
+        elif self.style == 2:
+            said = [("layers", m.layers), ("hidden", m.hidden), ("heads", m.heads), ("seq_len", m.seq), ("vocab_size", vocab)]
+            settings = ", ".join(f"{name}={value}" for name, value in said if value)
+            lines = ["# Notes", "", f"{self.label} model: {settings}", "", f"## Sweep {recompute}"]
         else:
+            tokens = f" with a vocabulary of {vocab}" if vocab else ""
+            groups = f", {m.kv} KV heads, FFN {m.inner} (SwiGLU)" if m.glu else ""
+            shape = f"{m.layers} layers, hidden size {m.hidden} and {m.heads} heads{groups}{tokens}"
             lines = [
-                "# Notes",
+                "# Which layout?",
                 "",
-                f"{self.label} model: layers={m.layers}, hidden={m.hidden}, heads={m.heads}, seq_len={m.seq}"
-                + (f", vocab_size={m.vocab}" if self.vocab_stated else ""),
-                "",
-                f"## Sweep {recompute}",
+                f"We train a model of {shape}.",
+                f"The sequence length is {m.seq}. All runs {recompute}.",
             ]
-        del vocab
         if self.procs > 1:
             lines += ["", f"Nodes with {self.procs} GPUs, usable memory is at most {self.capacity_gb} GB a GPU."]
         return [*lines, ""]
@@ -140,13 +141,15 @@ def clean_table(rng: random.Random, *, rows: int | None = None) -> Table:
     heads = rng.choice([8, 12, 16, 20, 24, 32, 40, 48, 64, 96])
     hidden = heads * rng.choice([64, 80, 96, 128])
     layers = rng.choice([12, 16, 20, 24, 30, 32, 36, 40, 48, 56, 60, 64, 72, 80, 96])
-    model = Model(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        vocab=rng.choice([50257, 32000, 51200, 128256, 250680]),
-        seq=rng.choice([1024, 2048, 2048, 4096]),
-    )
+    seq = rng.choice([1024, 2048, 2048, 4096])
+    llama = rng.random() < 0.25
+    if llama:
+        kv = rng.choice([h for h in (2, 4, 8, heads) if heads % h == 0])
+        vocab = rng.choice([32000, 128256])
+        model = Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv, family="llama", vocab=vocab, seq=seq)
+    else:
+        vocab = rng.choice([50257, 32000, 51200, 128256, 250680])
+        model = Model(layers=layers, hidden=hidden, heads=heads, vocab=vocab, seq=seq)
     procs = rng.choice([1, 4, 8])
     peak = {1: 1.5, 4: 60.0, 8: 180.0}[procs]
     total, without = arith.label_sizes(model)
@@ -154,15 +157,15 @@ def clean_table(rng: random.Random, *, rows: int | None = None) -> Table:
     label = f"{size * 1000:.0f}M" if size < 1 else f"{size:.1f}B" if size < 10 else f"{size:.0f}B"
     table = Table(
         model=model,
-        formula=rng.choice(["sc21", "sc21", "megatron-2022-old"]),
+        formula=rng.choice(["sc21", "hardware"] if llama else ["sc21", "sc21", "megatron-2022-old"]),
         recompute=rng.choice(["full", "full", "none"]),
         procs=procs,
-        vocab_stated=rng.random() < 0.6,
+        vocab_stated=llama or rng.random() < 0.6,
         seconds_digits=rng.choice([1, 2]),
         tflops_digits=2,
         label=label,
         rows=[],
-        style=rng.randrange(3),
+        style=3 if llama else rng.randrange(4),
         capacity_gb={1: 28, 4: 31, 8: 77}[procs],
     )
     efficiency = rng.uniform(0.4, 0.7)
@@ -302,6 +305,8 @@ def typo_in_tflops(table: Table, rng: random.Random) -> Planted | None:
 
 def other_formula(table: Table, rng: random.Random) -> Planted | None:
     index = rng.randrange(len(table.rows))
+    if table.model.glu:
+        return None
     other = "megatron-2022-old" if table.formula == "sc21" else "sc21"
     row = table.rows[index]
     text = table.show(table.tflops(row, formula=other), 2)
@@ -438,6 +443,8 @@ def other_factor(table: Table, rng: random.Random) -> Planted | None:
     """One row counted as if with the other recompute factor, in a table of fine digits."""
     index = rng.randrange(len(table.rows))
     row = table.rows[index]
+    if table.formula == "hardware":
+        return None
     text = table.show(table.tflops(row, recompute="none" if table.recompute == "full" else "full"), 2)
     return (
         Planted(_change(table, index, TFLOPs=text), index, "formula-mixed", None, "TFLOPs", "warning")

@@ -112,10 +112,16 @@ def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: lis
     place = {reading: i for i, reading in enumerate(order)}
     first = {reading.formula: reading.vocab for reading in reversed(order)}
 
+    stated = {row.record.recompute for rows in matched.values() for row in rows if row.record.recompute}
+
+    gated = any(row.record.family == "llama" for rows in matched.values() for row in rows)
+    unusual = {**UNUSUAL, "hardware": 0.25, "megatron-2022-old": 0.75} if gated else UNUSUAL
+
     def score(reading: Reading) -> float:
         elsewhere = tally[reading] - len(matched[reading])
-        rare = UNUSUAL.get(reading.formula, 0.0) + 0.5 * (reading.vocab != first[reading.formula]) + 0.5 * reading.plain
-        return len(matched[reading]) + min(1.5, 0.25 * max(0, elsewhere)) - rare
+        rare = unusual.get(reading.formula, 0.0) + 0.5 * (reading.vocab != first[reading.formula]) + 0.5 * reading.plain
+        rare += 0.5 * bool(stated and reading.recompute not in stated)
+        return len(matched[reading]) + min(0.9, 0.15 * max(0, elsewhere)) - rare
 
     best = max((reading for reading in order if matched[reading]), key=lambda r: (score(r), -place[r]), default=None)
     return best

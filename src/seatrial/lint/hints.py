@@ -83,7 +83,9 @@ class Hints:
         if record.table is None or not self.lines:
             return record
         hints = self.near(record.source_line or 0, record.size_label)
-        new = {name: value for name, value in hints.items() if getattr(record, name) in (None, "")}
+        # What the importer inferred comes from farther away than a sentence of the row's own section.
+        open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
+        new = {name: value for name, value in hints.items() if name in open_}
         if "kv_heads" in new and record.heads is None and "heads" not in new:
             del new["kv_heads"]
         return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]

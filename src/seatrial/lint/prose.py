@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from seatrial import presets
+from seatrial import fields, presets
 from seatrial.lint.hints import Hints
 from seatrial.spec import Device
 
@@ -58,23 +58,26 @@ class Prose:
     def device(self) -> Device | None:
         """The one device of our presets that the file names; none when it names several."""
         text = "\n".join(self.lines).lower()
-        named = {name.split("-")[0]: name for name in presets.names("devices")}
-        found = {name for short, name in named.items() if re.search(rf"\b{short}s?\b", text)}
+        found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
         if "fugaku" in text:
             found.add("a64fx")
-        return (
-            presets.fields.build(Device, presets.resolve("devices", found.pop(), presets.shipped()), where="device")
-            if len(found) == 1
-            else None
-        )
+        if len({name.split("-")[0] for name in found}) != 1:
+            return None
+        devices = [presets.resolve("devices", name, presets.shipped()) for name in found]
+        return fields.build(Device, max(devices, key=lambda device: device["memory_gib"]), where="device")
 
     def capacity(self, line: int | None) -> tuple[float, str] | None:
-        """The usable memory in GiB as the text puts it, and where: the nearest sentence, the one above before the one below."""
+        """The usable memory in GiB as the text puts it, and where: the nearest sentence above, or right below the table.
+
+        A sentence above holds up to the next heading of the first level, one below only where no heading stands between."""
         at = line or 0
-        if not self.limits:
-            return None
-        number, size, words = min(self.limits, key=lambda limit: (abs(limit[0] - at), limit[0] > at))
-        return size, f'line {number}: "{words}"'
+        above = [limit for limit in self.limits if limit[0] <= at and not self._heading_between(limit[0], at, "# ")]
+        below = [limit for limit in self.limits if limit[0] > at and not self._heading_between(at, limit[0], "#")]
+        near = min([*above, *below], key=lambda limit: (abs(limit[0] - at), limit[0] > at), default=None)
+        return None if near is None else (near[1], f'line {near[0]}: "{near[2]}"')
+
+    def _heading_between(self, low: int, high: int, mark: str) -> bool:
+        return any(text.startswith(mark) for text in self.lines[low:high])
 
     def physical(self) -> tuple[float, str] | None:
         """The whole memory of the device as the text names it."""

@@ -221,7 +221,7 @@ def _near(vocab: int, row: Row) -> bool:
 def elsewhere(reading: Reading, row: Row) -> Iterator[Reading]:
     """The other habits that one row of a table may follow: another formula, another factor, the whole node."""
     known = row.vocab or reading.vocab
-    for formula in ("sc21", "megatron-2022-old"):
+    for formula in dict.fromkeys(("sc21", "megatron-2022-old", reading.formula)):
         for vocab in (known,) if known else COMMON_VOCABULARIES[:4]:
             for recompute in ("full", "none"):
                 for per in ("process", "node"):

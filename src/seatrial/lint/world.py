@@ -55,9 +55,20 @@ class Change:
 def check(sheet: Sheet) -> list[Finding]:
     found = []
     for row in sheet.rows:
-        if row.product and row.counted and row.product != row.counted:
+        if row.product and row.counted and row.product != row.counted and not _part_of_a_node(row):
             found.append(_explain(row, row.product, row.counted))
     return found
+
+
+def _part_of_a_node(row: Row) -> bool:
+    """One node of which some devices stay idle: not said in the row, but no slip where the TFLOPs agree with it."""
+    if row.record.nodes != 1 or row.record.gpus is not None or not row.product or row.product >= (row.counted or 0):
+        return False
+    agrees = _tflops_agree(row, "nodes", 1, row.product)
+    if agrees or agrees is None and (row.record.procs_per_node is None or "procs_per_node" in row.record.inferred):
+        row.procs = row.product
+        return True
+    return False
 
 
 def _explain(row: Row, product: int, counted: int) -> Finding:
@@ -70,7 +81,7 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
     )
     says = f"{record.dp} x {record.tp} x {record.pp} = {product} processes but {there}"
     changes = sorted(_changes(row, product, counted, nodes), key=lambda change: -change.score)
-    if not changes:
+    if not changes or changes[0].agrees is False:
         return row.find("world-size", "error", f"{says}: no change of one cell makes them agree", name="dp")
     best = changes[0]
     others = [change for change in changes[1:] if best.score - change.score < MARGIN]
@@ -139,10 +150,21 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     if column:
         # A cell that breaks what the column usually says is suspect; one that keeps to it is not.
         score += 6.0 * max(0.0, _share(column, value) - 0.5) - 2.0 * _share(column, printed)
-    if any(_same_layout(other, trial, row, name, value) for other in row.sheet.files[record.source_file]):
+    same = [other for other in row.sheet.files[record.source_file] if _same_layout(other, trial, row, name, value)]
+    if any(other in row.mates and _contradicts(other, row) for other in same):
+        score -= 3.0
+    elif same:
         score += 2.0
     # Replicas are counted last and typed from memory; the other three are chosen with care.
     return Change(name, value, score + (0.5 if name == "dp" else 0.0), agrees)
+
+
+def _contradicts(other: Row, row: Row) -> bool:
+    """The very configuration of another row of the table, with another time."""
+    a, b = other.record, row.record
+    if (a.mbs, a.gbs, a.size_label, a.env) != (b.mbs, b.gbs, b.size_label, b.env) or not a.sec_per_it or not b.sec_per_it:
+        return False
+    return abs(a.sec_per_it / b.sec_per_it - 1) > 0.02
 
 
 def _share(column: list[int | None], value: int | None) -> float:
