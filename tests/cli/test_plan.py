@@ -125,7 +125,12 @@ def test_nothing_that_works_is_an_answer_with_its_reason(seatrial):
     (["--size", "1B", "--size-tolerance", "300%"], "--size-tolerance"),
     (["--sequence-parallel", "yes"], "use on, off or both"),
     (["--nodes-max", "0"], "--nodes-max 0"),
+    (["--calibrate", "/no/such/file.csv"], "/no/such/file.csv"),
     (["--top", "0"], "--top"),
+    (["--price", "inf"], "--price inf"),
+    (["--nodes-max", "12500"], "12500 node counts are too many"),
+    (["--set", "model.hidden=2000000000"], "beyond what can be planned for"),
+    (["--procs-per-node", "1000000000"], "can be planned for"),
     (["--preamble", "/no/such", "--emit", "megatron"], "/no/such"),
 ])  # fmt: skip
 def test_bad_input_is_one_line_and_status_2(seatrial, args, says):
@@ -192,6 +197,24 @@ def test_the_pick_is_written_for_megatron(seatrial, tmp_path):
     assert subprocess.run(["bash", "-n", tmp_path / "out" / "train.slurm"], timeout=20).returncode == 0
     again = seatrial(*AS_ASKED, "--emit", "megatron", "--out", tmp_path / "out")
     assert again.status == 2 and "is already there" in again.err
+
+
+def test_rows_of_ones_own_move_the_forecast_and_make_it_surer(seatrial, tmp_path):
+    cold = json.loads(seatrial(*AS_ASKED, "--top", 12, "--json").out)
+    columns = ("nodes", "dp", "tp", "pp", "vp", "mbs", "gbs", "zero", "recompute", "schedule")
+    lines = ["layers,hidden,heads,vocab,seq,family,sec_per_it," + ",".join(columns)]
+    for c in cold["candidates"]:
+        lines.append(f"72,14336,64,250880,2048,bloom,{1.25 * c['sec_per_it']}," + ",".join(str(c[name]) for name in columns))
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    said = seatrial(*AS_ASKED, "--calibrate", tmp_path / "rows.csv", "--json")
+    learned = json.loads(said.out)
+    assert learned["calibration"]["rows"] == 12
+    before, after = cold["candidates"][0], learned["candidates"][0]
+    assert after["sec_per_it"] == pytest.approx(1.25 * before["sec_per_it"], rel=0.03)
+    assert after["sec_hi"] / after["sec_lo"] < 0.8 * before["sec_hi"] / before["sec_lo"]
+    assert "Learned from 12 rows" in seatrial(*AS_ASKED, "--calibrate", tmp_path / "rows.csv").out
+    explained = json.loads(seatrial(*ONE, "--calibrate", tmp_path / "rows.csv", "--json").out)
+    assert explained["sec_per_it"] > 1.2 * json.loads(seatrial(*ONE, "--json").out)["sec_per_it"]
 
 
 def test_shapes_are_searched_with_layouts(seatrial):

@@ -13,8 +13,9 @@ from seatrial import arith, expression, presets, rules
 from seatrial.errors import BadInput
 from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs
+from seatrial.plan.forecast import limit_gib
 from seatrial.plan.nearest import ways
-from seatrial.plan.search import RULE_NAMES, TIE, configs_of, memory_limit_gib, search
+from seatrial.plan.search import RULE_NAMES, TIE, configs_of, search
 from seatrial.plan.space import Space, chunks
 from seatrial.spec import Batch, Topology, Trial
 
@@ -32,7 +33,7 @@ def one_by_one(space: Space, precision: str = "bf16") -> dict[Topology, float]:
               for row in zip(*(column.tolist() for column in columns.values()))]  # fmt: skip
     allowed = [trial for trial in trials if not any(v.level == "error" for v in rules.violations(trial))]
     configs = Configs.from_trials(allowed)
-    fits = memory.peak(configs, space.cluster).need_gib <= memory_limit_gib(space.cluster)
+    fits = memory.peak(configs, space.cluster).need_gib <= limit_gib(space.cluster)
     return {trial.topology: sec for trial, sec, ok in zip(allowed, step.time(configs, space.cluster).sec.tolist(), fits) if ok}
 
 
@@ -172,7 +173,7 @@ def test_when_nothing_works_the_nearest_that_does_really_works(space, freed):
         trial = way.found.trial(way.index)
         assert trial.cluster is not None
         rules.check(trial)
-        assert memory.peak(Configs.from_trials([trial]), trial.cluster).need_gib[0] <= memory_limit_gib(trial.cluster)
+        assert memory.peak(Configs.from_trials([trial]), trial.cluster).need_gib[0] <= limit_gib(trial.cluster)
 
 
 def test_a_rule_that_nothing_meets_is_named_as_the_way_out():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.commands.plan import JSON, MODEL, NODES, PRECISION, PROCS, SET
+from seatrial.commands.plan import CALIBRATE, JSON, MODEL, NODES, PRECISION, PROCS, SET, learned_from
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
         precision: str | None = PRECISION,
         engine: str | None = typer.Option(None, help="megatron (the default) or seatrial.", show_default=False),
         settings: list[str] = SET,
+        calibrate: Path | None = CALIBRATE,
         svg: Path | None = typer.Option(None, help="Also write the pipeline as a picture.", show_default=False),
         top: int = typer.Option(5, min=0, help="How many changes to propose."),
         as_json: bool = JSON,
@@ -50,7 +51,8 @@ def register(app: typer.Typer) -> None:
                                  "schedule": schedule, "sequence_parallel": sequence_parallel, "precision": precision}
         trial = asked_trial(file, model, cluster, nodes, procs_per_node, gbs, engine, settings,
                             {name: value for name, value in given.items() if value is not None})
-        told = taking_apart.explain(trial)
+        assert trial.cluster is not None
+        told = taking_apart.explain(trial, learned_from(calibrate, trial.cluster))
         if svg is not None:
             from seatrial.plan.svg import timeline
 

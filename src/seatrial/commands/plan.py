@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +16,11 @@ import typer
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 
 if TYPE_CHECKING:
-    from seatrial.spec import Batch, Trial
+    from seatrial.plan.calibrate import Fit
+    from seatrial.spec import Batch, Cluster, Trial
 
+RULE = "Your own condition, as 'dp % 4 == 0'; of dp, tp, pp, vp, mbs, gbs, zero, nodes, world, microbatches, layers, heads, …"
+EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
 BY = ("time", "tflops", "cost", "energy", "memory")
 
 MODEL = typer.Option(None, "--model", help="A preset, or a TOML file with a [model] table.", show_default=False)
@@ -26,7 +30,8 @@ PROCS = typer.Option(None, "--procs-per-node", help="Processes a node, where not
 SEQUENCE = typer.Option("off", "--sequence-parallel", help="on, off, or both to search it.")
 PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, by device; fp32 on CPUs.", show_default=False)
 ENGINE = typer.Option("megatron", "--engine", help="Whose rules hold: megatron (equal stages, or layers + 2), or seatrial.")
-SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cluster.nodes=4.", show_default=False)
+SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cluster.device.power_w=500.", show_default=False)
+CALIBRATE = typer.Option(None, "--calibrate", help="Measured rows (CSV) to learn from first.", show_default=False)
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 
 
@@ -34,8 +39,17 @@ def knob(name: str, what: str) -> str | None:
     return typer.Option(None, f"--{name}", help=what, show_default=False)  # type: ignore[no-any-return]
 
 
+def learned_from(rows: Path | None, cluster: Cluster) -> Fit | None:
+    """What the user's rows teach, or nothing."""
+    if rows is None:
+        return None
+    from seatrial.plan import calibrate
+
+    return calibrate.fit_csv(rows, cluster)
+
+
 def register(app: typer.Typer) -> None:
-    @app.command("plan", help="Forecast every layout of a model on a cluster and rank them.")
+    @app.command("plan", help="Forecast every layout of a model on a cluster and rank them.", epilog=EXITS)
     def plan(
         model: str | None = MODEL,
         cluster: str = CLUSTER,
@@ -54,13 +68,14 @@ def register(app: typer.Typer) -> None:
         sequence_parallel: str = SEQUENCE,
         precision: str | None = PRECISION,
         engine: str = ENGINE,
-        rule: list[str] = typer.Option([], "--rule", help="Your own condition, as 'dp % 4 == 0'.", show_default=False),
+        rule: list[str] = typer.Option([], "--rule", help=RULE, show_default=False),
         settings: list[str] = SET,
         by: str = typer.Option("time", "--by", help="time, tflops, cost, energy, memory."),
         top: int = typer.Option(10, "--top", min=1, max=1000, help="How many to show."),
         tokens: str | None = knob("tokens", "Tokens of the whole run, as 300e9 or 300B: adds days, device-hours, energy."),
         price: float | None = typer.Option(None, min=0, help="Price of a device-hour: adds money.", show_default=False),
         rampup: str | None = knob("rampup", "Batch ramp-up: start,increment,samples."),
+        calibrate: Path | None = CALIBRATE,
         size: str | None = knob("size", "Search layers, hidden and heads too, around this size, as 181B."),
         size_tolerance: str = typer.Option("3%", help="How far from --size a shape may be."),
         emit: str | None = knob("emit", "megatron: write the pick as flags and as a Slurm script."),
@@ -80,6 +95,8 @@ def register(app: typer.Typer) -> None:
             raise BadInput(f"--emit {emit!r}: megatron is the one format")
         if model is None and size is None:
             raise BadInput("--model must be given (or --size, to look for a shape)")
+        if price is not None and not math.isfinite(price):
+            raise BadInput(f"--price {price}: expected a number")
         rules = [expression.parse(text, RULE_NAMES) for text in rule]
         wanted = {"gbs": gbs, "dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
                   "schedule": schedule}  # fmt: skip
@@ -92,16 +109,18 @@ def register(app: typer.Typer) -> None:
         )  # fmt: skip
         if by == "energy" and asked.cluster.device.power_w is None:
             raise BadInput(f"--by energy: the power of {asked.cluster.device.name} is not known; its device needs power_w")
+        fit = learned_from(calibrate, asked.cluster)
         ramp = asked.batch if asked.batch.rampup_start is not None else None
         if size is not None:
             found = sizes.search_shapes(asked, request.number("size", size), request.share("size-tolerance", size_tolerance),
-                                        rules=rules, ramp=ramp, by=by)  # type: ignore[arg-type]
+                                        rules=rules, ramp=ramp, by=by, fit=fit)  # type: ignore[arg-type]
         else:
-            found = search(asked.space, rules=rules, ramp=ramp, precision=asked.precision, by=by)  # type: ignore[arg-type]
+            found = search(asked.space, rules=rules, ramp=ramp, precision=asked.precision, by=by,  # type: ignore[arg-type]
+                           fit=fit)  # fmt: skip
         out_of_it = [] if len(found) or size is not None else list(
-            ways(asked.space, rules=rules, ramp=ramp, precision=asked.precision))
+            ways(asked.space, rules=rules, ramp=ramp, precision=asked.precision, fit=fit))
         document = answer.answer(found, asked, top=top, by=by, tokens=count, price=price,  # type: ignore[arg-type]
-                                 ways=out_of_it)  # fmt: skip
+                                 fit=fit, ways=out_of_it)  # fmt: skip
         if emit and len(found):
             document["emitted"] = _emitted(found.trial(0), asked.batch, preamble, out)
         if as_json:

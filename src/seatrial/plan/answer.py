@@ -13,22 +13,27 @@ import numpy as np
 
 from seatrial import arith, rules
 from seatrial.plan import cost, step
+from seatrial.plan.calibrate import Fit
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES
+from seatrial.plan.forecast import limit_gib
 from seatrial.plan.nearest import Way
 from seatrial.plan.request import Request
-from seatrial.plan.search import TIE, By, Found, configs_of, memory_limit_gib
+from seatrial.plan.search import TIE, By, Found, Held, configs_of, learned
 from seatrial.spec import Batch, Trial
 
 Document = dict[str, Any]
 
 
 def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | None = None, price: float | None = None,
-           coefficients: step.Coefficients = step.COLD, ways: list[Way] | None = None) -> Document:
+           fit: Fit | None = None, ways: list[Way] | None = None) -> Document:
     cluster, several = request.cluster, len(found.space.models) > 1
     price = price if price is not None else cluster.price_per_device_hour
+    coefficients = learned(fit)
     runs = [_run(found, i, request, tokens, price, coefficients) for i in range(min(len(found), max(top, found.ties + 1)))]
-    candidates = [_candidate(found, i, several) | _cost(runs[i], found.normal(i) if several else None)
-                  for i in range(min(top, len(found)))]
+    shown = min(top, len(found))
+    tight = _tight(found, shown, fit)
+    candidates = [{**_candidate(found, i, several), "fits": "tight" if tight[i] else "yes",
+                   **_cost(runs[i], found.normal(i) if several else None)} for i in range(shown)]  # fmt: skip
     document: Document = {
         "considered": found.considered,
         "rejected": dict(sorted(found.rejected.items(), key=lambda item: -item[1])),
@@ -44,6 +49,8 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
         "precision": found.precision,
         "tflops_formula": found.formula,
     }
+    if fit is not None:
+        document["calibration"] = fit.describe()
     if not candidates:
         document["nearest"] = [{"freed": way.freed, **_candidate(way.found, way.index, False)} for way in ways or []]
         document["reason"] = reason(found)
@@ -73,6 +80,14 @@ def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
         "worse_by": round(found.excess(i), 6),
         "warnings": [violation.code for violation in rules.violations(trial) if violation.level == "warning"],
     }
+
+
+def _tight(found: Found, count: int, fit: Fit | None) -> np.ndarray:
+    """Which of the first `count` fit, but with an interval that reaches over the limit."""
+    if not count:
+        return np.zeros(0, dtype=bool)
+    first = {name: column[:count] for name, column in found.ranked.items()}
+    return Held.of(configs_of(first, found.space.models, found.space.cluster, found.precision), found.space.cluster, fit).tight
 
 
 def _run(found: Found, i: int, request: Request, tokens: float | None, price: float | None,
@@ -129,7 +144,7 @@ def reason(found: Found) -> str:
     """Why nothing is left, in one line."""
     if found.closest is not None:
         _, gib = found.closest
-        limit = memory_limit_gib(found.space.cluster)
+        limit = limit_gib(found.space.cluster)
         return (f"nothing fits: the lightest layout needs {gib:.1f} GiB and {found.space.cluster.device.name} has {limit:.1f}")
     if not found.considered:
         nodes = found.space.nodes or (found.space.cluster.nodes,)

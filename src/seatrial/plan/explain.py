@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seatrial import rules
-from seatrial.plan import memory, step
+from seatrial.plan import step
+from seatrial.plan.calibrate import Fit
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
-from seatrial.plan.search import TIE, configs_of, memory_limit_gib, trial_of
+from seatrial.plan.search import TIE, Held, configs_of, learned, trial_of
 from seatrial.plan.space import ENGINE_SCHEDULES, Columns, Space
 from seatrial.plan.verdicts import CODES, verdicts
 from seatrial.schedule import Timeline, walk
@@ -90,23 +91,23 @@ class Explained:
     """Best first; those that cannot be come last."""
 
 
-def explain(trial: Trial, coefficients: step.Coefficients = step.COLD, *, most_drawn: int = 12) -> Explained:
+def explain(trial: Trial, fit: Fit | None = None, *, most_drawn: int = 12) -> Explained:
     """Raises Infeasible for a layout that breaks a rule."""
     warnings = rules.check(trial)
     assert trial.cluster is not None
     cluster = trial.cluster
     configs = Configs.from_trials([trial])
-    timed = step.time(configs, cluster, coefficients)
-    held = memory.peak(configs, cluster)
+    timed = step.time(configs, cluster, learned(fit))
+    held = Held.of(configs, cluster, fit)
     sec, gib, need = float(timed.sec[0]), float(held.gib[0]), float(held.need_gib[0])
     parts = {name: float(values[0]) for name, values in timed.parts.items()}
     timeline, drawn = draw(trial, timed, most_drawn)
-    limit = memory_limit_gib(cluster)
+    limit = held.limit_gib
     return Explained(
         trial=trial, sec=sec, lo=float(timed.lo[0]), hi=float(timed.hi[0]), parts=parts, mem_gib=gib,
         memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, fits=need <= limit,
         timeline=timeline, drawn=drawn, limits=limits(parts, sec, gib, need, limit), warnings=warnings,
-        changes=changes(trial, sec, coefficients),
+        changes=changes(trial, sec, fit),
     )  # fmt: skip
 
 
@@ -140,7 +141,7 @@ def limits(parts: dict[str, float], sec: float, gib: float, need_gib: float, lim
     return said
 
 
-def changes(trial: Trial, sec: float, coefficients: step.Coefficients = step.COLD) -> list[Change]:
+def changes(trial: Trial, sec: float, fit: Fit | None = None) -> list[Change]:
     """Everything one step away, forecast together."""
     assert trial.cluster is not None
     if trial.topology.stage_layers is not None:
@@ -157,12 +158,12 @@ def changes(trial: Trial, sec: float, coefficients: step.Coefficients = step.COL
     if len(able):
         kept = {name: column[able] for name, column in columns.items()}
         configs = configs_of(kept, space.models, space.cluster, trial.topology.precision)
-        held, timed = memory.peak(configs, space.cluster), step.time(configs, space.cluster, coefficients).sec
+        held, timed = Held.of(configs, space.cluster, fit), step.time(configs, space.cluster, learned(fit)).sec
         for j, i in enumerate(able.tolist()):
             row = {name: int(column[i]) for name, column in columns.items()}
-            fits = held.need_gib[j] <= memory_limit_gib(space.cluster)
             found.append(Change(what=steps[i][0], trial=trial_of(row, space, trial.topology.precision), sec=float(timed[j]),
-                                mem_gib=float(held.gib[j]), gain=1 - float(timed[j]) / sec, reject="" if fits else "memory"))
+                                mem_gib=float(held.shown_gib[j]), gain=1 - float(timed[j]) / sec,
+                                reject="" if held.fits[j] else "memory"))
     for i, (what, _) in enumerate(steps):
         if i not in able:
             code = CODES[codes[i] - 1] if codes[i] else "zero-pipeline"

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.expression import Expression
+from seatrial.plan.calibrate import Fit
 from seatrial.plan.search import Found, search
 from seatrial.plan.space import Space, chunks
-from seatrial.plan.step import COLD, Coefficients
 from seatrial.plan.verdicts import verdicts
 from seatrial.spec import Batch
 
@@ -30,10 +30,10 @@ class Way:
 
 
 def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
-         coefficients: Coefficients = COLD) -> Iterator[Way]:
+         fit: Fit | None = None) -> Iterator[Way]:
     """Small changes first: one knob, then a knob with DP to make up for it, a rule, more nodes."""
     def tried(freed: str, other: Space, others: Sequence[Expression] = rules, batch: Batch | None = ramp) -> Way | None:
-        found = search(other, rules=others, ramp=batch, precision=precision, coefficients=coefficients)
+        found = search(other, rules=others, ramp=batch, precision=precision, fit=fit)
         return Way(freed=freed, found=found, index=_nearest(found, space)) if len(found) else None
 
     fixed = [name for name in KNOBS if getattr(space, name) is not None]

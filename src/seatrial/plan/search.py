@@ -18,8 +18,10 @@ import numpy as np
 from seatrial import arith
 from seatrial.expression import Expression
 from seatrial.plan import memory, step
+from seatrial.plan.calibrate import Fit
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SCHEDULES, Configs, Floats, split_stages
-from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, inner, places, refuse_what_cannot_be
+from seatrial.plan.forecast import limit_gib
+from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
 from seatrial.spec import Batch, Cluster, Model, Topology, Trial
 
@@ -129,12 +131,16 @@ def _padded_vocab(c: Columns, models: Sequence[Model]) -> np.ndarray:
 
 
 def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
-           by: By = "time", coefficients: step.Coefficients = step.COLD, rows: int = CHUNK) -> Found:
-    """Forecast and rank everything in `space`. `ramp`: the batch whose ramp-up every layout must be able to run."""
+           by: By = "time", fit: Fit | None = None, rows: int = CHUNK) -> Found:
+    """Forecast and rank everything in `space`, with what was learned in `fit`.
+
+    `ramp`: the batch whose ramp-up every layout must be able to run.
+    """
+    coefficients = learned(fit)
     searched_zero = space.zero is None and space.options is None
-    formula = "model" if by == "tflops" and (space.recompute is None or len(space.recompute) > 1) else "sc21"
-    refuse_what_cannot_be(space)
-    where, tried = places(space), inner(space)
+    # sc21 credits full recompute with a third more operations, so it can only compare layouts of one recompute mode.
+    formula = "sc21" if space.recompute is not None and len(space.recompute) == 1 else "model"
+    where, tried = product(space)
     lost = hopeless(where, space)
     rejected = _rejected_early(where[lost], tried, space, ramp, precision, rows)
     considered, accepted = sum(rejected.values()), 0
@@ -152,10 +158,8 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
         if not len(c["dp"]):
             continue
         configs = configs_of(c, space.models, space.cluster, precision)
-        held = memory.peak(configs, space.cluster)
-        limit = memory_limit_gib(space.cluster)
-        # What the allocator only keeps it gives back when the device is full.
-        mem, fits = np.minimum(held.gib, limit), held.need_gib <= limit
+        held = Held.of(configs, space.cluster, fit)
+        mem, fits = held.shown_gib, held.fits
         if not fits.all():
             rejected["memory"] += int((~fits).sum())
             least = int(np.argmin(held.need_gib))
@@ -213,9 +217,46 @@ class _Best:
                      both(self.key, other.key))
 
 
-def memory_limit_gib(cluster: Cluster) -> float:
-    """What there is of what `memory.peak` counts: a device, or all processes of a node."""
-    return cluster.device.limit_gib * (cluster.procs_per_node if cluster.memory_convention == "node" else 1)
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Memory of many layouts, as the fit knows it."""
+
+    gib: Floats
+    hi: Floats
+    """The upper end of the 90 % interval."""
+    need_gib: Floats
+    """What it cannot run without."""
+    parts: dict[str, Floats]
+    limit_gib: float
+
+    @classmethod
+    def of(cls, configs: Configs, cluster: Cluster, fit: Fit | None) -> Held:
+        found = memory.peak(configs, cluster)
+        limit = limit_gib(cluster)
+        if fit is None:
+            return cls(gib=found.gib, hi=found.hi, need_gib=found.need_gib, parts=found.parts, limit_gib=limit)
+        gib, reach = fit.held.apply(found)
+        # What rows have taught about the whole is no part's own: it is shown beside them.
+        parts = {**found.parts, "learned": gib - found.gib}
+        return cls(gib=gib, hi=gib * np.exp(reach), need_gib=found.need_gib * gib / found.gib, parts=parts, limit_gib=limit)
+
+    @property
+    def fits(self) -> np.ndarray:
+        return self.need_gib <= self.limit_gib
+
+    @property
+    def shown_gib(self) -> Floats:
+        """What a monitor would show: the allocator gives back what it only keeps when the device is full."""
+        return np.where(self.fits, np.minimum(self.gib, self.limit_gib), self.gib)
+
+    @property
+    def tight(self) -> np.ndarray:
+        """It fits, but the interval reaches over the limit."""
+        return self.fits & (self.hi > self.limit_gib)
+
+
+def learned(fit: Fit | None) -> step.Coefficients:
+    return step.COLD if fit is None else fit.coefficients()
 
 
 def _only(c: Columns, index: np.ndarray) -> Columns:

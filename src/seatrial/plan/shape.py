@@ -147,7 +147,7 @@ def _remarks(model: Model, cluster: Cluster, tp: int, mbs: int, products: list[P
     said = []
     if model.hidden % 128:
         below = model.hidden // 128 * 128
-        said.append(f"hidden {model.hidden} is not a multiple of 128 and leaves tiles part empty: {below} and {below + 128} are")
+        said.append(f"hidden {model.hidden} is not a multiple of 128 and leaves tiles half empty: {below} or {below + 128} is")
     if (share := model.hidden // tp) % 64:
         said.append(f"hidden / TP = {share} is not a multiple of 64: each rank's slice ends inside a tile")
     head = model.head_dim

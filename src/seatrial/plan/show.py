@@ -72,5 +72,14 @@ def breakdown(parts: dict[str, float], unit: str, *, whole: float | None = None,
     return "\n".join(lines)
 
 
+def seconds(value: float) -> str:
+    return f"{value:.2f}" if value >= 10 else f"{value:#.4g}"
+
+
+def short(value: float) -> str:
+    """Three digits that count, without an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:#.3g}"
+
+
 def price(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.2f}"

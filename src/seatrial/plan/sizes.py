@@ -16,10 +16,10 @@ import numpy as np
 from seatrial import arith
 from seatrial.errors import BadInput
 from seatrial.expression import Expression
+from seatrial.plan.calibrate import Fit
 from seatrial.plan.request import Request
 from seatrial.plan.search import By, Found, search
 from seatrial.plan.space import Space, inner
-from seatrial.plan.step import COLD, Coefficients
 from seatrial.spec import Batch, Model
 
 ASPECT = (48.0, 320.0)
@@ -70,13 +70,13 @@ def _shaped(base: Model, layers: int, hidden: int, heads: int) -> Model | None:
 
 
 def search_shapes(request: Request, size: float, tolerance: float, *, rules: Sequence[Expression] = (),
-                  ramp: Batch | None = None, by: By = "time", coefficients: Coefficients = COLD) -> Found:
+                  ramp: Batch | None = None, by: By = "time", fit: Fit | None = None) -> Found:
     """All shapes with all layouts. Where many options are open, those that win for a few shapes are tried on all."""
     models = shapes(request.model, size, tolerance)
     space = replace(request.space, models=models)
 
     def searched(where: Space) -> Found:
-        return search(where, rules=rules, ramp=ramp, precision=request.precision, by=by, coefficients=coefficients)
+        return search(where, rules=rules, ramp=ramp, precision=request.precision, by=by, fit=fit)
 
     combinations = np.unique(inner(space)[:, 2:], axis=0)
     if len(combinations) > _MOST_OPTIONS:

@@ -56,14 +56,14 @@ def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_
     if several_nodes:
         columns.append(_plain("nodes"))
     columns += [
-        _Column("s/it", lambda c: f"{c['sec_per_it']:.2f}"),
-        _Column("90 %", lambda c: f"{c['sec_lo']:.1f}-{c['sec_hi']:.1f}"),
-        _Column("GiB", lambda c: f"{c['mem_gib']:.1f}"),
-        _Column("TFLOPs", lambda c: f"{c['tflops']:.1f}"),
+        _Column("s/it", lambda c: show.seconds(c["sec_per_it"])),
+        _Column("90 %", lambda c: f"{show.short(c['sec_lo'])}-{show.short(c['sec_hi'])}"),
+        _Column("GiB", lambda c: f"{c['mem_gib']:.1f}" + ("*" if c["fits"] == "tight" else "")),
+        _Column("TFLOPs", lambda c: show.short(c["tflops"])),
         _Column("vs first", lambda c: "tie" if c["tie"] else f"+{c['worse_by']:.1%}" if c["worse_by"] else ""),
     ]  # fmt: skip
     if shapes:
-        columns.append(_Column("s at size", lambda c: f"{c['sec_normalised']:.2f}"))
+        columns.append(_Column("s at size", lambda c: show.seconds(c["sec_normalised"])))
     if "days" in first:
         columns.append(_Column("days", lambda c: f"{c.get('days_normalised', c['days']):.1f}"))
         if first["money"] is not None:
@@ -85,7 +85,13 @@ def _remarks(document: Document) -> None:
         more = f", {runner_up['days_more']:.1f} days more" if "days_more" in runner_up else ""
         more += f", {show.price(runner_up['money_more'])} more money" if "money_more" in runner_up else ""
         print(f"The runner-up, number {runner_up['rank']}, is {runner_up['worse_by']:.1%} worse by {document['by']}: "
-              f"{runner_up['sec_more']:+.2f} s an iteration{more}.")
+              f"{'+' if runner_up['sec_more'] >= 0 else '-'}{show.seconds(abs(runner_up['sec_more']))} s an iteration{more}.")
+    if any(c["fits"] == "tight" for c in candidates):
+        print("A * after GiB: it fits, but the interval of the forecast reaches over the limit.")
+    if "calibration" in document:
+        learned = document["calibration"]
+        doubted = ", ".join(doubt["where"] for doubt in learned["doubted"])
+        print(f"Learned from {learned['rows']} rows" + (f"; not believed: {doubted}." if doubted else "."))
     warned = sorted({code for c in candidates for code in c["warnings"]})
     if warned:
         print(f"Warnings among these: {', '.join(warned)}.")
