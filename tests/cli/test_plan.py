@@ -102,6 +102,14 @@ def test_nothing_that_works_is_an_answer_with_its_reason(seatrial):
     assert text.status == 1 and "the lightest layout needs" in text.out and "letting go of nodes" in text.out
 
 
+def test_stages_are_even_or_have_places_for_the_embeddings_for_megatron_and_need_not_for_ours(seatrial):
+    fixed = ("--zero", 1, "--recompute", "full", "--schedule", "1f1b", "--json")
+    bloom = json.loads(seatrial("plan", "--model", "bloom-176b", *BLOOM[2:], "--pp", 12, *fixed).out)
+    assert {c["pp"] for c in bloom["candidates"]} == {12}
+    ours = json.loads(seatrial("plan", *BLOOM, "--pp", 48, "--engine", "seatrial", *fixed).out)
+    assert ours["candidates"] and all("uneven-stages" in c["warnings"] for c in ours["candidates"])
+
+
 @pytest.mark.parametrize(("args", "says"), [
     (["--rule", "dq % 4 == 0"], "position 1: dq is not known"),
     (["--rule", "dp ** 2 == 4"], "no powers"),

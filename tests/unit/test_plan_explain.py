@@ -8,7 +8,8 @@ import pytest
 
 from seatrial import presets, rules
 from seatrial.errors import Infeasible
-from seatrial.plan import explain, show, svg
+from seatrial.plan import explain, show, step, svg
+from seatrial.plan.configs import Configs
 from seatrial.schedule import walk
 from seatrial.spec import Batch, Topology, Trial
 
@@ -53,6 +54,15 @@ def test_a_change_is_worth_what_the_changed_layout_takes(trial):
     assert checked >= 3
     gains = [change.gain for change in told.changes if not change.reject]
     assert gains == sorted(gains, reverse=True)
+
+
+@pytest.mark.parametrize("trial", LAYOUTS.values(), ids=LAYOUTS)
+def test_the_pipeline_that_is_drawn_takes_as_long_as_the_forecast_says(trial):
+    timed = step.time(Configs.from_trials([trial]), trial.cluster)
+    whole, drawn = explain.draw(trial, timed, most=trial.microbatches)
+    assert drawn == trial.microbatches
+    after = sum(float(timed.parts[name][0]) for name in ("gradients", "optimizer", "fixed"))
+    assert whole.total_s == pytest.approx(float(timed.sec[0]) - after, rel=1e-3)
 
 
 def test_a_step_changes_one_thing():

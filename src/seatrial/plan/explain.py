@@ -114,17 +114,23 @@ def explain(trial: Trial, fit: Fit | None = None, *, most_drawn: int = 12) -> Ex
 def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
     """The schedule walked with this layout's own times, with fewer micro-batches where there are very many."""
     t = trial.topology
-    assert timed.stages is not None
-    ends_f, ends_b = timed.stages.forward[:, 0], timed.stages.backward[:, 0]
+    stages = timed.stages
+    assert stages is not None
 
-    def spread(ends: np.ndarray) -> list[float]:
-        ranks = [float(ends[0]), *[float(ends[1])] * max(0, t.pp - 2), *([float(ends[2])] if t.pp > 1 else [])]
-        return [ranks[stage % t.pp] / t.vp for stage in range(t.pp * t.vp)]
+    def spread(ranks: np.ndarray, chunk: float) -> list[float]:
+        """Each stage: what its rank takes, less the rank's other virtual stages, which have no end of the model."""
+        first, middle, last = (float(value) for value in ranks)
+        if t.pp == 1:
+            return [first]
+        if t.vp == 1:
+            return [first, *[middle] * (t.pp - 2), last]
+        return [first - (t.vp - 1) * chunk, *[chunk] * (t.pp * t.vp - 2), last - (t.vp - 1) * chunk]
 
     wanted = max(most, t.pp + t.pp // 2)
     drawn = min(trial.microbatches, -(-wanted // t.pp) * t.pp if t.schedule == "interleaved" else wanted)
-    made = walk(t.schedule, pp=t.pp, microbatches=drawn, virtual=t.vp, forward_s=spread(ends_f), backward_s=spread(ends_b))
-    return made, drawn
+    forward_s = spread(stages.forward[:, 0], float(stages.chunk_forward[0]))
+    backward_s = spread(stages.backward[:, 0], float(stages.chunk_backward[0]))
+    return walk(t.schedule, pp=t.pp, microbatches=drawn, virtual=t.vp, forward_s=forward_s, backward_s=backward_s), drawn
 
 
 def limits(parts: dict[str, float], sec: float, gib: float, need_gib: float, limit_gib: float) -> list[str]:

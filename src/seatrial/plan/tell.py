@@ -90,7 +90,7 @@ def _remarks(document: Document) -> None:
         print("A * after GiB: it fits, but the interval of the forecast reaches over the limit.")
     if "calibration" in document:
         learned = document["calibration"]
-        doubted = ", ".join(doubt["where"] for doubt in learned["doubted"])
+        doubted = ", ".join(doubt["where"].rsplit("/", 1)[-1] for doubt in learned["doubted"])
         print(f"Learned from {learned['rows']} rows" + (f"; not believed: {doubted}." if doubted else "."))
     warned = sorted({code for c in candidates for code in c["warnings"]})
     if warned:
