@@ -152,8 +152,11 @@ def size_of(gradient: Tensor, whole_norm: float) -> float:
     return max(gradient.norm().item(), 0.01 * whole_norm)
 
 
-def compare(trial: Trial, training: Training) -> tuple[float, float, float, int]:
-    """The loss of the engine's first step and of the native one's, the worst gradient's error, and how many were compared."""
+Found = tuple[float, float, float, int]
+"""The engine's loss, the native one's, the worst gradient's error, and how many numbers were compared."""
+
+
+def compare(trial: Trial, training: Training) -> Found:
     native = Native(trial, training)
     share = torch.tensor(native.forward_backward(0))
     torch.distributed.all_reduce(share)
@@ -168,5 +171,5 @@ def compare(trial: Trial, training: Training) -> tuple[float, float, float, int]
     return result.loss, share.item() / trial.topology.tp, worst, checked
 
 
-def compare_each(trials: dict[str, Trial], training: Training) -> dict[str, tuple[float, float, float, int]]:
+def compare_each(trials: dict[str, Trial], training: Training) -> dict[str, Found]:
     return {label: compare(trial, training) for label, trial in trials.items()}

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dist.many import gradients, in_world
-from dist.native import compare_each, size_of
+from dist.native import Found, compare_each, size_of
 from seatrial.engine.data import Batches
 from seatrial.engine.families import entries as entries_of
 from seatrial.engine.mesh import Mesh
@@ -17,18 +17,19 @@ TRAINING = Training(steps=1, clip=0.0, bucket_mib=0.05)
 
 
 UNTIED = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, tied=False)
-LAYOUTS = [dict(dp=2, pp=2), dict(dp=2, pp=2, zero=3), dict(dp=2, pp=2, schedule="zb-h1", zero=1), dict(dp=2, tp=2), dict(tp=2, pp=2)]
+LAYOUTS = [dict(dp=2, pp=2), dict(dp=2, pp=2, zero=3), dict(dp=2, pp=2, schedule="zb-h1", zero=1), dict(dp=2, tp=2),
+           dict(tp=2, pp=2)]
 
 
 @pytest.fixture(scope="module")
-def beside_native() -> list[dict[str, tuple[float, float, float, int]]]:
+def beside_native() -> list[dict[str, Found]]:
     """What each of four ranks found, by layout."""
     trials = {str(layout): Trial(model=UNTIED, batch=Batch(gbs=8), topology=Topology(**layout)) for layout in LAYOUTS}
     return in_world(4, compare_each, trials, TRAINING)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_gradients_are_those_of_torch_native(layout: dict, beside_native: list[dict[str, tuple[float, float, float, int]]]) -> None:
+def test_gradients_are_those_of_torch_native(layout: dict, beside_native: list[dict[str, Found]]) -> None:
     for of_rank in beside_native:
         ours, theirs, worst, checked = of_rank[str(layout)]
         assert ours == pytest.approx(theirs, rel=1e-5)
