@@ -124,6 +124,7 @@ def test_stages_are_even_or_have_places_for_the_embeddings_for_megatron_and_need
     (["--precision", "bf17"], "did you mean 'bf16'?"),
     (["--by", "tme"], "did you mean 'time'?"),
     (["--tokens", "many"], "--tokens 'many'"),
+    (["--gbs", "1000000", "--rampup", "1,1,1000"], "at most 10000 steps"),
     (["--rampup", "32,32"], "start, increment and samples"),
     (["--set", "topology.stages=3"], "no such knob"),
     (["--set", "model.layrs=3"], "did you mean 'layers'?"),

@@ -33,7 +33,7 @@ def test_the_parts_add_up(trial):
     assert sum(told.parts.values()) == pytest.approx(told.sec, rel=1e-6)
     assert sum(told.memory.values()) == pytest.approx(told.mem_gib, rel=1e-6)
     assert told.lo < told.sec < told.hi
-    assert len(told.timeline.ranks) == trial.topology.pp
+    assert told.timeline is not None and len(told.timeline.ranks) == trial.topology.pp
     assert set(told.parts) <= set(explain.WHY) | {"embedding"}
 
 
@@ -78,6 +78,12 @@ def test_a_step_changes_one_thing():
 def test_what_breaks_a_rule_is_refused_with_what_would_work():
     with pytest.raises(Infeasible, match="36 or 72 stages would do"):
         explain.explain(replace(AS_RUN, topology=replace(AS_RUN.topology, tp=1, pp=48)))
+
+
+def test_very_many_stages_are_explained_without_a_picture():
+    deep = replace(AS_RUN, model=replace(GPT, layers=768), topology=Topology(pp=384, precision="bf16"), batch=Batch(gbs=768))
+    told = explain.explain(deep)
+    assert told.timeline is None and told.sec > 0
 
 
 def test_a_layout_that_does_not_fit_is_explained_and_says_so():

@@ -22,6 +22,20 @@ def test_any_text_is_a_request_or_one_line(fixed, rampup, changes):
         assert len(str(error).splitlines()) == 1
 
 
+PATHS = ("model", "cluster", "topology", "batch", "model.layers", "model.heads", "engine", "cluster.device", "cluster.nodes",
+         "batch.gbs", "topology.zero", "x.y")  # fmt: skip
+VALUES = ("5", "-1", "0", "tiny", "jz-v100", "[]", "{}", "1e9", "nan", "true", "'a'", "")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.builds("{}={}".format, st.sampled_from(PATHS), st.sampled_from(VALUES)), max_size=3))
+def test_any_setting_is_a_request_or_one_line(changes):
+    try:
+        Request.read(model="tiny", cluster="jz-a100", nodes=2, procs_per_node=2, fixed={"gbs": "8"}, settings=changes)
+    except BadInput as error:
+        assert len(str(error).splitlines()) == 1
+
+
 @given(texts)
 def test_a_number_or_a_share_is_read_or_refused(text):
     for read in (number, share, integers):

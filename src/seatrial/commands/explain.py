@@ -56,6 +56,8 @@ def register(app: typer.Typer) -> None:
         if svg is not None:
             from seatrial.plan.svg import timeline
 
+            if told.timeline is None:
+                raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
             svg.write_text(timeline(told.timeline, title=_title(told)), encoding="utf-8")
         if as_json:
             print(json.dumps(document(told, top), allow_nan=False))
@@ -146,8 +148,9 @@ def _tell(told: Explained, top: int) -> None:
     print(show.breakdown(told.parts, "s", said=explain.WHY))
     print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
     print(show.breakdown(told.memory, "GiB", whole=told.limit_gib))
-    print(f"\n{_title(told)}; dots are the bubble")
-    print(picture(told.timeline, width=min(show.width(), 160)))
+    if told.timeline is not None:
+        print(f"\n{_title(told)}; dots are the bubble")
+        print(picture(told.timeline, width=min(show.width(), 160)))
     print("\nWhat limits it")
     print("\n".join(f"  {line}" for line in told.limits) or "  nothing stands out")
     for warning in told.warnings:

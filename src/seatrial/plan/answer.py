@@ -29,11 +29,12 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
     cluster, several = request.cluster, len(found.space.models) > 1
     price = price if price is not None else cluster.price_per_device_hour
     coefficients = learned(fit)
-    runs = [_run(found, i, request, tokens, price, coefficients) for i in range(min(len(found), max(top, found.ties + 1)))]
     shown = min(top, len(found))
+    priced = [] if tokens is None else sorted({*range(shown), 0, min(found.ties, len(found) - 1)} if len(found) else set())
+    runs = {i: _run(found, i, request, tokens, price, coefficients) for i in priced if tokens is not None}
     tight = _tight(found, shown, fit)
     candidates = [{**_candidate(found, i, several), "fits": "tight" if tight[i] else "yes",
-                   **_cost(runs[i], found.normal(i) if several else None)} for i in range(shown)]  # fmt: skip
+                   **_cost(runs.get(i), found.normal(i) if several else None)} for i in range(shown)]  # fmt: skip
     document: Document = {
         "considered": found.considered,
         "rejected": dict(sorted(found.rejected.items(), key=lambda item: -item[1])),
@@ -90,10 +91,8 @@ def _tight(found: Found, count: int, fit: Fit | None) -> np.ndarray:
     return Held.of(configs_of(first, found.space.models, found.space.cluster, found.precision), found.space.cluster, fit).tight
 
 
-def _run(found: Found, i: int, request: Request, tokens: float | None, price: float | None,
-         coefficients: step.Coefficients) -> cost.WholeRun | None:
-    if tokens is None:
-        return None
+def _run(found: Found, i: int, request: Request, tokens: float, price: float | None,
+         coefficients: step.Coefficients) -> cost.WholeRun:
     trial = found.trial(i)
     ramp = request.batch if trial.batch.gbs == request.batch.gbs else trial.batch
     return whole_run(trial, ramp, tokens=tokens, price=price, coefficients=coefficients)
@@ -124,7 +123,7 @@ def _cost(run: cost.WholeRun | None, normal: float | None) -> dict[str, Any]:
             "energy_mwh": None if run.energy_mwh is None else round(run.energy_mwh, 3)}
 
 
-def _runner_up(found: Found, runs: list[cost.WholeRun | None]) -> dict[str, Any] | None:
+def _runner_up(found: Found, runs: dict[int, cost.WholeRun]) -> dict[str, Any] | None:
     """The first that is worse beyond doubt, and what taking it would cost."""
     i = found.ties
     if not 0 < i < len(found):
@@ -132,7 +131,7 @@ def _runner_up(found: Found, runs: list[cost.WholeRun | None]) -> dict[str, Any]
     here, there = found.normal(0), found.normal(i)
     priced: dict[str, Any] = {"rank": i + 1, "worse_by": round(found.excess(i), 6),
                               "sec_more": round(float(found.sec[i] * there - found.sec[0] * here), 6)}
-    first, second = runs[0], runs[i]
+    first, second = runs.get(0), runs.get(i)
     if first is not None and second is not None:
         priced["days_more"] = round(second.days * there - first.days * here, 3)
         if first.money is not None and second.money is not None:

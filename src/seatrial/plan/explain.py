@@ -81,7 +81,8 @@ class Explained:
     limit_gib: float
     fits: bool
     """Whether what it cannot run without is there; the allocator's reserve can shrink."""
-    timeline: Timeline
+    timeline: Timeline | None
+    """None where there are more stages than a picture can show."""
     drawn: int
     """Micro-batches in the timeline: enough to see the pattern."""
     limits: list[str]
@@ -101,7 +102,8 @@ def explain(trial: Trial, fit: Fit | None = None, *, most_drawn: int = 12) -> Ex
     held = Held.of(configs, cluster, fit)
     sec, gib, need = float(timed.sec[0]), float(held.gib[0]), float(held.need_gib[0])
     parts = {name: float(values[0]) for name, values in timed.parts.items()}
-    timeline, drawn = draw(trial, timed, most_drawn)
+    few = trial.topology.pp * trial.topology.vp <= MOST_STAGES_DRAWN
+    timeline, drawn = draw(trial, timed, most_drawn) if few else (None, 0)
     limit = held.limit_gib
     return Explained(
         trial=trial, sec=sec, lo=float(timed.lo[0]), hi=float(timed.hi[0]), parts=parts, mem_gib=gib,
@@ -109,6 +111,9 @@ def explain(trial: Trial, fit: Fit | None = None, *, most_drawn: int = 12) -> Ex
         timeline=timeline, drawn=drawn, limits=limits(parts, sec, gib, need, limit), warnings=warnings,
         changes=changes(trial, sec, fit),
     )  # fmt: skip
+
+
+MOST_STAGES_DRAWN = 256
 
 
 def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:

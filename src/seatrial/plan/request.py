@@ -20,6 +20,7 @@ NUMBERS = ("dp", "tp", "pp", "vp", "mbs", "zero", "gbs")
 WORDS: dict[str, tuple[str, ...]] = {"recompute": get_args(Recompute), "schedule": get_args(ScheduleKind)}
 SWITCH = {"on": (True,), "off": (False,), "both": (False, True)}
 _MOST_NODES = 1_000_000
+_MOST_RAMP_STEPS = 10_000
 _MOST = {"layers": 10_000, "hidden": 1_000_000, "heads": 100_000, "seq": 100_000_000, "vocab": 100_000_000, "inner": 10_000_000}
 """Beyond these a model was not meant, and 64 bits would not hold its counts."""
 
@@ -149,6 +150,11 @@ def _tables(model: str | None, cluster: str, nodes: int | None, procs_per_node: 
         data["model"] = {"base": model} if model is not None else {}
     for setting in settings:
         fields.assign(data, setting)
+    for key in ("model", "cluster", "topology", "batch"):
+        if isinstance(data.get(key), str) and key in ("model", "cluster"):
+            data[key] = {"base": data[key]}
+        if key in data and not isinstance(data[key], Mapping):
+            raise BadInput(f"{key}: expected a table, found {data[key]!r}")
     if nodes is not None:
         data["cluster"]["nodes"] = nodes
     if procs_per_node is not None:
@@ -160,8 +166,6 @@ def _with_settings(fixed: Mapping[str, str | None], data: dict[str, Any]) -> dic
     """The knobs with what `--set topology.x` and `--set batch.gbs` say put over them."""
     knobs = dict(fixed)
     topology = data.get("topology", {})
-    if not isinstance(topology, Mapping):
-        raise BadInput(f"topology: expected a table, found {topology!r}")
     known = (*NUMBERS[:-1], *WORDS, "precision", "sequence_parallel")
     for key, value in topology.items():
         if key not in known:
@@ -169,7 +173,7 @@ def _with_settings(fixed: Mapping[str, str | None], data: dict[str, Any]) -> dic
         if key in NUMBERS or key in WORDS:
             knobs[key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     batch = data.get("batch", {})
-    if isinstance(batch, Mapping) and "gbs" in batch:
+    if "gbs" in batch:
         knobs["gbs"] = str(batch["gbs"])
     return knobs
 
@@ -182,4 +186,8 @@ def _batch(gbs: int, rampup: str | None, table: Mapping[str, Any]) -> Batch:
             raise BadInput(f"--rampup {rampup!r}: expected start, increment and samples, as 192,16,9765625")
         start, increment, samples = (integers("rampup", part)[0] for part in given)
         values |= {"rampup_start": start, "rampup_increment": increment, "rampup_samples": samples}
-    return fields.build(Batch, values, where="batch")
+    batch = fields.build(Batch, values, where="batch")
+    if batch.rampup_start is not None and (batch.gbs - batch.rampup_start) // (batch.rampup_increment or 1) > _MOST_RAMP_STEPS:
+        raise BadInput(f"a ramp-up from {batch.rampup_start} to {batch.gbs} in steps of {batch.rampup_increment}: at most "
+                       f"{_MOST_RAMP_STEPS} steps can be planned for")
+    return batch
