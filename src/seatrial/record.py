@@ -139,6 +139,8 @@ class Record:
     # what a trial of ours adds
     trial: dict[str, object] = field(default_factory=dict)
     iterations: tuple[dict, ...] = ()
+    measurement: dict[str, object] = field(default_factory=dict)
+    """How `sec_per_it` came about: the median's interval, how many iterations count, what ended the measuring."""
     memory: dict[str, object] = field(default_factory=dict)
     breakdown: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)

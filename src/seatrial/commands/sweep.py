@@ -1,0 +1,104 @@
+"""`seatrial sweep`: many trials from one file, each ending as a row of the logbook; resumed after anything.
+
+    seatrial sweep examples/first-sweep.toml --logbook book
+    seatrial sweep examples/first-sweep.toml --logbook book --resume         after a kill, a full disk, a reboot
+
+Exit status: 0 when every trial has its row (whatever the rows say), 2 for a file that cannot be used, 3 when the sweep did not
+come to its end (budget spent, another controller, disk full).
+"""
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("sweep", help="Run every trial of a sweep file; each ends as a row of the logbook.")
+    def sweep(
+        file: Path = typer.Argument(..., help="A TOML file: fixed values, [axes], rules, repeats."),
+        logbook: Path = typer.Option(Path("logbook"), "--logbook", help="Folder of the logbook; made if it is not there."),
+        resume: bool = typer.Option(False, "--resume", help="Go on with what the logbook does not have yet."),
+        session: str = typer.Option(None, help="Name of this round of measurements; by default the sweep's own."),
+        launcher: str = typer.Option("local", help="local, slurm or pjm."),
+        settings: list[str] = typer.Option([], "--set", help="Any value of the file, as batch.gbs=16; may be repeated."),
+        dry_run: bool = typer.Option(False, "--dry-run", help="Print the trials and run nothing."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
+    ) -> int:
+        from seatrial.logbook import Logbook
+        from seatrial.sweep.controller import Controller
+        from seatrial.sweep.file import load
+        from seatrial.sweep.progress import listener_for, summary
+        from seatrial.sweep.store import Store
+
+        wanted = load(file, settings)
+        if dry_run:
+            return _listed(wanted, as_json=as_json)
+        with Logbook(logbook, create=True) as book:
+            store = Store(book, session or wanted.name)
+            if not resume and (there := _already(store, wanted)):
+                raise BadInput(f"{logbook}: holds {there} of the {len(wanted.tasks)} trials of session {store.session!r} "
+                               "already: --resume goes on with the rest, --session NAME measures all of them again")
+            chosen = launcher_named(launcher)
+            with listener_for(sys.stderr) as listener:
+                controller = Controller(wanted, store, chosen, listener)
+                view = controller.run()
+            if as_json:
+                print(json.dumps(_document(wanted, store, view, logbook), ensure_ascii=False))
+            else:
+                print(summary(view))
+                if view.not_run:
+                    print(f"{view.not_run} not run: the budget of {wanted.budget_s:g} s is spent; --resume with a larger one "
+                          "(--set budget_s=…) goes on")
+                print(f"seatrial table {logbook}    prints the rows")
+        return EXIT_OTHER_OUTCOME if view.not_run else EXIT_GOOD
+
+
+def launcher_named(name: str) -> Any:
+    from seatrial.fields import nearest
+
+    if name == "local":
+        from seatrial.launch.local import Local
+
+        return Local()
+    raise BadInput(f"--launcher {name}: {nearest(name, ('local', 'slurm', 'pjm'))}")
+
+
+def _already(store: Any, wanted: Any) -> int:
+    keys = {store.record_id(task.key) for task in wanted.tasks}
+    return sum(data["record_id"] in keys for data in store.records())
+
+
+def _listed(wanted: Any, *, as_json: bool) -> int:
+    if as_json:
+        rows = [{"key": t.key, **t.knobs, "repeat": t.repeat, **({"invalid": t.invalid} if t.invalid else {})}
+                for t in wanted.tasks]
+        print(json.dumps({"sweep": wanted.name, "trials": rows, "left_out": wanted.left_out}, ensure_ascii=False))
+        return EXIT_GOOD
+    for task in wanted.tasks:
+        again = f" repeat {task.repeat}" if task.repeat else ""
+        print(f"{task.key}  {task.label}{again}" + (f"  invalid: {task.invalid}" if task.invalid else ""))
+    for rule, count in wanted.left_out.items():
+        print(f"{count} left out by {rule}")
+    return EXIT_GOOD
+
+
+def _document(wanted: Any, store: Any, view: Any, logbook: Path) -> dict[str, Any]:
+    of = {store.record_id(task.key): task for task in wanted.tasks}
+    rows = []
+    for data in store.records():
+        task = of.get(data["record_id"])
+        outcome = data.get("outcome", {})
+        rows.append({
+            "record_id": data["record_id"], "run_id": data.get("run_id"), "knobs": task.knobs if task else {},
+            "repeat": task.repeat if task else None, "state": data["state"], "status": outcome.get("status", "ok"),
+            **{k: outcome[k] for k in ("message", "rank", "iteration", "phase", "rate") if k in outcome},
+            **{k: data[k] for k in ("sec_per_it", "tflops", "formula", "samples_per_s", "mem_value", "mem_unit", "measurement",
+                                    "estimated") if k in data}})
+    return {"sweep": wanted.name, "session": store.session, "logbook": str(logbook), "trials": rows,
+            "left_out": wanted.left_out, "not_run": view.not_run, "best": view.best.label if view.best else None}

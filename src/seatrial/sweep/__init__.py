@@ -1,0 +1,1 @@
+"""Many trials from one file: listed, run, measured, and resumed after anything."""

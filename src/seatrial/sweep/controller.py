@@ -1,0 +1,322 @@
+"""The controller of a sweep: starts what is not done, waits, writes each row down, and can be killed at any moment.
+
+    with Logbook("book", create=True) as book:
+        Controller(sweep, Store(book, "first"), Local(), listener).run()
+
+The loop starts trials while there is room, polls them all at once, and turns what is done into a record. A row is in the
+logbook or it is not: a trial that is not there when a controller starts is run (again), unless it had ended and only its
+writing down was missing.
+"""
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from seatrial.errors import BadInput, Infeasible
+from seatrial.launch import environment
+from seatrial.launch.base import Handle, Job, Launcher
+from seatrial.launch.trial import Limits, conclude, invalid, prepare
+from seatrial.record import Outcome, Record
+from seatrial.spec import Trial
+from seatrial.sweep import foresee
+from seatrial.sweep.file import Sweep, Task
+from seatrial.sweep.measure import Asked, asked, judged
+from seatrial.sweep.store import Row, Store
+
+SHORTEST_SLEEP_S = 0.001
+GONE_S = 60.0
+"""How long a batch system may take to end what it was asked to end."""
+BLOCKING = "CUDA_LAUNCH_BLOCKING"
+
+
+@dataclass(kw_only=True)
+class Running:
+    task: Task
+    asked: Asked
+    handle: Handle
+    before: dict[str, object]
+    since: float
+
+
+@dataclass(kw_only=True)
+class View:
+    """How far a sweep is, for whoever shows it."""
+
+    total: int
+    rows: dict[str, Row] = field(default_factory=dict)
+    """Key -> row, also of those that an earlier controller finished."""
+    running: list[Running] = field(default_factory=list)
+    best: Row | None = None
+    began: float = field(default_factory=time.monotonic)
+    ran: int = 0
+    """Rows of this controller's own."""
+    not_run: int = 0
+    """Left for later: the budget is spent."""
+    spent_s: float = 0.0
+    """By all trials of the session, whoever ran them."""
+
+
+class Listener(Protocol):
+    def resumed(self, view: View) -> None: ...
+    def started(self, view: View, task: Task) -> None: ...
+    def finished(self, view: View, task: Task, record: Record) -> None: ...
+    def waiting(self, view: View) -> None: ...
+
+
+class Controller:
+    def __init__(self, sweep: Sweep, store: Store, launcher: Launcher, listener: Listener):
+        self.sweep, self.store, self.launcher, self.listener = sweep, store, launcher, listener
+        self.view = View(total=len(sweep.tasks))
+        self.groups: dict[str, list[str]] = {}
+        for task in sweep.tasks:
+            self.groups.setdefault(task.group, []).append(task.key)
+        self.forecasts = foresee.forecasts(sweep) if sweep.order == "forecast" or sweep.stop.forecast else {}
+        self._stop: list[int] = []
+        self._next: tuple[Task, Asked, Job] | None = None
+
+    def run(self) -> View:
+        """Raises KeyboardInterrupt when asked to stop; what ran then is run again by the next controller."""
+        with self.store.alone(), self._signals():
+            pending = self._pending()
+            self.listener.resumed(self.view)
+            try:
+                self._loop(pending)
+            finally:
+                self._end_all()
+        if self._stop:
+            raise KeyboardInterrupt
+        return self.view
+
+    # ---- what is left to do
+
+    def _pending(self) -> deque[Task]:
+        known = {self.store.record_id(task.key): task for task in self._all_tasks()}
+        for data in self.store.records():
+            if task := known.get(data["record_id"]):
+                self._note(task, Record.from_dict({k: v for k, v in data.items() if k != "schema"}))
+        for keys in self.groups.values():
+            self._settle(keys)
+        tasks = list(self.sweep.tasks)
+        if self.sweep.order == "forecast":
+            tasks.sort(key=lambda task: (task.repeat, -self.forecasts[task.key].best if task.key in self.forecasts else 0.0))
+        pending = deque(task for task in tasks if task.key not in self.view.rows)
+        for task in tasks:
+            row = self.view.rows.get(task.key)
+            if row is not None and (again := self._second_try(task, row.status)) and again.key not in self.view.rows:
+                pending.appendleft(again)
+        return pending
+
+    def _all_tasks(self) -> Iterator[Task]:
+        for task in self.sweep.tasks:
+            yield task
+            if again := self._second_try(task, "crash"):
+                yield again
+
+    def _second_try(self, task: Task, status: str) -> Task | None:
+        """The same with blocking launches, which tell where a GPU's error came from; a row of its own."""
+        if not self.sweep.limits.retry_blocking or status not in ("crash", "hang") or task.trial is None:
+            return None
+        if BLOCKING in task.trial.environment.variables:
+            return None
+        around = replace(task.trial.environment, variables={**task.trial.environment.variables, BLOCKING: "1"})
+        return replace(task, key=f"{task.key}-blocking", trial=replace(task.trial, environment=around),
+                       knobs={**task.knobs, "second try": f"{BLOCKING}=1"})
+
+    # ---- the loop
+
+    def _loop(self, pending: deque[Task]) -> None:
+        while (pending or self.view.running) and not self._stop:
+            while pending and not self._stop and self._begin(pending):
+                pass
+            if not self.view.running:
+                continue
+            states = self.launcher.poll([r.handle for r in self.view.running])
+            over = [r for r in self.view.running if states[r.handle.key] == "done"]
+            for running in over:
+                self._finish(running, pending)
+            if not over and not self._stop:
+                self.listener.waiting(self.view)
+                time.sleep(self._pause_s())
+
+    def _pause_s(self) -> float:
+        """A look costs little; one that comes a hundredth of the trial's time late costs nothing."""
+        shortest = min(time.monotonic() - r.since for r in self.view.running)
+        return min(self.launcher.poll_s, max(SHORTEST_SLEEP_S, shortest / 100))
+
+    def _begin(self, pending: deque[Task]) -> bool:
+        """Starts, or settles, the next one; False when it has to wait."""
+        task, running = pending[0], self.view.running
+        if self._spent():
+            self.view.not_run = len(pending)
+            pending.clear()
+            return False
+        if self._next is None:
+            if (record := self._without_running(task)) is not None:
+                pending.popleft()
+                self._write(task, record, pending)
+                return True
+            if len(running) >= self.sweep.limits.side_by_side:
+                return False
+            try:
+                self._next = self._prepared(task)
+            except BadInput as error:
+                assert task.trial is not None
+                pending.popleft()
+                self._write(task, invalid(task.trial, error), pending)
+                return True
+        _, wanted, job = self._next
+        if running and not self.launcher.room_for(job, [r.handle for r in running]):
+            return False
+        pending.popleft()
+        self._next = None
+        before = environment.machine()
+        try:
+            handle = self.launcher.submit(job)
+        except BadInput as error:
+            self._write(task, invalid(wanted.trial, error), pending)
+            return True
+        if self.launcher.name != "local":
+            self.store.submitted(task.key, self.launcher.name, handle.job_id)
+        running.append(Running(task=task, asked=wanted, handle=handle, before=before, since=time.monotonic()))
+        self.listener.started(self.view, task)
+        return True
+
+    def _spent(self) -> bool:
+        if self.sweep.budget_s is None:
+            return False
+        return self.view.spent_s + sum(time.monotonic() - r.since for r in self.view.running) >= self.sweep.budget_s
+
+    def _without_running(self, task: Task) -> Record | None:
+        """What has an answer already: an impossible trial, one that ended unrecorded, one that is forecast to lose."""
+        if task.trial is None:
+            return _of_words(task)
+        if task.invalid:
+            return invalid(task.trial, Infeasible(task.invalid, code=task.code))
+        if (left := self.store.left_behind(task.key)) is not None:
+            return self._judged(left, task, asked(task, self.sweep.measure))
+        best = self.view.best
+        if self.sweep.stop.forecast and self.sweep.stop.factor and best is not None and best.value is not None:
+            seen = self.forecasts.get(task.key)
+            if seen is not None and seen.best * self.sweep.stop.factor < best.value:
+                return foresee.lost(task, seen, best, factor=self.sweep.stop.factor)
+        return None
+
+    def _prepared(self, task: Task) -> tuple[Task, Asked, Job]:
+        self._end_orphan(task)
+        self.store.put_aside(task.key)
+        assert task.trial is not None
+        left = None if self.sweep.budget_s is None else max(1.0, self.sweep.budget_s - self.view.spent_s)
+        wanted = asked(task, self.sweep.measure, slow_s=self._slow_s(task.trial), seconds=left)
+        limits = Limits(time_limit_s=self.sweep.limits.time_s, memory_cap_gib=self.sweep.limits.memory_gib)
+        return task, wanted, prepare(wanted.trial, wanted.training, run_dir=self.store.run_dir(task.key), limits=limits)
+
+    def _slow_s(self, trial: Trial) -> float | None:
+        """An iteration that takes longer cannot be the best any more, by the factor that was asked for."""
+        stop, best = self.sweep.stop, self.view.best
+        if stop.factor is None or best is None or not best.value:
+            return None
+        return stop.factor * foresee.seconds_at(trial, best.value, by=stop.by)
+
+    def _end_orphan(self, task: Task) -> None:
+        job_id = self.store.orphan(task.key, self.launcher.name)
+        if not job_id:
+            return
+        run_dir = self.store.run_dir(task.key).absolute()
+        ended = Handle(key=job_id, job=Job(name=task.key, run_dir=run_dir, argv=("true",), world=1), job_id=job_id)
+        self.launcher.cancel(ended)
+        until = time.monotonic() + GONE_S
+        while self.launcher.poll([ended])[ended.key] != "done" and time.monotonic() < until:
+            time.sleep(self.launcher.poll_s)
+
+    # ---- rows
+
+    def _finish(self, running: Running, pending: deque[Task]) -> None:
+        self.view.running.remove(running)
+        record = conclude(running.asked.trial, running.asked.training, running.handle,
+                          self.launcher.finished(running.handle), before=running.before)
+        self._write(running.task, self._judged(record, running.task, running.asked), pending)
+
+    def _judged(self, record: Record, task: Task, wanted: Asked) -> Record:
+        return judged(record, task, self.sweep.measure, wanted)
+
+    def _write(self, task: Task, record: Record, pending: deque[Task]) -> None:
+        notes = "; ".join(text for text in (self.sweep.notes, record.notes) if text)
+        named = {axis: text for axis, text in task.knobs.items() if axis not in Record.__dataclass_fields__}
+        record = replace(record, notes=notes, extra={**record.extra, **named, "sweep": self.sweep.name})
+        self.store.write(task.key, record)
+        self._note(task, record)
+        self.view.ran += 1
+        self.listener.finished(self.view, task, record)
+        self._settle(self.groups.get(task.group, []))
+        if again := self._second_try(task, self.view.rows[task.key].status):
+            pending.appendleft(again)
+            self.view.total += 1
+
+    def _settle(self, keys: list[str]) -> None:
+        statuses = [self.view.rows[key].status for key in keys if key in self.view.rows]
+        if len(statuses) == len(keys) > 1 and set(statuses) != {"ok"}:
+            self.store.settle(keys)
+
+    def _note(self, task: Task, record: Record) -> None:
+        status = record.outcome.status if record.outcome is not None else "ok"
+        value = record.tflops if self.sweep.stop.by == "tflops" else record.samples_per_s
+        seconds = record.host.get("seconds", 0.0)
+        row = Row(status=status, state=record.state, value=value, sec_per_it=record.sec_per_it, label=task.label,
+                  seconds=float(seconds) if isinstance(seconds, int | float) else 0.0)
+        self.view.rows[task.key] = row
+        self.view.spent_s += row.seconds
+        if status == "ok" and value is not None and (self.view.best is None or value > (self.view.best.value or 0.0)):
+            self.view.best = row
+
+    # ---- the end
+
+    def _end_all(self) -> None:
+        """Whatever ended the loop: nothing of ours runs on, and what was cut off counts as not run."""
+        ending = list(self.view.running)
+        for running in ending:
+            getattr(self.launcher, "kill", self.launcher.cancel)(running.handle)
+        until = time.monotonic() + GONE_S
+        while ending and time.monotonic() < until:
+            states = self.launcher.poll([r.handle for r in ending])
+            ending = [r for r in ending if states[r.handle.key] != "done"]
+            if ending:
+                time.sleep(self.launcher.poll_s)
+        self.view.running.clear()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """The first Ctrl-C or SIGTERM ends the sweep in order; a second one is not waited for."""
+
+        def note(number: int, _frame: object) -> None:
+            if self._stop:
+                raise KeyboardInterrupt
+            self._stop.append(number)
+
+        before = {}
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, note)
+        except ValueError:
+            pass  # not the main thread: whoever started it there has the signals
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _of_words(task: Task) -> Record:
+    """A row whose words do not even make a trial: what the file says of it is kept."""
+    topology, batch = task.data.get("topology", {}), task.data.get("batch", {})
+    numbers = {name: value for name in ("dp", "tp", "pp", "vp", "mbs") if isinstance(value := topology.get(name), int)}
+    gbs = batch.get("gbs")
+    outcome = Outcome(status="invalid", message=task.invalid, evidence={"code": task.code})
+    return Record(state="planned", outcome=outcome, run_id=task.key, gbs=gbs if isinstance(gbs, int) else None,
+                  versions=environment.versions(), host=environment.machine(), **numbers)  # type: ignore[arg-type]
+
+

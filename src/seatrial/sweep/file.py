@@ -1,0 +1,363 @@
+"""A sweep from a TOML file: fixed values, axes, rules; what comes out is the list of trials in the order they are run.
+
+    model = "tiny"                                      # the tables of a trial, as `seatrial run` reads them: fixed values
+    batch = { gbs = 8 }
+    rules = ["dp * tp == 2"]                            # what does not hold is no trial; see expression.py
+    repeats = 3
+    [axes]                                              # every combination is a trial
+    dp = [1, 2]                                         # a field of a table, or a path: "environment.variables.OMP_NUM_THREADS"
+    tp = [1, 2]
+    environment = [{ name = "plain" }, { name = "tcmalloc", variables = { LD_PRELOAD = "libtcmalloc_minimal.so.4" } }]
+
+    seatrial sweep FILE.toml --dry-run                  prints the list
+
+A combination that cannot run (8 heads over TP 3) is a row with the outcome `invalid` and the rule's own words. A word that no
+table knows is an error of the file.
+"""
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+import random
+import re
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from seatrial import expression, fields, presets, rules, trialfile
+from seatrial.errors import BadInput, Infeasible
+from seatrial.spec import Batch, Cluster, Environment, Model, Topology, Trial
+from seatrial.training import Training
+
+MOST_TRIALS = 100_000
+
+Order = Literal["interleaved", "file", "shuffled", "forecast"]
+
+_CLASSES = {"topology": Topology, "batch": Batch, "model": Model, "cluster": Cluster, "environment": Environment,
+            "training": Training}  # fmt: skip
+_OWN = ("name", "rules", "repeats", "order", "budget_s", "axes", "measure", "stop", "limits", "notes")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """How long a trial is measured, and whether all of an iteration is run."""
+
+    warmup: int = 1
+    """Iterations left out at the start of every batch size."""
+    known_to: float = 0.01
+    """Enough iterations for the median to be known to this share; 0 runs `iterations_max` of them."""
+    iterations_max: int = 50
+    seconds: float = 120.0
+    """Measuring stops here even if the median is not known as well as asked."""
+    microbatches: int | None = None
+    """Run this many micro-batches, and twice as many, in place of a whole iteration; the iteration is then an estimate."""
+
+    def __post_init__(self) -> None:
+        fields.positive("measure", iterations_max=self.iterations_max, seconds=self.seconds, microbatches=self.microbatches)
+        if self.warmup < 0 or not 0 <= self.known_to < 1:
+            raise BadInput(f"measure: warmup {self.warmup} and known_to {self.known_to:g}: 0 or more, and a share such as 0.01")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """When a trial is certain to lose, and is not measured any longer."""
+
+    factor: float | None = None
+    """So many times slower than the best; by default nothing is stopped."""
+    by: Literal["tflops", "samples_per_s"] = "tflops"
+    """What the best is judged by: TFLOPs a process, or samples a second of the whole job."""
+    forecast: bool = False
+    """Also leave out, before it starts, what the planner's whole interval places beyond the factor."""
+
+    def __post_init__(self) -> None:
+        if self.factor is not None and not self.factor > 1:
+            raise BadInput(f"stop.factor: {self.factor:g} must be above 1: 1.5 stops what is half as slow again as the best")
+        if self.forecast and self.factor is None:
+            raise BadInput("stop.forecast needs stop.factor, for example 1.5")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one trial may take."""
+
+    time_s: float = 600.0
+    memory_gib: float | None = None
+    """Host memory of one rank; an allocation beyond it fails there and not on the machine."""
+    side_by_side: int = 1
+    """Trials at a time, where the launcher has room; on one machine they would disturb each other."""
+    retry_blocking: bool = False
+    """A trial that crashes or hangs is run a second time with CUDA_LAUNCH_BLOCKING=1, and recorded as such."""
+
+    def __post_init__(self) -> None:
+        fields.positive("limits", time_s=self.time_s, memory_gib=self.memory_gib, side_by_side=self.side_by_side)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One row that the sweep will end with."""
+
+    key: str
+    """The trial's run id; with values of [training] on an axis, those too."""
+    data: dict[str, Any]
+    """The tables that the trial was built from."""
+    knobs: dict[str, str]
+    """Axis -> what this row has of it."""
+    repeat: int
+    trial: Trial | None
+    """None where not even the words fit together; `invalid` says why."""
+    training: Training | None
+    invalid: str = ""
+    code: str = ""
+    """Of the rule that is broken."""
+
+    @property
+    def group(self) -> str:
+        """The same for all repeats."""
+        return fields.canonical(self.knobs)
+
+    @property
+    def label(self) -> str:
+        return " ".join(f"{axis}={text}" for axis, text in self.knobs.items()) or "trial"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    name: str
+    tasks: tuple[Task, ...]
+    left_out: dict[str, int]
+    """Rule -> combinations that it took out."""
+    measure: Measure = field(default_factory=Measure)
+    stop: Stop = field(default_factory=Stop)
+    limits: Limits = field(default_factory=Limits)
+    order: Order = "interleaved"
+    repeats: int = 1
+    budget_s: float | None = None
+    """Time for all trials together; no trial is begun after it."""
+    notes: str = ""
+
+
+def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> Sweep:
+    return build(presets.read_toml(path), settings, where=str(path), name=re.sub(r"[^A-Za-z0-9._+-]", "-", Path(path).stem))
+
+
+def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "sweep", name: str = "sweep") -> Sweep:
+    data = _copied(data)
+    for setting in settings:
+        fields.assign(data, setting)
+    own = {key: data.pop(key) for key in _OWN if key in data}
+    known = {*trialfile.TABLES, *presets.KINDS, "engine", *_OWN}
+    for key in data:
+        if key not in known:
+            raise BadInput(f"{where}: {key}: no such table or key; {fields.nearest(key, known)}")
+    name = fields.convert(own.get("name", name), str, where="name")
+    if not _NAME.fullmatch(name):
+        raise BadInput(f"{where}: name {name!r}: letters, digits and . _ + - (it names a folder), 80 at most")
+    repeats = fields.convert(own.get("repeats", 1), int, where="repeats")
+    budget_s = fields.convert(own["budget_s"], float, where="budget_s") if "budget_s" in own else None
+    fields.positive(where, repeats=repeats, budget_s=budget_s)
+    order: Order = fields.convert(own.get("order", "interleaved"), Order, where="order")
+    axes = [_Axis.read(key, values) for key, values in _table(own.get("axes", {}), "axes").items()]
+    combinations = math.prod(len(axis.values) for axis in axes) * repeats
+    if combinations > MOST_TRIALS:
+        raise BadInput(f"{where}: {combinations:,} combinations: {MOST_TRIALS:,} at most; take values out of an axis")
+    texts = fields.convert(own.get("rules", []), tuple[str, ...], where="rules")
+    read = [expression.parse(text, names=_NAMES) for text in texts]
+    left_out: dict[str, int] = {}
+    rows = [task for combination in itertools.product(*(axis.values for axis in axes))
+            for task in _tasks(data, axes, combination, read, repeats, left_out)]
+    _refuse_what_never_works(rows, where)
+    _refuse_twins(rows, where)
+    return Sweep(name=name, tasks=tuple(_ordered(rows, order, name)), left_out=left_out, order=order, repeats=repeats,
+                 measure=fields.build(Measure, own.get("measure", {}), where="measure"), budget_s=budget_s,
+                 stop=fields.build(Stop, own.get("stop", {}), where="stop"),
+                 limits=fields.build(Limits, own.get("limits", {}), where="limits"),
+                 notes=fields.convert(own.get("notes", ""), str, where="notes"))
+
+
+@dataclass(frozen=True)
+class _Axis:
+    name: str
+    path: tuple[str, ...]
+    """Where its values go; empty for `case`, whose values are put over everything."""
+    values: tuple[tuple[str, Any], ...]
+    """(label, value)"""
+
+    @classmethod
+    def read(cls, name: str, values: object) -> _Axis:
+        if not isinstance(values, list) or not values:
+            raise BadInput(f"axes.{name}: expected a list of values, found {values!r}")
+        path = _path(name)
+        hint = _hint(path)
+        found = []
+        for number, value in enumerate(values):
+            label = ""
+            if isinstance(value, Mapping) and path in ((), ("environment",), ("environment", "scheduler")):
+                label = fields.convert(value.get("name", ""), str, where=f"axes.{name}[{number}].name")
+                value = {k: v for k, v in value.items() if k != "name"}
+            elif not path:
+                raise BadInput(f"axes.{name}[{number}]: expected a table to put over the others, found {value!r}")
+            if hint is not None:
+                fields.convert(value, hint, where=f"axes.{name}[{number}]")
+            found.append((label or _label(value), value))
+        labels = [label for label, _ in found]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise BadInput(f"axes.{name}: {label!r} stands there twice")
+        return cls(name, path, tuple(found))
+
+
+def _path(name: str) -> tuple[str, ...]:
+    """A short name is a field of exactly one table."""
+    if name == "case":
+        return ()
+    if "." in name:
+        path = tuple(name.split("."))
+        if path[0] not in _CLASSES:
+            raise BadInput(f"axes.{name}: no table {path[0]!r}; {fields.nearest(path[0], _CLASSES)}")
+    elif name in _CLASSES or name == "engine":
+        path = (name,)
+    else:
+        tables = [table for table in _CLASSES if name in _names_of(table)]
+        if len(tables) != 1:
+            which = f"is in {' and '.join(tables)}: write one of them before it with a dot" if tables else (
+                f"no table has it; {fields.nearest(name, {n for table in _CLASSES for n in _names_of(table)} | {'case'})}")
+            raise BadInput(f"axes.{name}: {which}")
+        path = (tables[0], name)
+    if len(path) > 1 and path[1] not in _names_of(path[0]):
+        raise BadInput(f"axes.{name}: {path[0]} has no {path[1]!r}; {fields.nearest(path[1], _names_of(path[0]))}")
+    return path
+
+
+def _names_of(table: str) -> list[str]:
+    return [f.name for f in dataclasses.fields(_CLASSES[table])]
+
+
+def _hint(path: tuple[str, ...]) -> Any:
+    """The type that a value on this path must have; None where a preset's name may stand."""
+    if len(path) == 2:
+        return typing.get_type_hints(_CLASSES[path[0]])[path[1]]
+    return str if len(path) > 2 else None
+
+
+def _label(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{k}={_label(v)}" for k, v in value.items()) or "plain"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _tasks(fixed: Mapping[str, Any], axes: list[_Axis], combination: tuple[tuple[str, Any], ...],
+           held: list[expression.Expression], repeats: int, left_out: dict[str, int]) -> Iterator[Task]:
+    data = _copied(fixed)
+    for axis, (_, value) in zip(axes, combination):
+        _put(data, axis.path, value)
+    if held:
+        values = _values(data)
+        for rule in held:
+            missing = rule.names - values.keys()
+            if missing:
+                raise BadInput(f"rule {rule.text!r}: {', '.join(sorted(missing))} has no value; name it in a table or an axis")
+            if not rule.holds({name: values[name] for name in rule.names}):
+                left_out[rule.text] = left_out.get(rule.text, 0) + 1
+                return
+    knobs = {axis.name: label for axis, (label, _) in zip(axes, combination)}
+    varied = {axis.name: value for axis, (_, value) in zip(axes, combination)
+              if axis.path[:1] == ("training",) or not axis.path and "training" in value}
+    for repeat in range(repeats):
+        yield _task({**data, "repeat": repeat} if repeat else data, knobs, repeat, varied)
+
+
+def _task(data: dict[str, Any], knobs: dict[str, str], repeat: int, varied: dict[str, Any]) -> Task:
+    trial = training = None
+    invalid = code = ""
+    try:
+        trial, training = trialfile.build(data)
+        rules.check(trial)
+    except Infeasible as error:
+        invalid, code = str(error), error.code
+    except BadInput as error:
+        invalid, code = str(error), "words"
+    key = fields.digest(data) if trial is None else trial.run_id()
+    if varied:
+        key += "-" + fields.digest(varied, length=6)
+    return Task(key=key, data=data, knobs=knobs, repeat=repeat, trial=trial, training=training, invalid=invalid, code=code)
+
+
+def _put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Tables are put over tables, key by key; a preset's name becomes its `base` where a key is put over it."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _put(data, (*path, key), inner)
+        return
+    table: dict[str, Any] = data
+    for key in path[:-1]:
+        there = table.get(key, {})
+        table[key] = there = {"base": there} if isinstance(there, str) else there
+        table = there
+    table[path[-1]] = value
+
+
+_NAMES = frozenset(name for table in ("topology", "batch", "model") for name in _names_of(table)) | {
+    "nodes", "procs_per_node", "world", "microbatches"}  # fmt: skip
+
+
+def _values(data: Mapping[str, Any]) -> dict[str, int]:
+    """What rules may speak of, as whole numbers; also where the words do not fit together, so before a trial is built."""
+    found: dict[str, int] = {f.name: f.default for f in dataclasses.fields(Topology) if isinstance(f.default, int)}
+    try:
+        model: Any = trialfile._model(data.get("model", {}), presets.with_user(data))
+        found |= {n: v for n in _names_of("model") if isinstance(v := getattr(model, n), int)}
+        if "cluster" in data:
+            cluster = trialfile._cluster(data["cluster"], presets.with_user(data))
+            found |= {"nodes": cluster.nodes, "procs_per_node": cluster.procs_per_node}
+    except BadInput:
+        pass  # the row becomes `invalid` with these words
+    for table in ("topology", "batch", "model"):
+        values = data.get(table)
+        if isinstance(values, Mapping):
+            found |= {k: int(v) for k, v in values.items() if isinstance(v, int)}
+    found = {name: int(value) for name, value in found.items()}
+    found["world"] = found["dp"] * found["tp"] * found["pp"]
+    if "gbs" in found and found["dp"] * found["mbs"] > 0:
+        found["microbatches"] = found["gbs"] // (found["dp"] * found["mbs"])
+    return found
+
+
+def _refuse_what_never_works(rows: list[Task], where: str) -> None:
+    """An error that every row has is one of the file, not of a combination."""
+    words = {task.invalid for task in rows if task.trial is None}
+    if rows and len(words) == 1 and all(task.trial is None for task in rows):
+        raise BadInput(f"{where}: {words.pop()}")
+
+
+def _refuse_twins(rows: list[Task], where: str) -> None:
+    """Two combinations that come to the same trial would be one row, and nobody would know whose."""
+    seen: dict[str, Task] = {}
+    for task in rows:
+        if task.key in seen:
+            raise BadInput(f"{where}: {seen[task.key].label!r} and {task.label!r} are the same trial; take one of them out")
+        seen[task.key] = task
+
+
+def _ordered(rows: list[Task], order: Order, name: str) -> list[Task]:
+    """Repeats lie apart (a machine drifts) unless the file's own order is wanted. `forecast` is settled by the controller."""
+    if order == "file":
+        return rows
+    rows = sorted(rows, key=lambda task: task.repeat)
+    if order == "shuffled":
+        random.Random(name).shuffle(rows)
+    return rows
+
+
+def _table(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{where}: expected a table, found {value!r}")
+    return value
+
+
+def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _copied(v) if isinstance(v, Mapping) else v for k, v in data.items()}

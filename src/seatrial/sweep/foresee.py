@@ -1,0 +1,80 @@
+"""What the planner expects of a sweep's trials: for the order they are run in, and to leave out what is certain to lose.
+
+    found = forecasts(sweep)            key -> Foreseen, for trials that name a cluster
+    found[key].best                     the objective if everything goes as well as the interval allows
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial import arith, fields
+from seatrial.errors import BadInput
+from seatrial.launch import environment
+from seatrial.launch.trial import record_of
+from seatrial.record import Outcome, Record
+from seatrial.spec import Trial
+from seatrial.sweep.file import Sweep, Task
+from seatrial.sweep.store import Row
+from seatrial.training import Training
+
+FORMULA = "sc21"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreseen:
+    sec: float
+    low_s: float
+    """Ends of the planner's 90 % interval."""
+    high_s: float
+    best: float
+    """The objective at `low_s`."""
+
+
+def forecasts(sweep: Sweep) -> dict[str, Foreseen]:
+    """Cold: from the cluster's data sheet or its measured machine file, not from this sweep's own rows."""
+    from seatrial.plan import step
+    from seatrial.plan.configs import Configs
+
+    groups: dict[str, list[Task]] = {}
+    for task in sweep.tasks:
+        if task.trial is not None and not task.invalid and task.trial.cluster is not None:
+            groups.setdefault(fields.canonical(fields.plain(task.trial.cluster)), []).append(task)
+    if not groups:
+        raise BadInput("order = 'forecast' and stop.forecast need a cluster to forecast on, for example cluster = 'local'")
+    found: dict[str, Foreseen] = {}
+    for tasks in groups.values():
+        trials = [task.trial for task in tasks if task.trial is not None]
+        cluster = trials[0].cluster
+        assert cluster is not None
+        time = step.time(Configs.from_trials(trials), cluster)
+        for i, (task, trial) in enumerate(zip(tasks, trials)):
+            low_s = float(time.lo[i])
+            found[task.key] = Foreseen(sec=float(time.sec[i]), low_s=low_s, high_s=float(time.hi[i]),
+                                       best=objective(trial, low_s, by=sweep.stop.by))
+    return found
+
+
+def objective(trial: Trial, sec_per_it: float, *, by: str) -> float:
+    """Larger is better."""
+    return seconds_at(trial, 1.0, by=by) / sec_per_it
+
+
+def seconds_at(trial: Trial, value: float, *, by: str) -> float:
+    """How long an iteration of this trial takes when it is just as good as `value`."""
+    if by == "samples_per_s":
+        return trial.batch.gbs / value
+    t = trial.topology
+    work = arith.flops(FORMULA, trial.model, samples=trial.batch.gbs, recompute=t.recompute, tp=t.tp, pp=t.pp)
+    return work / (value * t.world * 1e12)
+
+
+def lost(task: Task, seen: Foreseen, best: Row, *, factor: float) -> Record:
+    """The row of a trial that was not run because it could not win."""
+    assert task.trial is not None
+    words = (f"not run: forecast {seen.low_s:.4g} to {seen.high_s:.4g} s/it, at its best still {factor:g} times behind "
+             f"{best.label}")
+    record = record_of(task.trial, Training(), Outcome(status="cancelled", message=words), [])
+    forecast: dict[str, object] = {"sec": seen.sec, "sec_lo": seen.low_s, "sec_hi": seen.high_s}
+    host = environment.machine()
+    return Record.from_dict({**record.to_dict(), "state": "planned", "forecast": forecast, "host": host,
+                             "versions": environment.versions(), "machine": str(host.get("name", ""))})

@@ -1,0 +1,121 @@
+"""Where a sweep keeps what it did: the logbook and a folder a trial. There is no other state, so nothing can disagree.
+
+    store = Store(Logbook("book", create=True), session="first")
+    store.records()                     what the logbook already holds of this session
+    store.write(key, record)            on disk when it returns
+    BOOK/runs/SESSION/KEY/              run.json, events.jsonl, logs of one trial; KEY.interrupted: what a dead controller left
+
+A row's `record_id` is made of the session and the trial's key. Writing a row twice is therefore the same row, whenever the
+controller was killed.
+"""
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seatrial import fields
+from seatrial.errors import BadInput, SeatrialError
+from seatrial.launch import files
+from seatrial.launch.processes import end_leftovers
+from seatrial.logbook import Logbook
+from seatrial.record import Outcome, Record
+
+HANDLE = "handle.json"
+"""Who runs the trial: the batch system's job outlives its controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the controller needs to know of a row that is written; the record itself stays on disk."""
+
+    status: str
+    state: str
+    value: float | None
+    """What the best is judged by, larger is better."""
+    sec_per_it: float | None
+    seconds: float
+    """What the trial took in all."""
+    label: str = ""
+
+
+class Store:
+    def __init__(self, book: Logbook, session: str):
+        self.book, self.session = book, session
+        self.folder = book.path / "runs" / session
+
+    def run_dir(self, key: str) -> Path:
+        return self.folder / key
+
+    def record_id(self, key: str) -> str:
+        return fields.digest({"session": self.session, "key": key}, length=20)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Two controllers of one session would run the same trials; the lock goes with the process, however it ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise SeatrialError(f"{self.folder}: another sweep of session {self.session!r} is running here; wait for it, "
+                                    "or name another --session") from None
+            yield
+
+    def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+        """This session's, in the order they first came; of these keys, found by the index and not by reading them all."""
+        if keys is None:
+            return self.book.records({"session": self.session})
+        wanted = {self.record_id(key): key.partition("-")[0] for key in keys}
+        return self.book.records({"session": self.session, "run_id": list(wanted.values())},
+                                 predicate=lambda data: data["record_id"] in wanted)
+
+    def write(self, key: str, record: Record) -> None:
+        data = replace(record, record_id=self.record_id(key), session=self.session).to_dict()
+        self.book.append(data)
+
+    def left_behind(self, key: str) -> Record | None:
+        """The record of a trial that ended, but whose controller did before it could write it down."""
+        try:
+            data = json.loads((self.run_dir(key) / files.RECORD).read_text(encoding="utf-8"))
+            record = Record.from_dict(data)
+        except (OSError, ValueError, BadInput):
+            return None
+        return record if record.outcome is not None and record.outcome.status != "cancelled" else None
+
+    def submitted(self, key: str, launcher: str, job_id: str) -> None:
+        (self.run_dir(key) / HANDLE).write_text(json.dumps({"launcher": launcher, "job_id": job_id}))
+
+    def orphan(self, key: str, launcher: str) -> str:
+        """The job that a dead controller submitted for this trial to this batch system."""
+        try:
+            data = json.loads((self.run_dir(key) / HANDLE).read_text())
+        except (OSError, ValueError):
+            return ""
+        return str(data["job_id"]) if isinstance(data, dict) and data.get("launcher") == launcher else ""
+
+    def put_aside(self, key: str) -> None:
+        """A half-finished try is kept beside the new one, and nothing of it still runs."""
+        here = self.run_dir(key)
+        if not here.exists():
+            return
+        end_leftovers(here.absolute())
+        aside = here.with_name(f"{here.name}.interrupted")
+        shutil.rmtree(aside, ignore_errors=True)
+        os.replace(here, aside)
+
+    def settle(self, keys: list[str]) -> None:
+        """Over repeats an outcome has a rate: hang 2 of 5. Corrects the rows of one trial, when all are there."""
+        rows = [Record.from_dict({k: v for k, v in data.items() if k != "schema"}) for data in self.records(keys)]
+        statuses = [row.outcome.status for row in rows if row.outcome is not None]
+        for row in rows:
+            outcome = row.outcome or Outcome(status="ok")
+            rate = (statuses.count(outcome.status), len(keys))
+            if outcome.rate != rate:
+                self.book.append(replace(row, outcome=replace(outcome, rate=rate)).to_dict())
