@@ -296,6 +296,9 @@ class Environment:
     clock_ghz: float | None = None
     torch: str | None = None
 
+    def __post_init__(self) -> None:
+        fields.positive("environment", clock_ghz=self.clock_ghz)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Command:

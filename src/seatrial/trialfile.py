@@ -60,7 +60,8 @@ def _model(value: Any, book: presets.Book) -> Model:
     if isinstance(value, str):
         return presets.model(value, book=book)
     if isinstance(value, Mapping) and "base" in value:
-        return presets.model(value["base"], {k: v for k, v in value.items() if k != "base"}, book=book)
+        base = fields.convert(value["base"], str, where="model.base")
+        return presets.model(base, {k: v for k, v in value.items() if k != "base"}, book=book)
     return fields.build(Model, value, where="model")
 
 
@@ -72,8 +73,9 @@ def _cluster(value: Any, book: presets.Book) -> Cluster:
     changes = {k: v for k, v in value.items() if k not in ("base", "nodes", "procs_per_node")}
     if "base" not in value:
         return presets.cluster_from(value, book)
-    return presets.cluster(value["base"], changes, nodes=value.get("nodes"),
-                           procs_per_node=value.get("procs_per_node"), book=book)
+    nodes, procs = (fields.convert(value.get(key), int | None, where=f"cluster.{key}") for key in ("nodes", "procs_per_node"))
+    base = fields.convert(value["base"], str, where="cluster.base")
+    return presets.cluster(base, changes, nodes=nodes, procs_per_node=procs, book=book)
 
 
 def dumps(trial: Trial, training: Training | None = None) -> str:

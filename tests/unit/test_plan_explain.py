@@ -5,9 +5,12 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seatrial import presets, rules
-from seatrial.errors import Infeasible
+from seatrial.commands.explain import asked_trial
+from seatrial.errors import BadInput, Infeasible
 from seatrial.plan import explain, show, step, svg
 from seatrial.plan.configs import Configs
 from seatrial.schedule import walk
@@ -105,3 +108,18 @@ def test_bars_are_as_long_as_their_share():
     lines = show.breakdown({"a": 3.0, "b": 1.0, "c": 0.0001}, "s").splitlines()
     assert [line.split()[0] for line in lines] == ["a", "b", "the"]
     assert "75.0%" in lines[0]
+
+
+PATHS = ("model", "cluster", "topology", "batch", "model.base", "model.layers", "cluster.base", "cluster.nodes", "cluster.device",
+         "batch.gbs", "topology.zero", "topology.pp", "topology.stage_layers", "environment.clock_ghz", "engine", "x.y")  # fmt: skip
+VALUES = ("5", "-1", "0", "tiny", "jz-v100", "[]", "{}", "1e9", "nan", "true", "", "2", "[4, 4]", "[8]")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.builds("{}={}".format, st.sampled_from(PATHS), st.sampled_from(VALUES)), max_size=3))
+def test_whatever_is_set_is_explained_or_refused_in_one_line(changes):
+    try:
+        told = explain.explain(asked_trial(None, "tiny", "jz-a100", 1, None, 64, None, changes, {"tp": 2}))
+        assert 0 < told.sec < float("inf")
+    except BadInput as error:
+        assert len(str(error).splitlines()) == 1

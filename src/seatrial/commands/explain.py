@@ -73,6 +73,9 @@ def asked_trial(file: Path | None, model: str | None, cluster: str | None, nodes
     from seatrial.plan.request import usual_precision
 
     data: dict[str, Any] = presets.read_toml(file) if file is not None else {}
+    for name in ("topology", "batch"):
+        if not isinstance(data.get(name, {}), dict):
+            raise BadInput(f"{file}: {name}: expected a table, found {data[name]!r}")
     if model is not None:
         data["model"] = {"base": model}
     if cluster is not None:
