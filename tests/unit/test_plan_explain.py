@@ -110,8 +110,8 @@ def test_bars_are_as_long_as_their_share():
     assert "75.0%" in lines[0]
 
 
-PATHS = ("model", "cluster", "topology", "batch", "model.base", "model.layers", "cluster.base", "cluster.nodes", "cluster.device",
-         "batch.gbs", "topology.zero", "topology.pp", "topology.stage_layers", "environment.clock_ghz", "engine", "x.y")  # fmt: skip
+PATHS = ("model", "cluster", "topology", "batch", "model.base", "model.layers", "cluster.base", "cluster.nodes", "batch.gbs",
+         "cluster.device", "topology.zero", "topology.pp", "topology.stage_layers", "environment.clock_ghz", "engine", "x.y")
 VALUES = ("5", "-1", "0", "tiny", "jz-v100", "[]", "{}", "1e9", "nan", "true", "", "2", "[4, 4]", "[8]")
 
 
