@@ -64,12 +64,12 @@ def test_a_slow_link_is_told_from_a_slow_device():
 
 
 def test_coefficients_are_never_below_zero():
-    fit = calibrate.learn(measured(step.Coefficients(network=0.01, launch=0.01)), CLUSTER)
+    fit = calibrate.learn(measured(step.Coefficients(gradients=0.01, launch=0.01)), CLUSTER)
     assert np.exp(fit.theta).min() > 0
 
 
 def test_intervals_shrink_with_rows_and_hold_what_they_claim():
-    truth = step.Coefficients(compute=1.1, tensor=1.3, network=0.7)
+    truth = step.Coefficients(compute=1.1, tensor=1.3, gradients=0.7)
     everything = measured(truth, 60, noise=0.015)
     few, many = calibrate.learn(everything[:4], CLUSTER), calibrate.learn(everything[:30], CLUSTER)
     rest = everything[30:]

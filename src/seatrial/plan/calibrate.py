@@ -5,7 +5,7 @@
     fit.forecast(rows)                  seconds and memory with intervals, each row with its own session and environment
     fit.doubted                         rows that the fit did not believe
 
-The logarithm of the seconds is the cold model with six coefficients, a term for the machine as a whole, one for each session
+The logarithm of the seconds is the cold model with seven coefficients, a term for the machine as a whole, one for each session
 (drivers and settings change between two), one for each thing in the environment that a row names, and one for each shape of a
 layer: libraries pick other kernels for other shapes, some luckier than others, and rows of one shape share that. All have
 normal priors, so with few rows the answer is the cold model's. Errors have Student's distribution with 4 degrees of freedom:
@@ -33,15 +33,11 @@ SESSION_SIGMA = 0.04
 FACTOR_SIGMA = 0.35
 """How much an allocator or another version of the framework may change: on CPUs half as fast again is common."""
 
-SHAPE_SIGMA, KIN_SIGMA = 0.025, 0.025
-"""How far the products of one shape lie from the smooth model, on their own and together with all shapes of the same TP and
-micro-batch: 5 % was seen between neighbours with `benchmarks/kernels_gpu.py`."""
-
 FREEDOM = 4.0
 """Degrees of freedom of the error: most repeats agree within half a per cent, a few differ by ten."""
 
-NOISE, NOISE_ROWS = 0.015, 4.0
-"""The error expected of a fitted model before any row was seen, and how many rows that belief is worth."""
+NOISE_ROWS = 4.0
+"""How many rows the belief about the error is worth."""
 
 T90 = 2.132
 """Half of the 90 % interval of Student's distribution with 4 degrees of freedom, in units of its scale."""
@@ -53,6 +49,33 @@ ROUNDS = 60
 
 MEMORY_SIGMA = {"activations": 0.15, "states": 0.05, "fixed_gib": 1.5}
 MEMORY_NOISE = 0.03
+
+
+@dataclass(frozen=True, kw_only=True)
+class Belief:
+    """What is expected of a kind of device before any row was seen; standard deviations of logarithms."""
+
+    spread: Mapping[str, float]
+    """Of the coefficients."""
+    shape: float
+    """How far the products of one shape lie from the smooth model on their own …"""
+    kin: float
+    """… and together with all shapes of the same TP and micro-batch."""
+    waiting: float
+    """What each doubling of DP may cost beyond its traffic: an iteration ends with its slowest replica."""
+    noise: float
+    """Scale of a single row's error."""
+
+
+GPU = Belief(spread=SPREAD, shape=0.025, kin=0.025, waiting=0.006, noise=0.015)
+"""Neighbouring shapes differed by up to 5 % in `benchmarks/kernels_gpu.py`; iterations repeat within half a per cent."""
+
+CPU = Belief(spread=SPREAD_CPU, shape=0.06, kin=0.06, waiting=0.03, noise=0.04)
+"""Thread pools, page allocation and the system itself disturb more."""
+
+
+def belief(cluster: Cluster) -> Belief:
+    return GPU if cluster.device.kind == "gpu" else CPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +103,7 @@ class Forecast:
 class Fit:
     cluster: Cluster
     theta: Floats
-    """Logarithms: NAMES, then sessions, factors, shapes."""
+    """Logarithms: NAMES, then waiting, sessions, factors, shapes."""
     covariance: Floats
     sessions: tuple[str, ...]
     factors: tuple[str, ...]
@@ -97,12 +120,12 @@ class Fit:
         size = len(NAMES)
         combine = np.eye(size, len(self.theta))
         if named in self.sessions:
-            combine[size - 1, size + self.sessions.index(named)] = 1.0
+            combine[size - 1, size + 1 + self.sessions.index(named)] = 1.0
         logs = combine @ self.theta
         values = dict(zip(NAMES, np.exp(logs).tolist()))
         factors = np.exp(self.theta[len(self.theta) - len(self.shapes) :]).tolist()
-        return Coefficients(**values, shapes=tuple(zip(self.shapes, factors)), covariance=combine @ self.covariance @ combine.T,
-                            noise=T90 * self.noise)
+        return Coefficients(**values, waiting=float(self.theta[size]), shapes=tuple(zip(self.shapes, factors)),
+                            covariance=combine @ self.covariance @ combine.T, noise=T90 * self.noise)
 
     def forecast(self, rows: Sequence[Row]) -> Forecast:
         """Rows that were not rejected."""
@@ -113,7 +136,7 @@ class Fit:
         sec, jacobian = _predict(parts, self.theta, design, shaped)
         new = np.array([row.session not in self.sessions for row in rows]) * SESSION_SIGMA**2 if self.sessions else 0.0
         unknown = np.array([sum(f not in self.factors for f in row.factors) for row in rows]) * FACTOR_SIGMA**2
-        strange = (2 - shaped.sum(axis=1)) * SHAPE_SIGMA**2 * jacobian[:, 0] ** 2
+        strange = (2 - shaped.sum(axis=1)) * belief(self.cluster).shape ** 2 * jacobian[:, 0] ** 2
         variance = np.einsum("ni,ij,nj->n", jacobian, self.covariance, jacobian) + new + unknown + strange
         reach = np.sqrt(step.Z90**2 * variance + (T90 * self.noise) ** 2)
         held = memory.peak(configs, self.cluster)
@@ -124,7 +147,8 @@ class Fit:
     def describe(self) -> dict[str, object]:
         """Plain data: what was learned, each with the half width of its 90 % interval in per cent."""
         half = step.Z90 * np.sqrt(np.diag(self.covariance))
-        labels = [*NAMES, *(f"session {s}" for s in self.sessions), *self.factors, *map(_label, self.shapes)]
+        sessions = [f"session {s}" for s in self.sessions]
+        labels = [*NAMES, "waiting, a doubling of DP", *sessions, *self.factors, *map(_label, self.shapes)]
         learned = {label: {"factor": round(float(np.exp(t)), 4), "percent": round(float(100 * h), 1)}
                    for label, t, h in zip(labels, self.theta, half)}
         return {"rows": self.rows, "noise_percent": round(100 * self.noise, 2), "learned": learned,
@@ -134,7 +158,7 @@ class Fit:
 def cold(cluster: Cluster) -> Fit:
     """Nothing learned: the priors themselves."""
     sigma = _prior(cluster, 0, 0, ())
-    return Fit(cluster=cluster, theta=np.zeros(len(NAMES)), covariance=np.diag(sigma**2), sessions=(), factors=(), shapes=(),
+    return Fit(cluster=cluster, theta=np.zeros(len(sigma)), covariance=np.diag(sigma**2), sessions=(), factors=(), shapes=(),
                noise=0.0, rows=0, doubted=(), held=MemoryFit.cold(cluster))
 
 
@@ -152,7 +176,7 @@ def learn(rows: Sequence[Row], cluster: Cluster) -> Fit:
     shaped = _shaped(configs, shapes)
     measured = np.log([r.sec_per_it for r in timed if r.sec_per_it is not None])
     sigma = _prior(cluster, len(sessions), len(factors), shapes)
-    theta, covariance, noise, weight, residual = _fit(parts, design, shaped, measured, sigma)
+    theta, covariance, noise, weight, residual = _fit(parts, design, shaped, measured, sigma, belief(cluster).noise)
     doubted = tuple(
         Doubt(where=r.where, measured_s=float(np.exp(y)), expected_s=float(np.exp(y - e)))
         for r, y, e, w in zip(timed, measured, residual, weight) if w < DOUBTED
@@ -180,9 +204,10 @@ def from_csv(path: str | Path, cluster: Cluster) -> Coefficients:
 
 
 def _prior(cluster: Cluster, sessions: int, factors: int, shapes: Sequence[Shape]) -> Floats:
-    known = SPREAD if cluster.device.kind == "gpu" else SPREAD_CPU
-    own = [SHAPE_SIGMA if shape.hidden else KIN_SIGMA for shape in shapes]
-    return np.array([known[name] for name in NAMES] + [SESSION_SIGMA] * sessions + [FACTOR_SIGMA] * factors + own)
+    b = belief(cluster)
+    common = [b.waiting, *[SESSION_SIGMA] * sessions, *[FACTOR_SIGMA] * factors]
+    own = [b.shape if shape.hidden else b.kin for shape in shapes]
+    return np.array([b.spread[name] for name in NAMES] + common + own)
 
 
 def _shapes_of(rows: Sequence[Row]) -> tuple[Shape, ...]:
@@ -206,14 +231,16 @@ def _label(shape: Shape) -> str:
 
 
 def _design(rows: Sequence[Row], sessions: tuple[str, ...], factors: tuple[str, ...]) -> Floats:
-    """[n, sessions + factors]: which of them each row has."""
-    design = np.zeros((len(rows), len(sessions) + len(factors)))
+    """[n, 1 + sessions + factors]: the doublings of DP, and which of the others each row has."""
+    design = np.zeros((len(rows), 1 + len(sessions) + len(factors)))
     for i, row in enumerate(rows):
+        if row.trial is not None:
+            design[i, 0] = np.log2(row.trial.topology.dp)
         if row.session in sessions:
-            design[i, sessions.index(row.session)] = 1.0
+            design[i, 1 + sessions.index(row.session)] = 1.0
         for factor in row.factors:
             if factor in factors:
-                design[i, len(sessions) + factors.index(factor)] = 1.0
+                design[i, 1 + len(sessions) + factors.index(factor)] = 1.0
     return design
 
 
@@ -236,11 +263,12 @@ def _predict(parts: step.Parts, theta: Floats, design: Floats, shaped: Floats) -
     return found.sec, np.concatenate([share, design, shaped * share[:, :1]], axis=1)
 
 
-def _fit(parts: step.Parts, design: Floats, shaped: Floats, measured: Floats, sigma: Floats) -> _Found:
+def _fit(parts: step.Parts, design: Floats, shaped: Floats, measured: Floats, sigma: Floats,
+         usual: float) -> _Found:
     """The most probable theta by repeated weighted least squares; its covariance; the error's scale; weights; residuals."""
     theta = np.zeros(len(sigma))
     weight = np.ones(len(measured))
-    noise = 2 * NOISE
+    noise = 2 * usual
     inverse = np.diag(sigma**-2.0)
     for _ in range(ROUNDS):
         sec, jacobian = _predict(parts, theta, design, shaped)
@@ -252,7 +280,7 @@ def _fit(parts: step.Parts, design: Floats, shaped: Floats, measured: Floats, si
         explained = float(np.trace(np.linalg.solve(gain @ jacobian + inverse, gain @ jacobian)))
         left = np.sum(weight * (FREEDOM + 1) / FREEDOM * residual**2)
         degrees = max(len(measured) - explained, 0.0)
-        noise = float(np.sqrt((left + NOISE_ROWS * NOISE**2) / (degrees + NOISE_ROWS)))
+        noise = float(np.sqrt((left + NOISE_ROWS * usual**2) / (degrees + NOISE_ROWS)))
         step_size = np.abs(moved - theta).max()
         theta = 0.5 * theta + 0.5 * moved
         if step_size < 1e-7:

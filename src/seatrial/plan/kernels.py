@@ -50,6 +50,10 @@ ISSUE_BYTES = 7.5
 however fast the memory is: 5.5 to 8.1 on an H200 (same benchmark), where that is 0.4 of the memory's peak; on a V100 the
 memory is slower."""
 
+FRESH_BYTES_S = 20e9
+"""Bytes a second that one process on a CPU moves through kernels whose results are newly allocated each time: the system hands
+out and clears the pages. An allocator that keeps them does better, which is learned."""
+
 VECTOR = 0.9
 """Share of the fp32 units' peak that a product reaches which cannot use tensor cores."""
 
@@ -62,13 +66,15 @@ class Machine:
     matrix_flops: Floats
     """What a large, well shaped product reaches for a moment, in operations a second."""
     vector_flops: Floats
+    stream_bytes_s: Floats
+    """What the memory itself gives, as products read it."""
     memory_bytes_s: Floats
     """Of kernels that copy or add."""
     element_bytes_s: Floats
     """Of kernels that do some work on each element."""
     units: Floats
     element_bytes: Floats
-    launch_s: float
+    launch_s: Floats
     """Host time to start one kernel."""
     exposed_launch: bool
     """Whether every kernel waits for its launch, as with CUDA_LAUNCH_BLOCKING=1."""
@@ -90,16 +96,18 @@ class Machine:
             by_code[PRECISIONS.index("fp32")] = peaks["tf32"]
         vector = peaks.get("fp32", max(peaks.values()) / 16)
         stream = device.memory_gb_s * 1e9 * STREAM
-        issue = device.units * (device.clock_ghz or 1.4) * 1e9 * ISSUE_BYTES if gpu else stream
+        issue = device.units * (device.clock_ghz or 1.4) * 1e9 * ISSUE_BYTES
+        element = np.full(n, min(stream, issue)) if gpu else np.minimum(stream * share, FRESH_BYTES_S * clock)
         return cls(
             gpu=gpu,
             matrix_flops=by_code[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
             vector_flops=vector * 1e12 * VECTOR * share * clock,
-            memory_bytes_s=stream * share,
-            element_bytes_s=min(stream, issue) * share,
+            stream_bytes_s=stream * share,
+            memory_bytes_s=stream * share if gpu else element,
+            element_bytes_s=element,
             units=np.maximum(1.0, device.units * share),
             element_bytes=np.array([float(max(2, BYTES[p])) for p in PRECISIONS])[configs.precision],
-            launch_s=device.launch_us * 1e-6,
+            launch_s=device.launch_us * 1e-6 / (np.ones(n) if gpu else clock),
             exposed_launch=cluster.blocking_launch,
         )
 
@@ -115,7 +123,7 @@ def matmul_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, ba
     memory."""
     rows, cols, inner, batch = (np.asarray(x, dtype=np.float64) for x in (rows, cols, inner, batch))
     flops = 2.0 * rows * cols * inner * batch
-    traffic_s = (rows * inner + inner * cols + rows * cols) * batch * machine.element_bytes / machine.memory_bytes_s
+    traffic_s = (rows * inner + inner * cols + rows * cols) * batch * machine.element_bytes / machine.stream_bytes_s
     if not machine.gpu:
         return np.maximum(flops / (machine.matrix_flops * _cpu_fill(rows, cols, inner)), traffic_s)
     loss = np.select([align >= b for b in ALIGNMENT], list(ALIGNMENT.values()), default=1.0)

@@ -130,8 +130,8 @@ def read_row(line: Mapping[str | None, object], cluster: Cluster, where: str = "
         memory /= 1024
     status, state = got.text("status").lower(), got.text("state").lower()
     counts = status in ("", "ok", "measured") and state in ("", "measured") and not got.text("duplicate_of")
-    return Row(cells=cells, trial=trial, flash=flash, session=session, factors=_factors(got), sec_per_it=sec, mem_gib=memory,
-               counts=counts, where=where)
+    return Row(cells=cells, trial=trial, flash=flash, session=session, factors=_factors(got, trial), sec_per_it=sec,
+               mem_gib=memory, counts=counts, where=where)
 
 
 class _Cells:
@@ -239,18 +239,29 @@ def _precision(got: _Cells, cluster: Cluster) -> str:
 
 
 _CLOCK = re.compile(r"^[\d.]+\s*g?hz$", re.IGNORECASE)
+_TITLE = re.compile(r"(?:\\w|w/|with)\s+([A-Z][A-Z_]+=\S+)")
+"""A variable that the title of a table says all its rows had: `w/ LD_PRELOAD=libtcmalloc.so`."""
 _PROCS = re.compile(r"max-proc-per-node", re.IGNORECASE)
 
 
-def _factors(got: _Cells) -> tuple[str, ...]:
-    """Names from `env` and `torch_version`; clock and processes a node are physics and have columns of their own."""
+SLOW_ALLOCATOR = "the system's allocator under a message library"
+
+
+def _factors(got: _Cells, trial: Trial) -> tuple[str, ...]:
+    """Names from `env` and `torch_version`; clock and processes a node are physics and have columns of their own.
+
+    On CPUs a message library watches every page that is given back, which a process that allocates anew all the time feels.
+    """
     found = []
-    for piece in re.split(r"[,;]", got.text("env")):
+    for piece in [*re.split(r"[,;]", got.text("env")), *_TITLE.findall(got.text("section"))]:
         name = piece.strip().strip('"').strip()
         if name and not _CLOCK.match(name) and not _PROCS.search(name):
             found.append(name)
     if version := got.text("torch_version"):
         found.append(f"torch {version}")
+    on_cpu = trial.cluster is not None and trial.cluster.device.kind == "cpu"
+    if on_cpu and trial.topology.world > 1 and not any("malloc" in name for name in found):
+        found.append(SLOW_ALLOCATOR)
     return tuple(sorted(set(found)))
 
 

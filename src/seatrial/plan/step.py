@@ -69,12 +69,16 @@ class Coefficients:
     """Kernels that only move memory."""
     tensor: float = 1.0
     """Collectives of tensor parallelism."""
-    network: float = 1.0
-    """Pipeline messages, gradients and ZeRO's traffic."""
+    pipeline: float = 1.0
+    """Messages between pipeline stages."""
+    gradients: float = 1.0
+    """Traffic of data parallelism: gradients, and what ZeRO gathers."""
     launch: float = 1.0
     """What starting kernels costs."""
     whole: Floats | float = 1.0
     """Everything: the session's and the environment's factor, one for all or one a configuration."""
+    waiting: float = 0.0
+    """By how much the logarithm grows with each doubling of DP: replicas wait for the slowest of them."""
     shapes: tuple[tuple[Shape, float], ...] = ()
     """Further factors of `compute` for layers of one shape."""
     covariance: Floats | None = None
@@ -85,20 +89,23 @@ class Coefficients:
 
 COLD = Coefficients()
 
-SPREAD = {"compute": 0.10, "head": 0.25, "memory": 0.25, "tensor": 0.30, "network": 0.40, "launch": 0.60, "whole": 0.08}
+SPREAD = {"compute": 0.10, "head": 0.25, "memory": 0.25, "tensor": 0.30, "pipeline": 0.40,
+          "gradients": 0.40, "launch": 0.60, "whole": 0.08}
 """How sure the cold model is of each coefficient: the standard deviation of its logarithm. Matrix products are known within a
 tenth (published sustained rates of one GPU type differ by that much), links between nodes hardly (a third to all of the
 nominal rate)."""
 
-SPREAD_CPU = {"compute": 0.45, "head": 0.45, "memory": 0.45, "tensor": 0.50, "network": 0.60, "launch": 0.60, "whole": 0.20}
-"""CPU libraries, thread pools and allocators differ far more than GPU libraries do."""
+SPREAD_CPU = {"compute": 0.45, "head": 0.45, "memory": 0.45, "tensor": 0.50, "pipeline": 0.60,
+              "gradients": 1.50, "launch": 0.60, "whole": 0.20}
+"""CPU libraries, thread pools and allocators differ far more than GPU libraries do; what reducing gradients costs through a
+general message library is anybody's guess."""
 
 SCALES = {"matmul": "compute", "attention": "compute", "logits": "head", "memory": "memory", "accumulate": "memory",
-          "embedding": "memory", "tensor": "tensor", "p2p": "network", "launch": "launch", "gradients": "network",
+          "embedding": "memory", "tensor": "tensor", "p2p": "pipeline", "launch": "launch", "gradients": "gradients",
           "optimizer": "memory", "fixed": "launch"}
 """Which coefficient scales which part."""
 
-NAMES = ("compute", "head", "memory", "tensor", "network", "launch", "whole")
+NAMES = ("compute", "head", "memory", "tensor", "pipeline", "gradients", "launch", "whole")
 
 Z90 = 1.6449
 
@@ -255,7 +262,8 @@ def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
     parts["gradients"] = np.maximum(p.gradients * scale["gradients"] - p.hidden_share * busy, 0.0)
     parts["optimizer"] = p.optimizer * scale["optimizer"]
     parts["fixed"] = np.full_like(m, FIXED_S * scale["fixed"])
-    parts = {name: value * k.whole for name, value in parts.items()}
+    whole = k.whole * np.exp(k.waiting * np.log2(c.dp)) if k.waiting else k.whole
+    parts = {name: value * whole for name, value in parts.items()}
     sec = sum(parts.values())
     assert not isinstance(sec, int)
     prior = SPREAD if p.gpu else SPREAD_CPU
