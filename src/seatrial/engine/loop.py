@@ -24,7 +24,7 @@ from seatrial.engine.data import Batches
 from seatrial.engine.enough import Enough
 from seatrial.engine.fault import Fault
 from seatrial.engine.memory import LiveStorages
-from seatrial.engine.mesh import Mesh, Place, device_of, join, place_from_env
+from seatrial.engine.mesh import Mesh, Place, Pool, device_of, join, place_from_env
 from seatrial.engine.report import Report
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.step import Engine
@@ -41,7 +41,8 @@ def main(argv: list[str]) -> int:
         out = run.out
         heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world)
         device = device_of(run.training.device, place)
-        torch.set_num_threads(run.training.threads or max(1, (os.cpu_count() or 1) // place.local_world))
+        if run.training.threads or "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(run.training.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
         heartbeat.beat(phase="join")
         join(place, device)
         train(run, place, device, heartbeat)
@@ -58,9 +59,10 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat) -> None:
+def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat, *, pool: Pool | None = None) -> None:
+    """The whole run; `pool` keeps its process groups for another one in this process."""
     trial, training = run.trial, run.training
-    mesh = Mesh(trial.topology, device=device)
+    mesh = Mesh(trial.topology, device=device, pool=pool)
     timers = Timers(device.type)
     heartbeat.beat(phase="build")
     engine = Engine(trial, training, mesh, timers=timers, heartbeat=heartbeat)
@@ -126,7 +128,7 @@ class Progress:
         self.training, self.engine, self.device = run.training, engine, device
         self.step = self.consumed = self.skipped = 0
         self.keeper: Checkpointer | None = None
-        if run.training.checkpoint_dir is not None and (run.training.save_every or run.training.resume):
+        if run.training.checkpoint_dir is not None:
             self.keeper = Checkpointer(
                 run.training.checkpoint_dir, rank=place.rank, world=place.world, keep=run.training.keep, model=run.trial.model,
                 about={"run_id": run.run_id, "topology": fields.plain(run.trial.topology)}, background=run.training.async_save,

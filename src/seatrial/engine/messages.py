@@ -27,9 +27,10 @@ class Messages:
         source = comes_from(action, pp=self.pp, rank=self.rank, virtual=self.virtual)
         if source is None or action in self._inbox:
             return
-        buffer = torch.empty(self.shape, dtype=self.dtype, device=self.comm.mesh.device)
-        group = self._channel(action.kind, source[0], self.rank)
-        work = dist.irecv(buffer, src=self.comm.mesh.pp.ranks[source[0]], group=group.handle, tag=_tag(action.kind))
+        with self.comm.timers("pp_wait"):
+            buffer = torch.empty(self.shape, dtype=self.dtype, device=self.comm.mesh.device)
+            group = self._channel(action.kind, source[0], self.rank)
+            work = dist.irecv(buffer, src=self.comm.mesh.pp.ranks[source[0]], group=group.handle, tag=_tag(action.kind))
         self._inbox[action] = buffer, work
 
     def receive(self, action: Action) -> Tensor:
@@ -46,12 +47,13 @@ class Messages:
         target = goes_to(action, pp=self.pp, rank=self.rank, virtual=self.virtual)
         if target is None:
             return
-        result = result.contiguous()
-        group = self._channel(action.kind, self.rank, target[0])
-        work = dist.isend(result, dst=self.comm.mesh.pp.ranks[target[0]], group=group.handle, tag=_tag(action.kind))
-        assert work is not None
-        self._outbox = [(t, w) for t, w in self._outbox if not w.is_completed()]
-        self._outbox.append((result, work))
+        with self.comm.timers("pp_send"):
+            result = result.contiguous()
+            group = self._channel(action.kind, self.rank, target[0])
+            work = dist.isend(result, dst=self.comm.mesh.pp.ranks[target[0]], group=group.handle, tag=_tag(action.kind))
+            assert work is not None
+            self._outbox = [(t, w) for t, w in self._outbox if not w.is_completed()]
+            self._outbox.append((result, work))
 
     def finish(self) -> None:
         """Wait until everything sent has left."""

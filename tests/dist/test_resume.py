@@ -1,0 +1,117 @@
+"""A run that goes on from a checkpoint has the losses of one that never stopped, on any other topology and ZeRO stage.
+
+    pytest tests/dist/test_resume.py
+"""
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dist.looping import go, go_each
+from seatrial.engine import checkpoint, events
+from seatrial.engine.mesh import Mesh
+from seatrial.engine.runfile import RunFile
+from seatrial.engine.step import Engine
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
+
+STEPS, STOP = 6, 3
+MODELS = {
+    "gpt2": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16),
+    "llama": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, family="llama", kv_heads=2, ffn=40),
+}
+TRAINING = Training(steps=STEPS, decay_steps=STEPS, lr=1e-2, min_lr=1e-3, bucket_mib=0.05, eval_every=STEPS, eval_batches=1,
+                    warmup_iterations=0)
+WRITERS = {
+    "one": ("gpt2", {}),
+    "zero3": ("gpt2", {"dp": 2, "tp": 2, "zero": 3}),
+    "pipeline": ("gpt2", {"tp": 2, "pp": 2, "sequence_parallel": True}),
+    "zero1-pp": ("gpt2", {"dp": 2, "pp": 2, "zero": 1}),
+    "llama": ("llama", {"dp": 4, "zero": 2}),
+}
+READERS = {
+    "one": {}, "tp4": {"tp": 4}, "pp4": {"pp": 4}, "zero2": {"dp": 4, "zero": 2}, "zero3": {"dp": 2, "tp": 2, "zero": 3},
+    "interleaved": {"pp": 2, "vp": 2, "dp": 2, "schedule": "interleaved", "zero": 1},
+}  # fmt: skip
+BATCH = Batch(gbs=8, rampup_start=4, rampup_increment=4, rampup_samples=16)
+PAIRS = [(w, r) for i, w in enumerate(WRITERS) for j, r in enumerate(READERS) if (i + j) % 3 == 0]
+"""Every writer and every reader at least once; all 29 pairs that the models allow agree as well."""
+
+
+def run_file(model: Model, layout: dict[str, Any], out: Path, **training: Any) -> RunFile:
+    trial = Trial(model=model, batch=BATCH, topology=Topology(**layout))
+    return RunFile(trial=trial, training=replace(TRAINING, **training), out=str(out))
+
+
+def said(out: Path, kind: str) -> list[float]:
+    return [e["loss"] for e in events.read_events(out / events.FILE_NAME) if e["event"] == kind]
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory) -> dict[Any, tuple[list[float], list[float]]]:
+    """Losses and the validation loss: of runs that never stopped, and of every reader of every writer's checkpoint."""
+    folder = tmp_path_factory.mktemp("resume")
+    whole = {name: run_file(model, {}, folder / name) for name, model in MODELS.items()}
+    writers = {w: run_file(MODELS[m], layout, folder / f"w-{w}", steps=STOP, checkpoint_dir=str(folder / f"c-{w}"))
+               for w, (m, layout) in WRITERS.items()}
+    go_each([*whole.values(), *writers.values()])
+    readers = {}
+    for w, r in PAIRS:
+        shutil.copytree(folder / f"c-{w}", folder / f"c-{w}-{r}")
+        readers[w, r] = run_file(MODELS[WRITERS[w][0]], READERS[r], folder / f"r-{w}-{r}", resume=True,
+                                 checkpoint_dir=str(folder / f"c-{w}-{r}"))
+    go_each(list(readers.values()))
+    return {key: (said(Path(run.out), "iteration"), said(Path(run.out), "validation"))
+            for key, run in {**whole, **readers}.items()}
+
+
+@pytest.mark.parametrize(("writer", "reader"), PAIRS)
+def test_the_series_goes_on_as_if_nothing_had_happened(series, writer, reader):
+    expected, validation = series[WRITERS[writer][0]]
+    losses, final = series[writer, reader]
+    assert len(expected) == STEPS and len(losses) == STEPS - STOP
+    assert losses == pytest.approx(expected[STOP:], rel=1e-5)
+    assert final == pytest.approx(validation, rel=1e-5) and len(final) == 1
+
+
+def test_the_loss_scale_of_fp16_goes_on_too(tmp_path):
+    common = {"loss_scale": 2.0**18, "loss_scale_window": 2, "eval_every": 0}
+    layout, model = {"precision": "fp16"}, Model(layers=1, hidden=8, heads=1, vocab=20, seq=4)
+    whole = run_file(model, layout, tmp_path / "whole", **common)
+    first = run_file(model, layout, tmp_path / "first", steps=STOP, checkpoint_dir=str(tmp_path / "c"), **common)
+    rest = run_file(model, layout, tmp_path / "rest", resume=True, checkpoint_dir=str(tmp_path / "c"), **common)
+    go([whole, first, rest])
+
+    def scales(run: RunFile) -> list[tuple[float, float]]:
+        found = events.read_events(Path(run.out) / events.FILE_NAME)
+        return [(e["loss_scale"], e["loss"]) for e in found if e["event"] == "iteration"]
+
+    assert len({scale for scale, _ in scales(whole)}) > 1
+    assert scales(first) + scales(rest) == scales(whole)
+
+
+def test_padding_rows_are_not_in_a_checkpoint_and_every_number_is_there_once(tmp_path):
+    run = run_file(MODELS["gpt2"], {}, tmp_path / "out", steps=1, checkpoint_dir=str(tmp_path / "c"))
+    go([run])
+    reader = checkpoint.latest(tmp_path / "c").reader()
+    assert tuple(reader.tensors["model.embed.tokens.weight"].size) == (101, 32)
+    kinds = {key.split(".layers")[0] for key in reader.tensors if ".layers.0.norm1.weight" in key}
+    assert kinds == {"model", "optim.exp_avg", "optim.exp_avg_sq"}
+
+
+def test_weights_alone_are_a_start(tmp_path):
+    """An imported model has no optimizer state: the first step is that of a fresh run from the same weights."""
+    run = run_file(MODELS["gpt2"], {}, tmp_path / "a", steps=2)
+    go([run])
+    start = run_file(MODELS["gpt2"], {}, tmp_path / "b", steps=2, resume=True, checkpoint_dir=str(tmp_path / "c"))
+    engine = Engine(run.trial, run.training, Mesh(Topology(), device=torch.device("cpu")))
+    weights = [s for s in engine.shards() if s.kind == "weight"]
+    keeper = checkpoint.Checkpointer(tmp_path / "c", rank=0, world=1, model=run.trial.model)
+    keeper.write(0, checkpoint.chunks_of(weights), {"step": 0, "consumed_samples": 0, "weights_only": True})
+    go([start])
+    assert said(tmp_path / "b", "iteration") == pytest.approx(said(tmp_path / "a", "iteration"), rel=1e-6)
