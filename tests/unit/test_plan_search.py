@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -66,6 +67,23 @@ def test_each_layout_is_accepted_or_rejected_once(model, nodes, gbs, engine):
     found = search(space, rules=[expression.parse("dp % 2 == 0 or tp < 8", RULE_NAMES)])
     assert found.considered == found.accepted + sum(found.rejected.values())
     assert found.considered == sum(len(c["dp"]) for c in chunks(space))
+
+
+@pytest.mark.parametrize("engine", ["megatron", "seatrial"])
+@pytest.mark.parametrize("model", ["tiny-llama", "bloom-176b"])
+def test_rejections_are_counted_as_the_rules_would_one_by_one(model, engine):
+    space = Space(models=(presets.model(model),), cluster=presets.cluster("jz-a100", nodes=3), gbs=(40,), engine=engine,
+                  sequence_parallel=(False, True), recompute=("none", "full"), zero=(0, 1), mbs=(1, 2, 3))  # fmt: skip
+    expected: Counter[str] = Counter()
+    for columns in chunks(space):
+        for row in zip(*(column.tolist() for column in columns.values())):
+            broken = rules.violations(_trial(dict(zip(columns, row)), space, "bf16"))
+            expected.update([next((v.code for v in broken if v.level == "error"), "accepted")])
+    found = search(space)
+    assert {code: count for code, count in found.rejected.items() if code != "memory"} == \
+        {code: count for code, count in expected.items() if code != "accepted"}
+    assert found.accepted + found.rejected.get("memory", 0) == expected["accepted"]
+    assert len(expected) >= 4
 
 
 def test_columns_in_bulk_are_those_of_the_trials():

@@ -60,7 +60,7 @@ def breakdown(parts: dict[str, float], unit: str, *, whole: float | None = None,
     total = whole if whole is not None else sum(parts.values())
     if total <= 0:
         return ""
-    shown = {name: value for name, value in sorted(parts.items(), key=lambda item: -item[1]) if value >= 0.001 * total}
+    shown = {name: value for name, value in sorted(parts.items(), key=lambda item: -item[1]) if abs(value) >= 0.001 * total}
     rest = sum(parts.values()) - sum(shown.values())
     if rest > 0:
         shown["the rest"] = rest
