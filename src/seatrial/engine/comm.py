@@ -10,6 +10,7 @@ ranks; `check_order` (debug) compares what each rank is about to do before it do
 """
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class Comm:
         self.traffic: dict[str, Traffic] = {}
         self.skip_next = False
         """Tests only: leave out the next collective, as a rank that lost its way would."""
+        self._strayed = False
         self._numbers: dict[str, int] = {}
         self.scatters = mesh.backend not in ("gloo", "none")
         """gloo has no reduce-scatter of its own: there the sum goes to all, and each takes its part."""
@@ -107,8 +109,11 @@ class Comm:
     def _enter(self, name: str, x: Tensor, group: Group) -> bool:
         """Count it, tell the watch, and say whether to go ahead."""
         if self.skip_next:
-            self.skip_next = False
+            self.skip_next, self._strayed = False, True
             return False
+        while self._strayed and not self.scatters:
+            # NCCL waits for ever when ranks are out of step; gloo may end the process or pair what does not belong together.
+            time.sleep(1.0)
         self.count(name, x, group)
         if self.check_order:
             self._compare(f"{self._numbers[group.name]} {name} {tuple(x.shape)} {x.dtype}", group)

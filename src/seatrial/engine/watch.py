@@ -15,6 +15,7 @@ import faulthandler
 import json
 import mmap
 import os
+import signal
 import struct
 import threading
 import time
@@ -67,6 +68,8 @@ class Heartbeat:
         self._write()
         if self.folder is not None and stall_s > 0:
             self._stacks = (self.folder / f"rank{rank}.stacks").open("w")
+            # Asked from outside, a rank writes the line it stands at: also one that was stopped, or keeps the interpreter busy.
+            faulthandler.register(signal.SIGUSR2, file=self._stacks, all_threads=True)
             self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
             self._thread.start()
 
@@ -95,6 +98,7 @@ class Heartbeat:
         faulthandler.cancel_dump_traceback_later()
         if self._thread is not None:
             self._thread.join(timeout=5)
+            faulthandler.unregister(signal.SIGUSR2)
             self._stacks.close()
 
     def _look(self) -> None:

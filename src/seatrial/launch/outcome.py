@@ -1,128 +1,202 @@
-"""What became of a run: exit codes, events and the watch's files become one outcome with its evidence.
+"""What became of a trial: exit codes, events and the watch's files become one outcome with its evidence.
 
-    judge(out, finished, world=8)       Outcome(status="crash", rank=3, iteration=2, phase="forward", message="…")
+    classify(run_dir, finished, job=job, trial=trial)       Outcome(status="crash", rank=3, iteration=2, phase="forward", …)
 
-The first rank that failed is the cause; a rank that only lost its connection to it is not. No words are read out of a log.
+The first rank that failed is the cause; a rank that only lost its connection to it is not. Words of a log are read only where a
+program is not ours and left nothing else.
 """
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Any
 
-from seatrial.engine import events, runfile, watch
+from seatrial.engine import watch
+from seatrial.launch import files, hang, oom
 from seatrial.launch.base import Finished, Job
-from seatrial.launch.files import log as log_path
+from seatrial.launch.engines import Event, engine_for, read_events
 from seatrial.record import Outcome
 from seatrial.spec import Trial
 
 TAIL_LINES = 12
+NEAR_CAP = 0.97
+"""A rank that dies with this share of its cap taken died of it."""
+ENDED_BY = {
+    "CANCELLED": "cancelled", "PREEMPTED": "cancelled", "REVOKED": "cancelled", "DEADLINE": "cancelled",
+    "TIMEOUT": "timeout", "OUT_OF_MEMORY": "oom_host", "NODE_FAIL": "crash", "BOOT_FAIL": "crash",
+}  # fmt: skip
+"""What a batch system says of a job that it ended itself."""
 
 
-def read_all(out: Path) -> list[dict[str, Any]]:
-    """Events of all ranks in the order of their time."""
-    files = [out / events.FILE_NAME, *sorted(out.glob("events.rank*.jsonl"))]
-    found = [event for file in files if file.exists() for event in events.read_events(file)]
-    return sorted(found, key=lambda event: event.get("time", 0.0))
+def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, said: list[Event] | None = None) -> Outcome:
+    """The outcome of a job that is done."""
+    return _Case(run_dir, finished, job, trial, read_events(run_dir) if said is None else said).outcome()
 
 
-def judge(out: Path, finished: Finished, *, world: int) -> Outcome:
-    said = read_all(out)
-    beats = {beat.rank: beat for beat in watch.read(out)}
-    failures = [e for e in said if e["event"] == "failure"]
-    own = [e for e in failures if not e.get("consequence")]
-    stalls = _stalls(out)
-    if finished.good and any(e["event"] == "end" for e in said):
-        return _of_iterations(said, stopped=finished.stopped)
-    killed = [r for r in finished.died if (finished.codes[r] or 0) < 0]
-    if own and not (killed and finished.died[0] == killed[0]):
-        return _of_failure(own[0], out)
-    if killed:
-        return _killed(killed[0], finished, beats, out)
-    if stalls or watch.EXIT_STALL in finished.codes:
-        return _hang(stalls, beats, world, out)
-    if finished.stopped:
-        return Outcome(status="cancelled", message="asked to stop before the end")
-    slowest = min(beats.values(), key=lambda b: (b.step, b.microbatch), default=None)
-    place = {"rank": slowest.rank, "iteration": slowest.step, "phase": slowest.phase} if slowest else {}
-    if finished.timed_out:
-        at = f" at step {slowest.step} ({slowest.phase})" if slowest else ""
-        return Outcome(status="timeout", message=f"not finished after {finished.seconds:.0f} s{at}", **place)  # type: ignore[arg-type]
-    if failures:
-        return _of_failure(failures[0], out)
-    rank = finished.died[0] if finished.died else 0
-    return Outcome(status="crash", rank=rank, message=f"rank {rank} ended with exit code {finished.codes[rank]}",
-                   evidence={"log": tail(log_path(out, rank))})
+class _Case:
+    def __init__(self, run_dir: Path, finished: Finished, job: Job, trial: Trial, said: list[Event]):
+        self.run_dir, self.finished, self.job, self.trial, self.said = run_dir, finished, job, trial, said
+        self.beats = {beat.rank: beat for beat in watch.read(run_dir)}
+        self.failures = [e for e in said if e["event"] == "failure" and isinstance(e.get("rank"), int)]
 
+    def outcome(self) -> Outcome:
+        done = self.finished
+        if done.good and (self.job.per == "node" or self._came_to_its_end()):
+            return self._of_iterations()
+        own = [e for e in self.failures if not e.get("consequence")]
+        killed = [r for r in done.died if (done.codes[r] or 0) < 0]
+        if killed and done.died[0] == killed[0] and not done.stopped and not self._reported_before(killed[0]):
+            return self._killed(killed[0])
+        if own:
+            return self._of_failure(own[0])
+        if hang.reports(self.run_dir) or watch.EXIT_STALL in done.codes:
+            return self._hang()
+        if done.scheduler_state in ENDED_BY:
+            return self._ended_by_scheduler(ENDED_BY[done.scheduler_state])
+        if done.stopped:
+            return Outcome(status="cancelled", message="asked to stop before the end", **self._slowest())
+        if done.timed_out:
+            return self._timeout(f"not finished after {done.seconds:.0f} s")
+        if self.failures:
+            return self._of_failure(self.failures[0])
+        return self._unexplained()
 
-def _of_iterations(said: list[dict[str, Any]], *, stopped: bool) -> Outcome:
-    for event in said:
-        if event["event"] == "iteration" and not isinstance(event.get("loss"), int | float):
-            rank = next(iter(event.get("nan_ranks", [])), None)
-            at = "" if rank is None else f", first on rank {rank}"
-            return Outcome(status="nan", rank=rank, iteration=event["step"],
-                           message=f"the loss of step {event['step']} is {event['loss']}{at}")
-    if stopped:
-        return Outcome(status="cancelled", message="asked to stop; left cleanly")
-    return Outcome(status="ok")
+    def _came_to_its_end(self) -> bool:
+        return any(e["event"] == "end" for e in self.said) or bool(self.trial.command and self._iterations())
 
+    def _iterations(self) -> list[Event]:
+        return [e for e in self.said if e["event"] == "iteration"]
 
-def _of_failure(event: dict[str, Any], out: Path) -> Outcome:
-    rank = int(event["rank"])
-    message = event["message"] if event["status"] == "invalid" else f"rank {rank}: {event['error']}: {event['message']}"
-    evidence: dict[str, object] = {k: event[k] for k in ("line", "collective", "group", "seq", "microbatch") if k in event}
-    evidence["log"] = tail(log_path(out, rank))
-    return Outcome(status=event["status"], rank=rank, iteration=event.get("step"), phase=event.get("phase", ""),
-                   message=message, evidence=evidence)
+    def _reported_before(self, rank: int) -> bool:
+        """Whether the rank that a signal ended had said why itself, as an abort after an error does."""
+        return any(e["rank"] == rank and not e.get("consequence") for e in self.failures)
 
+    # ---- one kind of end each
 
-def _killed(rank: int, finished: Finished, beats: dict[int, watch.Beat], out: Path) -> Outcome:
-    number = -(finished.codes[rank] or 0)
-    name = signal.Signals(number).name if number in [s.value for s in signal.Signals] else f"signal {number}"
-    beat = beats.get(rank)
-    at = f" at step {beat.step} ({beat.phase})" if beat else ""
-    return Outcome(status="crash", rank=rank, iteration=beat.step if beat else None, phase=beat.phase if beat else "",
-                   message=f"rank {rank} was ended by {name}{at}", evidence={"signal": name, "log": tail(log_path(out, rank))})
+    def _of_iterations(self) -> Outcome:
+        for event in self._iterations():
+            if isinstance(event.get("loss"), str):
+                ranks = event.get("nan_ranks") or [None]
+                at = "" if ranks[0] is None else f", first on {hang.label(ranks[0], self.trial.topology)}"
+                return Outcome(status="nan", rank=ranks[0], iteration=event.get("step"), phase="loss",
+                               message=f"the loss of step {event.get('step')} is {event['loss']}{at}",
+                               evidence={"nan_ranks": event.get("nan_ranks", [])})
+        ends = [e for e in self.said if e["event"] == "end"]
+        if self.finished.stopped or (ends and ends[-1].get("status") == "stopped"):
+            return Outcome(status="cancelled", message="asked to stop; left cleanly",
+                           iteration=ends[-1].get("step") if ends else None)
+        if self.trial.command and not self._iterations():
+            return Outcome(status="crash", message="the command ended well, but printed no iteration that can be read",
+                           evidence={"log": self._tail(0)})
+        return Outcome(status="ok")
 
+    def _of_failure(self, event: Event) -> Outcome:
+        rank, status = int(event["rank"]), event["status"]
+        memory = event.get("memory") or {}
+        if status == "crash" and memory.get("data_bytes", 0) >= NEAR_CAP * memory.get("cap_bytes", float("inf")):
+            status = "oom_host"  # what fails when the last byte is gone is not always an allocation
+            event = {**event, "status": status}
+        place: dict[str, Any] = {"rank": rank, "iteration": event.get("step"), "phase": event.get("phase", "")}
+        if status in ("oom_host", "oom_device"):
+            told = oom.told(event, self.trial, cap_bytes=self.job.memory_cap_bytes)
+            return Outcome(status=status, message=told.message, evidence={**told.evidence, "log": self._tail(rank)}, **place)
+        who = hang.label(rank, self.trial.topology)
+        message = event["message"] if status == "invalid" else f"{who}: {event['error']}: {event['message']}"
+        wanted = ("error", "line", "frames", "collective", "group", "seq", "microbatch")
+        return Outcome(status=status, message=message, **place,
+                       evidence={**{k: event[k] for k in wanted if k in event}, "log": self._tail(rank)})
 
-def _stalls(out: Path) -> dict[int, dict[str, Any]]:
-    found = {}
-    for path in Path(out, watch.FOLDER).glob("rank*.stall.json"):
-        report = json.loads(path.read_text())
-        found[int(report["rank"])] = report
-    return found
+    def _killed(self, rank: int) -> Outcome:
+        done, cap = self.finished, self.job.memory_cap_bytes
+        number = -(done.codes[rank] or 0)
+        name = signal.Signals(number).name if number in {s.value for s in signal.Signals} else f"signal {number}"
+        data, rss = done.data_peak_bytes.get(rank, 0), done.rss_peak_bytes.get(rank, 0)
+        how = "the kernel's out-of-memory killer" if rank in done.shot else f"{name} at its cap"
+        if rank in done.shot or done.scheduler_state == "OUT_OF_MEMORY" or cap and data >= NEAR_CAP * cap:
+            told = oom.told_of_kill(rank, self.trial, used_bytes=rss if rank in done.shot else data, cap_bytes=cap, how=how)
+            return Outcome(status="oom_host", message=told.message, evidence={**told.evidence, "log": self._tail(rank)},
+                           **self._place(rank))
+        beat = self.beats.get(rank)
+        at = f" at step {beat.step} ({beat.phase})" if beat else ""
+        who = hang.label(rank, self.trial.topology) if self.job.per == "rank" else f"the program on node {rank}"
+        evidence: dict[str, object] = {"signal": name, "rss_peak_bytes": rss, "data_peak_bytes": data, "log": self._tail(rank)}
+        if cap:
+            evidence["cap_bytes"] = cap
+        return Outcome(status="crash", message=f"{who} was ended by {name}{at}", evidence=evidence, **self._place(rank))
 
+    def _hang(self) -> Outcome:
+        found = hang.find(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen)
+        return Outcome(status="hang", rank=found.rank, iteration=found.iteration, phase=found.phase, message=found.message,
+                       evidence=found.evidence)
 
-def _hang(stalls: dict[int, dict[str, Any]], beats: dict[int, watch.Beat], world: int, out: Path) -> Outcome:
-    """A rank that could not even report is the cause; else one that entered fewer collectives than its peers."""
-    silent = [r for r in range(world) if r not in stalls]
-    culprit = silent[0] if silent else _behind(stalls, out)
-    beat = beats.get(culprit)
-    waiting = [f"{b.collective} {b.seq} of {b.group}" for r, b in beats.items() if r != culprit and b.collective]
-    words = f"rank {culprit} has not moved since step {beat.step} ({beat.phase})" if beat else f"rank {culprit} never came"
-    others = f"; the others wait in {waiting[0]}" if waiting else ""
-    return Outcome(status="hang", rank=culprit, iteration=beat.step if beat else None, phase=beat.phase if beat else "",
-                   message=words + others, evidence={"reported": sorted(stalls)})
+    def _timeout(self, message: str) -> Outcome:
+        place = self._slowest()
+        evidence: dict[str, object] = {"frozen": list(self.finished.frozen)} if self.finished.frozen else {}
+        rank = place.get("rank")
+        if rank is not None:
+            message += f"; {hang.label(rank, self.trial.topology)} is at step {place['iteration']} ({place['phase']})"
+            if where := hang.standing_at(self.run_dir, rank):
+                message += f", in {where[0]}"
+                evidence["stack"] = where
+        return Outcome(status="timeout", message=message, evidence=evidence, **place)
 
+    def _ended_by_scheduler(self, status: str) -> Outcome:
+        state = self.finished.scheduler_state
+        if status == "timeout":
+            return self._timeout(f"the batch system ended it after {self.finished.seconds:.0f} s ({state})")
+        return Outcome(status=status, message=f"the batch system says {state}",  # type: ignore[arg-type]
+                       evidence={"scheduler_state": state}, **self._slowest())
 
-def _behind(stalls: dict[int, dict[str, Any]], out: Path) -> int:
-    """A rank that lags its peers, in the innermost group where one does: in the outer ones others lag because of it."""
-    t = runfile.read(out / "run.json").trial.topology
+    def _unexplained(self) -> Outcome:
+        """Ended without a word of its own: an import that failed, a program that is not ours."""
+        done = self.finished
+        rank = done.died[0] if done.died else next((r for r, code in enumerate(done.codes) if code != 0), 0)
+        status = self._read_in_log()
+        code = done.codes[rank] if rank < len(done.codes) else None
+        if self.job.per == "node":
+            who = f"the program on node {rank}"
+        else:
+            who = hang.label(rank, self.trial.topology)
+        ended = "is gone without an exit code" if code is None else f"ended with exit code {code}"
+        if code == 0:
+            ended = "ended well, but never said so"
+        message = f"{who} {ended}"
+        tail = self._tail(rank)
+        if tail:
+            message += f": {tail[-1].strip()[:200]}"
+        place = self._place(rank) if self.job.per == "rank" else {}
+        return Outcome(status=status, message=message, evidence={"exit_code": code, "log": tail}, **place)
 
-    def peers(group: str, rank: int) -> list[int]:
-        if group == "tp":
-            return [r for r in stalls if r // t.tp == rank // t.tp]
-        if group == "dp":
-            return [r for r in stalls if (r // (t.tp * t.dp), r % t.tp) == (rank // (t.tp * t.dp), rank % t.tp)]
-        return list(stalls)
+    def _read_in_log(self) -> Any:
+        """A program that is not ours leaves only words: the importer knows the usual last ones."""
+        if self.trial.command is None:
+            return "crash"
+        from seatrial.importers import iter_file
+        from seatrial.record import Record
 
-    for group in ("tp", "dp", "world"):
-        entered = {r: int(stalls[r]["groups"].get(group, 0)) for r in stalls}
-        late = [r for r in stalls if entered[r] < max(entered[p] for p in peers(group, r))]
-        if late:
-            return min(late, key=lambda r: entered[r])
-    return min(stalls, key=lambda r: (stalls[r]["step"], stalls[r]["beats"]))
+        for path in sorted((self.run_dir / files.LOGS).glob("*.log")):
+            for row in iter_file(path):
+                if isinstance(row, Record) and row.outcome is not None and row.outcome.status != "ok":
+                    return row.outcome.status
+        return "crash"
+
+    # ---- where
+
+    def _place(self, rank: int) -> dict[str, Any]:
+        if self.job.per == "node":
+            return {}
+        beat = self.beats.get(rank)
+        return {"rank": rank, "iteration": beat.step if beat else None, "phase": beat.phase if beat else ""}
+
+    def _slowest(self) -> dict[str, Any]:
+        if self.finished.frozen:
+            return self._place(self.finished.frozen[0])
+        beat = min(self.beats.values(), key=lambda b: (b.step, b.microbatch, b.rank), default=None)
+        return self._place(beat.rank) if beat else {}
+
+    def _tail(self, rank: int) -> list[str]:
+        path = files.log(self.run_dir, rank) if self.job.per == "rank" else files.node_log(self.run_dir, rank)
+        return tail(path)
 
 
 def tail(path: Path) -> list[str]:
@@ -132,6 +206,12 @@ def tail(path: Path) -> list[str]:
         return []
 
 
-def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, said: list[dict[str, Any]] | None = None) -> Outcome:
-    """The outcome of a job that is done."""
-    return judge(run_dir, finished, world=job.world)
+def read_all(run_dir: Path) -> list[Event]:
+    """Events of all ranks in the order of their time."""
+    return read_events(run_dir)
+
+
+def judge(run_dir: Path, finished: Finished, *, trial: Trial, said: list[Event]) -> Outcome:
+    """The same of a trial that was started with `local.launch`."""
+    job = Job(name=trial.run_id(), run_dir=run_dir, argv=(), world=trial.topology.world, per=engine_for(trial).per)
+    return classify(run_dir, finished, job=job, trial=trial, said=said)

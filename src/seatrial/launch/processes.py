@@ -136,8 +136,10 @@ class Processes:
             if cores:
                 os.sched_setaffinity(0, cores)
 
+        late = {"rank": rank, "local_rank": local_rank, "node": self.node, "master_addr": master[0], "master_port": master[1]}
+        argv = [_filled(part, late) for part in job.argv]
         with log.open("wb") as file:
-            return subprocess.Popen(list(job.argv), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+            return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                                     preexec_fn=before_exec, env=env, close_fds=True)
 
     # ---- looking
@@ -197,7 +199,8 @@ class Processes:
         if rank in self._asked_for_stacks or not path.exists():
             return
         self._asked_for_stacks.add(rank)
-        self._signal([rank], signal.SIGUSR2)
+        # To its main thread: any other one could take it, and the main thread would be a few lines further by then.
+        _LIBC.tgkill(self.processes[rank].pid, self.processes[rank].pid, signal.SIGUSR2)
         # Pending signals come first, so a stopped rank writes its stacks before it runs on.
         self._signal([rank], signal.SIGCONT)
         until = now + STACKS_S
@@ -284,6 +287,13 @@ def end_leftovers(run_dir: Path) -> list[int]:
             continue  # gone, or another user's
         ended.append(int(entry.name))
     return ended
+
+
+def _filled(text: str, late: Mapping[str, object]) -> str:
+    """The words of a command's template that are known only here."""
+    for name, value in late.items():
+        text = text.replace("{" + name + "}", str(value))
+    return text
 
 
 def _share(cores: Sequence[int], i: int, count: int) -> Sequence[int]:

@@ -39,8 +39,8 @@ def run(trial: Trial, training: Training, *, out: Path, timeout_s: float, env: M
     began = len(read_all(out))
     finished = local.launch([python, "-m", "seatrial.engine", str(out / RUN_FILE)], world=trial.topology.world, out=out,
                             timeout_s=timeout_s, env=env, threads=training.threads, on_line=on_line)
-    outcome = judge(out, finished, world=trial.topology.world)
-    return summary(trial, training, outcome, read_all(out)[began:], out=out)
+    said = read_all(out)[began:]
+    return summary(trial, training, judge(out, finished, trial=trial, said=said), said, out=out)
 
 
 def summary(trial: Trial, training: Training, outcome: Outcome, said: list[dict[str, Any]], *, out: Path) -> dict[str, Any]:
