@@ -112,7 +112,6 @@ class LiveStorages(TorchDispatchMode):
                 storage = value.untyped_storage()
                 if storage._cdata not in self._known:
                     self._add(storage, self._part(value))
-        self._follow_resizes()
         return out
 
     def _part(self, value: Tensor) -> str:
@@ -138,10 +137,25 @@ class LiveStorages(TorchDispatchMode):
         if total > self.peak_bytes:
             self.peak_bytes, self.at_peak = total, dict(self.live)
 
-    def _follow_resizes(self) -> None:
-        """Sharded weights come and go by resizing their storage, which is no operation."""
-        for key, (ref, part, size) in list(self._known.items()):
-            storage = ref() if part not in ("activations", "logits") else None
-            if storage is not None and (now := storage.nbytes()) != size:
-                self._known[key] = (ref, part, now)
-                self._change(part, now - size)
+    def __enter__(self) -> LiveStorages:
+        # Sharded weights and discarded activations come and go by resizing their storage, which is no operation.
+        plain = self._plain_resize = torch.UntypedStorage.resize_
+
+        def resize_(storage: torch.UntypedStorage, size: int) -> Any:
+            result = plain(storage, size)
+            self._resized(storage)
+            return result
+
+        torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        torch.UntypedStorage.resize_ = self._plain_resize  # type: ignore[method-assign]
+        super().__exit__(*error)
+
+    def _resized(self, storage: torch.UntypedStorage) -> None:
+        if storage._cdata in self._known:
+            ref, part, size = self._known[storage._cdata]
+            self._known[storage._cdata] = (ref, part, storage.nbytes())
+            self._change(part, storage.nbytes() - size)

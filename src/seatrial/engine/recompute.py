@@ -32,20 +32,27 @@ class Discarded:
     """
 
     def __init__(self, make: Callable[[Tensor], Tensor], source: Tensor, timers: Timers):
-        self.make, self.source, self.timers = make, source, timers
+        self.make, self.timers = make, timers
         self.value = make(source)
         self.bytes = self.value.untyped_storage().nbytes()
+        self._kept: tuple[Tensor, Tensor] | None = (source, self.value)
 
     def free(self, result: Tensor) -> Tensor:
         """Throw the value away; the gradient of `result` brings it back."""
+        value = self.value
+        del self.value
         if result.requires_grad:
-            self.value.untyped_storage().resize_(0)
+            value.untyped_storage().resize_(0)
             result.register_hook(self._restore)
         return result
 
     def _restore(self, grad: Tensor) -> None:
+        assert self._kept is not None
+        source, value = self._kept
+        # Hooks outlive the tensors that autograd saved: what they held would pile up until the whole graph is gone.
+        self._kept = None
         with self.timers("recompute"), torch.no_grad():
-            again = self.make(self.source)
-            self.value.untyped_storage().resize_(self.bytes)
+            again = self.make(source)
+            value.untyped_storage().resize_(self.bytes)
             # Through .data: the saved tensor must not look modified, since it holds the same numbers again.
-            self.value.data.copy_(again)
+            value.data.copy_(again)
