@@ -64,7 +64,8 @@ def test_scheduler_options_and_interpreters_are_axes():
 
 
 def test_a_case_is_put_over_everything_key_by_key():
-    found = sweep(topology={"mbs": 2}, axes={"case": [{"name": "a", "topology": {"dp": 2}}, {"name": "b", "model": {"layers": 4}}]})
+    cases = [{"name": "a", "topology": {"dp": 2}}, {"name": "b", "model": {"layers": 4}}]
+    found = sweep(topology={"mbs": 2}, axes={"case": cases})
     assert (found.tasks[0].trial.topology.dp, found.tasks[0].trial.topology.mbs) == (2, 2)
     assert (found.tasks[1].trial.model.layers, found.tasks[1].trial.model.hidden) == (4, 128)
 

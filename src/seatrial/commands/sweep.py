@@ -17,6 +17,8 @@ import typer
 
 from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
 
+EXIT_INTERRUPTED = 128 + 2
+
 
 def register(app: typer.Typer) -> None:
     @app.command("sweep", help="Run every trial of a sweep file; each ends as a row of the logbook.")
@@ -47,7 +49,12 @@ def register(app: typer.Typer) -> None:
             chosen = launcher_named(launcher)
             with listener_for(sys.stderr) as listener:
                 controller = Controller(wanted, store, chosen, listener)
-                view = controller.run()
+                try:
+                    view = controller.run()
+                except KeyboardInterrupt:
+                    done = f"{len(controller.view.rows)} of {len(wanted.tasks)} trials are in the logbook"
+                    print(f"seatrial: interrupted: {done}; --resume goes on", file=sys.stderr)
+                    return EXIT_INTERRUPTED
             if as_json:
                 print(json.dumps(_document(wanted, store, view, logbook), ensure_ascii=False))
             else:
