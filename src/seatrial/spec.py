@@ -217,10 +217,11 @@ class Device:
     clock_ghz: float | None = None
     launch_us: float = 5.0
     """Time to start one kernel when nothing hides it."""
-    matmul_efficiency: float = 0.8
-    """Share of `peak_tflops` that a large, well shaped matrix product sustains."""
-    fused_attention: bool = False
-    """Whether the software of this device's time computes attention without storing the scores (FlashAttention and others)."""
+    matmul_efficiency: float = 0.85
+    """Share of `peak_tflops` that a large, well shaped matrix product reaches."""
+    fused_attention: bool | None = None
+    """Whether attention is computed without storing the scores (FlashAttention and its like); by default where the device has
+    fp8, whose software is younger than that."""
     power_w: float | None = None
     source: str = ""
 
@@ -232,6 +233,10 @@ class Device:
             raise BadInput(f"device {self.name}: peak_tflops must name at least one precision")
         for precision, value in self.peak_tflops.items():
             fields.positive(f"device {self.name}.peak_tflops", **{precision: value})
+
+    @property
+    def fuses_attention(self) -> bool:
+        return "fp8" in self.peak_tflops if self.fused_attention is None else self.fused_attention
 
     @property
     def limit_gib(self) -> float:

@@ -92,7 +92,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     """Scores, softmax, dropout and the weighted sum."""
     e = machine.element_bytes
     heads = c.mbs * c.heads // c.tp
-    flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fused_attention)) == 1
+    flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fuses_attention)) == 1
     align = alignment_bytes(machine, c.head_dim)
     scores = matmul_s(machine, c.seq, c.seq, c.head_dim, align, heads)
     context = matmul_s(machine, c.seq, c.head_dim, c.seq, align, heads)

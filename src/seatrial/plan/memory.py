@@ -23,6 +23,9 @@ SHARDED_BYTES = 18
 """A parameter's share of the optimizer in mixed precision: master and two moments in fp32 (12), and at the step the gradient
 of the own shard joined in 16 bits (2) and in fp32 (4). ZeRO divides it by DP."""
 
+LASTING_BYTES = 12
+"""Of either: master and moments."""
+
 UNSHARDED_BYTES = 20
 """The same without ZeRO, where DeepSpeed copies the gradients to fp32 tensor by tensor (4) and joins the copies into one
 (4)."""
@@ -56,7 +59,7 @@ class Memory:
     by_rank: Floats
     """[3, n]: the first pipeline rank, the fullest in between, the last."""
     need_gib: Floats
-    """What it cannot run without: a full allocator gives back what it only keeps."""
+    """The least it can run with: gradient copies of the optimizer step may lie where activations lay before."""
 
 
 def peak(configs: Configs, cluster: Cluster) -> Memory:
@@ -88,12 +91,18 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     parts["communication"] = bucket + buffers
     parts["context"] = np.full_like(held, cluster.device.context_gib * GIB)
     in_gib = {name: np.where(exists, value / GIB, 0.0) for name, value in parts.items()}
+    saved = np.minimum(parameters * _passing(c) / GIB, in_gib["activations"] + in_gib["working"] + in_gib["logits"])
+    saved = np.where(exists, saved, 0.0)
     by_rank = np.stack(list(in_gib.values())).sum(axis=0)
+    # An allocator keeps both as long as there is room.
+    given = np.minimum(saved, np.maximum(by_rank - cluster.device.limit_gib, 0.0)) if gpu else 0.0 * saved
+    in_gib["optimizer"] = in_gib["optimizer"] - given
+    by_rank, saved = by_rank - given, saved - given
     fullest = by_rank.argmax(axis=0)[None]
     pick = {name: np.take_along_axis(value, fullest, 0)[0] for name, value in in_gib.items()}
     gib = sum(pick.values())
     assert not isinstance(gib, int)
-    need = gib - pick["slack"]
+    need = gib - np.take_along_axis(saved, fullest, 0)[0]
     if cluster.memory_convention == "node":
         share = np.maximum(1, c.procs_per_node)
         system = (cluster.device.context_gib if cluster.device.context_gib else 0.0) * (share - 1)
@@ -117,6 +126,12 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
         "gradients": parameters * np.where(c.zero >= 2, element / dp, element),
         "optimizer": parameters * np.where(c.zero >= 1, optimizer / dp, optimizer),
     }
+
+
+def _passing(c: Configs) -> Floats:
+    """Bytes a parameter that exist during the optimizer's step alone."""
+    copies = np.where(c.zero == 0, UNSHARDED_BYTES - LASTING_BYTES, (SHARDED_BYTES - LASTING_BYTES) / c.dp)
+    return np.where(c.precision == FP32, 0.0, copies)
 
 
 def in_flight(c: Configs) -> Floats:
@@ -143,7 +158,7 @@ def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     kv = c.kv_heads * c.head_dim
     # Of the 24: query, key, value and context (8 with as many key-value heads), the MLP's inner width before and after (16).
     split = (2 * (2 * h + 2 * kv) + np.where(c.glu == 1, 6, 4) * c.ffn) * scale / c.tp
-    flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fused_attention)) == 1
+    flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fuses_attention)) == 1
     scores = np.where(flash, 0.0, (4 * scale + 1) * c.heads * c.seq / c.tp)
     everything = tokens * (whole + split + scores)
     boundary = tokens * 2 * h * scale / np.where(c.sequence_parallel == 1, c.tp, 1)

@@ -34,7 +34,7 @@ OPTIMIZER_BYTES = 40
 """A parameter's traffic in one Adam step: master, two moments and gradient read (16), written but the gradient (12), the
 working copy written (2), and the gradient read and scaled for clipping (10)."""
 
-OVERLAP = 0.7
+OVERLAP = 0.5
 """Share of compute under which ZeRO 2 and 3 hide their traffic: they fetch a layer ahead, and kernels slow down while copies
 run."""
 
@@ -110,6 +110,11 @@ NAMES = ("compute", "head", "memory", "tensor", "pipeline", "gradients", "launch
 Z90 = 1.6449
 
 
+EXPOSED_INTERLEAVED = 0.5
+"""Share of a message that interleaved stages wait for: later versions send while another chunk computes, earlier ones did
+not."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """Seconds, before anything is added up. Arrays of [n], or [3, n] for the first, fullest middle and last pipeline rank."""
@@ -164,8 +169,10 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
     machine = Machine.of(c, cluster)
     boundary = c.mbs * c.seq * c.hidden * machine.element_bytes
     send = network.send_s(c, cluster, boundary)
-    # The receiver puts the slices of the tensor-parallel ranks together again.
-    send = send + np.where(c.pp > 1, network.gather_s(cluster, network.tensor_group(c), boundary), 0.0)
+    # The receiver puts the slices of the tensor-parallel ranks together again, unless each goes on with its own.
+    whole = (c.pp > 1) & (c.sequence_parallel == 0)
+    send = send + np.where(whole, network.gather_s(cluster, network.tensor_group(c), boundary), 0.0)
+    send = send * np.where(c.schedule == pipeline.INTERLEAVED, EXPOSED_INTERLEAVED, 1.0)
     parameters = stage_parameters(c)
     gradients, hidden_share = _gradients(c, cluster, machine, parameters)
     shard = np.where(c.zero >= 1, c.dp, 1)
@@ -259,7 +266,9 @@ def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
     parts = {name: m * np.take_along_axis(forward[name] + backward[name], slow, 0)[0] for name in forward}
     busy = sum(parts.values())
     parts["bubble"] = np.maximum(span - busy, 0.0)
-    parts["gradients"] = np.maximum(p.gradients * scale["gradients"] - p.hidden_share * busy, 0.0)
+    # Traffic that may hide behind compute hides in part: the first layer's has nothing to hide behind.
+    traffic = p.gradients * scale["gradients"]
+    parts["gradients"] = np.maximum(traffic - p.hidden_share * busy, (1 - p.hidden_share) * traffic)
     parts["optimizer"] = p.optimizer * scale["optimizer"]
     parts["fixed"] = np.full_like(m, FIXED_S * scale["fixed"])
     whole = k.whole * np.exp(k.waiting * np.log2(c.dp)) if k.waiting else k.whole
