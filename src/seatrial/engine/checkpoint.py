@@ -64,6 +64,7 @@ class Checkpointer:
         self.saved: list[int] = []
         """Steps whose checkpoints this run has completed (rank 0)."""
         self._last_step: int | None = None
+        self._pinned: dict[int, torch.Tensor] = {}
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         if rank == 0:
@@ -78,11 +79,25 @@ class Checkpointer:
         if step == self._last_step:
             return  # a stop right after a save: rank 0 may still be finishing what this would write again
         self._last_step = step
-        copies = [dataclasses.replace(c, tensor=c.tensor.detach().to("cpu", copy=True)) for c in chunks]
+        copies = self._copied(chunks)
         self._thread = threading.Thread(target=self._guarded, args=(step, copies, dict(state)), name="checkpoint")
         self._thread.start()
         if not self.background:
             self.wait()
+
+    def _copied(self, chunks: Iterable[Chunk]) -> list[Chunk]:
+        """Into pinned memory from a GPU: it is kept for the next save, since making it takes longer than filling it."""
+        copies = []
+        for n, c in enumerate(chunks):
+            kept = self._pinned.get(n)
+            if not c.tensor.is_cuda:
+                kept = torch.empty(c.tensor.shape, dtype=c.tensor.dtype)
+            elif kept is None or (kept.shape, kept.dtype) != (c.tensor.shape, c.tensor.dtype):
+                kept = self._pinned[n] = torch.empty(c.tensor.shape, dtype=c.tensor.dtype, pin_memory=True)
+            copies.append(dataclasses.replace(c, tensor=kept.copy_(c.tensor.detach(), non_blocking=True)))
+        if self._pinned:
+            torch.cuda.current_stream().synchronize()
+        return copies
 
     def wait(self) -> None:
         """Until the last save is finished; raises what went wrong with it."""

@@ -66,8 +66,9 @@ def write_chunks(folder: Path, rank: int, chunks: Iterable[Chunk]) -> list[Item]
     with (folder / name).open("wb") as file:
         for chunk in chunks:
             buffer = io.BytesIO()
+            tensor = chunk.tensor.detach().cpu().contiguous()
             # A view would drag its whole storage along.
-            torch.save(chunk.tensor.detach().cpu().contiguous().clone(), buffer)
+            torch.save(tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone(), buffer)
             data = buffer.getbuffer()
             file.write(data)
             items.append(Item(key=chunk.key, dtype=str(chunk.tensor.dtype).removeprefix("torch."), shape=tuple(chunk.shape),

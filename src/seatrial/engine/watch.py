@@ -137,13 +137,16 @@ def flight_recorder() -> dict:
     """What torch recorded of the last collectives (TORCH_FR_BUFFER_SIZE entries of them), or why there is nothing."""
     import torch._C._distributed_c10d as c10d
 
-    dump = getattr(c10d, "_dump_fr_trace_json", None) or getattr(c10d, "_dump_nccl_trace_json", None)
-    if dump is None:
-        return {"unavailable": "this build of torch has no flight recorder"}
-    try:
-        return json.loads(dump())
-    except (RuntimeError, ValueError, TypeError) as error:
-        return {"unavailable": str(error).splitlines()[0] if str(error) else type(error).__name__}
+    found: dict = {"unavailable": "this build of torch has no flight recorder"}
+    # NCCL has a recorder of its own in some versions; the general one is then there, and empty.
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        try:
+            found = json.loads(getattr(c10d, name)())
+        except (AttributeError, RuntimeError, ValueError, TypeError):
+            continue
+        if found.get("entries"):
+            break
+    return found
 
 
 def _replace(path: Path, text: str) -> None:
