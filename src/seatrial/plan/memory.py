@@ -117,8 +117,8 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     """Weights, gradients and optimizer, [3, n] bytes."""
     dp = c.dp.astype(np.float64)
     mixed = c.precision != FP32
-    # fp32 alone: weights, gradients and the two moments; nothing is kept twice.
-    optimizer = np.where(mixed, np.where(c.zero == 0, UNSHARDED_BYTES, SHARDED_BYTES), 8.0)
+    # fp32 alone: the two moments, and the contiguous buffer in which gradients are summed and travel beside their own tensors.
+    optimizer = np.where(mixed, np.where(c.zero == 0, UNSHARDED_BYTES, SHARDED_BYTES), 12.0)
     one_layer = (parameters[MIDDLE] / np.maximum(c.max_layers * c.vp, 1))[None]
     gathered = np.where(c.zero == 3, 2 * one_layer * element, 0.0)
     return {
