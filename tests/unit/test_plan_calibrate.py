@@ -187,3 +187,19 @@ def test_learning_from_a_table_without_seconds_is_one_line(tmp_path: Path):
     path.write_text("layers,hidden\n24,2048\n")
     with pytest.raises(BadInput, match="no row to learn from"):
         calibrate.from_csv(path, CLUSTER)
+
+
+def test_a_logbook_teaches_as_a_table_does(tmp_path: Path):
+    from seatrial.logbook import Logbook
+
+    seen = measured(step.Coefficients(whole=1.5), 8)
+    with Logbook(tmp_path / "book", create=True) as book:
+        for r in seen:
+            t = r.trial.topology if r.trial else None
+            assert t is not None
+            book.append({"state": "measured", "layers": 48, "hidden": 8192, "heads": 64, "vocab": 51200, "gbs": 512, "dp": t.dp,
+                         "tp": t.tp, "pp": t.pp, "mbs": t.mbs, "zero_stage": 1, "recompute": "full", "session": "a",
+                         "sec_per_it": r.sec_per_it, "env": {"A": "1"}})
+    learned = calibrate.fit_csv(tmp_path / "book", CLUSTER)
+    assert learned.rows == 8
+    assert learned.factors == ("A=1",)

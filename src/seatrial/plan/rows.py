@@ -1,6 +1,6 @@
 """A table of trials as the planner reads it: CSV cells become trials, what is missing takes its stated default.
 
-    table = rows.read("rows.csv", cluster)
+    table = rows.read("rows.csv", cluster)          or the folder of a logbook
     table.rows[0].trial, table.rows[0].reject, table.rows[0].sec_per_it
 
 A missing column, an empty cell or `unstated` means the default in DEFAULTS. Where a table holds a corrected value beside a
@@ -91,6 +91,9 @@ def configs_of(rows: list[Row]) -> Configs:
 
 
 def read(path: str | Path, cluster: Cluster) -> Table:
+    """A CSV file, or the folder of a logbook."""
+    if Path(path).is_dir():
+        return _logbook(Path(path), cluster)
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
@@ -112,7 +115,23 @@ def read(path: str | Path, cluster: Cluster) -> Table:
     return Table(header=header, rows=tuple(read_row(line, cluster, f"{path}:{n}") for n, line in enumerate(lines, 2)))
 
 
-def read_row(line: Mapping[str | None, object], cluster: Cluster, where: str = "") -> Row:
+def _logbook(folder: Path, cluster: Cluster) -> Table:
+    from seatrial.logbook import Logbook
+
+    with Logbook(folder) as book:
+        lines = [{name: _cell(value) for name, value in record.items()} for record in book.records()]
+    header = tuple(dict.fromkeys(name for line in lines for name in line))
+    names = [line.get("record_id") or str(n) for n, line in enumerate(lines)]
+    return Table(header=header, rows=tuple(read_row(line, cluster, f"{folder}:{name}") for name, line in zip(names, lines)))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k}={v}" for k, v in value.items())
+    return "" if value is None else str(value)
+
+
+def read_row(line: Mapping[str, object] | Mapping[str | None, object], cluster: Cluster, where: str = "") -> Row:
     cells = {key: value if isinstance(value, str) else "" for key, value in line.items() if isinstance(key, str)}
     got = _Cells(cells)
     session = got.text("session") or got.text("date")
