@@ -175,7 +175,7 @@ def _mfu_fits(row: Row, tflops: float, peak: float) -> bool:
 
 
 def _mfu_vote(row: Row, tflops: float) -> bool | None:
-    peak = _peak([mate for mate in row.mates if mate is not row])
+    peak = _peak([mate for mate in row.around if mate is not row])
     if peak is None or not row.record.mfu or not row.record.tflops:
         return None
     after, before = _mfu_fits(row, tflops, peak), _mfu_fits(row, row.record.tflops, peak)

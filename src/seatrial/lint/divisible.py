@@ -40,7 +40,7 @@ def batch(row: Row) -> list[Finding]:
 
 def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
     """The batch or micro-batch that the rest of the table has, where it would divide."""
-    mates = [mate.record for mate in row.mates if mate is not row]
+    mates = [mate.record for mate in row.around if mate is not row]
     usual, often = mode(mate.gbs for mate in mates)
     if isinstance(usual, int) and often > len(mates) / 2 and usual != gbs and usual % (dp * mbs) == 0:
         return "gbs", usual
@@ -89,6 +89,6 @@ def _exchange(row: Row) -> str:
     if not tp or not pp or tp == pp or not count:
         return ""
     fits = (count % tp == 0 or (count + 2) % tp == 0) and not (row.record.heads and row.record.heads % pp)
-    mates = [mate.record for mate in row.mates if mate is not row]
+    mates = [mate.record for mate in row.around if mate is not row]
     known = any(mate.tp == pp and mate.pp == tp for mate in mates) or mode(mate.tp for mate in mates)[0] == pp
     return f"; TP {pp} and PP {tp}, exchanged, would divide" if fits and known else ""

@@ -60,7 +60,7 @@ def explanations(row: Row) -> list[Explanation]:
 def _may_be_wrong(row: Row, name: str) -> bool:
     """A value from the text above holds for the whole table: it is not wrong for one row where others agree with it."""
     return row.states(name) or not any(
-        mate is not row and complete(mate) and mate.reading is not None and mate.reading.fits(mate) for mate in row.mates
+        mate is not row and complete(mate) and mate.reading is not None and mate.reading.fits(mate) for mate in row.around
     )
 
 
@@ -68,7 +68,7 @@ def _leaning(row: Row) -> float:
     """Above 0 when the printed TFLOPs look like the neighbours' and the computed ones do not; below 0 the other way round."""
     others = [
         mate.record.tflops
-        for mate in row.mates
+        for mate in row.around
         if mate is not row and complete(mate) and mate.reading is not None and mate.reading.fits(mate)
     ]
     calc, shown = reading_of(row).tflops(row), row.printed("tflops")
@@ -119,7 +119,7 @@ def batch(row: Row) -> Iterator[Explanation]:
         return
     low, high = gbs * shown.rounded[0] / expected[1], gbs * shown.rounded[1] / expected[0]
     step = (row.whole("dp") or 1) * (row.whole("mbs") or 1)
-    others = [mate.record.gbs for mate in row.mates if mate is not row]
+    others = [mate.record.gbs for mate in row.around if mate is not row]
     usual, often = mode(others)
     stated = row.stated_above("gbs")
     inside = [n * step for n in range(max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9) + 1)][:200]
@@ -154,10 +154,8 @@ def layers(row: Row) -> Iterator[Explanation]:
     if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers"):
         return
     bounds, pp = reading_of(row).solve_layers(row), row.whole("pp") or 1
-    others = [
-        mate.record.layers for mate in row.sheet.files[row.record.source_file] if mate is not row and mate.hidden == row.hidden
-    ]
-    stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.mates if mate is not row])[0]
+    others = [mate.record.layers for mate in row.elsewhere if mate is not row and mate.hidden == row.hidden]
+    stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.around if mate is not row])[0]
     solved = [math.ceil(bounds[0] - 1e-6)] if bounds is not None and bounds[1] - bounds[0] < 0.8 else []
     known = [value for value in (stated[0] if stated else None, usual, *others) if isinstance(value, int)]
     for value in dict.fromkeys(known + solved):
@@ -182,12 +180,12 @@ def layers(row: Row) -> Iterator[Explanation]:
 
 def shape(row: Row) -> Iterator[Explanation]:
     """Hidden size and sequence take only values that are in use."""
-    file = row.sheet.files[row.record.source_file]
+    file = row.elsewhere
     for name, usual, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
         if usual is None or not _may_be_wrong(row, name):
             continue
         seen = [getattr(mate.record, name) for mate in file if mate is not row]
-        near = [getattr(mate.record, name) for mate in row.mates if mate is not row]
+        near = [getattr(mate.record, name) for mate in row.around if mate is not row]
         for value in dict.fromkeys([v for v in seen if v] + list(extra)):
             if value != usual and _with(row, **{name: value}):
                 score = (
@@ -233,7 +231,7 @@ def nodes(row: Row) -> Iterator[Explanation]:
 def formula(row: Row) -> Iterator[Explanation]:
     """Another habit of counting: only believable when the digits are fine enough to tell formulas apart."""
     reading, shown = reading_of(row), row.printed("tflops")
-    file = row.sheet.files[row.record.source_file]
+    file = row.elsewhere
     for other in elsewhere(reading, row):
         if other.per == "node" and (row.procs or 1) == 1 or not other.fits(row) or shown is None:
             continue

@@ -77,12 +77,17 @@ class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
         self._found: dict[int, dict[str, object]] = {}
+        self._near: dict[tuple[int | None, str], dict[str, object]] = {}
 
     def enriched(self, record: Record) -> Record:
         """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
         if record.table is None or not self.lines:
             return record
-        hints = self.near(record.source_line or 0, record.size_label)
+        # All rows of a table stand under the same text.
+        key = (record.table, record.size_label)
+        if key not in self._near:
+            self._near[key] = self.near(record.source_line or 0, record.size_label)
+        hints = self._near[key]
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
         new = {name: value for name, value in hints.items() if name in open_}

@@ -5,6 +5,7 @@ Prose.of(text).capacity(120)          the limit that holds at line 120, with the
 
 from __future__ import annotations
 
+import bisect
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,8 +77,13 @@ class Prose:
         near = min([*above, *below], key=lambda limit: (abs(limit[0] - at), limit[0] > at), default=None)
         return None if near is None else (near[1], f'line {near[0]}: "{near[2]}"')
 
+    @cached_property
+    def _headings(self) -> dict[str, list[int]]:
+        return {mark: [n for n, text in enumerate(self.lines, 1) if text.startswith(mark)] for mark in ("#", "# ")}
+
     def _heading_between(self, low: int, high: int, mark: str) -> bool:
-        return any(text.startswith(mark) for text in self.lines[low:high])
+        after = bisect.bisect_right(self._headings[mark], low)
+        return after < len(self._headings[mark]) and self._headings[mark][after] <= high
 
     def physical(self) -> tuple[float, str] | None:
         """The whole memory of the device as the text names it."""

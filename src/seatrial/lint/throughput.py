@@ -18,6 +18,8 @@ from seatrial.lint.view import Row, Sheet
 
 SMALL = 0.015
 """A difference below this may come from averages over other iterations; above it one of the figures is wrong."""
+_MOST_EXPLAINED = 500
+"""Of one table; a log of thousands of such lines has one cause and not thousands."""
 MARGIN = 1.0
 """By how much the best explanation must lead to be proposed."""
 
@@ -39,7 +41,7 @@ def check(sheet: Sheet) -> list[Finding]:
                 )
             )
             continue
-        explained = {row: explanations(row) for row in wrong}
+        explained = {row: explanations(row) for row in wrong[:_MOST_EXPLAINED]}
         factor = _common_factor(rows, wrong, explained)
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
@@ -91,7 +93,7 @@ def _common_factor(rows: list[Row], wrong: list[Row], explained: dict[Row, list[
     ratios = [ratio for row in wrong if (ratio := _ratio(row))]
     middle = statistics.median(ratios)
     alike = [row for row in wrong if abs(math.log((_ratio(row) or 1) / middle)) < 0.015 + slack(row)]
-    if len(alike) < 0.6 * len(rows) or any(explained[row] and explained[row][0].score >= 4 for row in alike):
+    if len(alike) < 0.6 * len(rows) or any(explained.get(row) and explained[row][0].score >= 4 for row in alike):
         return None
     return middle
 
@@ -150,10 +152,9 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None) -> 
 
 def _proven(row: Row) -> bool:
     """Whether the reading stands on other rows, and not on a guess."""
-    reading = reading_of(row)
-    others = [
-        other
-        for other in row.sheet.files[row.record.source_file]
-        if other is not row and other.reading == reading and complete(other) and reading.fits(other)
-    ]
-    return len(others) >= 2 or any(slack(other) < 0.002 for other in others)
+    reading, proven = reading_of(row), row.sheet.proven
+    key = (row.record.source_file, reading)
+    if key not in proven:
+        agreeing = [other for other in row.elsewhere if other.reading == reading and complete(other) and reading.fits(other)]
+        proven[key] = len(agreeing) >= 2 or any(slack(other) < 0.002 for other in agreeing)
+    return proven[key]

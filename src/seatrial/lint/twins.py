@@ -19,6 +19,9 @@ from seatrial.lint.view import CONFIGURATION, MEASURED, Row, Sheet, field_of
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
 
+_MOST_TWINS = 50
+"""Of one configuration."""
+
 
 def check(sheet: Sheet) -> list[Finding]:
     rows = [row for row in sheet.rows if row.tabular]
@@ -78,8 +81,8 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
         if row.record.sec_per_it or row.record.tflops:
             groups.setdefault((row.world, *(_asked(row, name) for name in ("tp", "pp", "mbs", "gbs"))), []).append(row)
     for group in groups.values():
-        for i, a in enumerate(group[:200]):
-            for b in group[i + 1 : 200]:
+        for i, a in enumerate(group[:_MOST_TWINS]):
+            for b in group[i + 1 : _MOST_TWINS]:
                 if same_configuration(a, b, but=("nodes",)):
                     yield a, b
 
@@ -121,7 +124,7 @@ def _oddness(row: Row) -> float:
 
 def _neighbour_tflops(row: Row) -> float | None:
     """TFLOPs of the rows nearest in configuration: those that differ in micro-batch alone, else the rest of the table."""
-    others = [mate for mate in row.mates if mate is not row and complete(mate)]
+    others = [mate for mate in row.around if mate is not row and complete(mate)]
     near = [mate for mate in others if same_configuration(row, mate, but=("mbs", "gbs"))]
     values = [mate.record.tflops for mate in near or others if mate.record.tflops]
     return statistics.median(values) if values else None
@@ -129,27 +132,21 @@ def _neighbour_tflops(row: Row) -> float | None:
 
 def _out_of_order(row: Row) -> list[Finding]:
     """Without a twin: exchanged cells would make the row one of its table, and as it stands it is none."""
-    others = [mate for mate in row.mates if mate is not row and _trusted(mate)]
-    if row.reading is None or not row.reading.fits(row):
+    if not _trusted(row):
         return []
-    sec, tflops = _figures(row)
-    near = [
-        mate.get("tflops") or 0.0 for mate in others if same_configuration(row, mate, but=("mbs", "gbs", "zero_stage", "heads"))
-    ]
-    column = sorted(mate.get("tflops") or 0.0 for mate in others)
-    if len(column) < 3:
+    others = [mate for mate in row.around if mate is not row and _trusted(mate)]
+    if len(others) < 3:
         return []
-    low, high, middle = column[0], column[-1], statistics.median(column)
+    (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
+    low, high, middle = min(column), max(column), statistics.median(column)
     far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
-    if (
-        near
-        and max(abs(math.log(sec / t)) for t in near) < 0.2
-        and min(abs(math.log(tflops / t)) for t in near) > 0.4
-        and far > 0
-    ):
-        return [
-            _swap(row, f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs", certain=True)
-        ]
+    if far <= 0:
+        return []
+    alike = ("mbs", "gbs", "zero_stage", "heads")
+    near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
+    if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
+        why = f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
+        return [_swap(row, why, certain=True)]
     inside = low * 0.93 <= sec <= high * 1.07
     outside = not low * 0.87 <= tflops <= high * 1.15
     # A layout may well be slow, but hardly fast beyond all others.
@@ -162,7 +159,9 @@ def _out_of_order(row: Row) -> list[Finding]:
 
 def _trusted(row: Row) -> bool:
     """Whether the row's own TFLOPs may be held against another's."""
-    return complete(row) and row.reading is not None and (row.reading.fits(row) or "tflops" in row.fixed)
+    if row not in row.sheet.trusted:
+        row.sheet.trusted[row] = complete(row) and row.reading is not None and row.reading.fits(row)
+    return row.sheet.trusted[row] or "tflops" in row.fixed
 
 
 def _swap(row: Row, why: str, *, certain: bool) -> Finding:
@@ -234,10 +233,9 @@ def _duplicates(rows: list[Row]) -> list[Finding]:
             groups.setdefault((row.key, printed_configuration(row)), []).append(row)
     for group in groups.values():
         for row in group:
-            others = [other for other in group if other is not row and _differs(row, other)]
-            if len(row.record.printed) < 2 or not others:
+            other = next((other for other in group[:_MOST_TWINS] if other is not row and _differs(row, other)), None)
+            if len(row.record.printed) < 2 or other is None:
                 continue
-            other = others[0]
             same_day = row.record.date == other.record.date and _notes(row) == _notes(other)
             found.append(row.find("duplicate-config", "warning" if same_day else "info", _two_results(row, other)))
     for a, b in _pairs(rows):

@@ -25,6 +25,8 @@ from seatrial.record import Record
 if TYPE_CHECKING:
     from seatrial.lint.reading import Reading
 
+_NEAR, _MOST = 150, 1000
+"""Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
 CONFIGURATION = (
     "nodes",
@@ -73,6 +75,8 @@ class Row:
     record: Record
     index: int
     sheet: Sheet
+    place: int = 0
+    """Which row of its table it is."""
     procs: int | None = None
     """Processes a node, as stated or as the other rows of the file have it."""
     layers: int | None = None
@@ -165,6 +169,19 @@ class Row:
         return self.sheet.tables[self.key]
 
     @property
+    def around(self) -> list[Row]:
+        """The rows of the table that stand near this one: all of them, unless the table is a very long one."""
+        mates = self.mates
+        if len(mates) <= 2 * _NEAR:
+            return mates
+        return mates[max(0, self.place - _NEAR) : self.place + _NEAR]
+
+    @property
+    def elsewhere(self) -> list[Row]:
+        """The rows of the file that a row is compared with: all, unless it is a very long one."""
+        return self.sheet.files[self.record.source_file][:_MOST]
+
+    @property
     def key(self) -> tuple[str, int | None]:
         return self.record.source_file, self.record.table
 
@@ -208,6 +225,10 @@ class Sheet:
 
     rows: list[Row]
     prose: Mapping[str, Prose]
+    proven: dict[tuple[str, Reading], bool] = field(default_factory=dict)
+    """(file, reading) -> whether rows of the file agree with it; filled as it is asked for."""
+    trusted: dict[Row, bool] = field(default_factory=dict)
+    """Row -> whether its time and TFLOPs agree as printed; filled as it is asked for."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
 
     @classmethod
@@ -223,7 +244,11 @@ class Sheet:
     @cached_property
     def tables(self) -> dict[tuple[str, int | None], list[Row]]:
         """(file, number of the table) -> its rows; what is no table row stands under None."""
-        return _grouped(self.rows, lambda row: row.key)
+        tables = _grouped(self.rows, lambda row: row.key)
+        for rows in tables.values():
+            for place, row in enumerate(rows):
+                row.place = place
+        return tables
 
     @cached_property
     def files(self) -> dict[str, list[Row]]:

@@ -21,13 +21,14 @@ def count_processes(sheet: Sheet) -> None:
     """Processes a node: as the row says, else as most rows of its table or its file have it."""
     for rows in sheet.files.values():
         shared = _usual_ratio(rows)
+        ratios = {row.key: _usual_ratio(row.mates) for row in {row.key: row for row in rows}.values()}
         for row in rows:
             stated = row.record.procs_per_node
             if stated is not None and "procs_per_node" not in row.record.inferred:
                 row.procs = stated
             else:
-                ratio, often = _usual_ratio(row.mates), len(row.mates)
-                row.procs = (ratio if often >= 3 and ratio else None) or shared or stated or 1
+                ratio = ratios[row.key]
+                row.procs = (ratio if len(row.mates) >= 3 else None) or shared or stated or 1
 
 
 def _usual_ratio(rows: list[Row]) -> int | None:
@@ -142,16 +143,16 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     score = -2.0 if record.gbs and record.gbs % batch else 0.0
     agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
     score += {True: 4.0, False: -4.0, None: 0.0}[agrees]
-    mates = [mate for mate in row.mates if mate is not row and mate.product == mate.counted]
+    mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
     if len(mates) < 2:
-        mates = [mate for mate in row.sheet.files[record.source_file] if mate is not row and mate.product == mate.counted]
+        mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
     printed = row.counted if name == "gpus" else getattr(record, name)
     column = [mate.counted if name == "gpus" else getattr(mate.record, name) for mate in mates]
     if column:
         # A cell that breaks what the column usually says is suspect; one that keeps to it is not.
         score += 6.0 * max(0.0, _share(column, value) - 0.5) - 2.0 * _share(column, printed)
-    same = [other for other in row.sheet.files[record.source_file] if _same_layout(other, trial, row, name, value)]
-    if any(other in row.mates and _contradicts(other, row) for other in same):
+    same = [other for other in row.elsewhere if _same_layout(other, trial, row, name, value)]
+    if any(other in row.around and _contradicts(other, row) for other in same):
         score -= 3.0
     elif same:
         score += 2.0
