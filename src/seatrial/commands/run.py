@@ -45,6 +45,8 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         print(f"   {found['events']}")
     else:
         _say(f"seatrial: {status}: {found['message']}")
+    if status == "cancelled" and found.get("checkpoints"):
+        return EXIT_GOOD  # asked to stop, it saved what it had: --resume goes on
     return {"ok": EXIT_GOOD, "invalid": EXIT_BAD_INPUT}.get(status, EXIT_OTHER_OUTCOME)
 
 

@@ -24,7 +24,8 @@ from seatrial.engine.data import Batches
 from seatrial.engine.enough import Enough
 from seatrial.engine.fault import Fault
 from seatrial.engine.memory import LiveStorages
-from seatrial.engine.mesh import Mesh, Place, Pool, device_of, join, place_from_env
+from seatrial.engine.mesh import Mesh, Pool
+from seatrial.engine.rendezvous import Place, device_of, join, place_from_env
 from seatrial.engine.report import Report
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.step import Engine

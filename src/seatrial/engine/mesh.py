@@ -9,9 +9,7 @@ inside a node.
 """
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -89,67 +87,3 @@ class Mesh:
             for handle in self._pool.values():
                 dist.destroy_process_group(handle)
             self._pool.clear()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where the launcher put this process."""
-
-    rank: int = 0
-    world: int = 1
-    local_rank: int = 0
-    local_world: int = 1
-
-
-PLACES = (
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK", "PMIX_LOCAL_SIZE"),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-)
-"""Variables of torchrun, srun, Open MPI (and Fugaku's), PMIx and MPICH, tried in this order."""
-
-
-def place_from_env(env: dict[str, str] | None = None) -> Place:
-    env = dict(os.environ) if env is None else env
-    for rank, world, local_rank, local_world in PLACES:
-        if rank in env and world in env:
-            # SLURM writes 4(x2) for two nodes of four tasks.
-            per_node = env.get(local_world, "1").split("(")[0].split(",")[0]
-            return Place(rank=int(env[rank]), world=int(env[world]), local_rank=int(env.get(local_rank, "0")),
-                         local_world=int(per_node))
-    return Place()
-
-
-def join(place: Place, device: torch.device, *, timeout_s: float = 1800.0) -> None:
-    """Enter the world's process group; a single process needs none."""
-    if place.world == 1 or dist.is_initialized():
-        return
-    os.environ.setdefault("MASTER_ADDR", _first_node(os.environ.get("SLURM_JOB_NODELIST", "")) or "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29500")
-    if os.environ["MASTER_ADDR"] in ("127.0.0.1", "localhost"):
-        # Without this gloo looks its host name up, which may lead off the machine or nowhere.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    backend = os.environ.get("SEATRIAL_BACKEND") or ("nccl" if device.type == "cuda" else "gloo")
-    dist.init_process_group(backend, rank=place.rank, world_size=place.world, timeout=timedelta(seconds=timeout_s))
-
-
-def _first_node(nodelist: str) -> str:
-    """`node[012-015,020]` -> `node012`."""
-    head, bracket, rest = nodelist.partition("[")
-    if not bracket:
-        return head.split(",")[0]
-    return head.split(",")[0] if "," in head else head + rest.split(",")[0].split("-")[0].rstrip("]")
-
-
-def device_of(wanted: str, place: Place) -> torch.device:
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise BadInput("training.device is cuda, but torch sees no CUDA device here: use cpu or auto")
-    if wanted == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    if place.local_rank >= torch.cuda.device_count():
-        raise BadInput(f"{place.local_world} processes on this node, but it has {torch.cuda.device_count()} CUDA devices")
-    device = torch.device("cuda", place.local_rank)
-    torch.cuda.set_device(device)
-    return device
