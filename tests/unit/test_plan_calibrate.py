@@ -121,6 +121,23 @@ def test_rows_of_one_shape_share_what_is_special_about_it():
 # Tables
 
 
+@pytest.mark.parametrize(("given", "nodes", "procs"), [
+    ({"dp": "12"}, 2, 6), ({"dp": "16"}, 2, 8), ({"dp": "3"}, 1, 3), ({"dp": "8", "nodes": "2"}, 2, 4), ({"nodes": "2"}, 2, 8),
+    ({"dp": "4", "procs_per_node": "2"}, 2, 2),
+])  # fmt: skip
+def test_nodes_and_processes_follow_from_what_is_given(given: dict[str, str], nodes: int, procs: int):
+    trial = rows.read_row({"layers": "24", "hidden": "2048", "gbs": "48", **given}, CLUSTER).trial
+    assert trial is not None and trial.cluster is not None
+    assert (trial.cluster.nodes, trial.cluster.procs_per_node) == (nodes, procs)
+
+
+def test_other_names_of_precisions_and_engines_are_known():
+    trial = rows.read_row(cells(dtype="BFloat16", engine="Megatron-DeepSpeed"), CLUSTER).trial
+    assert trial is not None
+    assert (trial.topology.precision, trial.engine) == ("bf16", "megatron")
+    assert rows.read_row(cells(engine="horse"), CLUSTER).reject.startswith("bad-value: engine is 'horse'")
+
+
 def test_an_empty_cell_takes_the_stated_default():
     trial = rows.read_row({"layers": "24", "hidden": "2048", "dtype": "unstated", "tp": "2"}, CLUSTER).trial
     assert trial is not None
@@ -141,7 +158,7 @@ def test_every_column_of_the_interface_is_read():
 
 
 @pytest.mark.parametrize(("changes", "code"), [
-    ({"pp": 7, "dp": 1, "nodes": 7}, "layers-divisible"), ({"dp": 3}, "world-size"), ({"gbs": 511}, "batch-divisible"),
+    ({"pp": 7, "dp": 1, "nodes": 7}, "layers-divisible"), ({"dp": 3, "procs_per_node": 8}, "world-size"), ({"gbs": 511}, "batch-divisible"),
     ({"hidden": "wide"}, "bad-value"), ({"layers": ""}, "bad-value"), ({"recompute": "some"}, "bad-value"),
     ({"mbs": "1.5"}, "bad-value"), ({"heads": 63}, "bad-value"), ({"nodes": -1}, "bad-value"), ({"gbs": "1e400"}, "bad-value"),
 ])  # fmt: skip

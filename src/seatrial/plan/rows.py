@@ -31,7 +31,7 @@ DEFAULTS = {
     "vocab": "50257",
     "family": "gpt2; llama with kv_heads below heads or with glu yes",
     "nodes": "as many as DP x TP x PP processes fill",
-    "procs_per_node": "the cluster's",
+    "procs_per_node": "what the processes and the nodes make of it, at most the cluster's",
     "dp": "what the nodes leave beside TP x PP",
     "tp, pp, vp, mbs": "1",
     "gbs": "DP x MBS",
@@ -49,6 +49,9 @@ DEFAULTS = {
 """Column -> what an empty cell means."""
 
 YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
+ALIASES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "tf32": "fp32"}
+ENGINES = {"": "megatron", "megatron": "megatron", "deepspeed": "megatron", "nemo": "megatron"}
+"""Whose rules an engine has, by the first word of its name."""
 UNSTATED = ("", "unstated", "-", "n/a", "none stated")
 MOST_ROWS = 200_000
 
@@ -200,13 +203,10 @@ def _number(text: str) -> float | None:
 
 def _trial(got: _Cells, cluster: Cluster) -> Trial:
     tp, pp, vp, mbs = (got.whole(name) or 1 for name in ("tp", "pp", "vp", "mbs"))
-    procs = got.whole("procs_per_node") or cluster.procs_per_node
-    nodes, dp = got.whole("nodes"), got.whole("dp")
+    nodes, dp, procs = got.whole("nodes"), got.whole("dp"), got.whole("procs_per_node")
     if dp is None:
-        dp = max(1, nodes * procs // (tp * pp)) if nodes else 1
-    if nodes is None:
-        procs = min(procs, dp * tp * pp)
-        nodes = -(-dp * tp * pp // procs)
+        dp = max(1, nodes * (procs or cluster.procs_per_node) // (tp * pp)) if nodes else 1
+    nodes, procs = _filled(dp * tp * pp, nodes, procs, cluster.procs_per_node)
     here = cluster.with_procs(procs).with_nodes(nodes)
     model = _model(got, tp)
     schedule = got.choice(SCHEDULES, "schedule") or ("interleaved" if vp > 1 else "1f1b")
@@ -214,9 +214,18 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
         dp=dp, tp=tp, pp=pp, vp=vp, mbs=mbs, zero=got.whole("zero_stage", "zero") or 0, recompute=_recompute(got),  # type: ignore[arg-type]
         schedule=schedule, precision=_precision(got, cluster), sequence_parallel=got.flag("sequence_parallel"),  # type: ignore[arg-type]
     )
-    engine = got.choice(("megatron", "seatrial", "command"), "engine") or "megatron"
+    engine = ENGINES.get(got.text("engine").lower().partition("-")[0], "") or got.choice(("seatrial", "command"), "engine")
     return Trial(model=model, batch=Batch(gbs=got.whole("gbs") or dp * mbs), topology=topology, cluster=here,
                  environment=Environment(clock_ghz=_number(got.text("freq_ghz"))), engine=engine)  # type: ignore[arg-type]
+
+
+def _filled(world: int, nodes: int | None, procs: int | None, most: int) -> tuple[int, int]:
+    """Nodes and processes a node for so many processes, where the row does not say both."""
+    if nodes is not None:
+        shared = world // nodes if nodes > 0 and world > 0 and world % nodes == 0 and world // nodes <= most else most
+        return nodes, procs or shared
+    each = procs or next((n for n in range(min(most, world), 0, -1) if world % n == 0), most)
+    return max(1, -(-world // each)), each
 
 
 def _model(got: _Cells, tp: int) -> Model:
@@ -248,9 +257,9 @@ def _recompute(got: _Cells) -> str:
 
 
 def _precision(got: _Cells, cluster: Cluster) -> str:
-    text = got.choice(PRECISIONS, "dtype", "precision")
+    text = got.text("dtype", "precision").lower()
     if text:
-        return text
+        return ALIASES.get(text) or got.choice(PRECISIONS, "dtype", "precision")
     peaks = cluster.device.peak_tflops
     if cluster.device.kind == "cpu":
         return "fp32"
