@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.lint import CODES
 from seatrial.lint.files import look_at
 
 NOTES = Path(__file__).parents[1] / "data" / "notes"
@@ -56,3 +57,8 @@ def test_what_is_planted_is_found_and_nothing_else(name: str):
 def test_estimates_and_plans_are_told_apart():
     told = {(f.line, f.code) for f in look_at([str(NOTES / "cpu.md")])[0]}
     assert {(24, "estimated"), (25, "plan-only")} <= told
+
+
+def test_every_code_is_explained_once():
+    told = {f.code for name in PLANTED for f in look_at([str(NOTES / name)])[0]}
+    assert told <= set(CODES) and len(set(CODES.values())) == len(CODES)

@@ -1,11 +1,14 @@
 """The parts of lint that read numbers and sentences."""
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.lint import digits, lint
+from seatrial.lint.files import look_at
 from seatrial.lint.hints import Hints, read_sentence
 from seatrial.lint.prose import Prose
 from seatrial.record import Record
@@ -99,3 +102,38 @@ def test_records_without_any_text_or_table_can_be_checked():
 def test_nothing_is_said_of_nothing():
     assert lint([]) == []
     assert lint([Record(state="measured", tflops=1.0, sec_per_it=2.0)]) == []
+
+
+WITHOUT_SHAPE = """| Nodes | Size | DP | TP | PP | MBS | GBS | Sec/it | TFLOPs |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| 16 | 52B | 8 | 4 | 4 | 1 | 1024 | 61.63 | 128.40 |
+| 16 | 52B | 8 | 4 | 4 | 2 | 1024 | 57.68 | 137.20 |
+| 16 | 52B | 4 | 8 | 4 | 1 | 2048 | 66.00 | 119.90 |
+| 16 | 52B | 4 | 8 | 4 | 2 | 1024 | 62160 | 127.30 |
+| 16 | 52B | 4 | 8 | 4 | 4 | 1024 | 60.41 | 131.00 |
+| 8 | 52B | 4 | 4 | 4 | 4 | 1024 | 120.82 | 131.00 |
+"""
+
+
+def test_rows_of_one_model_are_held_against_each_other_when_nobody_states_its_shape(tmp_path: Path):
+    """Time x TFLOPs x processes / batch is what one sequence costs, the same in every row."""
+    notes = tmp_path / "notes.md"
+    notes.write_text(WITHOUT_SHAPE)
+    told = [(f.line, f.code, f.proposed) for f in look_at([str(notes)])[0] if f.level != "info"]
+    assert told == [(5, "tflops-mismatch", "1024"), (6, "ms-not-s", "62.160")]
+
+
+def test_a_unit_of_time_is_seen_without_tflops(tmp_path: Path):
+    notes = tmp_path / "notes.md"
+    rows = [line.rsplit("|", 2)[0] + "|" for line in WITHOUT_SHAPE.splitlines()]
+    notes.write_text("\n".join(row for i, row in enumerate(rows) if i != 4))
+    told = [(f.line, f.code, f.proposed) for f in look_at([str(notes)])[0] if f.level != "info"]
+    assert told == [(5, "ms-not-s", "62.16")]
+
+
+def test_one_node_may_be_used_in_part(tmp_path: Path):
+    notes = tmp_path / "notes.md"
+    rows = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 16), (4, 32)]
+    cells = "\n".join(f"| {nodes} | {dp} | 1 | 1 | 1 | 64 | {64 / dp:.3f} |" for nodes, dp in rows)
+    notes.write_text("| Nodes | DP | TP | PP | MBS | GBS | Sec/it |\n| - | - | - | - | - | - | - |\n" + cells + "\n")
+    assert [f for f in look_at([str(notes)])[0] if f.level != "info"] == []

@@ -9,11 +9,12 @@ and a table too small to tell takes that of its file.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from dataclasses import replace
 
 from seatrial.lint.finding import Finding
-from seatrial.lint.reading import Reading, candidates, label_parameters
+from seatrial.lint.reading import ALIKE, Reading, candidates, label_parameters
 from seatrial.lint.view import Row, Sheet
 
 TIME_SCALES = {1e-3: "milliseconds", 1e3: "seconds", 60.0: "minutes", 3600.0: "hours"}
@@ -78,6 +79,8 @@ def _establish_file(rows: list[Row]) -> None:
             row.reading = row.reading or reading
     for mates in tables.values():
         _solve_layers([row for row in mates if not row.layers], tally, readings)
+    for mates in tables.values():
+        _agree_without_shape(mates)
     usual = Counter(row.reading.vocab for row in rows if row.reading is not None and row.reading.vocab)
     for row in rows:
         row.vocab = (
@@ -195,6 +198,32 @@ def _take_shape_of_mates(mates: list[Row]) -> None:
             if row.reading is not None and fits(row, row.reading):
                 break
             row.layers, (row.hidden, row.seq, row.vocab, row.reading) = None, before
+
+
+def _agree_without_shape(mates: list[Row]) -> None:
+    """Rows of one model need the same FLOPs for a sequence, whatever they are: time x TFLOPs x processes / batch."""
+    models: dict[tuple, list[Row]] = {}
+    for row in mates:
+        if row.reading is None or row.reading.per_sample(row) is None:
+            record = row.record
+            models.setdefault((record.size_label, record.layers, record.hidden, record.seq, record.recompute), []).append(row)
+    for rows in models.values():
+        figures = {row: figure for row in rows[:_MOST_ROWS] if (figure := _flops_of_a_sequence(row)) is not None}
+        if len(figures) < 3:
+            continue
+        middle = statistics.median(figures.values())
+        agreeing = [row for row, figure in figures.items() if abs(math.log(figure / middle)) < slack(row) + 0.007]
+        if len(agreeing) >= max(3, 0.6 * len(figures)):
+            each = statistics.median(figures[row] for row in agreeing)
+            for row in rows:
+                row.reading = Reading(formula=ALIKE, recompute="none", each=each)
+
+
+def _flops_of_a_sequence(row: Row) -> float | None:
+    record, world = row.record, row.counted or row.product
+    if not record.sec_per_it or not record.tflops or not record.gbs or not world:
+        return None
+    return record.sec_per_it * record.tflops * world * 1e12 / record.gbs
 
 
 def whole_layers(row: Row, reading: Reading) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.importers import import_file
+from seatrial.importers import LARGEST_MIB, import_file
 from seatrial.lint import Finding, look
 from seatrial.lint.view import Sheet
 
@@ -23,5 +23,7 @@ def look_at(paths: Iterable[str]) -> tuple[list[Finding], Sheet]:
         name = Path(path).name
         records += [replace(record, source_file=path) if record.source_file == name else record for record in imported.records]
         problems += [replace(problem, file=path) for problem in imported.problems]
-        prose[path] = Path(path).read_text(encoding="utf-8", errors="replace")
+        # A log of many gigabytes has no sentences that would say anything about it.
+        small = Path(path).stat().st_size <= LARGEST_MIB * 2**20
+        prose[path] = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
     return look(records, problems, prose=prose)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seatrial.lint.view import Row
 
 FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "label")
+ALIKE = "alike"
 COMMON_VOCABULARIES = (50257, 32000, 128256, 250680, 50304, 51200, 100352, 151936, 256000, 30522)
 """Tokens of the tokenizers in wide use, tried where the text states none."""
 COMMON_SEQUENCES = (2048, 1024, 4096, 8192, 512)
@@ -56,8 +57,12 @@ class Reading:
     per: Literal["process", "node"] = "process"
     scale: float = 1.0
     """Seconds in one unit of the printed time."""
+    each: float | None = None
+    """FLOPs of one sequence where the shape is not known but rows of one model agree on them: the formula is `alike` then."""
 
     def __str__(self) -> str:
+        if self.formula == ALIKE:
+            return "what the other rows of the model have"
         factor = {"sc21": "96" if self.recompute == "full" else "72"}.get(
             self.formula, "8" if self.recompute == "full" else "6"
         )
@@ -69,6 +74,8 @@ class Reading:
         seq = other.get("seq", row.seq or self.seq)
         vocab = other.get("vocab", row.vocab or self.vocab)
         tp, pp = other.get("tp", row.get("tp") or 1), other.get("pp", row.get("pp") or 1)
+        if self.formula == ALIKE:
+            return None if {"layers", "hidden", "seq"} & set(other) else self.each
         if not seq:
             return None
         if self.formula == "label":
@@ -126,6 +133,9 @@ class Reading:
         # A figure for a node is often a rounded figure of one process times the processes.
         unit = shown.unit * ((row.procs or 1) if self.per == "node" else 1)
         there = Printed(shown.value, unit)
+        if self.formula == ALIKE:
+            # The common figure is a mean of rounded ones, and paddings differ a little with TP.
+            expected = (expected[0] * 0.993, expected[1] * 1.007)
         return overlap(expected, there.truncated if truncated else there.rounded)
 
     def ratio(self, row: Row, **other: float) -> float | None:
@@ -135,7 +145,7 @@ class Reading:
 
     def solve_layers(self, row: Row) -> tuple[float, float] | None:
         """The range of layer counts that the printed time and TFLOPs allow."""
-        if self.formula == "label":
+        if self.formula in ("label", ALIKE):
             return None
         return self.solve_linear(row, self.per_sample(row, layers=1), self.per_sample(row, layers=2))
 
@@ -221,10 +231,12 @@ def _near(vocab: int, row: Row) -> bool:
 def elsewhere(reading: Reading, row: Row) -> Iterator[Reading]:
     """The other habits that one row of a table may follow: another formula, another factor, the whole node."""
     known = row.vocab or reading.vocab
-    for formula in dict.fromkeys(("sc21", "megatron-2022-old", reading.formula)):
+    formulas = (reading.formula,) if reading.formula == ALIKE else ("sc21", "megatron-2022-old", reading.formula)
+    for formula in dict.fromkeys(formulas):
         for vocab in (known,) if known else COMMON_VOCABULARIES[:4]:
             for recompute in ("full", "none"):
                 for per in ("process", "node"):
                     other = replace(reading, formula=formula, recompute=recompute, per=per, vocab=vocab)  # type: ignore[arg-type]
-                    if (other.formula, other.recompute, other.per) != (reading.formula, reading.recompute, reading.per):
+                    same = (other.formula, other.recompute, other.per) == (reading.formula, reading.recompute, reading.per)
+                    if not same and not (reading.formula == ALIKE and recompute != reading.recompute):
                         yield other

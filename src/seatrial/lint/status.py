@@ -17,7 +17,7 @@ _JOB = re.compile(r"\b\d{6,}\b")
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found = [finding for row in sheet.rows for rule in (clock, words, state) for finding in rule(row)]
+    found = [finding for row in sheet.rows for rule in (clock, words, state, text_above) for finding in rule(row)]
     for mates in sheet.tables.values():
         found += [*extrapolated(mates), *dates(mates)]
     return found
@@ -82,6 +82,19 @@ def state(row: Row) -> Iterator[Finding]:
             yield row.find("dated-but-empty", "warning", f"{what} but no result: did it run?")
         else:
             yield row.find("plan-only", "info", "never run: no date and no result")
+
+
+def text_above(row: Row) -> Iterator[Finding]:
+    """A row that breaks with what the text says while the rest of its table keeps to it."""
+    for name in ("layers", "hidden", "seq", "gbs"):
+        stated, value = row.stated_above(name), getattr(row.record, name)
+        if stated is None or not row.states(name) or value == stated[0]:
+            continue
+        others = [getattr(mate.record, name) for mate in row.around if mate is not row]
+        if others and sum(other == stated[0] for other in others) > len(others) / 2:
+            yield row.find(
+                "header-vs-row", "info", f"{row.column(name)} {value}, but line {stated[1]} says {stated[0]}", name=name
+            )
 
 
 def extrapolated(mates: list[Row]) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ MARGIN = 1.0
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
+        found += _times_alone(mates)
         rows = [row for row in mates if complete(row) and row.reading is not None and row.reading.ratio(row) is not None]
         wrong = [row for row in rows if not _agrees(row)]
         found += [finding for row in rows if row not in wrong for finding in _slow_units(row)]
@@ -47,6 +48,33 @@ def check(sheet: Sheet) -> list[Finding]:
             found.append(_unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((_ratio(row) or 1) / factor)) > 0.02 + slack(row)]
         found += [finding for row in wrong for finding in _report(row, explained.get(row, []), factor)]
+    return found
+
+
+def _times_alone(mates: list[Row]) -> list[Finding]:
+    """Without TFLOPs: a thousand times the time that the other rows of the model need for a sequence is another unit."""
+    models: dict[str, dict[Row, float]] = {}
+    for row in mates[:2000]:
+        record = row.record
+        if record.sec_per_it and not record.tflops and record.gbs and row.world:
+            models.setdefault(record.size_label, {})[row] = record.sec_per_it * row.world / record.gbs
+    found = []
+    for each in models.values():
+        if len(each) < 3:
+            continue
+        middle = statistics.median(each.values())
+        for row, figure in each.items():
+            for scale, unit in ((1e-3, "milliseconds"), (1e3, "seconds")):
+                if 0.4 < figure / middle * scale < 2.5:
+                    sec = row.printed("sec_per_it")
+                    assert sec is not None
+                    value = sec.value * scale
+                    row.propose("sec_per_it", value, "ms-not-s")
+                    times = f"{figure / middle:.3g} times what the other rows need for a sample"
+                    said = f"{sec.value:g} s is {times}: the time is in {unit}"
+                    shown = f"{value:.6g}" if scale == 1e-3 else f"{sec.value:.6g}"
+                    code = "ms-not-s" if scale == 1e-3 else "time-unit"
+                    found.append(row.find(code, "error", said, name="sec_per_it", proposed=shown))
     return found
 
 
