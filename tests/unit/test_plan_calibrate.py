@@ -158,9 +158,10 @@ def test_every_column_of_the_interface_is_read():
 
 
 @pytest.mark.parametrize(("changes", "code"), [
-    ({"pp": 7, "dp": 1, "nodes": 7}, "layers-divisible"), ({"dp": 3, "procs_per_node": 8}, "world-size"), ({"gbs": 511}, "batch-divisible"),
-    ({"hidden": "wide"}, "bad-value"), ({"layers": ""}, "bad-value"), ({"recompute": "some"}, "bad-value"),
-    ({"mbs": "1.5"}, "bad-value"), ({"heads": 63}, "bad-value"), ({"nodes": -1}, "bad-value"), ({"gbs": "1e400"}, "bad-value"),
+    ({"pp": 7, "dp": 1, "nodes": 7}, "layers-divisible"), ({"dp": 3, "procs_per_node": 8}, "world-size"),
+    ({"gbs": 511}, "batch-divisible"), ({"hidden": "wide"}, "bad-value"), ({"layers": ""}, "bad-value"),
+    ({"recompute": "some"}, "bad-value"), ({"mbs": "1.5"}, "bad-value"), ({"heads": 63}, "bad-value"),
+    ({"nodes": -1}, "bad-value"), ({"gbs": "1e400"}, "bad-value"), ({"vp": 2, "schedule": "1f1b"}, "bad-value"),
 ])  # fmt: skip
 def test_a_row_that_cannot_be_is_rejected_with_its_reason(changes: dict[str, object], code: str):
     found = row(**changes)

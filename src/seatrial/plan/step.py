@@ -9,8 +9,9 @@ and then gradients travel and the optimizer runs. Every byte and every operation
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,46 +226,13 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
 def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
     c = p.configs
     m = c.microbatches.astype(np.float64)
-    scale = {name: getattr(k, coefficient) for name, coefficient in SCALES.items()}
-    if k.shapes:
-        special = np.ones_like(m)
-        for shape, factor in k.shapes:
-            special = np.where(shape.of(c), special * factor, special)
-        scale.update({name: k.compute * special for name, coefficient in SCALES.items() if coefficient == "compute"})
-    # On one pipeline rank: layers, and what only the ends of the pipeline do.
-    one = c.pp == 1
-    rest = (c.vp - 1) * c.max_layers
-    depth = np.stack([np.where(one, c.layers, c.first_layers + rest), np.where(c.pp > 2, c.max_layers * c.vp, 0),
-                      np.where(one, 0, c.last_layers + rest)]).astype(np.float64)
-    zero = np.zeros_like(m)
-    logits_at = np.stack([np.where(one, 1.0, 0.0), zero, np.where(one, 0.0, 1.0)])
-    words_at = np.stack([np.ones_like(m), zero, zero])
-    # Sends and receives block: a rank in the middle waits for two messages in each direction, an end for one.
-    end = np.where(one, 0.0, 2.0 * c.vp - 1)
-    messages = np.stack([end, np.where(c.pp > 2, 2.0 * c.vp, 0.0), end])
-    forward: dict[str, Floats] = {name: depth * (cost.forward * scale[name]) for name, cost in p.layer.items()}
-    backward: dict[str, Floats] = {name: depth * (cost.backward * scale[name]) for name, cost in p.layer.items()}
-    for way, side in enumerate((forward, backward)):
-        side["logits"] = logits_at * (p.head[way] * scale["logits"])
-        side["embedding"] = words_at * (p.embedding[way] * scale["embedding"])
-        side["p2p"] = messages * (p.send * scale["p2p"])
-    f, b = sum(forward.values()), sum(backward.values())
-    assert not isinstance(f, int) and not isinstance(b, int)
-    ends_f, ends_b = f[FIRST] + f[LAST], b[FIRST] + b[LAST]
-    middle_layers = np.maximum(c.layers - depth[FIRST] - depth[LAST], 0.0)
-    per_layer_f = sum(cost.forward * scale[name] for name, cost in p.layer.items())
-    per_layer_b = sum(cost.backward * scale[name] for name, cost in p.layer.items())
-    hops = np.maximum(c.pp - 2, 0) * 2 * np.where(one, 0, c.vp) * p.send * scale["p2p"]
-    two = 2 * np.where(one, 0.0, 1.0) * p.send * scale["p2p"]
-    stages = pipeline.Stages(
-        forward=f, backward=b, forward_sum=ends_f + middle_layers * per_layer_f + hops,
-        backward_sum=ends_b + middle_layers * per_layer_b + hops,
-        chunk_forward=c.max_layers * per_layer_f + two, chunk_backward=c.max_layers * per_layer_b + two,
-    )
+    scale = _scales(c, k)
+    forward, backward = _sides(p, scale)
+    stages = _stages(p, scale, forward, backward)
     span = pipeline.makespan_s(c.schedule, c.pp, c.vp, c.microbatches, stages)
     slow = stages.both.argmax(axis=0)[None]
     parts = {name: m * np.take_along_axis(forward[name] + backward[name], slow, 0)[0] for name in forward}
-    busy = sum(parts.values())
+    busy = _total(parts.values())
     parts["bubble"] = np.maximum(span - busy, 0.0)
     # Traffic that may hide behind compute hides in part: the first layer's has nothing to hide behind.
     traffic = p.gradients * scale["gradients"]
@@ -273,18 +241,74 @@ def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
     parts["fixed"] = np.full_like(m, FIXED_S * scale["fixed"])
     whole = k.whole * np.exp(k.waiting * np.log2(c.dp)) if k.waiting else k.whole
     parts = {name: value * whole for name, value in parts.items()}
-    sec = sum(parts.values())
-    assert not isinstance(sec, int)
+    sec = _total(parts.values())
     prior = SPREAD if p.gpu else SPREAD_CPU
     covariance = np.diag([prior[name] ** 2 for name in NAMES]) if k.covariance is None else k.covariance
     reach = np.sqrt((Z90 * spread(parts, sec, covariance)) ** 2 + k.noise**2)
     return StepTime(sec=sec, parts=parts, lo=sec * np.exp(-reach), hi=sec * np.exp(reach), stages=stages)
 
 
+def _total(values: Iterable[Floats]) -> Floats:
+    return np.sum(list(values), axis=0)
+
+
+def _scales(c: Configs, k: Coefficients) -> dict[str, Any]:
+    """The factor of each part."""
+    scale = {name: getattr(k, coefficient) for name, coefficient in SCALES.items()}
+    if k.shapes:
+        special = np.ones(len(c))
+        for shape, factor in k.shapes:
+            special = np.where(shape.of(c), special * factor, special)
+        scale.update({name: k.compute * special for name, coefficient in SCALES.items() if coefficient == "compute"})
+    return scale
+
+
+def _depth(c: Configs) -> Floats:
+    """[3, n]: layers on the first rank, the fullest in between, the last; a pipeline of one is all first."""
+    one, rest = c.pp == 1, (c.vp - 1) * c.max_layers
+    return np.stack([np.where(one, c.layers, c.first_layers + rest), np.where(c.pp > 2, c.max_layers * c.vp, 0),
+                     np.where(one, 0, c.last_layers + rest)]).astype(np.float64)
+
+
+def _sides(p: Parts, scale: dict[str, Any]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Seconds of one micro-batch forward and backward, by part, each [3, n]."""
+    c = p.configs
+    one, none = c.pp == 1, np.zeros(len(c))
+    depth = _depth(c)
+    logits_at = np.stack([np.where(one, 1.0, 0.0), none, np.where(one, 0.0, 1.0)])
+    words_at = np.stack([np.ones(len(c)), none, none])
+    # Sends and receives block: a rank in the middle waits for two messages in each direction, an end for one.
+    end = np.where(one, 0.0, 2.0 * c.vp - 1)
+    messages = np.stack([end, np.where(c.pp > 2, 2.0 * c.vp, 0.0), end])
+    sides: list[dict[str, Floats]] = []
+    for way in (0, 1):
+        side = {name: depth * (cost[way] * scale[name]) for name, cost in p.layer.items()}
+        side["logits"] = logits_at * (p.head[way] * scale["logits"])
+        side["embedding"] = words_at * (p.embedding[way] * scale["embedding"])
+        side["p2p"] = messages * (p.send * scale["p2p"])
+        sides.append(side)
+    return sides[0], sides[1]
+
+
+def _stages(p: Parts, scale: dict[str, Any], forward: dict[str, Floats], backward: dict[str, Floats]) -> pipeline.Stages:
+    c = p.configs
+    f, b = _total(forward.values()), _total(backward.values())
+    layer_f, layer_b = (_total(cost[way] * scale[name] for name, cost in p.layer.items()) for way in (0, 1))
+    depth = _depth(c)
+    between = np.maximum(c.layers - depth[FIRST] - depth[LAST], 0.0)
+    two = np.where(c.pp == 1, 0.0, 2.0) * p.send * scale["p2p"]
+    hops = np.maximum(c.pp - 2, 0) * c.vp * two
+    return pipeline.Stages(
+        forward=f, backward=b, forward_sum=f[FIRST] + f[LAST] + between * layer_f + hops,
+        backward_sum=b[FIRST] + b[LAST] + between * layer_b + hops,
+        chunk_forward=c.max_layers * layer_f + two, chunk_backward=c.max_layers * layer_b + two,
+    )
+
+
 def shares(parts: dict[str, Floats], sec: Floats) -> Floats:
     """[n, NAMES]: by how many per cent the iteration grows when a coefficient grows by one; the bubble scales with the rest."""
     outside = ("bubble", "gradients", "optimizer", "fixed")
-    inside = np.maximum(sec - sum(parts[name] for name in outside), 1e-12)
+    inside = np.maximum(sec - _total(parts[name] for name in outside), 1e-12)
     stretch = 1 + parts["bubble"] / inside
     found = {name: np.zeros_like(sec) for name in NAMES}
     for name, value in parts.items():
