@@ -123,3 +123,29 @@ def test_the_five_logs(seatrial, seeds_dir, tmp_path):
     lines = [line for line in said.out.splitlines() if line.startswith("|")]
     rules = sum(set(line) <= set("|-: ") for line in lines)
     assert said.status == 0 and len(lines) - 2 * rules == 190
+
+
+def test_more_records_than_fit_in_one_write(seatrial, notes, tmp_path, monkeypatch):
+    monkeypatch.setattr("seatrial.commands.importing.BATCH", 3)
+    row = NOTES.splitlines(keepends=True)[6]
+    notes.write_text(NOTES + "".join(row.replace("1.50", f"{index}.50") for index in range(1, 8)))
+    said = seatrial("import", notes, "--logbook", tmp_path / "runs")
+    assert said.status == 0 and "9 records" in said.out and "9 are new" in said.out
+    assert sorted(r["sec_per_it"] for r in Logbook(tmp_path / "runs").records() if "sec_per_it" in r) == [
+        1.5,
+        1.5,
+        2.5,
+        3.5,
+        4.5,
+        5.5,
+        6.5,
+        7.5,
+    ]
+    (tmp_path / "empty.md").write_bytes(b"")
+    assert seatrial("import", notes, tmp_path / "empty.md", "--logbook", tmp_path / "other").status == 2
+    assert not (tmp_path / "other").exists(), "a file that came after a full batch was bad, so nothing is written"
+
+
+def test_a_logbook_that_cannot_be_made(seatrial, notes, tmp_path):
+    said = seatrial("import", notes, "--logbook", notes / "runs")
+    assert said.status in (2, 3) and said.err.count("\n") == 1 and "Traceback" not in said.err

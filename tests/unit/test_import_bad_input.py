@@ -176,3 +176,29 @@ def test_reading_begins_only_when_asked(tmp_path):
     path = tmp_path / "t.md"
     path.write_text(TABLE)
     assert next(iter_file(path)).nodes == 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "piece", ["a_", "a=", "a: ", "**a", "[", "`", "(", "│ ", "† ", "1,", "with ", "iteration 1/2 ", "- ", "<!--"]
+)
+def test_a_line_made_to_be_slow_is_not(tmp_path, piece):
+    """Every pattern is linear, or looks at lines of bounded length only."""
+    import time
+
+    slow = piece * (20_000 // len(piece))
+    cell = slow.replace("|", "")
+    text = (
+        f"{slow}\n# {slow}\n- {slow}: 5GB\n iteration  1/ 2 | {slow}\n\n{TABLE}| 1 | 2 | {slow} |\n| {cell} | 2 | 1.5{cell} |\n"
+    )
+    path = tmp_path / "s.md"
+    for short in (text, text.replace(slow, slow[:900]).replace(cell, cell[:900])):
+        path.write_text(short)
+        began = time.process_time()
+        import_file(path)
+        assert time.process_time() - began < 1.0
+
+
+def test_a_file_of_nothing_but_settings_is_no_notes(tmp_path):
+    path = tmp_path / "s.md"
+    path.write_text("NLAYERS=4\n" * 20_000 + TABLE)
+    assert "more than notes have" in refusal(path)

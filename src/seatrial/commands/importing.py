@@ -6,13 +6,19 @@ seatrial import rows.csv --logbook runs --json
 
 from __future__ import annotations
 
+import itertools
+import json
 import sys
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import typer
 
+BATCH = 10_000
+"""Records in one write: fewer are all or nothing, more are written once all were read, and writing again adds none twice."""
 SHOWN = 20
 """Problems printed for one file; the rest is counted."""
 
@@ -32,34 +38,71 @@ def import_command(
     from seatrial.importers import Problem, iter_file
     from seatrial.logbook import Logbook
 
-    rows: list[dict[str, Any]] = []
     problems: list[tuple[Path, list[Problem]]] = []
     counts: list[int] = []
-    for path in files:
-        before, found = len(rows), []
-        for item in iter_file(path, largest_mib=largest_mib):
-            if isinstance(item, Problem):
-                found.append(item)
-            else:
-                rows.append(item.to_dict())
-        if len(rows) == before and not any(problem.rows for problem in found):
-            raise BadInput(f"{path}: no table of runs, log line or row in it")
-        problems.append((path, found))
-        counts.append(len(rows) - before)
-    with Logbook(logbook, create=True) as book:
-        held = len(book)
-        book.append_many(rows)
-        new = len(book) - held
-    states = Counter(row["state"] for row in rows)
+    states: Counter[str] = Counter()
+    with _Waiting() as rows:
+        for path in files:
+            before, found = len(rows), []
+            for item in iter_file(path, largest_mib=largest_mib):
+                if isinstance(item, Problem):
+                    found.append(item)
+                else:
+                    rows.add(item.to_dict())
+                    states[item.state] += 1
+            if len(rows) == before and not any(problem.rows for problem in found):
+                raise BadInput(f"{path}: no table of runs, log line or row in it")
+            problems.append((path, found))
+            counts.append(len(rows) - before)
+        with Logbook(logbook, create=True) as book:
+            held = len(book)
+            for batch in rows.batches():
+                book.append_many(batch)
+            new = len(book) - held
     unread = any(problem.level != "note" for _, found in problems for problem in found)
     if as_json:
-        _print_json(logbook, rows, new, states, list(zip(problems, counts)))
+        _print_json(logbook, len(rows), new, states, list(zip(problems, counts)))
     else:
         for _, found in problems:
             _print_problems(found)
         said = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         print(f"{len(rows)} records from {len(files)} file{'s' if len(files) > 1 else ''} in {logbook} ({said}); {new} are new")
     return 1 if unread else 0
+
+
+class _Waiting:
+    """Records that wait until every file is read: a batch in memory, and what is more in a file that vanishes with us."""
+
+    def __init__(self) -> None:
+        self._batch: list[dict[str, Any]] = []
+        self._file: IO[str] | None = None
+        self._count = 0
+
+    def __enter__(self) -> _Waiting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, row: dict[str, Any]) -> None:
+        self._batch.append(row)
+        self._count += 1
+        if len(self._batch) == BATCH:
+            self._file = self._file or tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed on exit)
+            self._file.writelines(json.dumps(row) + "\n" for row in self._batch)
+            self._batch = []
+
+    def batches(self) -> Iterator[list[dict[str, Any]]]:
+        if self._file is not None:
+            self._file.seek(0)
+            while batch := [json.loads(line) for line in itertools.islice(self._file, BATCH)]:
+                yield batch
+        if self._batch:
+            yield self._batch
 
 
 def _print_problems(found: list[Any]) -> None:
@@ -69,13 +112,12 @@ def _print_problems(found: list[Any]) -> None:
         print(f"{found[0].file}: {len(found) - SHOWN} more like these", file=sys.stderr)
 
 
-def _print_json(logbook: Path, rows: list[dict[str, Any]], new: int, states: Counter[str], files: list[Any]) -> None:
-    import json
+def _print_json(logbook: Path, records: int, new: int, states: Counter[str], files: list[Any]) -> None:
     from dataclasses import asdict
 
     listed = [
         {"file": str(path), "records": count, "problems": [asdict(problem) for problem in found]}
         for (path, found), count in files
     ]
-    counted = {"records": len(rows), "new": new, "states": dict(sorted(states.items()))}
+    counted = {"records": records, "new": new, "states": dict(sorted(states.items()))}
     print(json.dumps({"logbook": str(logbook), **counted, "files": listed}))

@@ -50,6 +50,8 @@ class Cell:
     """Why the cell could not be read; empty when it could."""
 
 
+LONGEST_CELL = 1000
+"""Letters beyond which a cell is an essay: its markdown stays, and it is no number."""
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->")
@@ -63,6 +65,8 @@ def clean(text: str) -> str:
     """The text of a cell without its markdown: bold, code, links, entities and typographic letters as plain ones."""
     if text.isascii() and not any(letter in text for letter in "*_`[<&\\~"):
         return text.strip()
+    if len(text) > LONGEST_CELL:
+        return html.unescape(text).translate(_LETTERS).strip()
     text = _SPACES.sub("", text.replace("&nbsp;", "\u00a0"))
     text = _LINK.sub(r"\1", text)
     # A tag leaves a gap, so that a footnote's or a struck digit never becomes part of the number beside it.
@@ -90,7 +94,7 @@ _FLAG = re.compile(r"(?<=[\w.%)\"'\]/ ])(?:\^+|†+|‡+|§+|¶+|\*{1,3}$)(?=$|[
 
 def take_flags(text: str) -> tuple[str, tuple[str, ...]]:
     """The text without its marks, and the marks in the order they stand."""
-    if not any(mark in text for mark in "^†‡§¶*"):
+    if len(text) > LONGEST_CELL or not any(mark in text for mark in "^†‡§¶*"):
         return text, ()
     flags = tuple(_FLAG.findall(text))
     if not flags:
@@ -148,7 +152,7 @@ def read_cell(column: Column, raw: str) -> Cell:
 def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     if text[:1] in "~≈" and text[1:2]:
         text, flags = text[1:].lstrip(), ("~", *flags)
-    match = NUMBER.match(text)
+    match = NUMBER.match(text) if len(text) <= LONGEST_CELL else None
     if match is None:
         return _no_number(column, text, flags)
     value = float(re.sub("[,'_]", "", match.group()))

@@ -196,6 +196,7 @@ _UNIT_WORDS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "second": "s", "ms": "ms", "msec": "ms", "milliseconds": "ms",
     "min": "min", "minutes": "min", "gb": "GB", "gib": "GiB", "mb": "MB", "mib": "MiB", "%": "%", "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
+LONGEST_HEADING = 120
 _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 
@@ -208,6 +209,8 @@ def normal(text: str) -> str:
 @lru_cache(maxsize=4096)
 def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
+    if len(raw) > LONGEST_HEADING:
+        return Column(heading=raw.strip())
     text = clean(raw).strip("*†^ ")
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))

@@ -20,6 +20,7 @@ from seatrial.importers.outline import Outline
 from seatrial.record import Record
 
 _ITEM = re.compile(r"\s*[-*+]\s+([^:|=]{1,40}?)\s*[:=]\s*(\S.{0,60})$")
+LONGEST_ITEM, MOST_ITEMS = 120, 100
 _PART = re.compile(r"\b(?:nodes?|gpus?|ranks?|stages?|devices?|hosts?)\b", re.IGNORECASE)
 _MEMORY = Column(field="mem_value", kind="memory", heading="Mem")
 _TFLOPS = Column(field="tflops", kind="figure", heading="TFLOPs")
@@ -33,7 +34,7 @@ class ListReader:
         self._items: list[tuple[int, str, str]] = []
 
     def feed(self, number: int, line: str) -> Iterator[Record]:
-        match = _ITEM.match(line)
+        match = _ITEM.match(line) if len(line) < LONGEST_ITEM and len(self._items) < MOST_ITEMS else None
         if match:
             self._items.append((number, match.group(1).strip("*_` "), match.group(2).strip()))
         elif self._items:

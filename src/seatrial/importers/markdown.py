@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
+from seatrial.errors import BadInput
 from seatrial.importers import exact
 from seatrial.importers.cells import Column
 from seatrial.importers.columns import read_heading, settle
@@ -25,6 +26,8 @@ from seatrial.importers.tables import MARK, Token, is_table_of_runs, scan, split
 from seatrial.record import Record
 
 Found = Record | Problem
+MOST_TOO_MANY = 4
+"""Cells too many up to which an empty one among them is looked for."""
 
 
 def read_markdown(path: Path, name: str) -> Iterator[Found]:
@@ -34,7 +37,10 @@ def read_markdown(path: Path, name: str) -> Iterator[Found]:
         if token.kind == "mark":
             own = True
         elif token.kind == "text":
-            outline.read(token.line, token.text)
+            try:
+                outline.read(token.line, token.text)
+            except BadInput as error:
+                raise BadInput(f"{path}: {error}") from None
             own = own and not token.text.strip()
         elif not own:
             outline.rows_at(token.text)
@@ -56,7 +62,8 @@ class _Walk:
         """The last heading, and the one that a table of our own belongs to."""
         self.unknown = 0
         """Rows of a table that is not one of runs."""
-        self.strays: list[Token] = []
+        self.strays: tuple[Token, int] | None = None
+        """The first of the rows outside any table, and how many they are."""
         self.logged: list[Record] = []
         """Iterations of the current section, for tables that repeat them without their time."""
 
@@ -73,7 +80,7 @@ class _Walk:
                 yield from self._begin_table(token, own=marked)
                 marked = False
             elif token.kind == "stray":
-                self.strays.append(token)
+                self.strays = (self.strays[0], self.strays[1] + 1) if self.strays else (token, 1)
             else:
                 yield from handlers[token.kind](token)
         yield from self._end_strays()
@@ -103,12 +110,12 @@ class _Walk:
         self.header, self.columns, self.unknown = None, [], 0
 
     def _end_strays(self) -> Iterator[Found]:
-        strays, self.strays = self.strays, []
-        if strays:
-            message = f"{len(strays)} rows outside any table: there are no headings above them"
-            level: Literal["note", "row"] = "note" if all(stray.fenced for stray in strays) else "row"
-            line, cell = strays[0].line, strays[0].text[:80]
-            yield Problem(file=self.file, line=line, cell=cell, message=message, level=level, rows=len(strays))
+        if self.strays is None:
+            return
+        (first, count), self.strays = self.strays, None
+        message = f"{count} rows outside any table: there are no headings above them"
+        level: Literal["note", "row"] = "note" if first.fenced else "row"
+        yield Problem(file=self.file, line=first.line, cell=first.text[:80], message=message, level=level, rows=count)
 
     def _row(self, token: Token) -> Iterator[Found]:
         cells = split_row(token.text)
@@ -173,6 +180,8 @@ def refit(columns: Sequence[Column], cells: Sequence[str]) -> tuple[list[str], s
     if len(cells) < len(columns):
         return [*cells, *[""] * (len(columns) - len(cells))], f"{counts}: the last {len(columns) - len(cells)} taken as empty"
     kept, dropped = list(cells), []
+    if len(cells) > len(columns) + MOST_TOO_MANY:
+        return [*kept[: len(columns) - 1], " ".join(kept[len(columns) - 1 :])], f"{counts}: the last ones read as one"
     while len(kept) > len(columns):
         empty = [i for i, cell in enumerate(kept) if cell.strip("-–— ") == ""]
         if not empty:

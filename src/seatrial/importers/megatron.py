@@ -23,7 +23,6 @@ from seatrial.importers.statements import Said, read_statements
 from seatrial.record import Outcome, Record, Status
 
 _START = re.compile(r"\biteration\s+(\d+)\s*/\s*(\d+)\s*\||\biteration\s{2,}(\d+)/\s*(\d+)\s*$")
-_FIELD = re.compile(r"([A-Za-z][^|:]*?)\s*:\s*([^|]*?)\s*(?:\||$)")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
 _KNOWN = re.compile(
     r"(?:consumed (?:samples|tokens)|elapsed time per iteration \(m?s\)|learning rate|global batch size|lm[ -]loss|loss scale|"
@@ -58,6 +57,15 @@ _END_WORDS = (
 """Looked for first, since a log of a thousand ranks has millions of other lines."""
 MOST_LINES = 4
 """How many lines one iteration line may be broken into."""
+
+
+def _fields(text: str) -> Iterator[tuple[str, str]]:
+    """`key: value | key: value |` as pairs."""
+    for part in text.split("|"):
+        key, colon, value = part.partition(":")
+        key = key.strip()
+        if colon and key[:1].isalpha():
+            yield key, value.strip()
 
 
 def starts(line: str) -> bool:
@@ -117,14 +125,12 @@ class LogReader:
         memory = _MEMORY.search(line) if "memory (MB)" in line else None
         times = _TIMES.search(line) if "time" in line else None
         if memory:
-            figures = {
-                key.strip(): float(value) for key, value in _FIELD.findall(memory.group(4)) if _NUMBER.match(value.strip())
-            }
+            figures = {key: float(value) for key, value in _fields(memory.group(4)) if _NUMBER.match(value)}
             current.memory[f"rank {memory.group(1)}"] = {"of": "node" if memory.group(3) else "process", **figures}
         elif times and times.group(2):
-            for key, value in _FIELD.findall(times.group(2)):
+            for key, value in _fields(times.group(2)):
                 if _NUMBER.match(value):
-                    current.breakdown[key.strip()] = float(value) if times.group(1) == "s" else shifted(float(value), 3)
+                    current.breakdown[key] = float(value) if times.group(1) == "s" else shifted(float(value), 3)
         elif current.lines < MOST_LINES and (_KNOWN.search(line) or current.text.rstrip().endswith(":")):
             more = line.strip()
             bar = " |" if _KNOWN.match(more) and current.text.rstrip()[-1:].isdigit() else ""
@@ -167,7 +173,7 @@ class LogReader:
 def _record(current: _Iteration, file: str, outline: Outline, ended: Outcome | None) -> Record | Problem:
     match = _START.match(current.text)
     assert match is not None
-    printed = {key.strip(): value for key, value in _FIELD.findall(current.text[match.end() :])}
+    printed = {key: value for key, value in _fields(current.text[match.end() :])}
     values: dict[str, Any] = {"iteration": int(match.group(1) or match.group(3))}
     outcome = ended
     for key, text in printed.items():

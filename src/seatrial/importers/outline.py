@@ -14,6 +14,7 @@ import bisect
 import re
 from dataclasses import dataclass, field
 
+from seatrial.errors import BadInput
 from seatrial.importers.cells import clean
 from seatrial.importers.columns import normal
 from seatrial.importers.statements import Said, read_statements
@@ -22,6 +23,7 @@ from seatrial.record import Stated
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
 """What a line of text says of the case it introduces, not of every table in the subsections after it."""
+MOST_STATEMENTS, MOST_CACHED = 10_000, 4096
 ROWS_SEARCHED = 500
 """How many rows are searched for words that tell a machine of CPUs from one of devices."""
 SHAPE = frozenset({"layers", "hidden", "heads", "kv_heads", "ffn"})
@@ -67,6 +69,7 @@ class Around:
     section: str = ""
 
 
+LONGEST_LEGEND = 200
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\\*{1,3}|\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
 _VALUE_LEGEND = re.compile(r"\s*(?:[-*+]\s+)?([\w -]+?)\s*[/:=]\s*(\w+)\s*==?>?\s*`?([A-Za-z_][\w-]*)=([^\s`,]+)`?")
@@ -104,6 +107,8 @@ class Outline:
         """One line that is neither a row of a table nor part of a log."""
         if not line.strip():
             return
+        if len(self.statements) + len(self.sections) > MOST_STATEMENTS:
+            raise BadInput(f"line {number}: over {MOST_STATEMENTS} headings and settings, which is more than notes have")
         host, device = cues(line)
         self._host, self._device = self._host or host, self._device or device
         match = _HEADING.match(line)
@@ -129,8 +134,8 @@ class Outline:
             index = self.sections[index].parent
 
     def _read_legend(self, line: str) -> bool:
-        match = _VALUE_LEGEND.match(line)
-        if match and "==" in line:
+        match = _VALUE_LEGEND.match(line) if "==" in line and len(line) < LONGEST_LEGEND else None
+        if match:
             self.value_legends[normal(match.group(1)), match.group(2).lower()] = (match.group(3), match.group(4))
             return True
         match = _LEGEND.match(line)
@@ -148,6 +153,8 @@ class Outline:
             self._cache.clear()
         position, section = bisect.bisect_left(self._lines, line), bisect.bisect_left(self._starts, line) - 1
         key = position, max(section, 0), label
+        if len(self._cache) > MOST_CACHED:
+            self._cache.clear()
         if key not in self._cache:
             self._cache[key] = self._work_out(*key)
         return self._cache[key]

@@ -71,7 +71,7 @@ class _Row:
 
 
 def row_record(
-    columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where, around_line: int | None = None
+    columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where
 ) -> tuple[Record | None, list[Problem]]:
     row = _Row()
     for column, raw in zip(columns, cells):
@@ -84,7 +84,7 @@ def row_record(
         )
         return None, [problem]
     row.values = {**row.configured, **row.values}
-    around = outline.around(around_line or where.line, str(row.values.get("size_label", "")))
+    around = outline.around(where.line, str(row.values.get("size_label", "")))
     _value_legends(row, outline)
     outcome, state, estimated, unread = _judge(row, outline)
     problems = [
@@ -92,8 +92,6 @@ def row_record(
         for c, raw, cell in unread
     ]
     values, inferred = _with_context(row, around)
-    if values.get("gpus") is None and "nodes" not in values and row.values.get("gpus"):
-        values["gpus"] = row.values["gpus"]
     record = Record(
         state=state,
         outcome=outcome,

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from seatrial.importers.cells import DTYPES, Column, clean, read_cell
 from seatrial.importers.columns import setting
 
+LONGEST = 1000
+"""Letters beyond which a line is an essay."""
 MOST_OTHER_WORDS = 3
 """How many words that are no setting a line may hold and still be a statement of settings."""
 
@@ -42,7 +44,7 @@ class Said:
 _SIZE = re.compile(r"(?<![\w.*/=-])(\d+(?:\.\d+)?)\s?([MBT])(?![\w/%*])")
 _OPTION = re.compile(r"--([a-z][\w-]+)(?:[ =]+([^\s\\|]+))?")
 _PAIR = re.compile(
-    r"(?:(?<=^)|(?<=[\s,;|/(\[`\"'{]))((?:[A-Za-z][\w.-]*[ _-]){0,3}?[A-Za-z][\w.-]*)\s*(?:=|:(?=\s*\d))\s*"
+    r"(?:(?<=^)|(?<=[\s,;|/(\[`\"'{]))([A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){0,3})\s*(?:=|:(?=\s*\d))\s*"
     r"(?![=~])([\"']?[\w.+/:@~-]*\w[\"']?)(?![\w*%]|\s*[*%])"
 )
 _COMPACT = re.compile(r"(?<![\w=-])(DP|TP|PP|MP|VP|MBS|GBS)(\d+)(?!\w)")
@@ -82,7 +84,7 @@ _FILLER = frozenset(
 def read_statements(raw: str, *, heading: bool) -> Said:
     """What a heading, a bullet or a line of text states; empty when it is a sentence about something."""
     said = Said()
-    if len(raw) > 2000:
+    if len(raw) > LONGEST:
         return said
     for match in _A_NODE.finditer(raw):
         said.machine_wide["procs_per_node"] = int(match.group(1) or match.group(2))

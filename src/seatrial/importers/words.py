@@ -21,6 +21,8 @@ class Words:
     """`2 of 5 hang`: how often it failed."""
 
 
+MOST_LETTERS = 500
+"""How much of a note is searched for what happened."""
 _FAILED: tuple[tuple[str, str], ...] = (
     ("oom", r"\boom\b|\booms\b|\boomed\b|out[ -]of[ -]memory|oom_device|oom_host"),
     ("hang", r"\bhangs?\b|\bhung\b|\bhanging\b|\bstuck\b|\bdeadlocks?(?:ed)?\b"),
@@ -54,6 +56,7 @@ _PLANNED = re.compile(
 def read_words(text: str) -> Words:
     if not text:
         return Words()
+    text = text[:MOST_LETTERS]
     failed = ""
     for name, pattern in _PATTERNS:
         match = pattern.search(text)
