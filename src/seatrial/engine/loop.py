@@ -57,6 +57,9 @@ def main(argv: list[str]) -> int:
     heartbeat.close()
     if dist.is_initialized():
         dist.destroy_process_group()
+        sys.stdout.flush()
+        # Interpreter and libraries would now take themselves apart; on a busy machine gloo's threads were seen to abort there.
+        os._exit(0)
     return 0
 
 
@@ -77,6 +80,10 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
     measured: dict[str, int] | None = None
     enough = Enough(training, gbs=trial.batch.gbs)
+    heartbeat.beat(phase="meet")
+    if dist.is_initialized():
+        # Some build longer than others; who waits for them in the first step would time that wait, or take it for a stall.
+        dist.barrier()
     with _stopping(engine):
         timers.take()
         while progress.step < training.steps:
@@ -112,13 +119,13 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
                 report.validation(step=step, loss=loss, samples=samples)
             if result.stop:
                 break
-            if place.rank == 0 and (reason := enough.after(seconds, gbs=result.gbs)):
-                report.enough(step=step, reason=reason)
+            if place.rank == 0 and not enough.reason and enough.after(seconds, gbs=result.gbs):
+                report.enough(step=step, reason=enough.reason)
                 engine.stop_asked = True
     heartbeat.beat(phase="finish")
     progress.finish()
     report.memory(step=progress.step, parts=measured)
-    report.end("finished" if progress.step >= training.steps else "stopped", step=progress.step)
+    report.end("finished" if progress.step >= training.steps or enough.reason else "stopped", step=progress.step)
     mesh.close()
 
 

@@ -26,7 +26,7 @@ FOLDER = "watch"
 EXIT_STALL = 83
 """Its own number, so that a launcher can tell a hang from a crash."""
 WAIT_FOR_OTHERS_S = 3.0
-START_S = 60.0
+START_S = 180.0
 """Before the first step ranks wait for each other's start, which takes its time: no stall is seen sooner."""
 LAYOUT = struct.Struct("<qqqqdQ24s24s24s")
 """rank, step, microbatch, collective number, wall clock, beats, phase, collective, group."""

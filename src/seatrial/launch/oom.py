@@ -122,6 +122,8 @@ def would_fit(trial: Trial, *, need_bytes: int, base_bytes: int, cap_bytes: int)
 def _steps(trial: Trial) -> list[tuple[str, Trial]]:
     from seatrial.plan.explain import neighbours
 
+    if trial.topology.stage_layers is not None:
+        return [("an even split of the layers", replace(trial, topology=replace(trial.topology, stage_layers=None)))]
     found = [(what, replace(trial, topology=t)) for what, t in neighbours(trial)
              if t != trial.topology and t.mbs <= trial.topology.mbs]
     return [(what, other) for what, other in found if _valid(other)]
@@ -132,9 +134,10 @@ def _valid(trial: Trial) -> bool:
 
 
 def _this_machine(trial: Trial) -> Cluster:
-    """Only its kind counts: no GPU, so no allocator of its own and no communication buffers."""
+    """Only its kind counts: no caching allocator, no communication buffers; and our engine never stores the scores."""
     link = Link(bandwidth_gb_s=1, latency_us=1)
-    device = Device(name="this machine", kind="cpu", peak_tflops={"fp32": 1.0}, memory_gib=1, memory_gb_s=1)
+    device = Device(name="this machine", kind="cpu", peak_tflops={"fp32": 1.0}, memory_gib=1, memory_gb_s=1,
+                    fused_attention=True)
     return Cluster(name="this machine", nodes=1, procs_per_node=trial.topology.world, device=device, intra=link, inter=link)
 
 
