@@ -19,15 +19,19 @@ class Enough:
     def __init__(self, training: Training, *, gbs: int):
         self.training, self.gbs = training, gbs
         self.asked = training.known_to > 0 or training.measure_s is not None or training.slow_s is not None
+        self.reason = ""
         self.spent_s = 0.0
         self._size = 0
         self._timings: list[float] = []
         self._next_look = 6
 
     def after(self, seconds: float, *, gbs: int) -> str:
+        if self.asked:
+            self.reason = self._reason(seconds, gbs)
+        return self.reason
+
+    def _reason(self, seconds: float, gbs: int) -> str:
         """A smaller batch (ramp-up) is another measurement: it is neither mixed in nor stopped at."""
-        if not self.asked:
-            return ""
         self.spent_s += seconds
         if gbs != self._size:
             self._size, self._timings, self._next_look = gbs, [], 6

@@ -23,7 +23,7 @@ from seatrial.launch.base import Handle, Job, Launcher
 from seatrial.launch.trial import Limits, conclude, invalid, prepare
 from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
-from seatrial.sweep import foresee
+from seatrial.sweep import foresee, preload
 from seatrial.sweep.file import Sweep, Task
 from seatrial.sweep.measure import Asked, asked, judged
 from seatrial.sweep.store import Row, Store
@@ -197,6 +197,8 @@ class Controller:
             return _of_words(task)
         if task.invalid:
             return invalid(task.trial, Infeasible(task.invalid, code=task.code))
+        if self.launcher.name == "local" and (wrong := preload.problem(task.trial.environment.variables)):
+            return invalid(task.trial, Infeasible(wrong, code="preload"))
         if (left := self.store.left_behind(task.key)) is not None:
             return self._judged(left, task, asked(task, self.sweep.measure))
         best = self.view.best

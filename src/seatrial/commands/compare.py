@@ -1,0 +1,138 @@
+"""`seatrial compare`: A against B, by repeats in turns or from the rows of a logbook.
+
+    seatrial compare trial.toml --b environment.variables.LD_PRELOAD=libtcmalloc_minimal.so.4 --logbook book
+    seatrial compare trial.toml --a topology.precision=fp16 --b topology.precision=bf16 --logbook book --repeats 12
+    seatrial compare --logbook book --a session=monday --b session=tuesday
+
+With a file, --a and --b are settings put over it and both are run, A B, B A, …; without, they choose records. Exit status: 0
+when there is an answer, also "no difference can be seen"; 3 when one side could not be measured.
+"""
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+
+FEWEST = 6
+"""Repeats of each before an interval that is narrow enough may end the comparison."""
+STEP = 2
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("compare", help="A against B: the ratio with its interval, or that no difference can be seen.")
+    def compare(
+        file: Path = typer.Argument(None, help="A trial or sweep to run both ways; without it, records are compared."),
+        logbook: Path = typer.Option(Path("logbook"), "--logbook", help="Folder of the logbook."),
+        a: list[str] = typer.Option([], "--a", help="What makes it A: a setting, or field=value of a record; may be repeated."),
+        b: list[str] = typer.Option([], "--b", help="What makes it B."),
+        repeats: int = typer.Option(8, min=2, help="Runs of each, at most."),
+        known_to: float = typer.Option(0.005, help="Enough when half of the ratio's interval is this share."),
+        session: str = typer.Option(None, help="Name of this round of measurements."),
+        launcher: str = typer.Option("local", help="local, slurm or pjm."),
+        settings: list[str] = typer.Option([], "--set", help="Any value of the file, for A and B alike."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
+    ) -> int:
+        from seatrial.sweep import versus
+
+        if a == b:
+            raise BadInput("--a and --b say the same: name what makes B differ, for example --b topology.precision=bf16")
+        if file is None:
+            groups = _recorded(logbook, a, b)
+        else:
+            groups = _run(file, logbook, a, b, repeats, known_to, session, launcher, settings)
+        found = versus.all_together(groups)
+        name_a, name_b = " ".join(a) or "as it is", " ".join(b) or "as it is"
+        if as_json:
+            print(json.dumps(_document(groups, found, name_a, name_b), ensure_ascii=False))
+        else:
+            _print(groups, found, name_a, name_b)
+        return EXIT_GOOD if found is not None else EXIT_OTHER_OUTCOME
+
+
+def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, known_to: float, session: str | None,
+         launcher: str, settings: list[str]) -> list[Any]:
+    """More pairs until the ratio is known or the repeats are spent. A pair that the logbook has is not run again."""
+    from seatrial import fields, presets
+    from seatrial.commands.sweep import launcher_named
+    from seatrial.logbook import Logbook
+    from seatrial.sweep import versus
+    from seatrial.sweep.controller import Controller
+    from seatrial.sweep.progress import listener_for
+    from seatrial.sweep.store import Store
+
+    data = presets.read_toml(file)
+    for setting in settings:
+        fields.assign(data, setting)
+    chosen = launcher_named(launcher)
+    groups: list[Any] = []
+    with Logbook(logbook, create=True) as book:
+        pairs = min(repeats, FEWEST)
+        while True:
+            sweep = versus.in_turns(data, a=a, b=b, repeats=pairs, name="compare")
+            store = Store(book, session or f"compare-{fields.digest([sorted(a), sorted(b)], length=6)}")
+            with listener_for(sys.stderr) as listener:
+                Controller(sweep, store, chosen, listener).run()
+            groups = versus.measured_in_turns(sweep, store)
+            found = [group.comparison for group in groups]
+            if pairs >= repeats or not any(c is not None and c.half_width > known_to for c in found):
+                return groups
+            pairs = min(repeats, pairs + STEP)
+
+
+def _recorded(logbook: Path, a: list[str], b: list[str]) -> list[Any]:
+    from seatrial.logbook import Logbook
+    from seatrial.sweep import versus
+
+    if not a or not b:
+        raise BadInput("without a file, --a and --b choose records: for example --a session=monday --b session=tuesday")
+    where_a, where_b = (dict(map(_filter, side)) for side in (a, b))
+    with Logbook(logbook) as book:
+        groups = versus.side_by_side(book.records(where_a), book.records(where_b), apart=[*where_a, *where_b])
+    if not groups:
+        raise BadInput(f"{logbook}: no configuration is there both with {' '.join(a)} and with {' '.join(b)}, measured")
+    return groups
+
+
+def _filter(text: str) -> tuple[str, Any]:
+    name, sep, value = text.partition("=")
+    if not sep or not name.strip():
+        raise BadInput(f"{text!r}: expected field=value, as session=monday; an empty value means a field that is not there")
+    if not value.strip():
+        return name.strip(), None
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value.strip()
+
+
+def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
+    for group in groups:
+        one = group.comparison
+        label = f"{group.label}: " if group.label and len(groups) > 1 else ""
+        if one is not None:
+            print(f"{label}{one.words(a, b)}")
+        for side, name in (("a", a), ("b", b)):
+            for status, count in group.failed[side].items():
+                print(f"{label}{name}: {status} in {count} of {group.ran[side]} repeats")
+    if found is None:
+        print(f"{a} and {b} cannot be compared: one of them was never measured")
+    elif len(groups) > 1:
+        print(f"all {len(groups)} configurations: {found.words(a, b)}")
+
+
+def _document(groups: list[Any], found: Any, a: str, b: str) -> dict[str, Any]:
+    return {"a": a, "b": b, **_figures(found),
+            "groups": [{"label": g.label, **_figures(g.comparison), "seconds_a_sample": {"a": g.a, "b": g.b},
+                        "failed": g.failed, "ran": g.ran, "in_turns": g.in_turns} for g in groups]}
+
+
+def _figures(found: Any) -> dict[str, Any]:
+    if found is None:
+        return {"ratio": None, "low": None, "high": None, "verdict": "not measured"}
+    return {"ratio": found.ratio, "low": found.low if found.known else None, "high": found.high if found.known else None,
+            "confidence": 0.95, "repeats": list(found.counts), "verdict": found.verdict}

@@ -1,0 +1,104 @@
+"""A against B: the ratio of their times with a confidence interval, or that no difference can be seen.
+
+    found = paired([1.00, 1.02, 0.99, 1.01], [0.90, 0.93, 0.89, 0.90])      one value a repeat, A and B measured in turns
+    found.ratio, found.low, found.high                                     B's time over A's
+    found.words("plain", "tcmalloc")                                       "tcmalloc takes 0.900 of plain's time …"
+    unpaired([...], [...])                                                 two sets of records that were not interleaved
+
+Repeats, not iterations, are what is counted: iterations of one run share its luck (placement, memory layout, neighbours), and
+an interval from them alone would be too narrow. In turns, A B B A, a machine that drifts slows both alike.
+"""
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seatrial.errors import BadInput
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    ratio: float
+    """B's time over A's: below 1, B is faster."""
+    low: float
+    high: float
+    counts: tuple[int, int]
+    """Repeats of A and of B."""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval at all."""
+        return math.isfinite(self.high)
+
+    @property
+    def half_width(self) -> float:
+        return (math.log(self.high) - math.log(self.low)) / 2 if self.known else math.inf
+
+    @property
+    def verdict(self) -> str:
+        if not self.known:
+            return "too few repeats"
+        if self.low <= 1 <= self.high:
+            return "no difference can be seen"
+        return "b is faster" if self.ratio < 1 else "a is faster"
+
+    def words(self, a: str, b: str) -> str:
+        """For a person: the verdict, the numbers, and what could have been seen."""
+        many = f"{self.counts[0]} and {self.counts[1]} repeats"
+        if not self.known:
+            return f"{b} takes {self.ratio:.3f} of {a}'s time, but {many} cannot say how sure that is"
+        span = f"{self.ratio:.3f}, 95 % interval {self.low:.3f} to {self.high:.3f}, {many}"
+        if self.verdict == "no difference can be seen":
+            seen = f"one of {math.expm1(self.half_width):.1%} would have been"
+            return f"no difference can be seen between {a} and {b}: {span}; {seen}"
+        faster, slower = (b, a) if self.ratio < 1 else (a, b)
+        times = 1 / self.ratio if self.ratio < 1 else self.ratio
+        return f"{faster} is {times:.3f} times as fast as {slower} ({b} over {a}: {span})"
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> Comparison:
+    """From repeats in turns; the i-th of A ran beside the i-th of B."""
+    if len(a) != len(b) or not a:
+        raise BadInput(f"{len(a)} repeats of A and {len(b)} of B are no pairs")
+    logs = [math.log(y / x) for x, y in zip(a, b)]
+    middle, n = statistics.fmean(logs), len(logs)
+    reach = _t(n - 1) * statistics.stdev(logs) / math.sqrt(n) if n > 1 else math.inf
+    return _comparison(middle, reach, (n, n))
+
+
+def unpaired(a: Sequence[float], b: Sequence[float]) -> Comparison:
+    """From two sets that were not measured in turns: Welch's interval of the logarithms."""
+    if not a or not b:
+        raise BadInput(f"{len(a)} measurements of A and {len(b)} of B: each side needs at least one")
+    x, y = [math.log(v) for v in a], [math.log(v) for v in b]
+    middle = statistics.fmean(y) - statistics.fmean(x)
+    if len(x) < 2 or len(y) < 2:
+        return _comparison(middle, math.inf, (len(x), len(y)))
+    parts = [statistics.variance(v) / len(v) for v in (x, y)]
+    total = sum(parts)
+    freedom = total**2 / sum(p**2 / (len(v) - 1) for p, v in zip(parts, (x, y))) if total > 0 else len(x) + len(y) - 2
+    return _comparison(middle, _t(freedom) * math.sqrt(total), (len(x), len(y)))
+
+
+def overall(found: Sequence[Comparison]) -> Comparison:
+    """One figure for several configurations: the mean of their ratios, judged by how far they lie apart."""
+    counts = (sum(c.counts[0] for c in found), sum(c.counts[1] for c in found))
+    if len(found) == 1:
+        return found[0]
+    logs = [math.log(c.ratio) for c in found]
+    return _comparison(statistics.fmean(logs), _t(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs)), counts)
+
+
+def _comparison(middle: float, reach: float, counts: tuple[int, int]) -> Comparison:
+    return Comparison(ratio=math.exp(middle), low=math.exp(middle - reach), high=math.exp(min(middle + reach, 700.0))
+                      if math.isfinite(reach) else math.inf, counts=counts)
+
+
+def _t(freedom: float) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf((1 + CONFIDENCE) / 2, freedom))

@@ -1,0 +1,138 @@
+"""Comparisons as sweeps: A and B of one file in turns, and two sets of records of a logbook.
+
+    sweep = in_turns(data, a=["topology.precision=bf16"], b=["topology.precision=fp16"], repeats=8)     A B, B A, A B, …
+    groups = measured_in_turns(sweep, store)            configuration -> (values of A, values of B), failures counted
+    groups = side_by_side(records_a, records_b, …)      the same from rows that were measured before, on other days, elsewhere
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from seatrial import fields
+from seatrial.compare import Comparison, overall, paired, unpaired
+from seatrial.errors import BadInput
+from seatrial.sweep.file import Sweep, Task, build
+from seatrial.sweep.store import Store
+
+SIDE = "versus"
+"""The axis that A and B are the values of."""
+CONFIGURATION = ("size_label", "family", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "nodes", "gpus",
+                 "procs_per_node", "dp", "tp", "pp", "vp", "mbs", "gbs", "zero_stage", "recompute", "schedule", "dtype",
+                 "sequence_parallel", "optimizer", "engine", "freq_ghz", "torch_version", "machine", "env")  # fmt: skip
+"""What two rows must share to be compared, but for what A and B are told apart by."""
+
+
+@dataclass(kw_only=True)
+class Group:
+    """One configuration, measured both ways."""
+
+    label: str
+    a: list[float] = field(default_factory=list)
+    """Seconds a sample, one value a repeat."""
+    b: list[float] = field(default_factory=list)
+    failed: dict[str, dict[str, int]] = field(default_factory=lambda: {"a": {}, "b": {}})
+    """Side -> outcome -> how often."""
+    ran: dict[str, int] = field(default_factory=lambda: {"a": 0, "b": 0})
+    in_turns: bool = False
+
+    @property
+    def comparison(self) -> Comparison | None:
+        if not self.a or not self.b:
+            return None
+        return paired(self.a, self.b) if self.in_turns else unpaired(self.a, self.b)
+
+
+def settings_table(settings: Iterable[str]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for setting in settings:
+        if setting.strip():
+            fields.assign(data, setting)
+    return data
+
+
+def in_turns(data: Mapping[str, Any], *, a: Sequence[str], b: Sequence[str], repeats: int, name: str) -> Sweep:
+    """The file's trials, each with the settings of A and of B; the order within a pair changes from one to the next."""
+    sides = [{"name": "a", **settings_table(a)}, {"name": "b", **settings_table(b)}]
+    axes = dict(data.get("axes", {}))
+    if "case" in axes:
+        raise BadInput("axes.case: compare puts A and B there; make an axis of what differs instead")
+    sweep = build({**data, "axes": {**axes, "case": sides}, "repeats": repeats, "order": "file"}, name=name)
+    # Repeats outermost, so that all configurations see the same hours; A and B of one next to each other.
+    groups = list(dict.fromkeys(label_of(task) for task in sweep.tasks))
+    tasks = sorted(sweep.tasks, key=lambda t: (t.repeat, groups.index(label_of(t)), (t.knobs["case"] == "b") ^ (t.repeat % 2)))
+    return replace(sweep, tasks=tuple(replace(t, knobs={**{k: v for k, v in t.knobs.items() if k != "case"},
+                                                        SIDE: t.knobs["case"]}) for t in tasks))
+
+
+def label_of(task: Task) -> str:
+    return " ".join(f"{axis}={text}" for axis, text in task.knobs.items() if axis not in ("case", SIDE))
+
+
+def measured_in_turns(sweep: Sweep, store: Store) -> list[Group]:
+    tasks = {store.record_id(task.key): task for task in sweep.tasks}
+    values: dict[str, dict[int, dict[str, float]]] = {}
+    groups: dict[str, Group] = {}
+    for data in store.records():
+        task = tasks.get(data["record_id"])
+        if task is None:
+            continue
+        label, side = label_of(task), task.knobs[SIDE]
+        group = groups.setdefault(label, Group(label=label, in_turns=True))
+        group.ran[side] += 1
+        value = _value(data)
+        if value is None:
+            status = data.get("outcome", {}).get("status", "ok")
+            group.failed[side][status] = group.failed[side].get(status, 0) + 1
+        else:
+            values.setdefault(label, {}).setdefault(task.repeat, {})[side] = value
+    for label, group in groups.items():
+        whole = [pair for _, pair in sorted(values.get(label, {}).items()) if len(pair) == 2]
+        group.a, group.b = [pair["a"] for pair in whole], [pair["b"] for pair in whole]
+    return list(groups.values())
+
+
+def side_by_side(a: Iterable[dict[str, Any]], b: Iterable[dict[str, Any]], *, apart: Iterable[str]) -> list[Group]:
+    """Rows of one configuration are compared; `apart` names the fields (or env variables) that tell A from B."""
+    apart = set(apart)
+    groups: dict[str, Group] = {}
+    for side, rows in (("a", a), ("b", b)):
+        for data in rows:
+            key = _configuration(data, apart)
+            group = groups.setdefault(key, Group(label=_shown(data, apart)))
+            group.ran[side] += 1
+            value = _value(data)
+            if value is not None:
+                (group.a if side == "a" else group.b).append(value)
+            elif status := data.get("outcome", {}).get("status", ""):
+                group.failed[side][status] = group.failed[side].get(status, 0) + 1
+    return [group for group in groups.values() if group.a and group.b]
+
+
+def all_together(groups: Sequence[Group]) -> Comparison | None:
+    found = [group.comparison for group in groups]
+    known = [c for c in found if c is not None]
+    return overall(known) if known else None
+
+
+def _value(data: Mapping[str, Any]) -> float | None:
+    """Seconds a sample: also right where A and B have different batches."""
+    if data.get("state") not in ("measured", "estimated") or data.get("outcome", {}).get("status", "ok") != "ok":
+        return None
+    seconds, samples = data.get("sec_per_it"), data.get("gbs")
+    if not isinstance(seconds, int | float) or seconds <= 0:
+        return None
+    return seconds / samples if isinstance(samples, int) and samples > 0 else float(seconds)
+
+
+def _configuration(data: Mapping[str, Any], apart: set[str]) -> str:
+    found = {name: data[name] for name in CONFIGURATION if name in data and name not in apart}
+    if "env" in found:
+        found["env"] = {k: v for k, v in found["env"].items() if f"env.{k}" not in apart}
+    return fields.canonical({k: v for k, v in found.items() if v != {}})
+
+
+def _shown(data: Mapping[str, Any], apart: set[str]) -> str:
+    names = ("size_label", "nodes", "dp", "tp", "pp", "mbs", "gbs", "dtype")
+    return " ".join(f"{name}={data[name]}" for name in names if data.get(name) not in (None, "") and name not in apart)
