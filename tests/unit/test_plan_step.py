@@ -163,3 +163,20 @@ def test_chunks_change_nothing():
     short = step.time(configs(3, mbs=np.array([1, 2, 4])), JZ)
     np.testing.assert_array_equal(long.sec[-3:], short.sec[(np.arange(n - 3, n)) % 3])
     assert len(memory.peak(configs(n, mbs=mbs), JZ).gib) == n
+
+
+@pytest.mark.parametrize("name", presets.names("clusters"))
+def test_every_forecast_is_a_finite_number_on_every_machine(name: str):
+    rng, n = np.random.default_rng(5), 3000
+    cluster = presets.cluster(name)
+    pick = {key: rng.choice(values, n) for key, values in {
+        "hidden": [64, 768, 2048, 14400, 25600], "layers": [1, 7, 12, 96], "tp": [1, 2, 8, 64], "pp": [1, 2, 5, 64],
+        "vp": [1, 2], "dp": [1, 3, 512], "mbs": [1, 7, 32], "zero": [0, 1, 2, 3], "recompute": [0, 1, 2], "schedule": range(4),
+        "precision": range(4), "seq": [128, 2048, 131072], "procs_per_node": [1, 4, 16], "flash": [-1, 0, 1], "glu": [0, 1],
+    }.items()}  # fmt: skip
+    c = Configs.from_columns(n, **pick, heads=64, vocab=50257, gbs=pick["dp"] * pick["mbs"] * pick["pp"] * 2)
+    timed, held = step.time(c, cluster), memory.peak(c, cluster)
+    for column in (timed.sec, timed.lo, timed.hi, held.gib, held.lo, held.hi, held.need_gib):
+        assert np.isfinite(column).all() and (column > 0).all()
+    assert all((part >= 0).all() for part in [*timed.parts.values(), *held.parts.values()])
+    assert np.allclose(sum(held.parts.values()), held.gib)

@@ -57,12 +57,21 @@ out and clears the pages. An allocator that keeps them does better, which is lea
 VECTOR = 0.9
 """Share of the fp32 units' peak that a product reaches which cannot use tensor cores."""
 
+NARROW = 0.33
+"""Share of the aligned rate when newer libraries feed the tensor cores with loads of less than 16 bytes: 0.28 to 0.57 on an
+H200 (same benchmark). Libraries of the A100's time went to the fp32 units."""
+
+DRAIN_S = 4e-6
+"""Between two products: the last tiles finish while the next kernel starts. 4 to 9 µs for small ones (same benchmark)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
     """One process's device, as columns: a CPU node may be shared by another number of processes in each configuration."""
 
     gpu: bool
+    narrow_loads: bool
+    """Whether the libraries use tensor cores for unaligned operands as well."""
     matrix_flops: Floats
     """What a large, well shaped product reaches for a moment, in operations a second."""
     vector_flops: Floats
@@ -100,6 +109,7 @@ class Machine:
         element = np.full(n, min(stream, issue)) if gpu else np.minimum(stream * share, FRESH_BYTES_S * clock)
         return cls(
             gpu=gpu,
+            narrow_loads=device.fuses_attention,
             matrix_flops=by_code[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
             vector_flops=vector * 1e12 * VECTOR * share * clock,
             stream_bytes_s=stream * share,
@@ -130,8 +140,10 @@ def matmul_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, ba
     tensor = _tiled_s(machine, rows, cols, inner, batch) / loss
     # Below 16 bytes a load moves 8, 4 or 2 at a time and the fp32 units do the work; below 8 the loads themselves set the pace.
     vector = flops / (machine.vector_flops * np.minimum(align / 8.0, 1.0))
+    if machine.narrow_loads:
+        vector = tensor / NARROW
     floor = np.maximum(traffic_s, flops / (machine.matrix_flops * SUSTAINED))
-    return np.maximum(np.where(align >= 16, tensor, np.maximum(tensor, vector)), floor)
+    return np.maximum(np.where(align >= 16, tensor, np.maximum(tensor, vector)), floor) + DRAIN_S
 
 
 def _tiled_s(machine: Machine, rows: Floats, cols: Floats, inner: Floats, batch: Floats) -> Floats:
