@@ -10,7 +10,7 @@ import pytest
 from seatrial import arith, presets
 from seatrial.plan import kernels, memory, network, step
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
-from seatrial.spec import Batch, Topology, Trial
+from seatrial.spec import Batch, Device, Link, Topology, Trial
 
 JZ = presets.cluster("jz-a100")
 DGX = presets.cluster("dgx-a100")
@@ -180,3 +180,10 @@ def test_every_forecast_is_a_finite_number_on_every_machine(name: str):
         assert np.isfinite(column).all() and (column > 0).all()
     assert all((part >= 0).all() for part in [*timed.parts.values(), *held.parts.values()])
     assert np.allclose(sum(held.parts.values()), held.gib)
+
+
+def test_a_device_described_by_its_peaks_alone_is_forecast_like_its_preset():
+    bare = Device(name="A100", kind="gpu", peak_tflops={"bf16": 312.0}, memory_gib=80.0, memory_gb_s=2039.0)
+    link = {"latency_us": 5.0}
+    cluster = replace(DGX, device=bare, intra=Link(bandwidth_gb_s=300.0, **link), inter=Link(bandwidth_gb_s=200.0, **link))
+    assert seconds(cluster) == pytest.approx(seconds(DGX), rel=0.1)
