@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from dist.looping import go, go_each
-from seatrial.engine import checkpoint, events
+from seatrial.engine import checkpoint, events, indexed
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.step import Engine
@@ -52,6 +53,13 @@ def said(out: Path, kind: str) -> list[float]:
     return [e["loss"] for e in events.read_events(out / events.FILE_NAME) if e["event"] == kind]
 
 
+def write_corpus(prefix: Path) -> None:
+    rng = random.Random(5)
+    with indexed.Writer(prefix, vocab=101) as out:
+        for _ in range(20):
+            out.add([rng.randrange(101) for _ in range(rng.randrange(3, 60))])
+
+
 @pytest.fixture(scope="module")
 def series(tmp_path_factory) -> dict[Any, tuple[list[float], list[float]]]:
     """Losses and the validation loss: of runs that never stopped, and of every reader of every writer's checkpoint."""
@@ -59,7 +67,10 @@ def series(tmp_path_factory) -> dict[Any, tuple[list[float], list[float]]]:
     whole = {name: run_file(model, {}, folder / name) for name, model in MODELS.items()}
     writers = {w: run_file(MODELS[m], layout, folder / f"w-{w}", steps=STOP, checkpoint_dir=str(folder / f"c-{w}"))
                for w, (m, layout) in WRITERS.items()}
-    go_each([*whole.values(), *writers.values()])
+    write_corpus(folder / "corpus")
+    on_corpus = {f"corpus {w}": run_file(MODELS["gpt2"], WRITERS[w][1], folder / f"d-{w}", data=str(folder / "corpus"),
+                                         valid_data=str(folder / "corpus")) for w in ("one", "zero3", "zero1-pp")}
+    go_each([*whole.values(), *writers.values(), *on_corpus.values()])
     readers = {}
     for w, r in PAIRS:
         shutil.copytree(folder / f"c-{w}", folder / f"c-{w}-{r}")
@@ -67,7 +78,7 @@ def series(tmp_path_factory) -> dict[Any, tuple[list[float], list[float]]]:
                                  checkpoint_dir=str(folder / f"c-{w}-{r}"))
     go_each(list(readers.values()))
     return {key: (said(Path(run.out), "iteration"), said(Path(run.out), "validation"))
-            for key, run in {**whole, **readers}.items()}
+            for key, run in {**whole, **on_corpus, **readers}.items()}
 
 
 @pytest.mark.parametrize(("writer", "reader"), PAIRS)
@@ -77,6 +88,14 @@ def test_the_series_goes_on_as_if_nothing_had_happened(series, writer, reader):
     assert len(expected) == STEPS and len(losses) == STEPS - STOP
     assert losses == pytest.approx(expected[STOP:], rel=1e-5)
     assert final == pytest.approx(validation, rel=1e-5) and len(final) == 1
+
+
+def test_samples_of_a_corpus_come_in_one_order_on_every_topology(series):
+    losses, validation = series["corpus one"]
+    assert losses != series["gpt2"][0] and len(losses) == STEPS
+    for layout in ("zero3", "zero1-pp"):
+        assert series[f"corpus {layout}"][0] == pytest.approx(losses, rel=1e-5)
+        assert series[f"corpus {layout}"][1] == pytest.approx(validation, rel=1e-5)
 
 
 def test_the_loss_scale_of_fp16_goes_on_too(tmp_path):

@@ -8,6 +8,7 @@ from torch import nn
 
 from seatrial.engine import memory, trace
 from seatrial.engine.memory import LiveStorages
+from seatrial.engine.scalars import Scalars
 from seatrial.engine.timers import Span
 
 
@@ -73,6 +74,34 @@ def test_the_kernel_is_asked_for_this_processs_own_peak():
     assert 0 < after["node_used_gib"] < after["node_total_gib"]
     assert memory.used_gib(after) == after["rss_peak_gib"]
     assert memory.used_gib({**after, "reserved_peak_gib": 5.0}) == 5.0
+
+
+def test_scalars_are_written_where_tensorboard_is_and_nowhere_else(tmp_path, monkeypatch):
+    import sys
+    from types import SimpleNamespace
+
+    written = []
+
+    class Writer:
+        def __init__(self, folder):
+            written.append(folder)
+
+        def add_scalar(self, *what):
+            written.append(what)
+
+        def close(self):
+            written.append("closed")
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)  # as where it is not installed
+    without = Scalars(tmp_path)
+    without.write(1, {"loss": 2.0})
+    assert not without.available
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    scalars = Scalars(tmp_path)
+    scalars.write(3, {"loss": 2.5})
+    scalars.close()
+    assert scalars.available and written == [str(tmp_path), ("loss", 2.5, 3), "closed"]
+    assert not Scalars(None).available
 
 
 def test_a_trace_sets_the_ranks_under_each_other_on_one_clock(tmp_path):

@@ -64,7 +64,12 @@ join(place, torch.device("cpu"))
 import torch.distributed as dist
 x = torch.ones(1) * (place.rank + 1)
 dist.all_reduce(x)
-mine = {os.readlink(f"/proc/self/fd/{f}") for f in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{f}")}
+def target(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""  # closed since it was listed
+mine = {target(fd) for fd in os.listdir("/proc/self/fd")}
 found = [line.split()[1] for kind in ("tcp", "tcp6") for line in open(f"/proc/net/{kind}").readlines()[1:]
          if line.split()[3] == "0A" and f"socket:[{line.split()[9]}]" in mine]
 dist.barrier()
@@ -93,4 +98,4 @@ def test_torchrun_starts_it_too(tmp_path):
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)],
                           capture_output=True, text=True, timeout=200, cwd=Path.cwd())
     assert done.returncode == 0, done.stderr[-2000:]
-    assert sorted(line.split()[0] for line in done.stdout.splitlines() if line.strip()) == ["3", "3"]
+    assert sorted(line.split()[0] for line in done.stdout.splitlines() if line.strip()) == ["3", "3"], done.stdout
