@@ -64,6 +64,14 @@ def test_a_stall_dumps_every_rank_and_leaves_with_its_own_code(tmp_path):
     json.loads((folder / "rank0.flight.json").read_text())
 
 
+def test_the_first_steps_may_take_their_time(tmp_path):
+    heart = watch.Heartbeat(tmp_path, 0, 0.2, start_s=60, slow_steps=1)
+    heart.beat(step=7, phase="forward")
+    time.sleep(0.6)
+    assert not (tmp_path / watch.FOLDER / "stalled").exists()
+    heart.close()
+
+
 def test_a_closed_watch_does_not_bark(tmp_path):
     heart = watch.Heartbeat(tmp_path, 0, 0.2)
     heart.close()

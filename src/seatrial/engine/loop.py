@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from seatrial import fields
-from seatrial.engine import checkpoint, failure, memory, runfile
+from seatrial.engine import checkpoint, failure, memory, runfile, watch
 from seatrial.engine.checkpoint import Checkpointer
 from seatrial.engine.data import Batches
 from seatrial.engine.enough import Enough
@@ -31,16 +31,25 @@ from seatrial.engine.runfile import RunFile
 from seatrial.engine.step import Engine
 from seatrial.engine.timers import Timers
 from seatrial.engine.watch import Heartbeat
+from seatrial.errors import BadInput
+
+COMPILE_S = 1800.0
+"""The first step of compiled blocks may be silent for this long."""
 
 
 def main(argv: list[str]) -> int:
-    place = place_from_env()
+    place = Place()
     heartbeat: Heartbeat | None = None
     out: str | None = None
     try:
+        place = place_from_env()
+        if len(argv) != 1:
+            raise BadInput("expected one argument, the run file: python -m seatrial.engine out/run.json")
         run = runfile.read(argv[0])
         out = run.out
-        heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world)
+        compiles = run.training.compile
+        heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world, slow_steps=int(compiles),
+                              start_s=COMPILE_S if compiles else watch.START_S)
         device = device_of(run.training.device, place)
         if run.training.threads or "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(run.training.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))

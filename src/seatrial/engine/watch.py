@@ -49,8 +49,13 @@ class Beat:
 
 
 class Heartbeat:
-    def __init__(self, folder: Path | str | None, rank: int, stall_s: float = 0.0, *, world: int = 1):
-        """`folder` None or `stall_s` 0: the state is kept in memory alone, or nobody looks at it."""
+    def __init__(self, folder: Path | str | None, rank: int, stall_s: float = 0.0, *, world: int = 1, start_s: float = START_S,
+                 slow_steps: int = 0):
+        """`folder` None or `stall_s` 0: the state is kept in memory alone, or nobody looks at it.
+
+        Until `slow_steps` steps are done (the first one compiles), silence of `start_s` is no stall.
+        """
+        self.start_s, self.slow_steps, self._steps_begun = start_s, slow_steps, 0
         self.rank, self.world, self.stall_s = rank, world, stall_s
         self.folder = None if folder is None else Path(folder) / FOLDER
         self.step, self.microbatch, self.seq, self.beats = 0, 0, 0, 0
@@ -75,6 +80,7 @@ class Heartbeat:
 
     def beat(self, *, step: int | None = None, phase: str | None = None, microbatch: int | None = None) -> None:
         if step is not None:
+            self._steps_begun += step != self.step
             self.step = step
         if phase is not None:
             self.phase = phase
@@ -108,11 +114,11 @@ class Heartbeat:
         seen, since = -1, time.monotonic()
         while not self._stop.wait(tick_s):
             # Code that never gives up the interpreter also stops this thread; faulthandler's own thread does not need it.
-            faulthandler.dump_traceback_later(max(self.stall_s, START_S) + 10, exit=True, file=self._stacks)
+            faulthandler.dump_traceback_later(max(self.stall_s, self.start_s) + 10, exit=True, file=self._stacks)
             now = time.monotonic()
             if self.beats != seen:
                 seen, since = self.beats, now
-            limit_s = self.stall_s if self.step else max(self.stall_s, START_S)
+            limit_s = self.stall_s if self._steps_begun > self.slow_steps else max(self.stall_s, self.start_s)
             if now - since > limit_s or alarm.exists():
                 self._give_up(alarm, silent_s=now - since)
 
