@@ -8,7 +8,6 @@ Each can be imported again without any value changing (`importers/exact.py` read
 nobody said anything. Markdown leaves out what is no figure or setting of a row: the parts a run of ours consists of, and the
 text that an imported row was read from.
 """
-
 from __future__ import annotations
 
 import csv

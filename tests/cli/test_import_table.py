@@ -1,5 +1,4 @@
 """`seatrial import` and `seatrial table` as a person meets them."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,4 @@
 """What is no file of runs gets one line that says why, and never a traceback."""
-
 from __future__ import annotations
 
 import gzip

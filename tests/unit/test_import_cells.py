@@ -1,5 +1,4 @@
 """Single cells and headings, as people write them."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,4 @@
 """Notes that nobody has seen before: other headings, other habits, other mistakes."""
-
 from __future__ import annotations
 
 import string

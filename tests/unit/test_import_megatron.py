@@ -1,5 +1,4 @@
 """Iteration lines in all the forms that Megatron's versions and their users' terminals gave them."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,4 @@
 """The five raw logs against their rows as figures: what is printed is read, what nobody says stays empty."""
-
 from __future__ import annotations
 
 import csv

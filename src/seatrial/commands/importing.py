@@ -3,7 +3,6 @@
 seatrial import notes.md train.log --logbook runs
 seatrial import rows.csv --logbook runs --json
 """
-
 from __future__ import annotations
 
 import itertools

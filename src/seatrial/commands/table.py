@@ -4,7 +4,6 @@ seatrial table runs                          markdown, as the notes have it
 seatrial table notes.md --format csv         one row a record, to compute with
 seatrial table runs notes.md --format json
 """
-
 from __future__ import annotations
 
 import sys

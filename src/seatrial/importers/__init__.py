@@ -8,7 +8,6 @@
 
 A row gives exactly one record, or is counted in exactly one problem. Nothing is guessed: see `rows.py` and `outline.py`.
 """
-
 from __future__ import annotations
 
 import os

@@ -6,7 +6,6 @@
 
 A cell is read whole or not at all: what is neither a number nor known words comes back with `unread` saying why.
 """
-
 from __future__ import annotations
 
 import html

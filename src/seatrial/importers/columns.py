@@ -7,7 +7,6 @@
 
 One table of names serves headings, `KEY=VALUE` in prose, command line options and log files' argument dumps.
 """
-
 from __future__ import annotations
 
 import re

@@ -5,7 +5,6 @@
 A column named as a field of a record (`dp`, `sec_per_it`, `mem_unit`) is that field; other headings go through the same names
 as a table's. `activation_ckpt`, `status` and `line_no` are known from hand-kept collections of rows.
 """
-
 from __future__ import annotations
 
 import csv
@@ -159,14 +158,13 @@ def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[s
     try:
         data: dict[str, Any] = {"state": "measured"}
         extra: dict[str, str] = {}
+        failed = ""
         for name, heading, cell in zip(fields, headings, cells):
             cell = cell.strip()
             if not cell or cell == "unstated":
                 continue
             if name == "status":
                 data["state"], failed = _STATUS.get(cell, ("measured", ""))
-                if failed:
-                    data["outcome"] = {"status": failed}
                 extra[heading] = cell
             elif name == "recompute":
                 data[name] = {"true": "full", "false": "none"}.get(cell.lower(), cell)
@@ -178,6 +176,9 @@ def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[s
                 data[name] = exact.read_value(name, cell)
             else:
                 extra[heading] = cell
+        if failed:
+            # A clock speed is what tables of machines without devices give.
+            data["outcome"] = {"status": "oom_host" if failed == "oom_device" and "freq_ghz" in data else failed}
         if data["state"] == "failed" and (data.get("sec_per_it") or data.get("tflops")):
             data["state"] = "measured"
         data.setdefault("source_file", where.file)

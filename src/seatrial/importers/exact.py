@@ -4,7 +4,6 @@
 
 `seatrial.table` writes what this reads. Text is kept whole by entities (`&#124;` for a pipe), so that no cell can be mistaken.
 """
-
 from __future__ import annotations
 
 import json

@@ -2,7 +2,6 @@
 
 for found in read_json(path, "rows.json"): ...
 """
-
 from __future__ import annotations
 
 import json

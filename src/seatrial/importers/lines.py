@@ -4,7 +4,6 @@
 
 A file that is no text, or cannot be opened, is one BadInput; memory does not grow with the file.
 """
-
 from __future__ import annotations
 
 import codecs

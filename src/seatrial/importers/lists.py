@@ -7,7 +7,6 @@
 
 Each part of the job that has its own figure is a record; a figure of the whole job belongs to all of them.
 """
-
 from __future__ import annotations
 
 import re

@@ -5,7 +5,6 @@
 The file is read twice, line by line: first its text (legends and `above too` stand after the rows they explain), then its
 rows. Memory holds the text's statements and never the tables.
 """
-
 from __future__ import annotations
 
 import dataclasses

@@ -6,7 +6,6 @@ Milliseconds or seconds, rank prefixes, time stamps, one line broken into three,
 GPU: all give a record with `iteration` set. Memory and timer lines that follow belong to the iteration before them. Values are
 taken as printed; a rate that is a thousand times too small stays so, for lint to say.
 """
-
 from __future__ import annotations
 
 import math

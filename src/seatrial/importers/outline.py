@@ -7,7 +7,6 @@
 A statement holds from its line to the end of its section, subsections included; the nearest one before a row wins. A section
 without any rows (an overview, a list of hyperparameters) speaks for the section that it is part of.
 """
-
 from __future__ import annotations
 
 import bisect

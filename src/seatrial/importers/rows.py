@@ -5,7 +5,6 @@
 The row's own cells win over the text around it. What neither says stays None. State and outcome follow from the words and
 marks in the cells and from the legend that explains the marks.
 """
-
 from __future__ import annotations
 
 import re

@@ -6,7 +6,6 @@
 A heading is searched for settings; a line of text only counts when it is little else than settings, because a sentence that
 mentions `DP=4` compares or explains. A setting that stands twice with different values, or as `0/1`, states nothing.
 """
-
 from __future__ import annotations
 
 import re

@@ -4,7 +4,6 @@
 
 Pipe tables with or without outer pipes, inside quotes and code fences, and the boxes that command lines draw.
 """
-
 from __future__ import annotations
 
 import re

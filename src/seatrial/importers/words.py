@@ -4,7 +4,6 @@ read_words("OOM after first epoch").failed        "oom"
 read_words("too close to OOM").failed             ""
 read_words("1 iteration only").estimated          True
 """
-
 from __future__ import annotations
 
 import re
