@@ -38,9 +38,9 @@ def test_epochs_and_seeds_differ_in_order_but_not_in_samples(corpus):
     prefix, total = corpus
     source = data.Corpus(str(prefix), vocab=MODEL.vocab, seq=MODEL.seq, seed=1)
     other = data.Corpus(str(prefix), vocab=MODEL.vocab, seq=MODEL.seq, seed=2)
-    n = source.samples
+    n = source.count
     assert n == (total - 1) // MODEL.seq
-    first, second, others = ([tuple(s.sample(e * n + i).tolist()) for i in range(n)]
+    first, second, others = ([tuple(s.samples(e * n + i, 1)[0].tolist()) for i in range(n)]
                              for s, e in ((source, 0), (source, 1), (other, 0)))
     assert first != second and first != others
     assert sorted(first) == sorted(second) == sorted(others)
@@ -49,8 +49,8 @@ def test_epochs_and_seeds_differ_in_order_but_not_in_samples(corpus):
 def test_a_sample_runs_over_documents_and_its_last_target_is_the_next_ones_first_token(corpus):
     prefix, _ = corpus
     source = data.Corpus(str(prefix), vocab=MODEL.vocab, seq=MODEL.seq, seed=1)
-    for i in range(source.samples):
-        tokens = source.sample(i)
+    for i in range(source.count):
+        tokens = source.samples(i, 1)[0]
         assert len(tokens) == MODEL.seq + 1
         assert torch.equal((tokens[:-1] + 1) % MODEL.vocab, tokens[1:])
         assert int(tokens[0]) % MODEL.seq in range(0, MODEL.seq, 4)  # starts are multiples of seq, and 300 is one of 4
@@ -69,7 +69,7 @@ def test_a_microbatch_is_its_samples_wherever_it_is_asked_for(source, corpus):
 
 
 def test_synthetic_tokens_have_something_to_learn():
-    tokens = torch.stack([data.Synthetic(vocab=1000, seq=64, seed=3).sample(i) for i in range(50)])
+    tokens = data.Synthetic(vocab=1000, seq=64, seed=3).samples(0, 50)
     assert int(tokens.min()) >= 0 and int(tokens.max()) < 1000
     assert torch.equal(tokens[:, 1::2], (tokens[:, 0:-1:2] * 7 + 3) % 1000)
     assert (tokens[:, ::2] < 63).double().mean() > 0.4  # (63/1000) ** (1/4) = 0.5: the common tokens are common

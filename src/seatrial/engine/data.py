@@ -23,8 +23,8 @@ MASK = (1 << 64) - 1
 
 
 class Source(Protocol):
-    def sample(self, index: int) -> Tensor:
-        """seq + 1 tokens (int64)."""
+    def samples(self, first: int, count: int) -> Tensor:
+        """Samples `first` to `first + count - 1`, each of seq + 1 tokens (int64)."""
 
 
 class Batches:
@@ -38,10 +38,10 @@ class Batches:
             self.source = Synthetic(vocab=model.vocab, seq=model.seq, seed=seed if split == "train" else ~seed)
 
     def sample(self, index: int) -> Tensor:
-        return self.source.sample(index)
+        return self.source.samples(index, 1)[0]
 
     def microbatch(self, first_sample: int, mbs: int) -> tuple[Tensor, Tensor]:
-        tokens = torch.stack([self.sample(first_sample + i) for i in range(mbs)])
+        tokens = self.source.samples(first_sample, mbs)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
@@ -61,12 +61,15 @@ class Corpus:
     def __init__(self, prefix: str, *, vocab: int, seq: int, seed: int):
         self.prefix, self.vocab, self.seq, self.seed = prefix, vocab, seq, seed
         self.tokens = indexed.open_tokens(prefix)
-        self.samples = (len(self.tokens) - 1) // seq
+        self.count = (len(self.tokens) - 1) // seq
         """A sample's last target is the next one's first token."""
 
-    def sample(self, index: int) -> Tensor:
-        epoch, position = divmod(index, self.samples)
-        start = permuted(position, self.samples, key=mix_int(self.seed + mix_int(epoch))) * self.seq
+    def samples(self, first: int, count: int) -> Tensor:
+        return torch.stack([self._sample(i) for i in range(first, first + count)])
+
+    def _sample(self, index: int) -> Tensor:
+        epoch, position = divmod(index, self.count)
+        start = permuted(position, self.count, key=mix_int(self.seed + mix_int(epoch))) * self.seq
         tokens = self.tokens.slice(start, start + self.seq + 1)
         indexed.refuse_outside(tokens, vocab=self.vocab, where=str(indexed.bin_path(self.prefix)), first=start)
         return tokens
@@ -89,16 +92,17 @@ class Synthetic:
     """Tokens out of a hash, with something to learn: few tokens are common, every second one follows from its predecessor."""
 
     def __init__(self, *, vocab: int, seq: int, seed: int):
-        self.vocab, self.seed = vocab, seed
-        self.positions = torch.arange(seq + 1, dtype=torch.int64)
+        self.vocab, self.seed, self.length = vocab, mix_int(seed), seq + 1
+        self.positions = torch.arange(0, self.length, 2, dtype=torch.int64)
 
-    def sample(self, index: int) -> Tensor:
-        key = mix_int(mix_int(self.seed) + index)
-        bits = mix(self.positions + _signed(key))
+    def samples(self, first: int, count: int) -> Tensor:
+        keys = torch.tensor([[_signed(mix_int(self.seed + i))] for i in range(first, first + count)])
+        bits = mix(self.positions + keys)
         uniform = ((bits >> 11) & ((1 << 53) - 1)).double() / float(1 << 53)
-        tokens = (uniform**4 * self.vocab).long().clamp_(max=self.vocab - 1)
-        follows = tokens[:-1][::2]
-        tokens[1::2] = (follows * 7 + 3)[: tokens[1::2].numel()] % self.vocab
+        drawn = (uniform.square().square_() * self.vocab).long().clamp_(max=self.vocab - 1)
+        tokens = torch.empty(count, self.length, dtype=torch.int64)
+        tokens[:, ::2] = drawn
+        tokens[:, 1::2] = (drawn[:, : self.length // 2] * 7 + 3) % self.vocab
         return tokens
 
 
