@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import string
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -93,27 +94,30 @@ def _time(event: Event) -> float:
     return time if isinstance(time, int | float) else 0.0
 
 
-def read_log(run_dir: Path) -> list[Event]:
-    """Iteration lines of whichever process prints them (the last rank, with Megatron), as events."""
+def rows_in_logs(run_dir: Path) -> Iterator[list[Record]]:
+    """What the importer makes of each process's log."""
     from seatrial.importers import iter_file
 
-    best: list[Event] = []
     for path in sorted((run_dir / files.LOGS).glob("*.log")):
-        found: list[Event] = []
-        for row in iter_file(path):
-            if not isinstance(row, Record) or row.iteration is None:
-                continue
-            step = row.iteration
-            event: Event = {"event": "iteration", "step": step, "loss": row.loss, "sec": row.sec_per_it,
-                            "gbs": row.gbs, "tflops": row.tflops, "grad_norm": None}
-            if row.breakdown:
-                event["timers"] = row.breakdown
-            found.append({k: v for k, v in event.items() if v is not None})
-            if row.mem_gib is not None:
-                found.append({"event": "memory", "step": step, "mem_gib": row.mem_gib, "fullest": row.memory})
-        if len(found) > len(best):
-            best = found
-    return best
+        try:
+            yield [row for row in iter_file(path) if isinstance(row, Record)]
+        except BadInput:
+            continue  # empty, or no text at all
+
+
+def read_log(run_dir: Path) -> list[Event]:
+    """Iteration lines of whichever process prints them (the last rank, with Megatron), as events."""
+    rows = max(rows_in_logs(run_dir), key=len, default=[])
+    found: list[Event] = []
+    for row in rows:
+        if row.iteration is None:
+            continue
+        event: Event = {"event": "iteration", "step": row.iteration, "loss": row.loss, "sec": row.sec_per_it,
+                        "gbs": row.gbs, "tflops": row.tflops, "timers": row.breakdown or None}
+        found.append({k: v for k, v in event.items() if v is not None})
+        if row.mem_gib is not None:
+            found.append({"event": "memory", "step": row.iteration, "mem_gib": row.mem_gib, "fullest": row.memory})
+    return found
 
 
 def words_of(trial: Trial, training: Training, run_dir: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ from seatrial.errors import BadInput
 from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Finished, Handle, Job, Launcher, State
 from seatrial.launch.files import log as log_path
+from seatrial.launch.guard import Guard
 from seatrial.launch.processes import Processes, free_port
 
 __all__ = ["Finished", "Local", "free_port", "launch", "log_path", "wait"]
@@ -34,6 +35,7 @@ class Local:
         self._cores: dict[str, list[int]] = {}
         """Of the jobs that run, so that two side by side do not share one."""
         self._count = 0
+        self._guard = Guard()
 
     def submit(self, job: Job) -> Handle:
         if job.nodes > 1:
@@ -45,6 +47,7 @@ class Local:
         # Cores are given out only where all ranks can have one of their own; else the kernel divides them.
         mine = free[: job.world * (job.threads or 1)] if job.world <= len(free) and taken else free
         ranks = range(job.world) if job.per == "rank" else range(1)
+        self._guard.watch(job.run_dir)
         try:
             self._running[key] = Processes(job, ranks=ranks, cores=mine)
         except OSError as error:
@@ -73,10 +76,14 @@ class Local:
     def finished(self, handle: Handle) -> Finished:
         """Once: the launcher then forgets the job."""
         found = self._running.pop(handle.key).result()
+        self._guard.forget(handle.job.run_dir)
         return Finished(
             codes=tuple(found.codes[r] for r in sorted(found.codes)), died=tuple(found.died), timed_out=found.timed_out,
             stopped=found.stopped, seconds=found.seconds, frozen=tuple(found.frozen), rss_peak_bytes=found.rss_peak_bytes,
             data_peak_bytes=found.data_peak_bytes, shot=tuple(found.shot), hosts=(found.host,))
+
+    def close(self) -> None:
+        self._guard.close()
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         """Beside others only where every rank has a core of its own: trials that share cores measure each other."""
@@ -112,7 +119,10 @@ def launch(argv: Sequence[str], *, world: int, out: Path, timeout_s: float, env:
     local = Local()
     job = Job(name=out.name, run_dir=out, argv=tuple(argv), world=world, env=dict(env or {}), threads=threads,
               time_limit_s=timeout_s)
-    return wait(local, local.submit(job), on_line=on_line)
+    try:
+        return wait(local, local.submit(job), on_line=on_line)
+    finally:
+        local.close()
 
 
 def _hearing(stack: contextlib.ExitStack, path: Path, on_line: Callable[[str], None] | None) -> Callable[[], None]:

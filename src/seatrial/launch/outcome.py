@@ -14,7 +14,7 @@ from typing import Any
 from seatrial.engine import watch
 from seatrial.launch import files, hang, oom
 from seatrial.launch.base import Finished, Job
-from seatrial.launch.engines import Event, engine_for, read_events
+from seatrial.launch.engines import Event, engine_for, read_events, rows_in_logs
 from seatrial.record import Outcome
 from seatrial.spec import Trial
 
@@ -171,13 +171,10 @@ class _Case:
         """A program that is not ours leaves only words: the importer knows the usual last ones."""
         if self.trial.command is None:
             return "crash"
-        from seatrial.importers import iter_file
-        from seatrial.record import Record
-
-        for path in sorted((self.run_dir / files.LOGS).glob("*.log")):
-            for row in iter_file(path):
-                if isinstance(row, Record) and row.outcome is not None and row.outcome.status != "ok":
-                    return row.outcome.status
+        rows = [row for log in rows_in_logs(self.run_dir) for row in log]
+        for row in rows:
+            if row.outcome is not None and row.outcome.status != "ok":
+                return row.outcome.status
         return "crash"
 
     # ---- where

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from seatrial.launch import files
 from seatrial.launch.base import Job
+from seatrial.launch.guard import MARK, end_marked
 
 GRACE_AFTER_FAILURE_S = 6.0
 """Longer than the watch waits for the other ranks' stacks."""
@@ -35,8 +36,6 @@ STACKS_S = 1.0
 """How long a rank may take to write its stacks when asked."""
 SAMPLE_S = 0.25
 PR_SET_PDEATHSIG = 1
-MARK = "SEATRIAL_RUN_DIR"
-"""In the environment of every process of a trial, so that those of a dead controller can be found."""
 _LIBC = ctypes.CDLL(None)
 """Loaded here, because little is safe to do between fork and exec."""
 
@@ -273,20 +272,7 @@ class Processes:
 
 def end_leftovers(run_dir: Path) -> list[int]:
     """Kills what still runs of a trial, whoever started it and under whatever session; returns the process ids."""
-    mark = f"{MARK}={run_dir}".encode()
-    ended = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{entry.name}/environ", "rb") as file:
-                if mark not in file.read().split(b"\0"):
-                    continue
-            os.kill(int(entry.name), signal.SIGKILL)
-        except OSError:
-            continue  # gone, or another user's
-        ended.append(int(entry.name))
-    return ended
+    return end_marked([f"{MARK}={run_dir}"])
 
 
 def _filled(text: str, late: Mapping[str, object]) -> str:
