@@ -185,3 +185,17 @@ def test_progress_tells_what_runs_what_is_best_and_the_time_left(tmp_path):
     console.print(table(view, [("ok", "tp=1", "0.1 s/it"), ("hang", "tp=2", "rank 1 never came")]))
     text = console.export_text()
     assert "best tp=1" in text and "rank 1 never came" in text
+
+
+def test_the_runner_takes_twenty_milliseconds_a_trial_and_its_memory_does_not_grow():
+    """Its own CPU time, which neighbours on this machine do not stretch; `benchmarks/runner.py` has the clock's too."""
+    import importlib.util
+
+    path = Path(__file__).parents[2] / "benchmarks" / "runner.py"
+    spec = importlib.util.spec_from_file_location("runner_benchmark", path)
+    assert spec is not None and spec.loader is not None
+    runner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    found = runner.stubs(150)
+    assert found["runner_cpu_ms_a_trial"] <= 20, found
+    assert found["memory_growth_mib_after_first_tenth"] < 5, found
