@@ -162,8 +162,8 @@ class _Case:
             ended = "ended well, but never said so"
         message = f"{who} {ended}"
         tail = self._tail(rank)
-        if tail:
-            message += f": {tail[-1].strip()[:200]}"
+        if words := [line.strip() for line in tail if any(letter.isalpha() for letter in line)]:
+            message += f": {words[-1][:200]}"
         place = self._place(rank) if self.job.per == "rank" else {}
         return Outcome(status=status, message=message, evidence={"exit_code": code, "log": tail}, **place)
 
