@@ -56,9 +56,9 @@ def test_a_3d_trial_gives_its_figures_and_its_timers_account_for_the_time(tmp_pa
 FAULTS = {
     "raise:1:2": ("crash", 1, "InjectedFault"),
     "die:0:2": ("crash", 0, "SIGKILL"),
-    "oom:1:2": ("oom_host", 1, "alloc"),
+    "oom:1:2": ("oom_host", 1, "out of host memory"),
     "nan:1:2": ("nan", 1, "loss of step 2"),
-    "stop:1:2": ("hang", 1, "not moved"),
+    "stop:1:2": ("hang", 1, "it was stopped by a signal"),
 }
 
 
