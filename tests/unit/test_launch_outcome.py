@@ -1,0 +1,174 @@
+"""Outcomes from what ranks leave behind: files and exit codes alone, no process."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial import trialfile
+from seatrial.engine.events import EventWriter, rank_file_name
+from seatrial.engine.watch import Heartbeat
+from seatrial.launch import files, hang, oom
+from seatrial.launch.base import Finished, Job
+from seatrial.launch.outcome import classify
+from seatrial.record import Outcome
+from seatrial.spec import Topology, Trial
+
+GIB = 2**30
+STACKS = '''Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+
+Current thread 0x00007f02 (most recent call first):
+  File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 2 in all_reduce
+  File "/home/me/data.py", line 88 in batch
+  File "/home/me/loop.py", line 5 in main
+Current thread 0x00007f01 (most recent call first):
+  File "/home/me/watch.py", line 124 in _give_up
+
+Thread 0x00007f02 (most recent call first):
+  File "/home/me/later.py", line 1 in run
+'''
+
+
+def trial_of(**topology: Any) -> Trial:
+    trial, _ = trialfile.build({"model": "tiny", "topology": topology or {"dp": 2}, "batch": {"gbs": 16}})
+    return trial
+
+
+def judged(run_dir: Path, trial: Trial, *, cap: int | None = None, **finished: Any) -> Outcome:
+    job = Job(name="t", run_dir=run_dir, argv=("x",), world=trial.topology.world, memory_cap_bytes=cap)
+    return classify(run_dir, Finished(**finished), job=job, trial=trial)
+
+
+def failure(run_dir: Path, rank: int, **more: Any) -> None:
+    event = {"rank": rank, "status": "crash", "error": "ValueError", "message": "no", "consequence": False, "step": 3,
+             "phase": "forward", **more}  # fmt: skip
+    writer = EventWriter(run_dir / rank_file_name(rank))
+    writer.write("failure", **event)
+    writer.close()
+
+
+def stalled(run_dir: Path, rank: int, *, collective: str, group: str, seq: int, step: int = 7, **groups: int) -> None:
+    beat = Heartbeat(run_dir, rank)
+    beat.beat(step=step, phase="forward")
+    beat.collective(collective, group, seq)
+    report = {"rank": rank, "step": step, "beats": 9, "collective": collective, "group": group, "seq": seq,
+              "groups": {group: seq, **groups}}  # fmt: skip
+    files.stall(run_dir, rank).write_text(json.dumps(report))
+
+
+def test_the_rank_that_failed_is_the_cause_and_the_one_that_lost_it_is_not(tmp_path: Path) -> None:
+    failure(tmp_path, 0, error="RuntimeError", message="Connection closed by peer", consequence=True)
+    failure(tmp_path, 1)
+    outcome = judged(tmp_path, trial_of(), codes=(3, 3), died=(0, 1))
+    assert (outcome.status, outcome.rank, outcome.iteration, outcome.phase) == ("crash", 1, 3, "forward")
+    assert outcome.message == "rank 1 (pp0 dp1 tp0): ValueError: no"
+
+
+def test_a_kill_below_the_cap_is_a_crash_and_at_the_cap_it_is_memory(tmp_path: Path) -> None:
+    killed = {"codes": (-9, 3), "died": (0, 1)}
+    below = judged(tmp_path, trial_of(), cap=GIB, data_peak_bytes={0: GIB // 2}, **killed)
+    assert (below.status, below.rank) == ("crash", 0) and "SIGKILL" in below.message
+    at = judged(tmp_path, trial_of(), cap=GIB, data_peak_bytes={0: int(0.99 * GIB)}, **killed)
+    assert (at.status, at.rank) == ("oom_host", 0) and "1.00 GiB" in at.message
+    shot = judged(tmp_path, trial_of(), shot=(0,), rss_peak_bytes={0: 5 * GIB}, **killed)
+    assert shot.status == "oom_host" and "out-of-memory killer" in shot.message
+
+
+def test_what_fails_with_the_last_byte_gone_failed_for_memory(tmp_path: Path) -> None:
+    failure(tmp_path, 1, error="RuntimeError", message="can't start new thread",
+            memory={"data_bytes": GIB - 1000, "cap_bytes": GIB, "base_bytes": GIB // 4})
+    outcome = judged(tmp_path, trial_of(), codes=(3, 3), died=(1, 0))
+    assert (outcome.status, outcome.rank) == ("oom_host", 1)
+
+
+@pytest.mark.parametrize(("state", "status"), [("CANCELLED", "cancelled"), ("PREEMPTED", "cancelled"), ("TIMEOUT", "timeout"),
+                                               ("OUT_OF_MEMORY", "oom_host"), ("NODE_FAIL", "crash"), ("FAILED", "crash")])
+def test_the_batch_systems_word_counts_when_the_ranks_left_none(tmp_path: Path, state: str, status: str) -> None:
+    assert judged(tmp_path, trial_of(), codes=(None, None), scheduler_state=state).status == status
+
+
+def test_a_finding_of_our_own_goes_before_the_batch_systems_word(tmp_path: Path) -> None:
+    failure(tmp_path, 1)
+    assert judged(tmp_path, trial_of(), codes=(3, 3), died=(1, 0), scheduler_state="FAILED").rank == 1
+
+
+def test_good_exit_codes_without_an_end_are_no_good_run(tmp_path: Path) -> None:
+    outcome = judged(tmp_path, trial_of(), codes=(0, 0))
+    assert outcome.status == "crash" and "never said so" in outcome.message
+    writer = EventWriter(tmp_path / files.EVENTS)
+    writer.write("end", status="stopped", step=4)
+    writer.close()
+    assert judged(tmp_path, trial_of(), codes=(0, 0)).status == "cancelled", "somebody outside asked the ranks to stop"
+
+
+def test_a_hang_names_the_rank_its_collective_and_its_line(tmp_path: Path) -> None:
+    """tp2 x dp2 x pp2: rank 1 is one short in its tp group; all others wait somewhere because of it."""
+    trial = trial_of(tp=2, dp=2, pp=2)
+    stalled(tmp_path, 0, collective="all_reduce", group="tp", seq=412, dp=3, world=6)
+    stalled(tmp_path, 1, collective="all_reduce", group="tp", seq=411, dp=3, world=6)
+    for rank in (2, 3):
+        stalled(tmp_path, rank, collective="all_reduce", group="dp", seq=4, tp=500, world=6)
+    for rank in (4, 5, 6, 7):
+        stalled(tmp_path, rank, collective="all_reduce", group="tp", seq=390, dp=3, world=6)
+    files.stacks(tmp_path, 1).write_text(STACKS)
+    outcome = judged(tmp_path, trial, codes=(83,) * 8, died=tuple(range(8)))
+    assert outcome.message == ("rank 1 (pp0 dp0 tp1) never entered all_reduce 412 of its tp group; "
+                               "it is in data.py:88 in batch; 7 others wait")
+    assert (outcome.status, outcome.rank, outcome.iteration, outcome.phase) == ("hang", 1, 7, "forward")
+
+
+def test_a_rank_that_cannot_even_report_is_the_cause(tmp_path: Path) -> None:
+    trial = trial_of(dp=4)
+    for rank in (0, 1, 3):
+        stalled(tmp_path, rank, collective="all_reduce", group="dp", seq=20)
+    Heartbeat(tmp_path, 2).collective("all_reduce", "dp", 19)
+    outcome = judged(tmp_path, trial, codes=(83, 83, -9, 83), died=(0, 1, 3))
+    assert outcome.rank == 2 and "never entered all_reduce 20 of its dp group" in outcome.message
+    frozen = judged(tmp_path, trial, codes=(83, 83, -9, 83), died=(0, 1, 3), frozen=(2,))
+    assert frozen.rank == 2 and "stopped by a signal" in frozen.message
+
+
+def test_groups_are_those_of_the_engines_mesh() -> None:
+    t = Topology(dp=2, tp=2, pp=2)
+    assert [hang.peers(group, 5, t) for group in ("tp", "dp", "pp", "world")] == [[4, 5], [5, 7], [1, 5], list(range(8))]
+    assert hang.label(5, t) == "rank 5 (pp1 dp0 tp1)"
+
+
+@pytest.mark.parametrize("text", ["", "Fatal Python error", "Thread 0x1 (most recent call first):\n", "\0\xff" * 50])
+def test_stacks_that_say_nothing_say_nothing(tmp_path: Path, text: str) -> None:
+    Heartbeat(tmp_path, 0)
+    files.stacks(tmp_path, 0).write_text(text)
+    assert hang.standing_at(tmp_path, 0) == []
+
+
+def test_the_knobs_named_lower_the_need_below_the_cap() -> None:
+    trial = trial_of(dp=2, mbs=4)
+    needs, _ = oom.would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=1)
+    for share in (0.9, 0.6, 0.3):
+        _, fits = oom.would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=int(share * needs))
+        names = {what: t for what, t in oom._steps(trial)}
+        for what in fits:
+            if what in names:
+                again, _ = oom.would_fit(names[what], need_bytes=1, base_bytes=0, cap_bytes=1)
+                assert again <= share * needs
+        assert len({what in names for what in fits}) <= 1, "two knobs only where one is not enough"
+    assert oom.would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=1)[1] == []
+
+
+def test_what_was_asked_for_is_read_in_any_unit() -> None:
+    assert oom.asked_bytes("DefaultCPUAllocator: can't allocate memory: you tried to allocate 25798656 bytes.") == 25798656
+    assert oom.asked_bytes("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has") == int(2.5 * GIB)
+    assert oom.asked_bytes("no") == 0
+
+
+def test_memory_of_a_gpu_names_device_part_and_excess(tmp_path: Path) -> None:
+    failure(tmp_path, 1, status="oom_device", error="OutOfMemoryError",
+            message="CUDA out of memory. Tried to allocate 2.00 GiB.",
+            frames=["loop.py:1", "loss.py:40", "functional.py:9"],
+            memory={"device_bytes": 79 * GIB, "device_cap_bytes": 80 * GIB, "data_bytes": GIB, "base_bytes": 0})
+    outcome = judged(tmp_path, trial_of(), codes=(3, 3), died=(1, 0))
+    assert outcome.status == "oom_device" and outcome.evidence["over_bytes"] == GIB
+    assert "device memory in forward of step 3: logits asked for 2.00 GiB with 79.00 GiB of 80.00 GiB taken" in outcome.message
