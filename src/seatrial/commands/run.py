@@ -131,7 +131,8 @@ def register(app: typer.Typer) -> None:
 
         try:
             trial, training = asked_for(file, {}, settings)
-            folder = training.checkpoint_dir or (str(out / "checkpoints") if training.save_every or resume else None)
+            # A real run always has somewhere to save: at its end, and when it is asked to stop.
+            folder = training.checkpoint_dir or str(out / "checkpoints")
             training = replace(training, checkpoint_dir=folder, resume=resume or training.resume)
             found = single.run(trial, training, out=out, timeout_s=timeout, env=_environment(trial), on_line=_lines(as_json),
                                python=trial.environment.python or sys.executable)
