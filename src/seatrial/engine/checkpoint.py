@@ -270,11 +270,18 @@ def check_model(found: Found, model: Model) -> None:
     """Refuses a checkpoint of another model, naming the first field that differs. Padding is none of its business."""
     if found.model is None:
         return
-    ours = fields.plain(model, keep_defaults=True)
-    theirs = fields.plain(fields.build(Model, found.model, where=f"{found.folder / MANIFEST}: model"), keep_defaults=True)
-    for name in sorted(ours.keys() | theirs.keys()):
-        if name not in ("name", "pad_vocab_to") and ours.get(name) != theirs.get(name):
-            raise BadInput(f"{found.folder}: is of a model with {name} {theirs.get(name)}, this one has {ours.get(name)}")
+    theirs, ours = _shape(fields.build(Model, found.model, where=f"{found.folder / MANIFEST}: model")), _shape(model)
+    for name, value in theirs.items():
+        if ours[name] != value:
+            raise BadInput(f"{found.folder}: is of a model with {name} {value}, this one has {ours[name]}")
+
+
+def _shape(model: Model) -> dict[str, object]:
+    """What a model is, whether its file says so or leaves it to the defaults."""
+    found: dict[str, object] = {"family": model.family, "layers": model.layers, "hidden": model.hidden, "heads": model.heads,
+                                "kv_heads": model.kv, "ffn": model.inner, "vocab": model.vocab, "seq": model.seq,
+                                "tied": model.ties, "norm_eps": model.norm_eps}
+    return found | ({"rope_theta": model.rope_theta} if model.family == "llama" else {})
 
 
 def check(folder: Path | str, model: Model, *, resume: bool) -> Found | None:
