@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
         known_to: float = typer.Option(0.005, help="Enough when half of the ratio's interval is this share."),
         session: str = typer.Option(None, help="Name of this round of measurements."),
         launcher: str = typer.Option("local", help="local, slurm or pjm."),
+        config: Path = typer.Option(None, help="How jobs are started here; by default ~/.config/seatrial/config.toml."),
         settings: list[str] = typer.Option([], "--set", help="Any value of the file, for A and B alike."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
     ) -> int:
@@ -44,7 +45,7 @@ def register(app: typer.Typer) -> None:
         if file is None:
             groups = _recorded(logbook, a, b)
         else:
-            groups = _run(file, logbook, a, b, repeats, known_to, session, launcher, settings)
+            groups = _run(file, logbook, a, b, repeats, known_to, session, launcher, config, settings)
         found = versus.all_together(groups)
         name_a, name_b = " ".join(a) or "as it is", " ".join(b) or "as it is"
         if as_json:
@@ -55,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, known_to: float, session: str | None,
-         launcher: str, settings: list[str]) -> list[Any]:
+         launcher: str, config: Path | None, settings: list[str]) -> list[Any]:
     """More pairs until the ratio is known or the repeats are spent. A pair that the logbook has is not run again."""
     from seatrial import fields, presets
     from seatrial.commands.sweep import launcher_named
@@ -68,9 +69,8 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
     data = presets.read_toml(file)
     for setting in settings:
         fields.assign(data, setting)
-    chosen = launcher_named(launcher)
     groups: list[Any] = []
-    with Logbook(logbook, create=True) as book:
+    with Logbook(logbook, create=True) as book, launcher_named(launcher, config) as chosen:
         pairs = min(repeats, FEWEST)
         while True:
             sweep = versus.in_turns(data, a=a, b=b, repeats=pairs, name="compare")

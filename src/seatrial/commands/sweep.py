@@ -8,8 +8,10 @@ come to its end (budget spent, another controller, disk full).
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ def register(app: typer.Typer) -> None:
         resume: bool = typer.Option(False, "--resume", help="Go on with what the logbook does not have yet."),
         session: str = typer.Option(None, help="Name of this round of measurements; by default the sweep's own."),
         launcher: str = typer.Option("local", help="local, slurm or pjm."),
+        allocation: int = typer.Option(None, min=1, help="With slurm: one allocation of so many nodes for all trials."),
+        config: Path = typer.Option(None, help="How jobs are started here; by default ~/.config/seatrial/config.toml."),
         settings: list[str] = typer.Option([], "--set", help="Any value of the file, as batch.gbs=16; may be repeated."),
         dry_run: bool = typer.Option(False, "--dry-run", help="Print the trials and run nothing."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
@@ -46,8 +50,9 @@ def register(app: typer.Typer) -> None:
             if not resume and (there := _already(store, wanted)):
                 raise BadInput(f"{logbook}: holds {there} of the {len(wanted.tasks)} trials of session {store.session!r} "
                                "already: --resume goes on with the rest, --session NAME measures all of them again")
-            chosen = launcher_named(launcher)
-            with listener_for(sys.stderr) as listener:
+            time_s = wanted.budget_s or sum(wanted.limits.time_s for task in wanted.tasks if not task.invalid)
+            with launcher_named(launcher, config, allocation=allocation, time_s=time_s) as chosen, \
+                    listener_for(sys.stderr) as listener:
                 controller = Controller(wanted, store, chosen, listener)
                 try:
                     view = controller.run()
@@ -66,14 +71,22 @@ def register(app: typer.Typer) -> None:
         return EXIT_OTHER_OUTCOME if view.not_run else EXIT_GOOD
 
 
-def launcher_named(name: str) -> Any:
-    from seatrial.fields import nearest
+@contextlib.contextmanager
+def launcher_named(name: str, config: Path | None, *, allocation: int | None = None, time_s: float = 3600.0) -> Iterator[Any]:
+    """As the user's configuration has it; with `allocation`, one allocation of so many nodes for all trials."""
+    from seatrial.launch import config as configuration
 
-    if name == "local":
-        from seatrial.launch.local import Local
+    settings = configuration.load(config)
+    if allocation is None:
+        yield configuration.launcher(name, settings)
+        return
+    if name != "slurm":
+        raise BadInput(f"--allocation {allocation}: is for --launcher slurm")
+    from seatrial.launch.slurm import Slurm
 
-        return Local()
-    raise BadInput(f"--launcher {name}: {nearest(name, ('local', 'slurm', 'pjm'))}")
+    with Slurm.allocation(nodes=allocation, time_limit_s=time_s, options=settings.slurm.options,
+                          preamble=settings.slurm.preamble, python=settings.slurm.python or sys.executable) as granted:
+        yield granted
 
 
 def _already(store: Any, wanted: Any) -> int:

@@ -134,6 +134,11 @@ class Slurm:
         said = ask("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%T")
         return dict(line.split("|", 1) for line in said.split() if "|" in line)
 
+    def find(self, name: str) -> str:
+        """The number of a job by its name: its controller died before it could note the number."""
+        said = ask("squeue", "--noheader", f"--user={getpass.getuser()}", f"--name={safe_name(name)}", "--format=%i")
+        return next(iter(said.split()), "")
+
     def _ends(self, handles: Sequence[Handle]) -> dict[str, str]:
         """Final states: from accounting where there is any, else from the controller's memory, else from the job's files."""
         found = self._from_sacct([h.key for h in handles])

@@ -23,10 +23,10 @@ from seatrial.launch.base import Handle, Job, Launcher
 from seatrial.launch.trial import Limits, conclude, invalid, prepare
 from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
-from seatrial.sweep import foresee, preload
+from seatrial.sweep import adopt, foresee, preload
 from seatrial.sweep.file import Sweep, Task
 from seatrial.sweep.measure import Asked, asked, judged
-from seatrial.sweep.store import Row, Store
+from seatrial.sweep.store import Row, Store, Submitted
 
 SHORTEST_SLEEP_S = 0.001
 GONE_S = 60.0
@@ -83,6 +83,7 @@ class Controller:
         """Raises KeyboardInterrupt when asked to stop; what ran then is run again by the next controller."""
         with self.store.alone(), self._signals():
             pending = self._pending()
+            self._adopt(pending)
             self.listener.resumed(self.view)
             try:
                 self._loop(pending)
@@ -110,6 +111,14 @@ class Controller:
             if row is not None and (again := self._second_try(task, row.status)) and again.key not in self.view.rows:
                 pending.appendleft(again)
         return pending
+
+    def _adopt(self, pending: deque[Task]) -> None:
+        """What a dead controller's batch jobs have done, or still do, is not done twice."""
+        for task in list(pending):
+            if (taken := adopt.adopt(task, self.store, self.launcher)) is not None:
+                pending.remove(task)
+                self.view.running.append(Running(task=task, asked=taken[0], handle=taken[1], before=environment.machine(),
+                                                 since=time.monotonic()))
 
     def _all_tasks(self) -> Iterator[Task]:
         for task in self.sweep.tasks:
@@ -181,7 +190,9 @@ class Controller:
             self._write(task, invalid(wanted.trial, error), pending)
             return True
         if self.launcher.name != "local":
-            self.store.submitted(task.key, self.launcher.name, handle.job_id)
+            allocated = bool(getattr(self.launcher, "allocated", ""))
+            self.store.submitted(task.key, Submitted(launcher=self.launcher.name, job_id=handle.job_id,
+                                                     submitted=handle.submitted, allocated=allocated))
         running.append(Running(task=task, asked=wanted, handle=handle, before=before, since=time.monotonic()))
         self.listener.started(self.view, task)
         return True
@@ -200,7 +211,8 @@ class Controller:
         if self.launcher.name == "local" and (wrong := preload.problem(task.trial.environment.variables)):
             return invalid(task.trial, Infeasible(wrong, code="preload"))
         if (left := self.store.left_behind(task.key)) is not None:
-            return self._judged(left, task, asked(task, self.sweep.measure))
+            ran = adopt.asked_of(task, self.store.run_dir(task.key))
+            return self._judged(left, task, ran or asked(task, self.sweep.measure))
         best = self.view.best
         if self.sweep.stop.forecast and self.sweep.stop.factor and best is not None and best.value is not None:
             seen = self.forecasts.get(task.key)
@@ -209,13 +221,13 @@ class Controller:
         return None
 
     def _prepared(self, task: Task) -> tuple[Task, Asked, Job]:
-        self._end_orphan(task)
         self.store.put_aside(task.key)
         assert task.trial is not None
         left = None if self.sweep.budget_s is None else max(1.0, self.sweep.budget_s - self.view.spent_s)
         wanted = asked(task, self.sweep.measure, slow_s=self._slow_s(task.trial), seconds=left)
         limits = Limits(time_limit_s=self.sweep.limits.time_s, memory_cap_gib=self.sweep.limits.memory_gib)
-        return task, wanted, prepare(wanted.trial, wanted.training, run_dir=self.store.run_dir(task.key), limits=limits)
+        job = prepare(wanted.trial, wanted.training, run_dir=self.store.run_dir(task.key), limits=limits)
+        return task, wanted, replace(job, name=adopt.job_name(task.key, job.run_dir))
 
     def _slow_s(self, trial: Trial) -> float | None:
         """An iteration that takes longer cannot be the best any more, by the factor that was asked for."""
@@ -223,17 +235,6 @@ class Controller:
         if stop.factor is None or best is None or not best.value:
             return None
         return stop.factor * foresee.seconds_at(trial, best.value, by=stop.by)
-
-    def _end_orphan(self, task: Task) -> None:
-        job_id = self.store.orphan(task.key, self.launcher.name)
-        if not job_id:
-            return
-        run_dir = self.store.run_dir(task.key).absolute()
-        ended = Handle(key=job_id, job=Job(name=task.key, run_dir=run_dir, argv=("true",), world=1), job_id=job_id)
-        self.launcher.cancel(ended)
-        until = time.monotonic() + GONE_S
-        while self.launcher.poll([ended])[ended.key] != "done" and time.monotonic() < until:
-            time.sleep(self.launcher.poll_s)
 
     # ---- rows
 

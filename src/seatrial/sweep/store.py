@@ -45,6 +45,17 @@ class Row:
     label: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """A job of a batch system, as handle.json has it."""
+
+    launcher: str
+    job_id: str
+    submitted: float
+    allocated: bool = False
+    """Whether it is a step of an allocation; `job_id` is then the allocation's."""
+
+
 class Store:
     def __init__(self, book: Logbook, session: str):
         self.book, self.session = book, session
@@ -89,16 +100,16 @@ class Store:
             return None
         return record if record.outcome is not None and record.outcome.status != "cancelled" else None
 
-    def submitted(self, key: str, launcher: str, job_id: str) -> None:
-        (self.run_dir(key) / HANDLE).write_text(json.dumps({"launcher": launcher, "job_id": job_id}))
+    def submitted(self, key: str, job: Submitted) -> None:
+        (self.run_dir(key) / HANDLE).write_text(json.dumps(fields.plain(job)))
 
-    def orphan(self, key: str, launcher: str) -> str:
+    def orphan(self, key: str, launcher: str) -> Submitted | None:
         """The job that a dead controller submitted for this trial to this batch system."""
         try:
-            data = json.loads((self.run_dir(key) / HANDLE).read_text())
-        except (OSError, ValueError):
-            return ""
-        return str(data["job_id"]) if isinstance(data, dict) and data.get("launcher") == launcher else ""
+            found = fields.build(Submitted, json.loads((self.run_dir(key) / HANDLE).read_text()), where=HANDLE)
+        except (OSError, ValueError, BadInput):
+            return None
+        return found if found.launcher == launcher else None
 
     def put_aside(self, key: str) -> None:
         """A half-finished try is kept beside the new one, and nothing of it still runs."""
