@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,9 @@ def launcher_named(name: str, config: Path | None, *, allocation: int | None = N
     from seatrial.launch import config as configuration
 
     settings = configuration.load(config)
+    program = {"slurm": "sbatch", "pjm": "pjsub"}.get(name)
+    if program is not None and shutil.which(program) is None:
+        raise BadInput(f"--launcher {name}: there is no {program} on this machine")
     if allocation is None:
         yield configuration.launcher(name, settings)
         return

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from seatrial.errors import BadInput, Infeasible
+from seatrial.errors import BadInput, Infeasible, SeatrialError
 from seatrial.launch import environment
 from seatrial.launch.base import Handle, Job, Launcher
 from seatrial.launch.trial import Limits, conclude, invalid, prepare
@@ -187,7 +187,8 @@ class Controller:
         try:
             handle = self.launcher.submit(job)
         except BadInput as error:
-            self._write(task, invalid(wanted.trial, error), pending)
+            self._is_there(error)
+            self._write(task, invalid(task.trial or wanted.trial, error), pending)
             return True
         if self.launcher.name != "local":
             allocated = bool(getattr(self.launcher, "allocated", ""))
@@ -196,6 +197,14 @@ class Controller:
         running.append(Running(task=task, asked=wanted, handle=handle, before=before, since=time.monotonic()))
         self.listener.started(self.view, task)
         return True
+
+    def _is_there(self, refused: BadInput) -> None:
+        """A batch system that does not answer anything has not refused this trial; the sweep ends and can be resumed."""
+        if (find := getattr(self.launcher, "find", None)) is not None:
+            try:
+                find("nothing")
+            except BadInput:
+                raise SeatrialError(f"{self.launcher.name}: {refused}; --resume goes on when it answers") from None
 
     def _spent(self) -> bool:
         if self.sweep.budget_s is None:

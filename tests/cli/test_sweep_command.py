@@ -1,0 +1,91 @@
+"""`seatrial sweep` and `seatrial compare` at the command line, on stub trials: what they print and how they end."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sweeps
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "first-sweep.toml"
+
+
+def stub_file(tmp_path, **more):
+    return sweeps.write(tmp_path / "s.toml", {"model": "tiny", "batch": {"gbs": 8}, "command": sweeps.stub("ok"), **more})
+
+
+def test_the_example_is_a_list_of_trials_with_one_that_cannot_be(seatrial):
+    found = json.loads(seatrial("sweep", EXAMPLE, "--dry-run", "--json").out)
+    assert len(found["trials"]) == 6
+    assert [row["case"] for row in found["trials"] if "invalid" in row] == ["impossible"]
+
+
+def test_a_dry_run_writes_nothing_and_counts_what_rules_left_out(seatrial, tmp_path):
+    file = stub_file(tmp_path, axes={"tp": [1, 2]}, rules=["tp < 2"])
+    said = seatrial("sweep", file, "--dry-run", "--logbook", tmp_path / "book")
+    assert said.status == 0 and "tp=1" in said.out and "1 left out by tp < 2" in said.out
+    assert not (tmp_path / "book").exists()
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("model = ", "not TOML"), ("model = 'tiny'", "[batch] must be given"),
+    ("model = 'tiny'\nbatch = {gbs = 8}\naxis = {}", "did you mean 'axes'?"),
+])
+def test_a_file_that_cannot_be_used_is_one_line_and_leaves_nothing(seatrial, tmp_path, text, words):
+    (tmp_path / "bad.toml").write_text(text)
+    said = seatrial("sweep", tmp_path / "bad.toml", "--logbook", tmp_path / "book")
+    assert said.status == 2 and words in said.err and len(said.err.strip().splitlines()) == 1
+    assert not (tmp_path / "book").exists()
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    (("--launcher", "pjm"), "there is no pjsub on this machine"), (("--launcher", "locl"), "did you mean 'local'?"),
+    (("--allocation", "2"), "is for --launcher slurm"),
+])
+def test_a_launcher_that_is_not_there_is_one_line(seatrial, tmp_path, more, words):
+    said = seatrial("sweep", stub_file(tmp_path), "--logbook", tmp_path / "book", *more)
+    assert said.status == 2 and words in said.err
+
+
+def test_a_spent_budget_is_said_and_ends_with_three(seatrial, tmp_path):
+    said = seatrial("sweep", stub_file(tmp_path, axes={"tp": [1, 2, 4]}, budget_s=0.001), "--logbook", tmp_path / "book")
+    assert said.status == 3 and "2 not run: the budget of 0.001 s is spent" in said.out
+
+
+def test_people_get_a_line_a_trial_and_the_best(seatrial, tmp_path):
+    said = seatrial("sweep", stub_file(tmp_path, axes={"tp": [1, 2, 3]}), "--logbook", tmp_path / "book")
+    assert said.status == 0 and len(said.err.strip().splitlines()) == 3
+    assert said.out.startswith("3 of 3 trials, 1 invalid, 2 ok, best tp=1: 0.1001 s/it")
+    assert "16 heads are not a multiple of TP 3" in said.err
+
+
+def test_compare_runs_both_in_turns_and_says_which_is_faster(seatrial, tmp_path):
+    """The stub's time is what its argument says: 0.1 s for TP 1, 0.2 s for TP 2."""
+    file = stub_file(tmp_path)
+    found = json.loads(seatrial("compare", file, "--b", "topology.tp=2", "--logbook", tmp_path / "book", "--json").out)
+    assert found["verdict"] == "a is faster" and found["ratio"] == pytest.approx(2.0, rel=0.01)
+    said = seatrial("compare", file, "--a", "topology.tp=2", "--b", "topology.tp=1", "--logbook", tmp_path / "book")
+    assert "topology.tp=1 is 1.999 times as fast as topology.tp=2" in said.out
+
+
+def test_compare_says_when_no_difference_can_be_seen(seatrial, tmp_path):
+    said = seatrial("compare", stub_file(tmp_path), "--b", "topology.dp=2", "--logbook", tmp_path / "book")
+    assert said.status == 0 and said.out.startswith("no difference can be seen between as it is and topology.dp=2: 1.000")
+
+
+def test_compare_counts_failures_and_ends_with_three_when_one_side_never_worked(seatrial, tmp_path):
+    file = stub_file(tmp_path)
+    crash = f"command.argv={json.dumps(sweeps.stub('crash')['argv'])}"
+    said = seatrial("compare", file, "--b", crash, "--logbook", tmp_path / "book", "--repeats", 2)
+    assert said.status == 3 and "crash in 2 of 2 repeats" in said.out and "cannot be compared" in said.out
+
+
+def test_compare_of_records_needs_both_sides(seatrial, tmp_path):
+    seatrial("sweep", stub_file(tmp_path, repeats=2), "--logbook", tmp_path / "book", "--session", "monday")
+    seatrial("sweep", stub_file(tmp_path, repeats=2), "--logbook", tmp_path / "book", "--session", "tuesday")
+    said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "session=monday", "--b", "session=tuesday")
+    assert said.status == 0 and said.out.startswith("no difference can be seen between session=monday and session=tuesday")
+    said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "session=monday", "--b", "session=never")
+    assert said.status == 2 and "no configuration is there both" in said.err
+    assert seatrial("compare", "--logbook", tmp_path / "book").status == 2
