@@ -1,9 +1,12 @@
 """The eight trials that every launcher must tell apart, and a way to run one."""
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,3 +148,43 @@ def check(case: Case, record: Record) -> None:
         assert outcome.iteration == case.iteration, seen
     for words in case.says:
         assert words in outcome.message, seen
+
+
+def sweep_of(cases: list[Case], **limits: Any) -> dict[str, Any]:
+    """The cases as a sweep file holds them: one axis, a table a case."""
+    from seatrial.sweep.versus import settings_table
+
+    rows = []
+    for case in cases:
+        row: dict[str, Any] = settings_table(case.settings)
+        row |= {"name": case.name, "topology": {"dp": 2, **row.get("topology", {})}}
+        if case.fault:
+            row["environment"] = {"variables": {"SEATRIAL_FAULT": case.fault}}
+        rows.append(row)
+    return {"model": {"base": "tiny", "layers": 2}, "batch": {"gbs": 4}, "measure": {"known_to": 0}, "axes": {"case": rows},
+            "training": {"steps": 3, "stall_s": STALL_S, "threads": 1, "device": "cpu"},
+            "limits": {"time_s": TIME_LIMIT_S, "memory_gib": CAP_GIB, **limits}}  # fmt: skip
+
+
+@contextlib.contextmanager
+def killing_from_outside(runs: Path, cases: list[Case]) -> Iterator[None]:
+    """Meanwhile, ends the rank of the case that wants it, as an administrator would; that trial has the most steps."""
+    wanted = next(case for case in cases if case.kill_rank is not None)
+    steps = wanted.settings[0].partition("=")[2]
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.1):
+            for path in runs.glob(f"*/{files.EVENTS}"):
+                if f'"steps":{steps}' in path.read_text() and any(e.get("event") == "iteration" for e in read_events(path)):
+                    for pid in processes_of(path.parent, rank=wanted.kill_rank):
+                        os.kill(pid, signal.SIGKILL)
+                        return
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()

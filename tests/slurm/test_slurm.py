@@ -9,23 +9,38 @@ from typing import Any
 
 import pytest
 
+import sweeps
 from seatrial.errors import BadInput
 from seatrial.launch import files, slurm
 from seatrial.launch.base import Handle, Job
 from seatrial.launch.slurm import Slurm
 from seatrial.launch.trial import Limits, conclude, prepare, run_trial
-from trial_cases import CASES, check, processes_of, run_all, words_of
+from trial_cases import CASES, killing_from_outside, processes_of, sweep_of, words_of
 
 pytestmark = pytest.mark.slurm
 GOOD = CASES[0]
 
 
-def test_one_job_a_trial_gives_the_same_outcomes_as_local(slurm_cluster: Any, tmp_path: Path) -> None:
-    records = run_all(list(CASES), Slurm(), tmp_path, together=4, limit_s=280)
+@pytest.mark.timeout(600)
+def test_the_sweep_of_all_that_goes_wrong_ends_through_slurm_as_it_does_locally(slurm_cluster: Any, tmp_path: Path) -> None:
+    """One job a trial, four at a time; the file is that of the local test, and so is what is expected of each row."""
+    file, book = sweeps.write(tmp_path / "outcomes.toml", sweep_of(CASES, side_by_side=4)), tmp_path / "book"
+    with killing_from_outside(book / "runs" / "outcomes", CASES):
+        found = sweeps.run(file, book, "--launcher", "slurm", timeout_s=560)
+    assert sweeps.left_running(book) == []
+    assert queue() == []
+    got = {row["knobs"]["case"]: row for row in found["trials"]}
+    assert {name: row["status"] for name, row in got.items()} == {case.name: case.status for case in CASES}
     for case in CASES:
-        check(case, records[case.name])
-        assert processes_of(tmp_path / case.name.replace(" ", "-")) == []
-    assert records["good"].host["job_id"]
+        assert case.status in ("ok", "invalid") or got[case.name]["rank"] == case.rank, got[case.name]
+        assert all(words in got[case.name]["message"] for words in case.says), got[case.name]
+    good = next(row for row in sweeps.rows(book, without=()).values() if row["outcome"]["status"] == "ok")
+    assert good["host"]["job_id"].isdigit() and good["host"]["scheduler_state"] == "COMPLETED"
+
+
+def queue() -> list[str]:
+    said = subprocess.run(["squeue", "--noheader", "--format=%i"], capture_output=True, text=True, check=True)
+    return said.stdout.split()
 
 
 def test_an_allocation_runs_trials_side_by_side_on_its_nodes(slurm_cluster: Any, tmp_path: Path) -> None:

@@ -6,9 +6,6 @@
     preamble = ["module purge", "module load cuda/12.4"]
     python = "/work/envs/train/bin/python"
 
-    [local]
-    memory_cap_gib = 4.0
-
     launcher("slurm", load())
 
 The preamble is shell text and the only one there is: it comes from this file, which is the user's own, and never from a trial.
@@ -29,12 +26,6 @@ NAMES = ("local", "slurm", "pjm")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Here:
-    memory_cap_gib: float | None = None
-    """Of every rank that a sweep does not give another."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Batch:
     """One batch system."""
 
@@ -48,7 +39,6 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    local: Here = field(default_factory=Here)
     slurm: Batch = field(default_factory=Batch)
     pjm: Batch = field(default_factory=Batch)
 
