@@ -1,0 +1,154 @@
+"""The answer of a logbook: for each model and machine size, which layout is fastest, how far ahead, and how sure that is.
+
+    questions = answers.questions(records, set_aside={12: "ms-not-s"})
+    questions[0].ranked[0].rows, questions[0].verdict
+
+Rows of one configuration are repeats: their median counts, and how far they lie apart says what a difference is worth. A row
+whose arithmetic cannot be right is set aside, and named. What nobody measured is not ranked.
+"""
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seatrial.record import Record
+
+TIE = 0.01
+"""Under this nobody can tell two layouts apart."""
+
+DOUBTFUL = frozenset(
+    "ms-not-s time-unit tflops-mismatch swap-twin world-size batch-divisible over-peak rate-mismatch extrapolated".split()
+)
+"""Findings after which a row's time, or what it was the time of, is not known."""
+
+SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "family")
+LAYOUT = ("dp", "tp", "pp", "vp", "mbs", "gbs", "zero_stage", "recompute", "schedule", "dtype", "sequence_parallel")
+AROUND = ("nodes", "procs_per_node", "optimizer", "engine", "freq_ghz", "torch_version")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One configuration with all its repeats."""
+
+    rows: tuple[int, ...]
+    """Places in the list of records; the first is the one whose time is nearest to the median."""
+    sec_per_it: float
+    samples_per_s: float
+    lo_s: float | None
+    hi_s: float | None
+    """From the repeats, or from the iterations of the only run; None where nothing says."""
+
+    @property
+    def spread(self) -> float:
+        """Half of the interval, as a share."""
+        return 0.0 if self.lo_s is None or self.hi_s is None else (self.hi_s - self.lo_s) / 2 / self.sec_per_it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One model on one number of processes: what a meeting decides about."""
+
+    source: str
+    """The machine where it is said, else the file that the rows stand in."""
+    model: str
+    world: int | None
+    nodes: int | None
+    rows: tuple[int, ...]
+    ranked: tuple[Candidate, ...]
+    """Best first: most samples a second."""
+    set_aside: tuple[tuple[int, str], ...]
+    """Row and the finding that took it out."""
+
+    @property
+    def gap(self) -> float | None:
+        """How much slower the second is: 0.03 is 3 %."""
+        return None if len(self.ranked) < 2 else self.ranked[0].samples_per_s / self.ranked[1].samples_per_s - 1
+
+    @property
+    def ties(self) -> int:
+        """How many cannot be told from the first, itself included."""
+        return sum(self.ranked[0].samples_per_s / c.samples_per_s - 1 < TIE for c in self.ranked) if self.ranked else 0
+
+    @property
+    def noise(self) -> float:
+        """What repeats of the two best differ by, at least what nobody can tell."""
+        return max([TIE, *(c.spread for c in self.ranked[:2])])
+
+    @property
+    def verdict(self) -> str:
+        """clear, open or tie; alone where there is nothing to compare with."""
+        if self.gap is None:
+            return "alone"
+        if self.gap < TIE:
+            return "tie"
+        return "clear" if self.gap > self.noise else "open"
+
+
+def world(record: Record) -> int | None:
+    if record.world is not None:
+        return record.world
+    return record.dp * record.tp * record.pp if record.dp and record.tp and record.pp else None
+
+
+def source(record: Record) -> str:
+    return record.machine or record.source_file or record.session
+
+
+def model(record: Record) -> str:
+    if record.size_label:
+        return record.size_label
+    return f"{record.layers} x {record.hidden}" if record.layers and record.hidden else "model not said"
+
+
+def config(record: Record) -> tuple[object, ...]:
+    """What makes two rows repeats of each other: everything that was asked."""
+    around = (tuple(sorted(record.env.items())), tuple(sorted(record.extra.items())))
+    return (model(record), *(getattr(record, name) for name in (*SHAPE, *LAYOUT, *AROUND)), around)
+
+
+def ranks(record: Record) -> bool:
+    """Whether it was measured to a good end, with a batch to compare it by."""
+    good = record.outcome is None or record.outcome.status == "ok"
+    return record.state == "measured" and good and bool(record.sec_per_it) and bool(record.gbs)
+
+
+def questions(records: Sequence[Record], set_aside: Mapping[int, str], copies: frozenset[int] = frozenset()) -> list[Question]:
+    """Those with most rows to choose from first. `copies` are rows that stand in the table twice."""
+    groups: dict[tuple[str, str, int | None], list[int]] = {}
+    for place, record in enumerate(records):
+        groups.setdefault((source(record), model(record), world(record)), []).append(place)
+    found = [_question(key, places, records, set_aside, copies) for key, places in groups.items()]
+    return sorted(found, key=lambda q: (-len(q.ranked), -len(q.rows)))
+
+
+def _question(key: tuple[str, str, int | None], places: list[int], records: Sequence[Record], set_aside: Mapping[int, str],
+              copies: frozenset[int]) -> Question:
+    configs: dict[tuple[object, ...], list[int]] = {}
+    for place in places:
+        if ranks(records[place]) and place not in set_aside and place not in copies:
+            configs.setdefault(config(records[place]), []).append(place)
+    ranked = sorted((_candidate(rows, records) for rows in configs.values()), key=lambda c: -c.samples_per_s)
+    nodes = {records[place].nodes for place in places}
+    return Question(
+        source=key[0], model=key[1], world=key[2], nodes=nodes.pop() if len(nodes) == 1 else None, rows=tuple(places),
+        ranked=tuple(ranked), set_aside=tuple((place, set_aside[place]) for place in places if place in set_aside),
+    )  # fmt: skip
+
+
+def _candidate(rows: list[int], records: Sequence[Record]) -> Candidate:
+    seconds = [float(records[place].sec_per_it or 0) for place in rows]
+    middle = statistics.median(seconds)
+    if len(rows) > 1:
+        low, high = min(seconds), max(seconds)
+    else:
+        low, high = interval(records[rows[0]]) or (None, None)  # type: ignore[assignment]
+    nearest = sorted(rows, key=lambda place: abs(float(records[place].sec_per_it or 0) - middle))
+    return Candidate(rows=tuple(nearest), sec_per_it=middle, samples_per_s=(records[rows[0]].gbs or 0) / middle, lo_s=low,
+                     hi_s=high)
+
+
+def interval(record: Record) -> tuple[float, float] | None:
+    """Of a row's own iterations, where they were enough for one."""
+    low, high = record.measurement.get("low_s"), record.measurement.get("high_s")
+    return (float(low), float(high)) if isinstance(low, int | float) and isinstance(high, int | float) else None

@@ -1,0 +1,269 @@
+"""Records as the plain data that the page, the pictures and the server are made from.
+
+    made = data.build(records, title="Round one", clusters=Clusters.read(["jz-a100"]))
+    made.view                   what the page draws: one list a column, answers, effects, failures, findings
+    made.detail(3)              everything that is known of one row
+
+`view` has no HTML in it and nothing that a record does not say: a cell is None where nobody said anything.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial import __version__
+from seatrial.lint.finding import Finding
+from seatrial.record import Record
+from seatrial.report import answers, effects, forecasts, pipelines
+from seatrial.report.answers import DOUBTFUL, Question
+from seatrial.report.forecasts import Clusters, Forecast
+from seatrial.table import number, shortest
+
+SCHEMA = 1
+MOST_LINTED = 2000
+"""Imported rows; lint compares rows with rows, and a report should not take minutes."""
+MOST_PIPELINES = 24
+MOST_RANKS_SHOWN = 1024
+
+COLUMNS = {
+    "size": "size_label", "layers": "layers", "hidden": "hidden", "heads": "heads", "seq": "seq", "nodes": "nodes", "dp": "dp",
+    "tp": "tp", "pp": "pp", "vp": "vp", "mbs": "mbs", "gbs": "gbs", "zero": "zero_stage", "recompute": "recompute",
+    "schedule": "schedule", "dtype": "dtype", "freq": "freq_ghz", "torch": "torch_version", "sec": "sec_per_it",
+    "tflops": "tflops", "formula": "formula", "date": "date", "session": "session", "machine": "machine",
+    "file": "source_file", "line": "source_line", "section": "section", "notes": "notes", "state": "state",
+}  # fmt: skip
+"""Column of the view -> field of the record."""
+PRINTED = ("sec", "tflops", "mem")
+"""Figures that are shown with the digits they were printed with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    records: Sequence[Record]
+    view: dict[str, Any]
+    forecasts: Mapping[int, Forecast]
+    findings: Sequence[Finding]
+    questions: Sequence[Question]
+    usable: Sequence[int]
+    book: Path | None = None
+    by_row: Mapping[int, list[int]] = field(default_factory=dict)
+    """Row -> its findings."""
+
+    def detail(self, row: int) -> dict[str, Any]:
+        """The record as it is, less what would fill pages, with its forecast and its findings."""
+        record = self.records[row].to_dict()
+        ranks = self.records[row].memory.get("ranks")
+        if isinstance(ranks, list):
+            record["memory"] = {**record["memory"], "ranks": ranks[:MOST_RANKS_SHOWN]}
+        made: dict[str, Any] = {"record": record}
+        if row in self.forecasts:
+            made["forecast"] = _forecast(self.forecasts[row])
+        if row in self.by_row:
+            made["findings"] = [self.findings[i].to_dict() for i in self.by_row[row]]
+        return made
+
+    def pipeline(self, row: int) -> dict[str, Any] | None:
+        """Forecast above measured, of a row that has either."""
+        found = self.forecasts.get(row)
+        expected = pipelines.forecast(found.trial) if found is not None and found.trial is not None else None
+        folder = pipelines.run_dir(self.book, self.records[row]) if self.book is not None else None
+        seen = pipelines.measured(folder) if folder is not None else None
+        return None if expected is None and seen is None else {"row": row, "forecast": expected, "measured": seen}
+
+
+def build(records: Sequence[Record], *, title: str, clusters: Clusters = Clusters(), book: Path | None = None,
+          lint: bool | None = None, tokens: float | None = None, price: float | None = None) -> Made:
+    """`lint` None: where the imported rows are not too many. `book` is the logbook's folder, for the traces of its runs."""
+    made = forecasts.of(records, clusters)
+    findings, by_row, linted = _lint(records, lint)
+    doubtful = {row: code for row, places in by_row.items() for i in places if (code := findings[i].code) in DOUBTFUL
+                and findings[i].level == "error"}
+    copies = frozenset(row for row, places in by_row.items() if any(findings[i].code == "repeat" for i in places))
+    asked = answers.questions(records, doubtful, copies)
+    usable = [row for row, record in enumerate(records) if row not in doubtful and row not in copies
+              and (answers.ranks(record) or record.state == "measured" and record.tflops and record.outcome is None)]
+    compared = sorted({*usable, *(copies - doubtful.keys())})
+    result = Made(records=records, view={}, forecasts=made, findings=findings, questions=asked, usable=usable, book=book,
+                  by_row=by_row)
+    result.view.update({
+        "schema": SCHEMA,
+        "title": title,
+        "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "version": __version__,
+        "rows": _rows(records, made, by_row, doubtful, findings),
+        "count": len(records),
+        "ids": [record.record_id for record in records],
+        "questions": [_question(q) for q in asked],
+        "scaling": [asdict(s) for s in effects.scaling(records, [row for row in usable if records[row].gbs])],
+        "knobs": [asdict(k) for k in effects.knobs(records, compared)],
+        "parts": _parts(records, made, asked),
+        "failures": _failures(records),
+        "findings": [{**finding.to_dict(), "row": row} for finding, row in zip(findings, _row_of(by_row, len(findings)))],
+        "linted": linted,
+        "tokens": tokens,
+        "price": price,
+        "assumed": clusters.assume,
+        "forecast_on": sorted({f.device for f in made.values() if f.device}),
+    })  # fmt: skip
+    result.view["pipelines"] = _pipelines(result)
+    return result
+
+
+# ---- the table
+
+
+def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mapping[int, list[int]], doubtful: Mapping[int, str],
+          findings: Sequence[Finding]) -> dict[str, list[object]]:
+    rows: dict[str, list[object]] = {name: [_blank(getattr(r, own)) for r in records] for name, own in COLUMNS.items()}
+    rows["world"] = [answers.world(r) for r in records]
+    rows["mem"] = [_short(r.mem_gib) for r in records]
+    rows["status"] = [None if r.outcome is None else r.outcome.status for r in records]
+    rows["env"] = [" ".join(f"{k}={v}" for k, v in r.env.items()) or None for r in records]
+    rows["rate"] = [_short(r.gbs / r.sec_per_it) if r.gbs and r.sec_per_it else None for r in records]
+    known = [answers.interval(r) for r in records]
+    rows["lo"] = [None if k is None else _short(k[0]) for k in known]
+    rows["hi"] = [None if k is None else _short(k[1]) for k in known]
+    for name, attribute in (("f_sec", "sec"), ("f_lo", "lo"), ("f_hi", "hi"), ("f_mem", "mem_gib"), ("f_mem_lo", "mem_lo"),
+                            ("f_mem_hi", "mem_hi"), ("limit", "limit_gib")):
+        rows[name] = [_short(getattr(made[i], attribute)) if i in made else None for i in range(len(records))]
+    worst = {"error": 2, "warning": 1, "info": 0}
+    rows["lint"] = [max((worst[findings[i].level] for i in by_row[row]), default=None) if row in by_row else None
+                    for row in range(len(records))]
+    rows["aside"] = [doubtful.get(row) for row in range(len(records))]
+    # 1.10 is not 1.1 to whoever wrote it: the text is kept where a number would lose a digit.
+    texts = {"sec": "sec_per_it", "tflops": "tflops", "mem": "mem_value"}
+    for name, own in texts.items():
+        rows[f"{name}_text"] = [_text(r, own, rows[name][i]) for i, r in enumerate(records)]
+    return {name: values for name, values in rows.items() if any(v is not None for v in values) or name in ("state", "sec")}
+
+
+def _text(record: Record, name: str, value: object) -> str | None:
+    if value is None or not record.printed:
+        return None
+    digits = number(record, name)
+    if name == "mem_value" and record.mem_unit not in ("GiB", "GB", ""):
+        return f"{digits} {record.mem_unit}"
+    return digits if digits and digits != shortest(float(value)) else None  # type: ignore[arg-type]
+
+
+def _blank(value: object) -> object:
+    if value == "" or value == ():
+        return None
+    return _short(value) if isinstance(value, float) else value
+
+
+def _short(value: float | None) -> float | None:
+    """Enough digits for any picture, and no more bytes than that."""
+    return None if value is None else float(f"{value:.7g}")
+
+
+# ---- the rest
+
+
+def _question(q: Question) -> dict[str, Any]:
+    return {**asdict(q), "gap": q.gap, "ties": q.ties, "noise": q.noise, "verdict": q.verdict}
+
+
+def _forecast(f: Forecast) -> dict[str, Any]:
+    plain = {name: value for name, value in vars(f).items() if name != "trial"}
+    plain["parts_s"] = {name: _short(value) for name, value in f.parts_s.items()}
+    plain["memory_gib"] = {name: _short(value) for name, value in f.memory_gib.items()}
+    return {name: _short(value) if isinstance(value, float) else value for name, value in plain.items()}
+
+
+def _parts(records: Sequence[Record], made: Mapping[int, Forecast], asked: Sequence[Question]) -> dict[str, dict[str, Any]]:
+    """Row -> what its seconds and its GiB are made of, for the rows that pictures show."""
+    shown = {row for q in asked[:40] for c in q.ranked[:16] for row in c.rows[:1]}
+    shown |= {row for q in asked[:40] for row in q.rows[:24]}
+    parts = {}
+    for row in sorted(shown):
+        one: dict[str, Any] = {}
+        if row in made and made[row].parts_s:
+            one["time"] = {name: _short(v) for name, v in made[row].parts_s.items() if v}
+            one["memory"] = {name: _short(v) for name, v in made[row].memory_gib.items() if v}
+        if records[row].breakdown:
+            one["breakdown"] = {name: _short(v) for name, v in records[row].breakdown.items()}
+        if held := _held(records[row].memory):
+            one["held"] = held
+        if one:
+            parts[str(row)] = one
+    return parts
+
+
+def _held(memory: Mapping[str, object]) -> dict[str, Any] | None:
+    """Measured memory: parts of the fullest rank in GiB, and what each rank used."""
+    fullest, ranks = memory.get("fullest"), memory.get("ranks")
+    if not isinstance(fullest, dict):
+        return None
+    parts = fullest.get("parts")
+    used = [_used(rank) for rank in ranks[:MOST_RANKS_SHOWN]] if isinstance(ranks, list) else []
+    return {"rank": memory.get("rank"), "ranks": used,
+            "parts": {k: _short(v / 2**30) for k, v in parts.items() if isinstance(v, int | float) and v}
+            if isinstance(parts, dict) else {}}
+
+
+def _used(rank: object) -> float | None:
+    if not isinstance(rank, dict):
+        return None
+    for name in ("reserved_peak_gib", "allocated_peak_gib", "rss_peak_gib"):
+        if isinstance(value := rank.get(name), int | float):
+            return _short(float(value))
+    return None
+
+
+def _failures(records: Sequence[Record]) -> list[dict[str, Any]]:
+    found = []
+    for row, record in enumerate(records):
+        outcome = record.outcome
+        if (outcome is None or outcome.status == "ok") and record.state != "failed":
+            continue
+        found.append({"row": row, "status": outcome.status if outcome else "failed",
+                      "message": outcome.message if outcome else "", "rank": outcome.rank if outcome else None,
+                      "iteration": outcome.iteration if outcome else None, "phase": outcome.phase if outcome else "",
+                      "rate": list(outcome.rate) if outcome and outcome.rate else None})
+    return found
+
+
+def _lint(records: Sequence[Record], wanted: bool | None) -> tuple[list[Finding], dict[int, list[int]], str]:
+    """Findings on imported rows, row -> its findings, and a word where there was no look."""
+    imported = [row for row, record in enumerate(records) if record.source_file]
+    if not imported:
+        return [], {}, "no imported rows"
+    if wanted is False or wanted is None and len(imported) > MOST_LINTED:
+        return [], {}, f"not looked at: {len(imported)} imported rows" + ("; --lint looks at them all the same"
+                                                                          if wanted is None else "")
+    from seatrial import lint
+
+    findings = lint.lint([records[row] for row in imported])
+    places: dict[tuple[str, int | None], list[int]] = {}
+    for i, finding in enumerate(findings):
+        places.setdefault((finding.file, finding.line), []).append(i)
+    by_row = {row: places[key] for row in imported if (key := (records[row].source_file, records[row].source_line)) in places}
+    return findings, by_row, ""
+
+
+def _row_of(by_row: Mapping[int, list[int]], count: int) -> list[int | None]:
+    rows: list[int | None] = [None] * count
+    for row, places in by_row.items():
+        for i in places:
+            rows[i] = row
+    return rows
+
+
+def _pipelines(made: Made) -> list[dict[str, Any]]:
+    """The best rows of each question first, then whatever has a trace of its own."""
+    wanted = [c.rows[0] for q in made.questions for c in q.ranked[:3]]
+    traced = [row for row, record in enumerate(made.records) if record.host.get("run_dir") and (record.pp or 1) > 1]
+    found = []
+    for row in dict.fromkeys([*traced[:MOST_PIPELINES // 2], *wanted]):
+        if (made.records[row].pp or 1) < 2:
+            continue
+        one = made.pipeline(row)
+        if one is not None:
+            found.append(one)
+        if len(found) >= MOST_PIPELINES:
+            break
+    return found

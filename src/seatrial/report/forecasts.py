@@ -1,0 +1,130 @@
+"""What the planner expects of each row, beside what was measured: seconds, memory, and what both are made of.
+
+    made = forecasts.of(records, Clusters.read(["jz-a100", "fugaku=fugaku"], ["recompute=full"]))
+    made[3].sec, made[3].parts_s["bubble"], made[3].memory_gib["weights"]
+
+A row is forecast on the cluster that its trial names, or on the one that is given for it. Without either there is none, and
+nothing is learned from the rows themselves: they are what the forecast is compared with.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seatrial import fields, presets
+from seatrial.errors import BadInput
+from seatrial.record import Record
+from seatrial.spec import Cluster, Trial
+
+DEFAULTED = ("heads", "seq", "vocab", "dp", "mbs", "gbs", "zero_stage", "recompute", "dtype")
+"""What the planner takes a usual value for when a row does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    sec: float
+    lo: float
+    hi: float
+    """Of the 90 % interval."""
+    mem_gib: float | None = None
+    mem_lo: float | None = None
+    mem_hi: float | None = None
+    limit_gib: float | None = None
+    parts_s: dict[str, float] = field(default_factory=dict)
+    memory_gib: dict[str, float] = field(default_factory=dict)
+    trial: Trial | None = None
+    assumed: tuple[str, ...] = ()
+    """Fields that the row does not state and the forecast took a usual value for."""
+    device: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """Which machine rows without one of their own stood on."""
+
+    named: tuple[tuple[str, Cluster], ...] = ()
+    """A part of the file's, session's or machine's name, and the cluster; an empty part fits all."""
+    assume: dict[str, str] = field(default_factory=dict)
+    """Field -> what the forecast takes where a row does not say: `recompute` -> `full`."""
+
+    @classmethod
+    def read(cls, words: Sequence[str], assume: Sequence[str] = ()) -> Clusters:
+        """`NAME` for every row, `TEXT=NAME` for those whose file, session or machine has TEXT in its name."""
+        pairs = sorted((word.rpartition("=") for word in words), key=lambda pair: -len(pair[0]))
+        given: dict[str, str] = {}
+        for word in assume:
+            name, equals, value = word.partition("=")
+            if not equals or name not in DEFAULTED:
+                raise BadInput(f"--assume {word!r}: expected NAME=VALUE; {fields.nearest(name, DEFAULTED)}")
+            given[name] = value
+        return cls(named=tuple((text, presets.cluster(name)) for text, _, name in pairs), assume=given)
+
+    def of(self, record: Record) -> Cluster | None:
+        where = f"{record.source_file}\n{record.session}\n{record.machine}"
+        return next((cluster for text, cluster in self.named if text in where), None)
+
+
+def of(records: Sequence[Record], clusters: Clusters) -> dict[int, Forecast]:
+    """Row -> forecast, for those that can have one."""
+    found = {place: own for place, record in enumerate(records) if (own := _stated(record)) is not None}
+    groups: dict[str, tuple[Cluster, list[tuple[int, Trial, Record]]]] = {}
+    for place, record in enumerate(records):
+        trial = _trial(record, clusters)
+        if trial is None or trial.cluster is None:
+            continue
+        machine = clusters.of(record) or trial.cluster
+        key = json.dumps(fields.plain(machine.with_nodes(1)), sort_keys=True)
+        groups.setdefault(key, (machine, []))[1].append((place, trial, record))
+    for machine, rows in groups.values():
+        found |= _together(machine, rows)
+    return found
+
+
+def _stated(record: Record) -> Forecast | None:
+    """What the record itself was forecast to take, before it ran."""
+    sec, lo, hi = (record.forecast.get(name) for name in ("sec", "sec_lo", "sec_hi"))
+    if isinstance(sec, int | float) and isinstance(lo, int | float) and isinstance(hi, int | float):
+        return Forecast(sec=float(sec), lo=float(lo), hi=float(hi))
+    return None
+
+
+def _trial(record: Record, clusters: Clusters) -> Trial | None:
+    from seatrial.plan import rows
+
+    if record.trial.get("cluster"):
+        try:
+            return fields.build(Trial, record.trial, where="record.trial")
+        except BadInput:
+            return None
+    cluster = clusters.of(record)
+    if cluster is None:
+        return None
+    cells = {**clusters.assume, **{name: _cell(value) for name, value in record.to_dict().items()}}
+    return rows.read_row(cells, cluster).trial
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k}={v}" for k, v in value.items())
+    return "" if value is None else str(value)
+
+
+def _together(machine: Cluster, wanted: list[tuple[int, Trial, Record]]) -> dict[int, Forecast]:
+    from seatrial.plan import calibrate, memory, step
+    from seatrial.plan.forecast import limit_gib
+    from seatrial.plan.rows import Row, configs_of
+
+    rows = [Row(cells={}, trial=trial) for _, trial, _ in wanted]
+    configs = configs_of(rows)
+    cold = calibrate.cold(machine).forecast(rows)
+    timed, held = step.time(configs, machine), memory.peak(configs, machine)
+    return {
+        place: Forecast(
+            sec=float(cold.sec[i]), lo=float(cold.sec_lo[i]), hi=float(cold.sec_hi[i]), mem_gib=float(cold.mem[i]),
+            mem_lo=float(cold.mem_lo[i]), mem_hi=float(cold.mem_hi[i]), limit_gib=limit_gib(trial.cluster or machine),
+            parts_s={name: float(values[i]) for name, values in timed.parts.items()},
+            memory_gib={name: float(values[i]) for name, values in held.parts.items()}, trial=trial,
+            assumed=tuple(name for name in DEFAULTED if getattr(record, name) in (None, "")), device=machine.device.name)
+        for i, (place, trial, record) in enumerate(wanted)
+    }  # fmt: skip

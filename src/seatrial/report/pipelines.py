@@ -1,0 +1,102 @@
+"""Pipelines as the page draws them: what the planner walks, and under it what the run's own trace says.
+
+    drawn = pipelines.forecast(trial)
+    pipelines.measured(run_dir)                 None where no step was traced
+
+Spans are [letter, micro-batch, virtual stage, start, end] in seconds; a measured span has its timer's letter and no numbers.
+"""
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from seatrial.errors import BadInput
+from seatrial.record import Record
+from seatrial.spec import Trial
+
+Drawn = dict[str, Any]
+"""`total_s`, `ranks` (labels), `spans` (a list a rank), and for a forecast `drawn` of `microbatches`."""
+
+MOST_RANKS = 32
+MOST_SPANS = 4000
+MOST_TRACE_BYTES = 32 * 1024 * 1024
+LETTERS = {
+    "forward": "F", "loss": "F", "backward": "B", "weight": "W", "pp_send": "s", "pp_wait": "w", "grad_reduce": "g",
+    "optimizer": "o", "data": "d",
+}  # fmt: skip
+"""Timer -> its letter; another timer is `x`."""
+
+
+def forecast(trial: Trial) -> Drawn | None:
+    """None for one stage, for more stages than a picture can show, and for what cannot be."""
+    from seatrial.plan import step
+    from seatrial.plan.configs import Configs
+    from seatrial.plan.explain import draw
+
+    t = trial.topology
+    if t.pp < 2 or t.pp > MOST_RANKS or trial.cluster is None:
+        return None
+    try:
+        timed = step.time(Configs.from_trials([trial]), trial.cluster)
+        timeline, drawn = draw(trial, timed, 12)
+    except BadInput:
+        return None
+    spans = [[[s.action.kind.value, s.action.microbatch, s.action.chunk, _s(s.start_s), _s(s.end_s)] for s in rank]
+             for rank in timeline.ranks]
+    return {"total_s": _s(timeline.total_s), "ranks": [f"stage {i}" for i in range(t.pp)], "spans": spans, "drawn": drawn,
+            "microbatches": trial.microbatches, "schedule": t.schedule}
+
+
+def _s(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def run_dir(book: Path, record: Record) -> Path | None:
+    """The trial's folder, where it lies in this logbook; a logbook may have been moved, so what counts is the end of the path.
+
+    A record cannot point outside: it is data, and data does not choose which files are read.
+    """
+    said = record.host.get("run_dir")
+    if not isinstance(said, str) or not record.session:
+        return None
+    folder, root = book / "runs" / record.session / Path(said).name, (book / "runs").resolve()
+    try:
+        inside = folder.resolve(strict=True)
+    except (OSError, ValueError):
+        return None
+    return inside if inside.is_relative_to(root) and inside != root else None
+
+
+def measured(folder: Path) -> Drawn | None:
+    """The last traced step of a run, one line a pipeline stage: that of the first replica and the first tensor rank."""
+    traces = sorted(folder.glob("trace.step*.json"), key=lambda p: int("".join(re.findall(r"\d+", p.name)) or 0))
+    try:
+        if not traces or traces[-1].stat().st_size > MOST_TRACE_BYTES:
+            return None
+        found = json.loads(traces[-1].read_text(encoding="utf-8"))
+        events = found["traceEvents"]
+        names = {e["pid"]: str(e["args"]["name"]) for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+        chosen = _one_a_stage(names)
+        kept = [e for e in events if e["ph"] == "X" and e["pid"] in chosen]
+        if not chosen or not kept or len(kept) > MOST_SPANS:
+            return None
+        start = min(e["ts"] for e in kept)
+        spans: dict[int, list[list[object]]] = {pid: [] for pid in chosen}
+        for e in kept:
+            begin = (e["ts"] - start) / 1e6
+            spans[e["pid"]].append([LETTERS.get(e["name"], "x"), None, 0, _s(begin), _s(begin + e["dur"] / 1e6)])
+        total = max(float(span[4]) for line in spans.values() for span in line)  # type: ignore[arg-type]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return {"total_s": _s(total), "ranks": [names[pid] for pid in chosen], "spans": [spans[pid] for pid in chosen],
+            "step": found.get("metadata", {}).get("step")}
+
+
+def _one_a_stage(names: dict[int, str]) -> list[int]:
+    first: dict[str, int] = {}
+    for pid in sorted(names):
+        stage = re.search(r"\bpp(\d+)\b", names[pid])
+        first.setdefault(stage.group(1) if stage else names[pid], pid)
+    return list(first.values())[:MOST_RANKS]

@@ -1,0 +1,87 @@
+// The answer first: what is fastest, what it costs, what comes next, and how sure that is.
+const A = { question: 0, tokens: "300B", seq: "", price: "" };
+const question = () => V.questions[A.question] || null;
+const questionLabel = (q) => `${q.model} on ${has(q.nodes) ? plural(q.nodes, "node") : ""}${has(q.nodes) && has(q.world) ? `, ` : ""}${has(q.world) ? plural(q.world, "process").replace("processs", "processes") : ""}${!has(q.nodes) && !has(q.world) ? "a number of nodes nobody said" : ""} · ${q.source} (${plural(q.ranked.length, "layout")})`;
+
+function sequence(row) {
+  if (has(cell("seq", row))) return { value: cell("seq", row), said: "" };
+  const typed = count(A.seq);
+  if (typed) return { value: typed, said: "sequence length as typed here" };
+  return { value: null, said: "" };
+}
+function price(row, sec) {
+  const tokens = count(A.tokens), seq = sequence(row), gbs = cell("gbs", row), world = cell("world", row);
+  if (!tokens || !seq.value || !gbs) return null;
+  const iterations = Math.ceil(Math.ceil(tokens / seq.value) / gbs), hours = (iterations * sec) / 3600;
+  return { iterations, days: hours / 24, deviceHours: has(world) ? hours * world : null, said: seq.said };
+}
+const fact = (value, label) => h("div", {}, h("b", { text: value }), h("span", { text: label }));
+
+function drawAnswer() {
+  const q = question(), box = $("answer-in");
+  if (!q || !q.ranked.length) {
+    const why = V.count === 0 ? "The logbook is empty: nothing has been recorded yet."
+      : "No row here was measured to a good end with a batch size beside its time, so there is nothing to rank.";
+    box.replaceChildren(chooser(q), h("p", { class: "note", text: why }), q && asideNote(q));
+    return;
+  }
+  const first = q.ranked[0], row = first.rows[0], second = q.ranked[1];
+  const cost = price(row, first.sec_per_it), after = second && price(second.rows[0], second.sec_per_it);
+  const money = count(A.price);
+  const facts = [fact(`${num(first.sec_per_it, 5)} s`, "an iteration"), has(cell("tflops", row)) && fact(shown("tflops", row), `TFLOPs${has(cell("formula", row)) ? ` (${cell("formula", row)})` : ""}`),
+    has(cell("mem", row)) && fact(memory(row), "fullest device")];
+  const priced = cost ? [fact(num(cost.days, 3), "days"), has(cost.deviceHours) && fact(num(cost.deviceHours, 3), "device-hours"), fact(num(cost.iterations), "iterations"),
+    money && has(cost.deviceHours) && fact(num(cost.deviceHours * money, 3), "in the price's unit")] : [];
+  box.replaceChildren(chooser(q),
+    h("div", { class: "hero" },
+      h("div", { class: "tile first" }, h("h3", { text: `Fastest of ${plural(q.ranked.length, "measured layout")}` }),
+        h("p", { class: "layout" }, layout(row, { batch: false }), " ", h("small", { text: [has(cell("mbs", row)) && `MBS ${cell("mbs", row)}`, `GBS ${cell("gbs", row)}`, around(row)].filter(Boolean).join(", ") })),
+        h("div", { class: "facts" }, facts),
+        forecastLine(row, first),
+        h("p", { class: "small" }, h("button", { class: "link", type: "button", text: `Its record: ${place(row)}`, onclick: () => openRow(row) }), first.rows.length > 1 ? ` and ${plural(first.rows.length - 1, "repeat")}` : "")),
+      h("div", { class: "tile" }, h("h3", { text: `Price of ${A.tokens} tokens` }),
+        cost ? h("div", { class: "facts" }, priced) : h("p", { class: "dim", text: count(A.tokens) ? (has(cell("gbs", row)) ? "The row does not say its sequence length: type it above, and the price stands here." : "The row does not say its batch.") : "Type a number of tokens, as 300B." }),
+        cost && h("p", { class: "small dim", text: [`at full batch, without ramp-up, restarts or checkpoints`, cost.said].filter(Boolean).join("; ") }),
+        cost && after && h("p", { class: "small", text: `The runner-up would take ${num(after.days - cost.days, 2)} days more.` })),
+      h("div", { class: "tile" }, h("h3", { text: "How sure" }), sure(q, first, second))),
+    h("div", { class: "row small" }, asideNote(q)));
+}
+
+function forecastLine(row, first) {
+  const sec = cell("f_sec", row);
+  if (!has(sec)) return null;
+  const off = sec / first.sec_per_it - 1;
+  return h("p", { class: "small", text: `Cold forecast: ${num(sec)} s (90 %: ${num(cell("f_lo", row), 3)} to ${num(cell("f_hi", row), 3)}), ${percent(Math.abs(off))} ${off < 0 ? "under" : "over"} the measurement` });
+}
+
+function sure(q, first, second) {
+  if (!second) return [h("p", { class: "big" }, "Nothing to compare"), h("p", { class: "small dim", text: "One layout was measured: it is the best of one." })];
+  const word = { clear: ["good", "Clear lead"], open: ["warn", "Ahead, not proven"], tie: ["warn", "A tie"] }[q.verdict];
+  const repeats = Math.min(first.rows.length, second.rows.length);
+  const why = {
+    clear: `${percent(q.gap)} ahead, and repeats of the two differ by ${percent(q.noise)} at most${repeats < 2 ? " as far as rows say" : ""}.`,
+    open: `${percent(q.gap)} ahead, but repeats differ by up to ${percent(q.noise)}: measure both again.`,
+    tie: `${plural(q.ties, "layout")} within 1 %: nobody can tell them apart by these rows. Take the one with more room.`,
+  }[q.verdict];
+  const alone = first.rows.length < 2 && first.lo_s === null;
+  return [h("p", { class: "big" }, h("span", { class: `badge ${word[0]}`, text: word[1] })), h("p", { class: "small", text: why }),
+    alone && h("p", { class: "small dim", text: "The best was measured once, and its row gives no interval." }),
+    h("p", { class: "small" }, "Runner-up: ", h("button", { class: "link", type: "button", text: `${layout(second.rows[0])}, ${num(second.sec_per_it, 5)} s`, onclick: () => openRow(second.rows[0]) }))];
+}
+
+function asideNote(q) {
+  if (!q || !q.set_aside.length) return null;
+  return h("span", { class: "dim" }, `${plural(q.set_aside.length, "row")} set aside because the arithmetic cannot be right: `,
+    q.set_aside.slice(0, 6).map(([row, code], i) => [i ? ", " : "", h("button", { class: "link", type: "button", text: `${place(row)} (${code})`, onclick: () => openRow(row) })]), q.set_aside.length > 6 ? " …" : "");
+}
+
+function chooser(q) {
+  if (!V.questions.length) return null;
+  const typed = (key) => (event) => { A[key] = event.target.value; drawAnswer(); };
+  const field = (key, label, hint) => h("label", {}, label, h("input", { "data-key": key, value: A[key], placeholder: hint, inputmode: "text", onchange: typed(key), size: 6 }));
+  const unsaid = q && q.ranked.length && !has(cell("seq", q.ranked[0].rows[0]));
+  return h("div", { class: "ask" },
+    h("label", {}, "Question", h("select", { id: "question", onchange: (event) => { A.question = Number(event.target.value); drawQuestion(); $("question").focus(); } },
+      V.questions.map((one, i) => h("option", { value: i, selected: i === A.question, text: questionLabel(one) })))),
+    field("tokens", "Tokens", "300B"), unsaid && field("seq", "Sequence length", "not said"), field("price", "Price a device-hour", "none"));
+}

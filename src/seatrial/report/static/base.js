@@ -1,0 +1,142 @@
+"use strict";
+// Small helpers. Every text goes in through textContent or an attribute: nothing from a record is ever read as HTML.
+const NS = "http://www.w3.org/2000/svg";
+const $ = (id) => document.getElementById(id);
+
+function put(node, attrs, children) {
+  for (const [key, value] of Object.entries(attrs || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "text") node.textContent = value;
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  for (const child of children.flat(3)) if (child !== null && child !== undefined && child !== false) node.append(child);
+  return node;
+}
+const h = (tag, attrs, ...children) => put(document.createElement(tag), attrs, children);
+const s = (tag, attrs, ...children) => put(document.createElementNS(NS, tag), attrs, children);
+
+let V = null; // the view that everything is drawn from
+const has = (value) => value !== null && value !== undefined;
+const cell = (name, row) => (V.rows[name] ? V.rows[name][row] : null);
+
+// ---- numbers and words
+
+function num(value, digits = 4) {
+  if (!has(value)) return "";
+  if (typeof value !== "number") return String(value);
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e15 || size < 1e-4) return value.toExponential(2);
+  if (size >= 10 ** (digits - 1)) return Math.round(value).toLocaleString("en");
+  return String(Number(value.toPrecision(digits)));
+}
+const percent = (share, digits = 1) => `${(share * 100).toFixed(digits)} %`;
+const shown = (name, row) => { // a figure with the digits it was printed with
+  const text = cell(`${name}_text`, row);
+  if (has(text)) return text;
+  const value = cell(name, row);
+  if (!has(value)) return "";
+  // Our own medians have more digits than they know; a figure from a table has those it was written with.
+  return has(cell("file", row)) || typeof value !== "number" || Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(5)));
+};
+const memory = (row) => (/[A-Za-z]/.test(shown("mem", row)) ? shown("mem", row) : `${shown("mem", row)} GiB`);
+function count(text) { // 300e9, 300B, 1.5T
+  const match = /^\s*([\d.,_]+(?:e\d+)?)\s*([kmbt]?)\s*$/i.exec(text);
+  if (!match) return null;
+  const scale = { "": 1, k: 1e3, m: 1e6, b: 1e9, t: 1e12 }[match[2].toLowerCase()];
+  const value = Number(match[1].replace(/[,_]/g, "")) * scale;
+  return value > 0 && Number.isFinite(value) ? value : null;
+}
+
+function layout(row, { batch = true } = {}) {
+  const parts = ["dp", "tp", "pp"].filter((k) => has(cell(k, row))).map((k) => `${k.toUpperCase()} ${cell(k, row)}`);
+  if (has(cell("vp", row)) && cell("vp", row) > 1) parts.push(`VP ${cell("vp", row)}`);
+  let text = parts.join(" · ");
+  const more = [];
+  if (batch && has(cell("mbs", row))) more.push(`MBS ${cell("mbs", row)}`);
+  if (batch && has(cell("gbs", row))) more.push(`GBS ${cell("gbs", row)}`);
+  return [text || "layout not said", ...more].join(", ");
+}
+function around(row) { // what else tells a row from its neighbours
+  const out = [];
+  for (const [key, label] of [["zero", "ZeRO"], ["recompute", "recompute"], ["schedule", ""], ["dtype", ""], ["heads", "heads"], ["torch", "torch"], ["freq", "GHz"]]) {
+    const value = cell(key, row);
+    if (has(value)) out.push(key === "heads" || key === "freq" ? `${value} ${label}` : `${label} ${value}`.trim());
+  }
+  return out.join(", ");
+}
+function place(row) {
+  const file = cell("file", row);
+  if (has(file)) return has(cell("line", row)) ? `${file}:${cell("line", row)}` : file;
+  return [cell("session", row), cell("machine", row)].filter(has).join(" · ") || V.ids[row];
+}
+const STATUS = { ok: "good", measured: "good", estimated: "info", planned: "", cancelled: "warn", timeout: "warn", invalid: "warn" };
+function stateWord(row) {
+  const status = cell("status", row), state = cell("state", row);
+  return (has(status) && status !== "ok" ? (state === "measured" || state === "estimated" ? `${state}, ${status}` : status) : state).replace("_", " ");
+}
+function badge(row) {
+  const status = cell("status", row), state = cell("state", row);
+  return h("span", { class: `badge ${STATUS[has(status) && status !== "ok" ? status : state] ?? "bad"}`, text: stateWord(row) });
+}
+const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+
+// ---- hover, for the mouse; everything said here can also be read in the row itself
+
+function tip(node, text) {
+  node.addEventListener("pointermove", (event) => {
+    const box = $("tip");
+    box.textContent = typeof text === "function" ? text() : text;
+    box.hidden = false;
+    const wide = box.offsetWidth, high = box.offsetHeight;
+    box.style.left = `${Math.min(event.clientX + 14, window.innerWidth - wide - 8)}px`;
+    box.style.top = `${event.clientY + 18 + high > window.innerHeight ? event.clientY - high - 10 : event.clientY + 18}px`;
+  });
+  node.addEventListener("pointerleave", () => { $("tip").hidden = true; });
+  return node;
+}
+function opens(node, row) {
+  put(node, { tabindex: "0", role: "button", class: `${node.getAttribute("class") || ""} hit`,
+    onclick: () => openRow(row),
+    onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); openRow(row); } } }, []);
+  return node;
+}
+
+// ---- scales
+
+function ticks(low, high, wanted = 5) {
+  const span = high - low || Math.abs(high) || 1;
+  const rough = span / wanted, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((m) => span / m <= wanted) || power * 10;
+  const out = [];
+  for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-6; v += step) out.push(Number(v.toPrecision(12)));
+  return out;
+}
+// Each picture is drawn for the width it has, so that letters keep their size on a phone.
+const drawn = new Map();
+function picture(holder, draw) {
+  const again = () => {
+    const width = Math.floor(holder.clientWidth);
+    if (width > 0) holder.replaceChildren(draw(width));
+  };
+  drawn.set(holder, again);
+  again();
+  return holder;
+}
+let lastWidth = 0;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === lastWidth) return;
+  lastWidth = window.innerWidth;
+  for (const [holder, again] of drawn) (holder.isConnected ? again() : drawn.delete(holder));
+});
+function legend(entries) {
+  return h("ul", { class: "legend" }, entries.map(([mark, text]) => h("li", {}, mark, text)));
+}
+const swatch = (cls) => s("svg", { viewBox: "0 0 14 12", "aria-hidden": "true" }, s("rect", { x: 0, y: 1, width: 14, height: 11, rx: 2, class: cls }));
+const MARK = {
+  measured: () => s("svg", { viewBox: "0 0 14 12", "aria-hidden": "true" }, s("circle", { cx: 7, cy: 6, r: 5, class: "m-dot" })),
+  forecast: () => s("svg", { viewBox: "0 0 14 12", "aria-hidden": "true" }, s("path", { d: "M7 0l6 6-6 6-6-6z", class: "f-dot" })),
+  band: () => swatch("f-band"),
+  whisker: () => s("svg", { viewBox: "0 0 14 12", "aria-hidden": "true" }, s("path", { d: "M0 6h14M1 2v8M13 2v8", class: "m-line" })),
+};

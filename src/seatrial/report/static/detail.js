@@ -1,0 +1,90 @@
+// One row, opened: its record, what was expected, its iterations, its environment, its evidence.
+let unpacked = null;
+async function details(row) {
+  if (window.seatrialLive) return window.seatrialLive.detail(row);
+  unpacked ??= JSON.parse($("details").textContent);
+  const size = unpacked.each, chunk = Math.floor(row / size);
+  unpacked.made ??= [];
+  if (!unpacked.made[chunk]) {
+    const bytes = Uint8Array.from(atob(unpacked.chunks[chunk]), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    unpacked.made[chunk] = JSON.parse(await new Response(stream).text());
+  }
+  return unpacked.made[chunk][row % size];
+}
+
+const GROUPS = [
+  ["Measured", ["sec_per_it", "tflops", "formula", "tflops_per", "mem_value", "mem_unit", "mem_scope", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process", "aggr_pflops", "mfu", "hfu", "loss", "iteration"]],
+  ["Asked for", ["size_label", "family", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "nodes", "procs_per_node", "gpus", "dp", "tp", "pp", "vp", "mbs", "gbs", "zero_stage", "recompute", "schedule", "dtype", "sequence_parallel", "optimizer", "engine", "freq_ghz", "torch_version"]],
+  ["Where from", ["source_file", "source_line", "section", "table", "date", "session", "machine", "run_id", "record_id", "written_at", "flags", "notes"]],
+];
+const LEFT = ["state", "outcome", "printed", "context", "trial", "iterations", "measurement", "memory", "breakdown", "versions", "host", "forecast", "inferred", "estimated", "extra", "env"];
+const flat = (value) => (typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(7))) : value !== null && typeof value === "object" ? JSON.stringify(value) : String(value));
+function pairs(entries, cls) {
+  const list = entries.filter(([, value]) => has(value) && value !== "");
+  return list.length ? h("dl", { class: cls }, list.map(([key, value, mark]) => h("div", {}, h("dt", { text: key.replaceAll("_", " ") + (mark ? ` (${mark})` : "") }), h("dd", { text: flat(value) })))) : null;
+}
+
+async function openRow(row) {
+  const box = $("row-in"), dialog = $("row");
+  const title = `${cell("size", row) ? `${cell("size", row)} · ` : ""}${layout(row)}`;
+  const head = h("div", { class: "rowhead" }, h("div", {}, h("h2", { id: "row-title", text: title }), h("p", { class: "dim small" }, badge(row), ` ${place(row)}`)), h("div", {}, h("button", { type: "button", id: "row-close", text: "Close", onclick: () => dialog.close() })));
+  box.replaceChildren(head, h("p", { class: "dim", text: "…" }));
+  if (!dialog.open) { if (dialog.showModal) dialog.showModal(); else dialog.setAttribute("open", ""); }
+  dialog.scrollTop = 0;
+  let all;
+  try { all = await details(row); } catch (error) { box.replaceChildren(head, h("p", { class: "note", text: `The record could not be unpacked: ${error.message}. The table's own columns are complete.` })); return; }
+  const r = all.record, f = all.forecast, out = [];
+  const section = (name, ...nodes) => { const kept = nodes.flat(3).filter(Boolean); if (kept.length) out.push(h("h3", { text: name }), ...kept); };
+  if (r.outcome && r.outcome.status !== "ok") section("Outcome", pairs([["status", r.outcome.status], ["rank", r.outcome.rank], ["iteration", r.outcome.iteration], ["phase", r.outcome.phase], ["how often", r.outcome.rate && `${r.outcome.rate[0]} of ${r.outcome.rate[1]}`]]), r.outcome.message && h("p", { text: r.outcome.message }));
+  if (r.outcome?.evidence && Object.keys(r.outcome.evidence).length) section("Evidence", Object.entries(r.outcome.evidence).map(([key, value]) => [h("p", { class: "dim small", text: key }), h("pre", { text: Array.isArray(value) && value.every((v) => typeof v === "string") ? value.join("\n") : typeof value === "string" ? value : JSON.stringify(value, null, 1) })]));
+  if (all.findings) section("Doubts", all.findings.map((x) => h("div", { class: "finding" }, h("span", { class: `badge ${{ error: "bad", warning: "warn", info: "info" }[x.level]}`, text: x.code }), findingText(x))));
+  const inferred = new Set(r.inferred || []), estimated = new Set(r.estimated || []);
+  for (const [name, keys] of GROUPS) section(name, pairs(keys.map((key) => [key, r[key], inferred.has(key) ? "worked out" : estimated.has(key) ? "estimated" : ""])));
+  const rest = Object.keys(r).filter((key) => !LEFT.includes(key) && !GROUPS.some(([, keys]) => keys.includes(key)));
+  section("More", pairs([...rest.map((key) => [key, r[key]]), ...Object.entries(r.extra || {})]));
+  if (f) {
+    section("Forecast", pairs([["seconds", `${num(f.sec)} (90 %: ${num(f.lo, 3)} to ${num(f.hi, 3)})`], ["memory", has(f.mem_gib) ? `${num(f.mem_gib, 3)} GiB (${num(f.mem_lo, 3)} to ${num(f.mem_hi, 3)})` : null], ["device", f.device], ["of a device's", has(f.limit_gib) ? `${num(f.limit_gib)} GiB` : null]]),
+      f.assumed?.length ? h("p", { class: "dim small", text: `The row does not say ${f.assumed.join(", ")}: ${Object.keys(V.assumed).filter((k) => f.assumed.includes(k)).length ? `${Object.entries(V.assumed).filter(([k]) => f.assumed.includes(k)).map(([k, v]) => `${k} is taken as ${v}`).join(", ")}, the rest as usual` : "the forecast takes what is usual"}.` }) : null);
+  }
+  const bars = (parts, unit, map) => { const holder = h("div", {}); later.push(() => picture(holder, (width) => { const fr = { left: 0, plot: width - 4, narrow: true, top: 4, height: 40, bottom: 14 }, a = { x: (v) => (v / total(parts)) * (width - 4) };
+    return s("svg", { class: "chart", viewBox: `0 0 ${width} 22`, height: 22, role: "img", "aria-label": "parts" }, stack(fr, a, 0, 20, parts, map)); }));
+    return [holder, h("ul", { class: "legend" }, Object.entries(parts).filter(([, v]) => v > 0).sort((x, y) => y[1] - x[1]).map(([name, v]) => h("li", {}, swatch(colour(name, map)), `${name.replace("_", " ")} ${num(v, 3)} ${unit}`)))]; };
+  const later = [];
+  if (f?.parts_s && total(f.parts_s)) section("Where the time goes: forecast", bars(f.parts_s, "s"));
+  if (r.breakdown && total(r.breakdown)) section("Where the time went: timers", bars(r.breakdown, "s"));
+  if (f?.memory_gib && total(f.memory_gib)) section("Memory: forecast of the fullest device", bars(f.memory_gib, "GiB", HELD_COLOUR));
+  if (r.memory?.fullest) section(`Memory: measured, fullest is rank ${r.memory.rank}`, r.memory.fullest.parts && total(r.memory.fullest.parts) ? bars(Object.fromEntries(Object.entries(r.memory.fullest.parts).map(([k, v]) => [k, v / 2 ** 30])), "GiB", HELD_COLOUR) : null, pairs(Object.entries(r.memory.fullest).filter(([k]) => k !== "parts")), rankStrip(r.memory, later));
+  if (r.iterations?.length) section("Iterations", iterations(r.iterations, later), r.measurement && pairs(Object.entries(r.measurement)));
+  const drawnHere = V.pipelines.find((p) => p.row === row) || (window.seatrialLive && (await window.seatrialLive.pipeline(row)));
+  if (drawnHere) { const inner = h("div", {}); out.push(h("h3", { text: "Pipeline" }), inner); later.push(() => { inner.append(...pipelineParts(drawnHere).flat(3).filter(Boolean)); for (const [holder, again] of drawn) if (inner.contains(holder)) again(); }); }
+  section("Environment", pairs([...Object.entries(r.env || {}), ...Object.entries(r.versions || {}), ...Object.entries(r.host || {})], "long"));
+  if (r.printed) section("As printed", pairs(Object.entries(r.printed)));
+  out.push(h("details", {}, h("summary", { text: "The whole record" }), h("pre", { text: JSON.stringify(r, null, 1) })));
+  box.replaceChildren(head, ...out);
+  for (const draw of later) draw();
+}
+
+function rankStrip(memory, later) {
+  const used = (memory.ranks || []).map((x) => x.reserved_peak_gib ?? x.allocated_peak_gib ?? x.rss_peak_gib).filter(has);
+  if (used.length < 2) return null;
+  const holder = h("div", {}), top = Math.max(...used);
+  later.push(() => picture(holder, (width) => { const w = Math.min(28, (width - 10) / used.length); return s("svg", { class: "chart", viewBox: `0 0 ${width} 74`, height: 74, role: "img", "aria-label": `Memory of ${used.length} ranks` },
+    used.map((v, i) => tip(s("rect", { x: i * w, y: 56 - (v / top) * 50, width: Math.max(1, w - 1.5), height: (v / top) * 50, class: i === memory.rank ? "f-bar" : "m-bar" }), `rank ${i}: ${num(v)} GiB`)), s("text", { x: 0, y: 71, class: "dimt", text: `by rank, up to ${num(top)} GiB; the fullest marked` })); }));
+  return holder;
+}
+
+function iterations(list, later) {
+  const timed = list.filter((i) => typeof i.sec === "number");
+  if (timed.length < 2) return pairs(timed.map((i) => [`step ${i.step}`, i.sec]));
+  const holder = h("div", {});
+  later.push(() => picture(holder, (width) => {
+    const high = 150, l = 50, secs = timed.map((i) => i.sec), top = Math.max(...secs) * 1.08, x = (i) => l + 8 + (i / (timed.length - 1)) * (width - l - 20), y = (v) => 8 + (1 - v / top) * (high - 36);
+    return s("svg", { class: "chart", viewBox: `0 0 ${width} ${high}`, height: high, role: "img", "aria-label": "Seconds of each iteration" },
+      ticks(0, top, 4).map((v) => [s("line", { x1: l, x2: width, y1: y(v), y2: y(v), class: "axis" }), s("text", { x: l - 6, y: y(v) + 4, "text-anchor": "end", class: "dimt", text: num(v, 3) })]),
+      s("polyline", { points: timed.map((i, k) => `${x(k)},${y(i.sec)}`).join(" "), class: "m-line", opacity: 0.5 }),
+      timed.map((i, k) => tip(s("circle", { cx: x(k), cy: y(i.sec), r: 4, class: i.warmup ? "f-dot" : i.outlier ? "bad-dot" : "m-dot" }), `step ${i.step}: ${num(i.sec)} s${i.warmup ? ", warm-up" : ""}${i.outlier ? ", outlier" : ""}${has(i.loss) ? `\nloss ${num(i.loss, 5)}` : ""}`)),
+      s("text", { x: l, y: high - 6, class: "dimt", text: `seconds of steps ${timed[0].step} to ${timed.at(-1).step}${timed.some((i) => i.warmup) ? "; open: warm-up, not counted" : ""}` }));
+  }));
+  return holder;
+}

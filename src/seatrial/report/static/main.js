@@ -1,0 +1,42 @@
+// Puts the page together, and again when there is news.
+const SECTIONS = [["running", "Running"], ["answer", "Answer"], ["table", "Table"], ["time", "Time"], ["parts", "Where it goes"], ["memory", "Memory"], ["pipeline", "Pipeline"], ["scaling", "Scaling"], ["knobs", "Knobs"], ["failures", "Failures"], ["findings", "Doubts"], ["whatif", "What if"]];
+
+function drawQuestion() { drawAnswer(); tableBody(); drawTime(); drawParts(); drawMemory(); }
+
+function drawAll(view) {
+  V = view;
+  A.question = Math.min(A.question, Math.max(0, V.questions.length - 1));
+  const files = new Set((V.rows.file || []).filter(has)), states = V.rows.state.reduce((all, v) => ({ ...all, [v]: (all[v] || 0) + 1 }), {});
+  $("about").textContent = [plural(V.count, "record"), files.size && plural(files.size, "file"), Object.entries(states).map(([k, n]) => `${n.toLocaleString("en")} ${k}`).join(", ")].filter(Boolean).join(" · ");
+  $("foot").textContent = `Made ${V.made} by seatrial ${V.version}.${V.forecast_on.length ? ` Forecast on ${V.forecast_on.join(", ")}.` : ""} Every figure leads to its record; an empty cell means that nobody said.`;
+  drawTable();
+  drawAnswer();
+  // What is below the fold waits until the first of the page is on the screen.
+  const rest = [drawTime, drawParts, drawMemory, drawPipeline, drawScaling, drawKnobs, drawFailures, drawFindings];
+  const step = () => { const next = rest.shift(); if (next) { next(); setTimeout(step, 0); } else document.documentElement.dataset.drawn = "yes"; };
+  requestAnimationFrame(() => setTimeout(step, 0));
+}
+
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  $("theme").setAttribute("aria-label", name === "dark" ? "Switch to light" : "Switch to dark");
+  $("theme").textContent = name === "dark" ? "☀" : "☾";
+}
+function remember(name) { try { if (name) localStorage.setItem("seatrial-theme", name); else return localStorage.getItem("seatrial-theme"); } catch { /* a page from disk may have no memory */ } return null; }
+
+(() => {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  theme(remember() || (dark.matches ? "dark" : "light"));
+  dark.addEventListener("change", () => { if (!remember()) theme(dark.matches ? "dark" : "light"); });
+  $("theme").addEventListener("click", () => { const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark"; theme(next); remember(next); });
+  const there = SECTIONS.filter(([id]) => $(id));
+  $("nav").replaceChildren(...there.map(([id, name]) => h("li", {}, h("a", { href: `#${id}`, text: name }))));
+  const seen = new IntersectionObserver((entries) => { for (const entry of entries) if (entry.isIntersecting) for (const a of document.querySelectorAll("nav a")) a.classList.toggle("on", a.hash === `#${entry.target.id}`); }, { rootMargin: "-110px 0px -70% 0px" });
+  for (const [id] of there) seen.observe($(id));
+  $("row").addEventListener("click", (event) => { if (event.target === $("row")) $("row").close(); });
+  const view = JSON.parse($("view").textContent);
+  if (view.tokens) A.tokens = view.tokens >= 1e12 ? `${view.tokens / 1e12}T` : view.tokens >= 1e9 ? `${view.tokens / 1e9}B` : String(view.tokens);
+  if (view.price) A.price = String(view.price);
+  if (view.assumed.seq) A.seq = view.assumed.seq;
+  drawAll(view);
+})();
