@@ -43,12 +43,14 @@ class Guard:
         self._pipe = -1
 
     def watch(self, run_dir: os.PathLike[str]) -> None:
-        if not self._pid:
-            self._start()
-        self._say("+", run_dir)
+        self._say("+", os.fspath(run_dir))
 
     def forget(self, run_dir: os.PathLike[str]) -> None:
-        self._say("-", run_dir)
+        self._say("-", os.fspath(run_dir))
+
+    def on_death(self, argv: list[str]) -> None:
+        """A program to run when the launcher is gone, or closes this guard."""
+        self._say("!", argv)
 
     def _start(self) -> None:
         theirs, self._pipe = os.pipe()
@@ -59,9 +61,11 @@ class Guard:
         os.close(theirs)
         self._end = weakref.finalize(self, _close, self._pid, self._pipe)
 
-    def _say(self, word: str, run_dir: os.PathLike[str]) -> None:
+    def _say(self, word: str, what: object) -> None:
+        if not self._pid:
+            self._start()
         try:
-            os.write(self._pipe, (json.dumps([word, os.fspath(run_dir)]) + "\n").encode())
+            os.write(self._pipe, (json.dumps([word, what]) + "\n").encode())
         except OSError:
             pass  # somebody killed the guard: the trials are still ended by their launcher
 
@@ -80,14 +84,23 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it leaves when the launcher does, and not before
     running: set[str] = set()
+    last_acts: list[list[str]] = []
     for line in sys.stdin:
-        word, run_dir = json.loads(line)
-        (running.add if word == "+" else running.discard)(run_dir)
+        word, what = json.loads(line)
+        if word == "!":
+            last_acts.append(what)
+        else:
+            (running.add if word == "+" else running.discard)(what)
     # A child that is just being started may be missed once.
     for _ in range(2):
         if running and end_marked([f"{MARK}={run_dir}" for run_dir in running]):
             continue
         break
+    for argv in last_acts:
+        try:
+            os.waitpid(os.posix_spawnp(argv[0], argv, os.environ), 0)
+        except OSError:
+            continue  # its program is not there: nothing more can be done
 
 
 if __name__ == "__main__":

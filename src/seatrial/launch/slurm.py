@@ -24,6 +24,7 @@ from pathlib import Path
 from seatrial.errors import BadInput
 from seatrial.launch import files, jobfile
 from seatrial.launch.base import Finished, Handle, Job, State
+from seatrial.launch.guard import Guard
 
 ASK_S = 60.0
 """A busy controller may take its time to answer."""
@@ -38,6 +39,8 @@ OURS = ("nodes", "ntasks", "ntasks-per-node", "time", "output", "error", "job-na
 """Options that are ours to give."""
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+
+NOT_ENDED = (*WAITS, "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
 def options_argv(options: Mapping[str, str], *, ours: Sequence[str] = OURS) -> list[str]:
@@ -126,7 +129,7 @@ class Slurm:
         gone = [h for h in open_ if h.key not in active]
         if gone:
             self._final |= self._ends(gone)
-        return {h.key: "done" if h.key in self._final else "queued" if active.get(h.key, "PENDING") in WAITS else "running"
+        return {h.key: "done" if h.key in self._final else "queued" if active.get(h.key) in WAITS else "running"
                 for h in handles}
 
     def _active(self) -> dict[str, str]:
@@ -143,13 +146,14 @@ class Slurm:
         """Final states: from accounting where there is any, else from the controller's memory, else from the job's files."""
         found = self._from_sacct([h.key for h in handles])
         for handle in handles:
-            if handle.key not in found and (state := _from_scontrol(handle.key)):
+            # Accounts lag behind: a job that is out of the queue and still runs there is asked after once more.
+            if found.get(handle.key, "RUNNING") in NOT_ENDED and (state := _from_scontrol(handle.key)):
                 found[handle.key] = state
         for handle in handles:
             if handle.key not in found and time.time() - handle.submitted > FILES_S:
                 # Nobody knows the job any more: what its agents left decides.
                 found[handle.key] = "COMPLETED" if len(jobfile.node_results(handle.job)) == handle.job.nodes else "UNKNOWN"
-        return {key: state for key, state in found.items() if state not in (*WAITS, "RUNNING", "COMPLETING", "SUSPENDED")}
+        return {key: state for key, state in found.items() if state not in NOT_ENDED}
 
     def _from_sacct(self, ids: list[str]) -> dict[str, str]:
         if self._accounts is False:
@@ -203,10 +207,13 @@ class Slurm:
         match = re.search(r"Granted job allocation (\d+)", said)
         if match is None:
             raise BadInput(f"salloc: no allocation in {said.strip()[-200:]!r}")
+        guard = Guard()
+        guard.on_death(["scancel", match[1]])
         try:
             yield cls(options={}, preamble=preamble, python=python, allocated=match[1], nodes=nodes)
         finally:
-            ask("scancel", match[1])
+            # The guard's last act, also when this process is killed: nodes that nobody uses are somebody's money.
+            guard.close()
 
 
 def parse_sacct(text: str) -> dict[str, str]:
