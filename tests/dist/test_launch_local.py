@@ -13,7 +13,7 @@ import pytest
 
 from seatrial import trialfile
 from seatrial.errors import BadInput
-from seatrial.launch import files
+from seatrial.launch import files, processes
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.local import Local, wait
 from seatrial.launch.trial import Limits, run_trial
@@ -113,6 +113,15 @@ def test_a_time_limit_holds_and_says_so(tmp_path: Path) -> None:
     began = time.monotonic()
     done = run(tmp_path, "sleep", "600", time_limit_s=1.0)
     assert done.timed_out and time.monotonic() - began < 10
+    assert processes_of(tmp_path / "run") == []
+
+
+def test_a_machine_without_memory_loses_its_fullest_rank_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = ("import os, sys, time; rank = os.environ['RANK']; x = b'1' * (2**27 * int(rank))\n"
+            "open(sys.argv[1] + rank, 'w').close(); time.sleep(60)")
+    monkeypatch.setattr(processes, "_free_share", lambda: 0.001 if len(list(tmp_path.glob("up?"))) == 2 else 1.0)
+    done = run(tmp_path, sys.executable, "-c", code, str(tmp_path / "up"), world=2)
+    assert done.shot == (1,) and done.died[0] == 1 and done.codes[1] == -signal.SIGKILL
     assert processes_of(tmp_path / "run") == []
 
 

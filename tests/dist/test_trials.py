@@ -4,13 +4,16 @@ The sweep of all outcomes on two ranks is in test_sweep_real.py; through Slurm i
 """
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seatrial.engine.events import read_events
+from seatrial.launch import files
 from seatrial.launch.local import Local
-from seatrial.launch.trial import Limits, run_trial
+from seatrial.launch.trial import Limits, conclude, prepare, run_trial
 from trial_cases import CASES, Case, check, processes_of, run_all, words_of
 
 CUBE = ("topology.tp=2", "topology.pp=2")
@@ -33,6 +36,24 @@ def test_the_culprit_among_eight_is_named(case: Case, tmp_path: Path) -> None:
     records = run_all([case], Local(), tmp_path)
     check(case, records[case.name])
     assert processes_of(tmp_path / case.name) == []
+
+
+def test_a_time_limit_ends_a_trial_with_the_line_it_stood_at_and_what_it_measured(tmp_path: Path) -> None:
+    trial, training = words_of(Case(name="long", status="timeout", settings=("training.steps=100000",)))
+    local = Local()
+    handle = local.submit(prepare(trial, training, run_dir=tmp_path / "long", limits=Limits(time_limit_s=200)))
+    while local.poll([handle])[handle.key] != "done":
+        events = tmp_path / "long" / files.EVENTS
+        if events.exists() and len(read_events(events)) > 4:
+            # How long the ranks take to start depends on the machine; the time is up when they have trained a little.
+            local._running[handle.key].until = 0.0
+        time.sleep(0.1)
+    record = conclude(trial, training, handle, local.finished(handle))
+    outcome = record.outcome
+    assert outcome is not None and outcome.status == "timeout", outcome
+    assert "not finished after" in outcome.message and ".py:" in str(outcome.evidence["stack"])
+    assert record.state == "measured" and record.sec_per_it and len(record.iterations) > 2
+    assert processes_of(tmp_path / "long") == []
 
 
 @pytest.mark.slow

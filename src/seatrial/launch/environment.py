@@ -8,6 +8,7 @@ from the ones a trial sets itself.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import os
 import platform
 import re
@@ -51,8 +52,12 @@ def public(trial: Trial) -> Trial:
 
 @functools.lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """Of what launches; the engine adds its own torch and Python."""
+    """Of what launches, torch without loading it; an engine that came to start says its own."""
     found = {"seatrial": __version__, "python": platform.python_version()}
+    try:
+        found["torch"] = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        pass
     if commit := _commit():
         found["git"] = commit
     if driver := _first_line(Path("/proc/driver/nvidia/version")):

@@ -60,7 +60,9 @@ def told(event: dict[str, Any], trial: Trial, *, cap_bytes: int | None = None) -
     if over > 0:
         evidence["over_bytes"] = over
         words += f", {shown(over)} over"
-    return _with_knobs(words, evidence, trial, need=used + asked, base=memory.get("base_bytes", 0), cap=cap)
+    # What is there without a model: on a GPU all that the allocator does not hold.
+    base = used - memory.get("reserved_bytes", used) if device else memory.get("base_bytes", 0)
+    return _with_knobs(words, evidence, trial, need=used + asked, base=base, cap=cap)
 
 
 def told_of_kill(rank: int, trial: Trial, *, used_bytes: int, cap_bytes: int | None, how: str) -> Told:

@@ -111,7 +111,7 @@ class _Case:
         number = -(done.codes[rank] or 0)
         name = signal.Signals(number).name if number in {s.value for s in signal.Signals} else f"signal {number}"
         data, rss = done.data_peak_bytes.get(rank, 0), done.rss_peak_bytes.get(rank, 0)
-        how = "the kernel's out-of-memory killer" if rank in done.shot else f"{name} at its cap"
+        how = "the machine had none left" if rank in done.shot else f"{name} at its cap"
         if rank in done.shot or done.scheduler_state == "OUT_OF_MEMORY" or cap and data >= NEAR_CAP * cap:
             told = oom.told_of_kill(rank, self.trial, used_bytes=rss if rank in done.shot else data, cap_bytes=cap, how=how)
             return Outcome(status="oom_host", message=told.message, evidence={**told.evidence, "log": self._tail(rank)},

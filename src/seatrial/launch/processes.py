@@ -35,6 +35,9 @@ GRACE_AFTER_STOP_S = 60.0
 STACKS_S = 1.0
 """How long a rank may take to write its stacks when asked."""
 SAMPLE_S = 0.25
+OOM_SCORE = 800
+LEAST_FREE = 0.015
+"""Below this share of a machine's memory its fullest rank is ended, before the kernel chooses somebody or all stands still."""
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 """Loaded here, because little is safe to do between fork and exec."""
@@ -130,6 +133,9 @@ class Processes:
             _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
+            # Should the kernel have to kill somebody for memory, let it be a rank: that is a row of the table.
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write(str(OOM_SCORE))
             if cap is not None:
                 resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
             if cores:
@@ -167,7 +173,7 @@ class Processes:
             self.until = min(self.until, now + GRACE_AFTER_FAILURE_S)
         self.found.died.append(rank)
         self.found.died_at.append(time.time())
-        if code == -signal.SIGKILL and _oom_kills() > self._oom_kills:
+        if code == -signal.SIGKILL and rank not in self.found.shot and _oom_kills() > self._oom_kills:
             self._oom_kills = _oom_kills()
             self.found.shot.append(rank)
 
@@ -220,6 +226,11 @@ class Processes:
                 rss, data = _memory(process.pid)
                 self.found.rss_peak_bytes[rank] = max(rss, self.found.rss_peak_bytes.get(rank, 0))
                 self.found.data_peak_bytes[rank] = max(data, self.found.data_peak_bytes.get(rank, 0))
+        alive = [r for r, p in self.processes.items() if p.returncode is None]
+        if alive and not self.found.shot and _free_share() < LEAST_FREE:
+            fullest = max(alive, key=lambda rank: self.found.rss_peak_bytes.get(rank, 0))
+            self.found.shot.append(fullest)
+            self._signal([fullest], signal.SIGKILL)
 
     # ---- ending
 
@@ -310,13 +321,31 @@ def _memory(pid: int) -> tuple[int, int]:
     return rss, data
 
 
+def _free_share() -> float:
+    """Share of this machine's memory that could still be had."""
+    values = {}
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                name, _, rest = line.partition(":")
+                if name in ("MemTotal", "MemAvailable"):
+                    values[name] = int(rest.split()[0])
+    except OSError:
+        return 1.0
+    return values.get("MemAvailable", 1) / values.get("MemTotal", 1)
+
+
 def _oom_kills() -> int:
     """How often the kernel has killed for memory, in our control group or, failing that, on this machine."""
-    for path, word in (("/sys/fs/cgroup/memory.events", "oom_kill "), ("/proc/vmstat", "oom_kill ")):
+    try:
+        group = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip()
+    except OSError:
+        group = ""
+    for path in (f"/sys/fs/cgroup{group}/memory.events", "/proc/vmstat"):
         try:
             with open(path) as file:
                 for line in file:
-                    if line.startswith(word):
+                    if line.startswith("oom_kill "):
                         return int(line.split()[1])
         except OSError:
             continue

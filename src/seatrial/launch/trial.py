@@ -93,6 +93,9 @@ def conclude(trial: Trial, training: Training, handle: Handle, finished: Finishe
     if finished.scheduler_state:
         host["scheduler_state"] = finished.scheduler_state
     versions = environment.versions() | {k: str(start[k]) for k in ("torch", "python") if k in start}
+    if trial.environment.python and not start:
+        # Another interpreter that never came to say its versions has some, but not ours.
+        versions = {k: v for k, v in versions.items() if k not in ("torch", "python")}
     record = replace(record, host=host, versions=versions, torch_version=versions.get("torch", ""),
                      machine=str(host.get("name", "")))
     (run_dir / files.RECORD).write_text(json.dumps(record.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
