@@ -14,6 +14,9 @@ from dist.many import Series, run_all
 from seatrial.spec import Batch, Model, Topology, Trial
 from seatrial.training import Training
 
+pytestmark = pytest.mark.timeout(1200)
+"""All topologies run in the first test's fixture: two minutes on a quiet machine, more on a busy one."""
+
 TRAINING = Training(steps=5, lr=1e-2, min_lr=1e-3, warmup_steps=2, bucket_mib=0.05, logits_chunk=24)
 TOLERANCE = 1e-5
 
