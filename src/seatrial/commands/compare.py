@@ -4,7 +4,7 @@
     seatrial compare trial.toml --a topology.precision=fp16 --b topology.precision=bf16 --logbook book --repeats 12
     seatrial compare --logbook book --a session=monday --b session=tuesday
 
-With a file, --a and --b are settings put over it and both are run, A B, B A, …; without, they choose records. Exit status: 0
+With a file, --a and --b are settings put over it and both are run, pair by pair; without, they choose records. Exit status: 0
 when there is an answer, also "no difference can be seen"; 3 when one side could not be measured.
 """
 from __future__ import annotations
@@ -21,6 +21,8 @@ from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
 FEWEST = 6
 """Repeats of each before an interval that is narrow enough may end the comparison."""
 STEP = 2
+BUSY = 0.5
+"""A load of others, as a share of the cores, that is worth a word."""
 
 
 def register(app: typer.Typer) -> None:
@@ -119,6 +121,10 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
         for side, name in (("a", a), ("b", b)):
             for status, count in group.failed[side].items():
                 print(f"{label}{name}: {status} in {count} of {group.ran[side]} repeats")
+    busy = max((group.busy for group in groups), default=0.0)
+    if busy > BUSY:
+        print(f"note: others used this machine meanwhile (load {busy:.1f} times its cores at worst): a quiet one needs fewer "
+              "repeats and sees smaller differences")
     if found is None:
         print(f"{a} and {b} cannot be compared: one of them was never measured")
     elif len(groups) > 1:
@@ -128,7 +134,7 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
 def _document(groups: list[Any], found: Any, a: str, b: str) -> dict[str, Any]:
     return {"a": a, "b": b, **_figures(found),
             "groups": [{"label": g.label, **_figures(g.comparison), "seconds_a_sample": {"a": g.a, "b": g.b},
-                        "failed": g.failed, "ran": g.ran, "in_turns": g.in_turns} for g in groups]}
+                        "failed": g.failed, "ran": g.ran, "busy": round(g.busy, 2), "in_turns": g.in_turns} for g in groups]}
 
 
 def _figures(found: Any) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Comparisons as sweeps: A and B of one file in turns, and two sets of records of a logbook.
 
-    sweep = in_turns(data, a=["topology.precision=bf16"], b=["topology.precision=fp16"], repeats=8)     A B, B A, A B, …
+    sweep = in_turns(data, a=["topology.precision=bf16"], b=["topology.precision=fp16"], repeats=8)     A B, A B, B A, …
     groups = measured_in_turns(sweep, store)            configuration -> (values of A, values of B), failures counted
     groups = side_by_side(records_a, records_b, …)      the same from rows that were measured before, on other days, elsewhere
 """
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,6 +36,8 @@ class Group:
     failed: dict[str, dict[str, int]] = field(default_factory=lambda: {"a": {}, "b": {}})
     """Side -> outcome -> how often."""
     ran: dict[str, int] = field(default_factory=lambda: {"a": 0, "b": 0})
+    busy: float = 0.0
+    """The highest load of the machine as a share of its cores, before any of the runs: above 1 others were computing too."""
     in_turns: bool = False
 
     @property
@@ -53,17 +56,22 @@ def settings_table(settings: Iterable[str]) -> dict[str, Any]:
 
 
 def in_turns(data: Mapping[str, Any], *, a: Sequence[str], b: Sequence[str], repeats: int, name: str) -> Sweep:
-    """The file's trials, each with the settings of A and of B; the order within a pair changes from one to the next."""
+    """The file's trials, each with the settings of A and of B; within a pair a coin decides which goes first."""
     sides = [{"name": "a", **settings_table(a)}, {"name": "b", **settings_table(b)}]
     axes = dict(data.get("axes", {}))
     if "case" in axes:
         raise BadInput("axes.case: compare puts A and B there; make an axis of what differs instead")
     sweep = build({**data, "axes": {**axes, "case": sides}, "repeats": repeats, "order": "file"}, name=name)
-    # Repeats outermost, so that all configurations see the same hours; A and B of one next to each other.
+    # Repeats outermost, so that all configurations see the same hours; A and B of one next to each other. The coin is thrown
+    # once for all time: a comparison that is resumed goes on in the same order.
     groups = list(dict.fromkeys(label_of(task) for task in sweep.tasks))
-    tasks = sorted(sweep.tasks, key=lambda t: (t.repeat, groups.index(label_of(t)), (t.knobs["case"] == "b") ^ (t.repeat % 2)))
+    tasks = sorted(sweep.tasks, key=lambda t: (t.repeat, groups.index(label_of(t)), (t.knobs["case"] == "b") ^ _coin(t)))
     return replace(sweep, tasks=tuple(replace(t, knobs={**{k: v for k, v in t.knobs.items() if k != "case"},
                                                         SIDE: t.knobs["case"]}) for t in tasks))
+
+
+def _coin(task: Task) -> bool:
+    return random.Random(f"{label_of(task)} {task.repeat}").random() < 0.5
 
 
 def label_of(task: Task) -> str:
@@ -81,6 +89,7 @@ def measured_in_turns(sweep: Sweep, store: Store) -> list[Group]:
         label, side = label_of(task), task.knobs[SIDE]
         group = groups.setdefault(label, Group(label=label, in_turns=True))
         group.ran[side] += 1
+        group.busy = max(group.busy, _busy(data))
         value = _value(data)
         if value is None:
             status = data.get("outcome", {}).get("status", "ok")
@@ -102,6 +111,7 @@ def side_by_side(a: Iterable[dict[str, Any]], b: Iterable[dict[str, Any]], *, ap
             key = _configuration(data, apart)
             group = groups.setdefault(key, Group(label=_shown(data, apart)))
             group.ran[side] += 1
+            group.busy = max(group.busy, _busy(data))
             value = _value(data)
             if value is not None:
                 (group.a if side == "a" else group.b).append(value)
@@ -124,6 +134,15 @@ def _value(data: Mapping[str, Any]) -> float | None:
     if not isinstance(seconds, int | float) or seconds <= 0:
         return None
     return seconds / samples if isinstance(samples, int) and samples > 0 else float(seconds)
+
+
+def _busy(data: Mapping[str, Any]) -> float:
+    """The load is a mean of the last minute, in which the trial before this one ran: its own processes are taken off."""
+    host = data.get("host", {})
+    load, cores = host.get("load"), host.get("cores")
+    if not isinstance(load, int | float) or not isinstance(cores, int) or cores < 1:
+        return 0.0
+    return max(0.0, float(load) - float(data.get("gpus") or 0)) / cores
 
 
 def _configuration(data: Mapping[str, Any], apart: set[str]) -> str:
