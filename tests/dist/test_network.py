@@ -52,6 +52,13 @@ class Hosts:
         for process in self.agents:
             process.terminate()
 
+    def kill(self, handle: Handle) -> None:
+        for process in self.agents:
+            process.kill()
+
+    def find(self, name: str) -> str:
+        return ""
+
     def finished(self, handle: Handle) -> Finished:
         return jobfile.merged(handle.job)
 

@@ -131,6 +131,11 @@ def test_a_rank_that_cannot_even_report_is_the_cause(tmp_path: Path) -> None:
     assert frozen.rank == 2 and "stopped by a signal" in frozen.message
 
 
+def test_a_rank_found_stopped_at_the_time_limit_is_a_hang_and_no_timeout(tmp_path: Path) -> None:
+    outcome = judged(tmp_path, trial_of(dp=1), codes=(-9,), timed_out=True, frozen=(0,), seconds=30.0)
+    assert (outcome.status, outcome.rank) == ("hang", 0) and "stopped by a signal" in outcome.message
+
+
 def test_groups_are_those_of_the_engines_mesh() -> None:
     t = Topology(dp=2, tp=2, pp=2)
     assert [hang.peers(group, 5, t) for group in ("tp", "dp", "pp", "world")] == [[4, 5], [5, 7], [1, 5], list(range(8))]

@@ -59,6 +59,13 @@ def test_the_clock_is_a_resource_and_a_second_resource_cannot_hide_in_a_value() 
             pjm.options_argv(bad)
 
 
+def test_a_job_is_found_again_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pjstat").write_text("#!/bin/sh\nprintf 'H,JOB_ID,JOB_NAME\\n,5,other\\n,6,seatrial-abc\\n'\n")
+    (tmp_path / "pjstat").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert Pjm().find("abc") == "6" and Pjm().find("abcd") == ""
+
+
 def test_time_is_rounded_up_to_minutes() -> None:
     assert [pjm.elapse(s) for s in (1, 60, 61, 3600, 90061)] == ["00:01:00", "00:01:00", "00:02:00", "01:00:00", "25:02:00"]
 

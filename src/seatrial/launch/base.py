@@ -114,8 +114,14 @@ class Launcher(Protocol):
     def cancel(self, handle: Handle) -> None:
         """Asks it to stop; it is `done` when a later poll says so."""
 
+    def kill(self, handle: Handle) -> None:
+        """Ends it at once, without asking its ranks."""
+
     def finished(self, handle: Handle) -> Finished:
         """Of a job that is done."""
+
+    def find(self, name: str) -> str:
+        """The number of a job that still runs or waits, by its name; empty when there is none."""
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         """Whether the job can run now beside those."""

@@ -82,6 +82,9 @@ class Local:
             stopped=found.stopped, seconds=found.seconds, frozen=tuple(found.frozen), rss_peak_bytes=found.rss_peak_bytes,
             data_peak_bytes=found.data_peak_bytes, shot=tuple(found.shot), hosts=(found.host,))
 
+    def find(self, name: str) -> str:
+        return ""  # processes of an earlier controller died with it
+
     def close(self) -> None:
         self._guard.close()
 
@@ -106,8 +109,7 @@ def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] |
                     launcher.cancel(handle)
                 time.sleep(launcher.poll_s)
         except BaseException:
-            kill = getattr(launcher, "kill", launcher.cancel)
-            kill(handle)
+            launcher.kill(handle)
             raise
         hear()
     return launcher.finished(handle)

@@ -49,7 +49,7 @@ class _Case:
             return self._killed(killed[0])
         if own:
             return self._of_failure(own[0])
-        if hang.reports(self.run_dir) or watch.EXIT_STALL in done.codes:
+        if hang.reports(self.run_dir) or watch.EXIT_STALL in done.codes or done.frozen:
             return self._hang()
         if done.scheduler_state in ENDED_BY:
             return self._ended_by_scheduler(ENDED_BY[done.scheduler_state])

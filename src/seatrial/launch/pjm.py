@@ -103,6 +103,11 @@ class Pjm:
         running = {key for key, row in now.items() if row.state in RUNNING}
         return {h.key: "done" if h.key in self._final else "running" if h.key in running else "queued" for h in handles}
 
+    def find(self, name: str) -> str:
+        """The number of a job by its name: its controller died before it could note the number."""
+        rows = table(ask("pjstat", "--data", "--choose=jid,jnam"))
+        return next((row["JOB_ID"] for row in rows if row.get("JOB_NAME") == safe_name(name)), "")
+
     def cancel(self, handle: Handle) -> None:
         """The agents see the file and let their ranks leave cleanly; a job that has not started is deleted."""
         (handle.job.run_dir / files.CANCEL).touch()
@@ -156,14 +161,17 @@ class Row:
 
 
 def rows_of(text: str) -> dict[str, Row]:
+    return {row["JOB_ID"]: Row(row["ST"], row.get("EC", ""), row.get("PC", "")) for row in table(text)}
+
+
+def table(text: str) -> list[dict[str, str]]:
     """`H,JOB_ID,ST,EC,PC` and rows below it; columns are found by their heading."""
-    found: dict[str, Row] = {}
+    found: list[dict[str, str]] = []
     heading: list[str] = []
     for cells in csv.reader(line for line in text.splitlines() if line.strip()):
         cells = [cell.strip() for cell in cells]
         if cells[0] == "H":
             heading = cells
         elif heading and len(cells) == len(heading):
-            row = dict(zip(heading, cells))
-            found[row["JOB_ID"]] = Row(row["ST"], row.get("EC", ""), row.get("PC", ""))
+            found.append(dict(zip(heading, cells)))
     return found

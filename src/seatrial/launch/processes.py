@@ -134,12 +134,15 @@ class Processes:
             if os.getppid() != parent:
                 os._exit(1)
             # Should the kernel have to kill somebody for memory, let it be a rank: that is a row of the table.
-            with open("/proc/self/oom_score_adj", "w") as file:
+            with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
                 file.write(str(OOM_SCORE))
             if cap is not None:
-                resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
+                hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+                limit = cap if hard == resource.RLIM_INFINITY else min(cap, hard)
+                resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
             if cores:
-                os.sched_setaffinity(0, cores)
+                with contextlib.suppress(OSError):  # a core that was taken from us meanwhile
+                    os.sched_setaffinity(0, cores)
 
         late = {"rank": rank, "local_rank": local_rank, "node": self.node, "master_addr": master[0], "master_port": master[1]}
         argv = [_filled(part, late) for part in job.argv]

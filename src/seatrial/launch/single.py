@@ -15,7 +15,7 @@ from typing import Any
 from seatrial import arith, fields
 from seatrial.engine import events, runfile, watch
 from seatrial.errors import BadInput
-from seatrial.launch import local, preflight
+from seatrial.launch import environment, local, preflight
 from seatrial.launch.outcome import judge, read_all
 from seatrial.record import Outcome
 from seatrial.spec import Trial
@@ -32,7 +32,7 @@ def run(trial: Trial, training: Training, *, out: Path, timeout_s: float, env: M
     preflight.check(trial, training)
     if (out / events.FILE_NAME).exists() and not training.resume:
         raise BadInput(f"{out / events.FILE_NAME}: is already there; name another folder with --out")
-    runfile.write(runfile.RunFile(trial=trial, training=training, out=str(out)), out / RUN_FILE)
+    runfile.write(runfile.RunFile(trial=environment.public(trial), training=training, out=str(out)), out / RUN_FILE)
     watch.clear(out)
     for stale in out.glob("events.rank*.jsonl"):
         stale.unlink()
