@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from seatrial.errors import BadInput
 from seatrial.record import Outcome, Record
 from seatrial.schedule import makespan
 from seatrial.spec import Batch, Topology, stages_of
@@ -117,6 +118,14 @@ def test_a_partial_run_that_died_early_has_no_estimate_but_its_iterations():
     failed = Record(state="measured", outcome=Outcome(status="timeout"), iterations=rows, sec_per_it=0.3, tflops=1.0)
     record = judged(failed, one, measure, asked(one, measure))
     assert (record.sec_per_it, record.tflops, record.state, len(record.iterations)) == (None, None, "failed", 4)
+
+
+@pytest.mark.parametrize("more", [{"command": {"argv": ["x"]}}, {"batch": {"gbs": 64, "rampup_start": 8, "rampup_increment": 8,
+                                                                                "rampup_samples": 999}}], ids=["command", "ramp-up"])
+def test_what_cannot_be_run_in_part_says_so(more):
+    one = build({"model": "tiny", "batch": {"gbs": 64}, **more}).tasks[0]
+    with pytest.raises(BadInput, match="measure.microbatches"):
+        asked(one, Measure(microbatches=4))
 
 
 def test_a_short_iteration_is_run_whole():

@@ -49,12 +49,18 @@ def register(app: typer.Typer) -> None:
         else:
             groups = _run(file, logbook, a, b, repeats, known_to, session, launcher, config, settings)
         found = versus.all_together(groups)
-        name_a, name_b = " ".join(a) or "as it is", " ".join(b) or "as it is"
+        name_a, name_b = _name(a), _name(b)
         if as_json:
             print(json.dumps(_document(groups, found, name_a, name_b), ensure_ascii=False))
         else:
             _print(groups, found, name_a, name_b)
         return EXIT_GOOD if found is not None else EXIT_OTHER_OUTCOME
+
+
+def _name(side: list[str]) -> str:
+    """`environment.variables.LD_PRELOAD=x` is called LD_PRELOAD=x; nothing set is plain."""
+    parts = [text.partition("=") for text in side if text.strip()]
+    return " ".join(f"{path.rpartition('.')[2]}{sep}{value}" for path, sep, value in parts) or "plain"
 
 
 def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, known_to: float, session: str | None,

@@ -8,6 +8,9 @@
     dp = [1, 2]                                         # a field of a table, or a path: "environment.variables.OMP_NUM_THREADS"
     tp = [1, 2]
     environment = [{ name = "plain" }, { name = "tcmalloc", variables = { LD_PRELOAD = "libtcmalloc_minimal.so.4" } }]
+    case = [{ name = "a", topology = { pp = 2 } }]      # tables to put over all others: trials with nothing in common
+
+Also `order` (interleaved, file, shuffled, forecast), `budget_s`, `notes`, and the tables [measure], [stop] and [limits] below.
 
     seatrial sweep FILE.toml --dry-run                  prints the list
 
