@@ -120,8 +120,10 @@ def test_a_partial_run_that_died_early_has_no_estimate_but_its_iterations():
     assert (record.sec_per_it, record.tflops, record.state, len(record.iterations)) == (None, None, "failed", 4)
 
 
-@pytest.mark.parametrize("more", [{"command": {"argv": ["x"]}}, {"batch": {"gbs": 64, "rampup_start": 8, "rampup_increment": 8,
-                                                                                "rampup_samples": 999}}], ids=["command", "ramp-up"])
+RAMP = {"gbs": 64, "rampup_start": 8, "rampup_increment": 8, "rampup_samples": 999}
+
+
+@pytest.mark.parametrize("more", [{"command": {"argv": ["x"]}}, {"batch": RAMP}], ids=["command", "ramp-up"])
 def test_what_cannot_be_run_in_part_says_so(more):
     one = build({"model": "tiny", "batch": {"gbs": 64}, **more}).tasks[0]
     with pytest.raises(BadInput, match="measure.microbatches"):
