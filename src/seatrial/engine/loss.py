@@ -39,6 +39,8 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
         torch.addmm(h, d_logits, weight_VH, beta=0.0, alpha=scale, out=d_hidden[at : at + chunk])
         if sink is not None:
             sink.add_product(d_logits, h, alpha=scale, last=at + chunk >= hidden.shape[0])
+        # Else the next chunk's logits would be made beside these.
+        del probabilities, d_logits
     if d_hidden is None:
         return total, None
     return total, tp.out_of_region(d_hidden.view_as(whole_BSH)).wait()

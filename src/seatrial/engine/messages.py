@@ -1,9 +1,12 @@
-"""Messages between pipeline stages: receives are posted one action ahead, sends are posted and forgotten.
+"""Messages between pipeline stages: receives are posted one action ahead, sends are let go when they must have arrived.
 
 Every channel (from rank, to rank, direction) is read in the order in which it is fed (`schedule.arrivals_in_order`), so a
-message needs no name of its own: gloo tells the directions apart by tag, NCCL by a communicator for each.
+message needs no name of its own: gloo tells the directions apart by tag, NCCL by a communicator for each. gloo does not say
+when a message has left, but the schedule does: whoever sends us the result of an action has read all that it needed before.
 """
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -13,6 +16,9 @@ from seatrial.engine.comm import Comm
 from seatrial.engine.mesh import Group
 from seatrial.schedule import Action, Kind, comes_from, goes_to
 
+Order = Callable[[int], Mapping[Action, int]]
+"""The place of each action in the list of another pipeline rank."""
+
 
 class Messages:
     def __init__(self, comm: Comm, *, shape: tuple[int, ...], dtype: torch.dtype):
@@ -20,7 +26,8 @@ class Messages:
         self.pp, self.rank = comm.mesh.topology.pp, comm.mesh.pp_rank
         self.virtual = comm.mesh.topology.vp
         self._inbox: dict[Action, tuple[Tensor, dist.Work | None]] = {}
-        self._outbox: list[tuple[Tensor, dist.Work]] = []
+        self._outbox: list[tuple[tuple[int, Action], Tensor, dist.Work]] = []
+        """Who needs it for what, the message, its sending."""
 
     def expect(self, action: Action) -> None:
         """Post the receive of this action's input, if it has one."""
@@ -33,17 +40,34 @@ class Messages:
             work = dist.irecv(buffer, src=self.comm.mesh.pp.ranks[source[0]], group=group.handle, tag=_tag(action.kind))
         self._inbox[action] = buffer, work
 
-    def receive(self, action: Action) -> Tensor:
+    def receive(self, action: Action, order: Order | None) -> Tensor:
         self.expect(action)
         buffer, work = self._inbox.pop(action)
         with self.comm.timers("pp_wait"):
             if work is not None:
                 work.wait()
+            if order is not None:
+                self._let_go(action, order)
         self.comm.count("receive", buffer, self.comm.mesh.pp)
         return buffer
 
-    def send(self, action: Action, result: Tensor) -> None:
-        """Pass the result of `action` on to whoever waits for it."""
+    def _let_go(self, received: Action, order: Order) -> None:
+        """Of what the sender of this message had read when it made it."""
+        source = comes_from(received, pp=self.pp, rank=self.rank, virtual=self.virtual)
+        assert source is not None
+        places = order(source[0])
+        made = places[source[1]]
+        still = []
+        for target, message, work in self._outbox:
+            if target[0] == source[0] and places[target[1]] < made:
+                work.wait()
+            else:
+                still.append((target, message, work))
+        self._outbox = still
+
+    def send(self, action: Action, result: Tensor, order: Order | None) -> None:
+        """Pass the result of `action` on to whoever waits for it. Without an order (forward passes alone, where nothing
+        comes back) the oldest message is waited for once there are more than a pipeline can be apart."""
         target = goes_to(action, pp=self.pp, rank=self.rank, virtual=self.virtual)
         if target is None:
             return
@@ -52,13 +76,15 @@ class Messages:
             group = self._channel(action.kind, self.rank, target[0])
             work = dist.isend(result, dst=self.comm.mesh.pp.ranks[target[0]], group=group.handle, tag=_tag(action.kind))
             assert work is not None
-            self._outbox = [(t, w) for t, w in self._outbox if not w.is_completed()]
-            self._outbox.append((result, work))
+            self._outbox = [sent for sent in self._outbox if not sent[2].is_completed()]
+            self._outbox.append((target, result, work))
+            if order is None and len(self._outbox) > 2 * self.pp * self.virtual:
+                self._outbox.pop(0)[2].wait()
 
     def finish(self) -> None:
         """Wait until everything sent has left."""
         with self.comm.timers("pp_wait"):
-            for _, work in self._outbox:
+            for _, _, work in self._outbox:
                 work.wait()
         self._outbox.clear()
 

@@ -16,7 +16,7 @@ from torch.autograd import Function
 from seatrial.engine import recompute
 from seatrial.engine.comm import TensorParallel
 from seatrial.engine.loss import token_loss
-from seatrial.engine.messages import Messages
+from seatrial.engine.messages import Messages, Order
 from seatrial.engine.model import Stage
 from seatrial.engine.zero import Bucket, with_weights
 from seatrial.schedule import Action, Kind, splits_backward
@@ -74,7 +74,7 @@ class Pipeline:
         self.timers = self.comm.timers
         self.has_head = chunks[-1].stage.has_head
 
-    def run(self, plan: list[Action], feed: Feed, *, scale: float | None) -> Tensor:
+    def run(self, plan: list[Action], feed: Feed, *, scale: float | None, order: Order | None = None) -> Tensor:
         """The summed loss of this rank's micro-batches (zero where there is no head). `scale` None: forward alone."""
         kept: dict[tuple[int, int], tuple[Tensor, Tensor, list[Tensor]]] = {}
         products: dict[tuple[int, int], list[Callable[[], None]]] = {}
@@ -94,15 +94,17 @@ class Pipeline:
             if position + 1 < len(plan):
                 self.messages.expect(plan[position + 1])
             if action.kind is Kind.FORWARD:
-                first = chunk.stage.has_embedding
-                x = batch(action.microbatch)[0] if first else self.messages.receive(action).requires_grad_(scale is not None)
+                if chunk.stage.has_embedding:
+                    x = batch(action.microbatch)[0]
+                else:
+                    x = self.messages.receive(action, order).requires_grad_(scale is not None)
                 with self.timers("forward"), torch.set_grad_enabled(scale is not None):
                     out = chunk.forward(x)
                     slot: list[Tensor] = []
                     root = out if chunk.stage.has_head or scale is None else _Root.apply(out, slot)
                 if chunk.stage.has_head and scale is None:
                     total += self._loss(chunk, out, batch(action.microbatch)[1], None)[0]
-                self.messages.send(action, out.detach())
+                self.messages.send(action, out.detach(), order)
                 if scale is not None:
                     kept[at] = x, root, slot
                 if scale is None or not self.has_head:
@@ -115,13 +117,13 @@ class Pipeline:
                     total += loss
                     batches.pop(action.microbatch)
                 else:
-                    slot.append(self.messages.receive(action))
+                    slot.append(self.messages.receive(action, order))
                 with self.timers("backward"):
                     self.tp.deferred = products.setdefault(at, []) if self.splits else None
                     torch.autograd.backward(root, gradient)
                     self.tp.deferred = None
                 if x.grad is not None:
-                    self.messages.send(action, x.grad)
+                    self.messages.send(action, x.grad, order)
             else:
                 with self.timers("backward"):
                     for product in products.pop(at):

@@ -66,6 +66,9 @@ class Engine:
                              selective=t.recompute == "selective" and not training.compile)
         self.chunks = [self._chunk(c, dtype) for c in range(t.vp)]
         self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
+        travelling: list[Bucket] = []
+        for bucket in self.buckets:
+            bucket.travelling = travelling
         part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
@@ -120,7 +123,8 @@ class Engine:
         plan = self.plan(gbs)
         for bucket in self.buckets:
             bucket.begin(self.microbatches(gbs))
-        total = self.pipeline.run(plan, self.feed(batches, first_sample), scale=scale)
+        total = self.pipeline.run(plan, self.feed(batches, first_sample), scale=scale,
+                                  order=lambda rank: self._places(gbs, rank))
         self.comm.heartbeat.beat(phase="reduce")
         with self.timers("grad_reduce"):
             for bucket in self.buckets:
@@ -179,6 +183,10 @@ class Engine:
         t = self.trial.topology
         return _plan(t.schedule, t.pp, self.mesh.pp_rank, self.microbatches(gbs), t.vp)
 
+    def _places(self, gbs: int, rank: int) -> dict[Action, int]:
+        t = self.trial.topology
+        return _places(t.schedule, t.pp, rank, self.microbatches(gbs), t.vp)
+
     def feed(self, batches: Batches, first_sample: int) -> Feed:
         t, device = self.trial.topology, self.mesh.device
 
@@ -201,3 +209,8 @@ class Engine:
 @lru_cache(maxsize=64)
 def _plan(kind: str, pp: int, rank: int, microbatches: int, virtual: int) -> list[Action]:
     return schedule(kind, pp=pp, rank=rank, microbatches=microbatches, virtual=virtual)
+
+
+@lru_cache(maxsize=64)
+def _places(kind: str, pp: int, rank: int, microbatches: int, virtual: int) -> dict[Action, int]:
+    return {action: place for place, action in enumerate(_plan(kind, pp, rank, microbatches, virtual))}

@@ -52,6 +52,8 @@ class Bucket:
         self._gathered = True
         self._arrived = self._expected = 0
         self._reduced_once = False
+        self.travelling: list[Bucket] = [self]
+        """Buckets of this rank whose whole gradients are under way (ZeRO 2 and 3); one list for all of them."""
         self.neighbours: tuple[Bucket | None, Bucket | None] = (None, None)
         """Who is gathered next in the forward and in the backward pass (ZeRO 3)."""
 
@@ -120,6 +122,10 @@ class Bucket:
             self.grad = None
             for sink in self.sinks:
                 sink.fresh = True
+            # One may travel while the next fills; were all to travel, whole gradients would be there at once again.
+            for earlier in self.travelling:
+                earlier._drain()
+            self.travelling[:] = [self]
 
     def _whole(self) -> list[tuple[int, int]]:
         """The one stretch, gaps included, of what TP does not cut."""

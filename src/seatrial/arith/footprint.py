@@ -1,0 +1,214 @@
+"""Bytes by part that one rank of this engine holds at its fullest, counted from the shapes alone.
+
+    footprint(trial, rank=0).activations            rank: of the pipeline; the ranks of a stage are alike
+    footprint(trial, rank=0).total
+
+Each part is the peak of its own, as the engine's tracker reports them; the whole is at most their sum. Rows below are tokens x
+hidden numbers: a GPT block keeps 16 of them (see `block_rows`), and a third of a backward pass's memory is its gradients.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial import schedule
+from seatrial.spec import BYTES, Model, Topology, Trial, round_up, stages_of
+from seatrial.training import Training
+
+FP32 = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprint:
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int
+    buffers: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradients + self.optimizer + self.activations + self.logits + self.buffers
+
+
+def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, gpu: bool = False) -> Footprint:
+    training = training or Training()
+    m, t = trial.model, trial.topology
+    element = BYTES[t.precision]
+    held = _Held.of(m, t, training, rank)
+    mixed = element < FP32
+    shards = t.dp if t.zero and t.dp > 1 else 1
+    zero = t.zero if t.dp > 1 else 0
+    own = held.flat // shards
+    gathered = held.widest_pair * element if zero == 3 else 0
+    states = 2 * FP32 + (FP32 if mixed else 0)
+    # Whole gradients with ZeRO 2 and 3 are those of the bucket that fills and of the one that travels.
+    gradients = own * FP32 + held.fullest_buckets * FP32 if zero >= 2 else held.flat * FP32
+    if m.ties and t.pp > 1 and shards == 1 and (held.has_head or rank == 0):
+        # The two stages that hold the embedding exchange its gradients; a shard of them is never the fullest moment.
+        gradients += m.padded_vocab(t.tp) // t.tp * m.hidden * FP32
+    return Footprint(
+        weights=(own if zero == 3 else held.flat) * element + gathered,
+        gradients=gradients,
+        optimizer=own * states,
+        activations=_activations(trial, rank, element, gpu=gpu),
+        logits=_logits(m, t, training, element) if held.has_head else 0,
+        buffers=_buffers(m, t, element),
+    )
+
+
+# what the buckets hold
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    flat: int
+    """Numbers in all buckets, with what rounding adds."""
+    widest_pair: int
+    """Of two neighbouring units, the one in use and the one on its way (ZeRO 3)."""
+    fullest_buckets: int
+    """Of two neighbouring buckets."""
+    has_head: bool
+
+    @classmethod
+    def of(cls, m: Model, t: Topology, training: Training, rank: int) -> _Held:
+        split = stages_of(m, t)
+        shards = t.dp if t.zero and t.dp > 1 else 1
+        flat = pair = fullest = 0
+        has_head = False
+        for stage in range(rank, len(split), t.pp):
+            first, last = stage == 0, stage == len(split) - 1
+            has_head |= last
+            units = _units(m, t.tp, layers=split[stage], first=first, last=last)
+            alone = t.zero == 3
+            buckets = [round_up(size, m.hidden * shards) for size in _buckets(units, training.bucket_mib, alone=alone)]
+            flat += sum(buckets)
+            path = [round_up(size, m.hidden * shards) for name, size in units if name not in ("tokens", "head")]
+            alone_sizes = [size for name, size in units if name in ("tokens", "head")]
+            pair = max([pair, *(a + b for a, b in zip(path, path[1:] + [0])), *alone_sizes])
+            # A tied matrix waits from the head's gradient to the embedding's.
+            waiting = buckets.pop() if first and last and m.ties else 0
+            fullest = max([fullest, *(a + b + waiting for a, b in zip(buckets, buckets[1:] + [0]))])
+        return cls(flat=flat, widest_pair=pair, fullest_buckets=fullest, has_head=has_head)
+
+
+def _units(m: Model, tp: int, *, layers: int, first: bool, last: bool) -> list[tuple[str, int]]:
+    """(name, numbers) in the order of the forward pass; every parameter begins at a multiple of hidden."""
+    h, kv = m.hidden, m.kv * m.head_dim
+    rows = m.padded_vocab(tp) // tp * h
+
+    def aligned(*sizes: int) -> int:
+        return sum(round_up(size, h) for size in sizes)
+
+    norm = h if m.family == "llama" else 2 * h
+    wide = (2 if m.glu else 1) * m.inner
+    block = aligned((h + 2 * kv) // tp * h, h // tp * h, wide // tp * h, m.inner // tp * h) + 2 * norm
+    if m.family != "llama":
+        block += aligned((h + 2 * kv) // tp, m.inner // tp) + 2 * h
+    entry = {"gpt2": m.seq * h, "bloom": 2 * h, "llama": 0}[m.family]
+    units = [("tokens", rows)] if first else []
+    if first and entry:
+        units.append(("entry", entry))
+    units += [("layer", block)] * layers
+    if last:
+        units.append(("final_norm", norm))
+        if not (m.ties and first):
+            units.append(("head", rows))
+    return units
+
+
+def _buckets(units: list[tuple[str, int]], bucket_mib: float, *, alone: bool) -> list[int]:
+    """Whole units from the last to the first until a bucket is full; the vocabulary's matrices have their own."""
+    limit = bucket_mib * 2**20 / FP32
+    found: list[int] = []
+    open_bucket = False
+    for name, size in reversed(units):
+        own = name in ("tokens", "head")
+        if own or alone or not open_bucket or found[-1] + size > limit:
+            found.append(size)
+        else:
+            found[-1] += size
+        open_bucket = not own
+    return found
+
+
+# what a micro-batch keeps
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockRows:
+    """In rows of tokens x hidden numbers on one tensor-parallel rank."""
+
+    kept: float
+    """From a block's forward pass to its backward pass."""
+    working: float
+    """What the backward pass adds at its fullest: what it makes again, and gradients of the MLP's inner width."""
+    products: float
+    """Inputs and gradients of the four products, which a split backward pass keeps for the weights."""
+
+
+def block_rows(m: Model, t: Topology, *, gpu: bool = False) -> BlockRows:
+    """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation."""
+    outside = 1 / t.tp if t.sequence_parallel else 1.0
+    h, kv = m.hidden, m.kv * m.head_dim / m.hidden
+    qkv, out, inner = (1 + 2 * kv) / t.tp, 1 / t.tp, m.inner / h / t.tp
+    wide = inner * (2 if m.glu else 1)
+    turned = (1 + kv) / t.tp if m.family == "llama" else 0.0  # RoPE makes queries and keys anew
+    small = (m.heads / t.tp + (2 if m.family == "llama" else 4)) / h
+    whole = 4 * outside + qkv + turned + out + wide + inner + small + (inner if m.glu and gpu else 0.0)
+    kept = {"none": whole, "selective": whole - 2 * outside - inner, "full": outside}[t.recompute]
+    # The gradient of the activation's output and, for a gated one, of its input with two products between.
+    gradients = 4 * inner if m.glu else inner
+    again = {"none": 0.0, "selective": inner, "full": whole - outside}[t.recompute]
+    return BlockRows(kept=kept, working=again + gradients, products=2 * outside + 2 + qkv + out + wide + inner)
+
+
+def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
+    m, t = trial.model, trial.topology
+    split = stages_of(m, t)
+    rows = block_rows(m, t, gpu=gpu)
+    outside = 1 / t.tp if t.sequence_parallel else 1.0
+    row_bytes = t.mbs * m.seq * m.hidden * element
+    last = len(split) - 1
+    splits = schedule.splits_backward(t.schedule)
+    actions = schedule.schedule(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, virtual=t.vp)
+    # Weight gradients that are not fp32 themselves are made in 16 bits before they are added up.
+    temporary = m.hidden * m.inner * (2 if m.glu else 1) // t.tp * element if element < FP32 else 0
+    head = m.padded_vocab(t.tp) // t.tp * m.hidden * element if element < FP32 else 0
+    held = peak = 0.0
+    for action in actions:
+        stage = action.chunk * t.pp + rank
+        chunk = split[stage] * rows.kept + (outside if m.family == "bloom" and stage == 0 else 0.0)
+        # Before the head: the norm's input and output.
+        chunk += 2 * outside if stage == last else 0.0
+        deferred = split[stage] * rows.products if splits else 0.0
+        if action.kind is schedule.Kind.FORWARD:
+            held += chunk
+            peak = max(peak, held * row_bytes)
+        elif action.kind is schedule.Kind.BACKWARD:
+            # The gradient that comes in, gathered where the sequence is cut. At the head the loss's gradient has come and the
+            # norm's input is gone when the first block's backward pass begins.
+            coming = 1.0 + (rows.working if split[stage] else 0.0) + (outside if t.sequence_parallel else 0.0)
+            # What the weights' products wait for is not let go as the pass goes on.
+            coming += m.inner / m.hidden / t.tp + 2 * outside if splits else 0.0
+            peak = max(peak, (held + coming) * row_bytes + temporary)
+            if stage == last:
+                peak = max(peak, (held + 1) * row_bytes + head)
+            held += deferred - chunk
+        else:
+            held -= deferred
+    # Posted receives, and what was sent and perhaps not read yet.
+    messages = 2 * outside * row_bytes if t.pp > 1 else 0.0
+    return round(peak + messages)
+
+
+def _logits(m: Model, t: Topology, training: Training, element: int) -> int:
+    """One chunk in fp32, beside its 16-bit form where there is one."""
+    tokens = min(training.logits_chunk, t.mbs * m.seq)
+    return tokens * (m.padded_vocab(t.tp) // t.tp) * (FP32 + (element if element < FP32 else 0))
+
+
+def _buffers(m: Model, t: Topology, element: int) -> int:
+    if m.family == "bloom":
+        return m.heads // t.tp * m.seq * m.seq * element
+    return m.seq * m.head_dim * element if m.family == "llama" else 0
