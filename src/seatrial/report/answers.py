@@ -39,6 +39,10 @@ class Candidate:
     hi_s: float | None
     """From the repeats, or from the iterations of the only run; None where nothing says."""
 
+    def at(self, end_s: float | None) -> float:
+        """Seconds a sample at one end of the interval, or at the median where there is none."""
+        return (self.sec_per_it if end_s is None else end_s) / (self.samples_per_s * self.sec_per_it)
+
     @property
     def spread(self) -> float:
         """Half of the interval, as a share."""
@@ -77,12 +81,18 @@ class Question:
 
     @property
     def verdict(self) -> str:
-        """clear, open or tie; alone where there is nothing to compare with."""
+        """clear where the two best do not overlap, open where they do, tie where nobody could tell.
+
+        once: nothing says what a repeat of one of them would differ by; alone: there is nothing to compare with.
+        """
         if self.gap is None:
             return "alone"
         if self.gap < TIE:
             return "tie"
-        return "clear" if self.gap > self.noise else "open"
+        first, second = self.ranked[:2]
+        if first.at(first.hi_s) >= second.at(second.lo_s):
+            return "open"
+        return "clear" if first.lo_s is not None and second.lo_s is not None else "once"
 
 
 def world(record: Record) -> int | None:

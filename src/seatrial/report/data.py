@@ -75,10 +75,16 @@ class Made:
 
 
 def build(records: Sequence[Record], *, title: str, clusters: Clusters = Clusters(), book: Path | None = None,
-          lint: bool | None = None, tokens: float | None = None, price: float | None = None) -> Made:
-    """`lint` None: where the imported rows are not too many. `book` is the logbook's folder, for the traces of its runs."""
+          lint: bool | None = None, tokens: float | None = None, price: float | None = None,
+          looked: Looked | None = None) -> Made:
+    """`lint` None: where the imported rows are not too many. `book` is the logbook's folder, for the traces of its runs.
+
+    `looked`: what `look` found in these records' imported rows before.
+    """
     made = forecasts.of(records, clusters)
-    findings, by_row, linted = _lint(records, lint)
+    found = look(records, lint) if looked is None else looked
+    findings, linted = found.findings, found.said
+    by_row = _by_row(records, findings)
     doubtful = {row: code for row, places in by_row.items() for i in places if (code := findings[i].code) in DOUBTFUL
                 and findings[i].level == "error"}
     copies = frozenset(row for row, places in by_row.items() if any(findings[i].code == "repeat" for i in places))
@@ -227,22 +233,33 @@ def _failures(records: Sequence[Record]) -> list[dict[str, Any]]:
     return found
 
 
-def _lint(records: Sequence[Record], wanted: bool | None) -> tuple[list[Finding], dict[int, list[int]], str]:
-    """Findings on imported rows, row -> its findings, and a word where there was no look."""
-    imported = [row for row, record in enumerate(records) if record.source_file]
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    findings: tuple[Finding, ...] = ()
+    said: str = ""
+    """Why there was no look, or nothing."""
+
+
+def look(records: Sequence[Record], wanted: bool | None = None) -> Looked:
+    """Lint over the imported rows."""
+    imported = [record for record in records if record.source_file]
     if not imported:
-        return [], {}, "no imported rows"
-    if wanted is False or wanted is None and len(imported) > MOST_LINTED:
-        return [], {}, f"not looked at: {len(imported)} imported rows" + ("; --lint looks at them all the same"
-                                                                          if wanted is None else "")
+        return Looked(said="no imported rows")
+    if wanted is False:
+        return Looked(said=f"not looked at: {len(imported)} imported rows")
+    if wanted is None and len(imported) > MOST_LINTED:
+        return Looked(said=f"not looked at: {len(imported)} imported rows; --lint looks at them all the same")
     from seatrial import lint
 
-    findings = lint.lint([records[row] for row in imported])
+    return Looked(findings=tuple(lint.lint(imported)))
+
+
+def _by_row(records: Sequence[Record], findings: Sequence[Finding]) -> dict[int, list[int]]:
     places: dict[tuple[str, int | None], list[int]] = {}
     for i, finding in enumerate(findings):
         places.setdefault((finding.file, finding.line), []).append(i)
-    by_row = {row: places[key] for row in imported if (key := (records[row].source_file, records[row].source_line)) in places}
-    return findings, by_row, ""
+    return {row: places[key] for row, record in enumerate(records)
+            if record.source_file and (key := (record.source_file, record.source_line)) in places}
 
 
 def _row_of(by_row: Mapping[int, list[int]], count: int) -> list[int | None]:

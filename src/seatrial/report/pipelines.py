@@ -90,7 +90,8 @@ def measured(folder: Path) -> Drawn | None:
         total = max(float(span[4]) for line in spans.values() for span in line)  # type: ignore[arg-type]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return {"total_s": _s(total), "ranks": [names[pid] for pid in chosen], "spans": [spans[pid] for pid in chosen],
+    labels = [f"stage {i}, r{pid}" for i, pid in enumerate(chosen)]
+    return {"total_s": _s(total), "ranks": labels, "spans": [spans[pid] for pid in chosen],
             "step": found.get("metadata", {}).get("step")}
 
 

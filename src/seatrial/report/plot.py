@@ -134,7 +134,7 @@ def _colours(axes: Axes, tables: list[dict[str, float]]) -> dict[str, str]:
     names = sorted(sums, key=lambda name: -sums[name])
     colours = {name: PARTS[i % len(PARTS)] for i, name in enumerate(names)}
     handles = [Patch(color=colours[name], label=name) for name in names if sums[name] > 0]
-    axes.legend(handles=handles, frameon=False, fontsize=8, ncols=6, loc="lower left", bbox_to_anchor=(0, 1.0))
+    axes.get_figure().legend(handles=handles, frameon=False, fontsize=8, ncols=5, loc="outside upper left")  # type: ignore[union-attr]
     return colours
 
 
@@ -212,7 +212,7 @@ def knobs(made: Made) -> Figure | None:
         return None
     across = min(3, len(shown))
     down = -(-len(shown) // across)
-    figure = _figure(3.2 * across, 2.6 * down)
+    figure = _figure(3.6 * across, 3.0 * down)
     for axes, knob in zip(figure.subplots(down, across, squeeze=False).flat, shown):
         values = sorted({v for one in knob["series"] for v, _ in one["points"]}, key=lambda v: (isinstance(v, str), v))
         for i, one in enumerate(knob["series"][:6]):
@@ -228,12 +228,13 @@ def knobs(made: Made) -> Figure | None:
             middle = {v: statistics.median(found) for v, found in figures.items()}
             best = max(middle.values())
             axes.plot([values.index(v) for v in middle], [100 * m / best for m in middle.values()], f"-{'osD^vP'[i]}",
-                      color=PARTS[i], markersize=4)
+                      color=PARTS[i], markersize=4, label=one["label"])
         axes.set_xticks(range(len(values)), [str(v) for v in values])
         axes.set_title(knob["title"], loc="left", fontsize=9, fontweight="bold")
         axes.set_ylabel("% of the line's best")
-    for axes in figure.axes[len(shown):]:
-        axes.remove()
+        axes.legend(frameon=False, fontsize=5, loc="best")
+    for empty in figure.axes[len(shown):]:
+        empty.remove()
     return figure
 
 

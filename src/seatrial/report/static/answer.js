@@ -56,16 +56,14 @@ function forecastLine(row, first) {
 
 function sure(q, first, second) {
   if (!second) return [h("p", { class: "big" }, "Nothing to compare"), h("p", { class: "small dim", text: "One layout was measured: it is the best of one." })];
-  const word = { clear: ["good", "Clear lead"], open: ["warn", "Ahead, not proven"], tie: ["warn", "A tie"] }[q.verdict];
-  const repeats = Math.min(first.rows.length, second.rows.length);
+  const word = { clear: ["good", "Clear lead"], once: ["info", "Ahead, measured once"], open: ["warn", "Ahead, not proven"], tie: ["warn", "A tie"] }[q.verdict];
   const why = {
-    clear: `${percent(q.gap)} ahead, and repeats of the two differ by ${percent(q.noise)} at most${repeats < 2 ? " as far as rows say" : ""}.`,
-    open: `${percent(q.gap)} ahead, but repeats differ by up to ${percent(q.noise)}: measure both again.`,
+    clear: `${percent(q.gap)} ahead, and the two do not overlap: repeats or iterations lie within ±${percent(q.noise)}.`,
+    once: `${percent(q.gap)} ahead of the next. Not both were repeated or have an interval, so what a repeat would differ by is not known.`,
+    open: `${percent(q.gap)} ahead, but the two overlap: repeats or iterations lie within ±${percent(q.noise)}. Measure both again.`,
     tie: `${plural(q.ties, "layout")} within 1 %: nobody can tell them apart by these rows. Take the one with more room.`,
   }[q.verdict];
-  const alone = first.rows.length < 2 && first.lo_s === null;
   return [h("p", { class: "big" }, h("span", { class: `badge ${word[0]}`, text: word[1] })), h("p", { class: "small", text: why }),
-    alone && h("p", { class: "small dim", text: "The best was measured once, and its row gives no interval." }),
     h("p", { class: "small" }, "Runner-up: ", h("button", { class: "link", type: "button", text: `${layout(second.rows[0])}, ${num(second.sec_per_it, 5)} s`, onclick: () => openRow(second.rows[0]) }))];
 }
 

@@ -33,7 +33,7 @@ function axis(f, low, high, unit, format = num) {
 function rowLabel(f, i, row, text, more) {
   const y = f.y(i), fit = (t, px) => (t.length * 6.4 > px ? `${t.slice(0, Math.max(4, Math.floor(px / 6.4) - 1))}…` : t);
   return f.narrow
-    ? s("text", { x: 0, y: y - 14, class: "lab" }, fit(text, f.width - 90), s("tspan", { class: "dimt", text: "" }))
+    ? s("text", { x: 0, y: y - 14, class: "lab" }, fit(text, f.width - 130))
     : s("text", { x: 0, y: y + 4, class: "lab", text: fit(text, f.left - 12) });
 }
 function sideNote(f, i, text) {
@@ -107,7 +107,7 @@ function drawParts() {
   if (!rows.length) { box.replaceChildren(h("p", { class: "note", text: "Nothing says where the time of these rows went: neither timers of a run of ours, nor a machine to forecast on (--cluster)." })); return; }
   const lists = rows.flatMap((r) => [V.parts[r].time, V.parts[r].breakdown]).filter(Boolean), high = Math.max(...lists.map(total), ...rows.map((r) => cell("sec", r) || 0));
   const holder = h("div", {});
-  box.replaceChildren(partsLegend(lists), holder, h("p", { class: "dim small", text: `${rows.some((r) => V.parts[r].time) ? "Upper bar: forecast, by part. " : ""}${rows.some((r) => V.parts[r].breakdown) ? "Lower bar: the run's own timers, the mean over its ranks. " : ""}${rows.some((r) => V.parts[r].time && has(cell("sec", r))) ? "The tick is the measured time." : ""}` }));
+  box.replaceChildren(partsLegend(lists), holder, h("p", { class: "dim small", text: `${rows.some((r) => V.parts[r].time && V.parts[r].breakdown) ? "Upper bar: forecast; lower: the run's own timers, the mean over its ranks. " : rows.some((r) => V.parts[r].time) ? "Forecast, by part. " : "The runs' own timers, the mean over their ranks. "}${rows.some((r) => V.parts[r].time && has(cell("sec", r))) ? "The tick is the measured time." : ""}` }));
   picture(holder, (width) => {
     const f = frame(width, rows.length, { line: 36 }), a = axis(f, 0, high * 1.02, "seconds an iteration");
     return s("svg", { class: "chart", viewBox: `0 0 ${width} ${f.height}`, height: f.height, role: "group", "aria-label": "Where the time goes" }, a.nodes, rows.map((row, i) => {

@@ -3,6 +3,10 @@ const SECTIONS = [["running", "Running"], ["answer", "Answer"], ["table", "Table
 
 function drawQuestion() { drawAnswer(); tableBody(); drawTime(); drawParts(); drawMemory(); }
 
+// What each picture is made from: one that has nothing new stays as it is, with what the reader opened in it.
+const MADE_FROM = new Map([[drawTime, ["questions"]], [drawParts, ["questions", "parts"]], [drawMemory, ["questions", "parts"]], [drawPipeline, ["pipelines"]], [drawScaling, ["scaling"]], [drawKnobs, ["knobs"]], [drawFailures, ["failures"]], [drawFindings, ["findings", "linted"]]]);
+const last = new Map();
+
 function drawAll(view) {
   V = view;
   A.question = Math.min(A.question, Math.max(0, V.questions.length - 1));
@@ -10,9 +14,13 @@ function drawAll(view) {
   $("about").textContent = [plural(V.count, "record"), files.size && plural(files.size, "file"), Object.entries(states).map(([k, n]) => `${n.toLocaleString("en")} ${k}`).join(", ")].filter(Boolean).join(" · ");
   $("foot").textContent = `Made ${V.made} by seatrial ${V.version}.${V.forecast_on.length ? ` Forecast on ${V.forecast_on.join(", ")}.` : ""} Every figure leads to its record; an empty cell means that nobody said.`;
   drawTable();
-  drawAnswer();
+  if (!["INPUT", "SELECT"].includes(document.activeElement?.closest("#answer-in") && document.activeElement.tagName)) drawAnswer();
   // What is below the fold waits until the first of the page is on the screen.
-  const rest = [drawTime, drawParts, drawMemory, drawPipeline, drawScaling, drawKnobs, drawFailures, drawFindings];
+  const rest = [];
+  for (const [draw, names] of MADE_FROM) {
+    const now = JSON.stringify(names.map((name) => V[name]));
+    if (last.get(draw) !== now) { last.set(draw, now); rest.push(draw); }
+  }
   const step = () => { const next = rest.shift(); if (next) { next(); setTimeout(step, 0); } else document.documentElement.dataset.drawn = "yes"; };
   requestAnimationFrame(() => setTimeout(step, 0));
 }
@@ -39,4 +47,5 @@ function remember(name) { try { if (name) localStorage.setItem("seatrial-theme",
   if (view.price) A.price = String(view.price);
   if (view.assumed.seq) A.seq = view.assumed.seq;
   drawAll(view);
+  if (window.seatrialLive) { L.version = view.live; news(); now(); planner(); }
 })();

@@ -68,7 +68,7 @@ function gantt(made, title) {
   picture(holder, (width) => {
     const l = 74, line = made.ranks.length > 16 ? 15 : 22, high = 8 + made.ranks.length * line + 24, x = (t) => l + (t / made.total_s) * (width - l - 2);
     return s("svg", { class: "chart", viewBox: `0 0 ${width} ${high}`, height: high, role: "img", "aria-label": title },
-      made.ranks.map((name, i) => [s("rect", { x: l, y: 4 + i * line, width: width - l - 2, height: line - 3, fill: "var(--soft)" }), s("text", { x: 0, y: 4 + i * line + line / 2 + 2, class: "dimt", text: name.length > 12 ? name.replace(/^rank /, "r") .slice(0, 12) : name }),
+      made.ranks.map((name, i) => [s("rect", { x: l, y: 4 + i * line, width: width - l - 2, height: line - 3, fill: "var(--soft)" }), s("text", { x: 0, y: 4 + i * line + line / 2 + 2, class: "dimt", text: name }),
         made.spans[i].map(([kind, micro, chunk, from, to]) => { const w = x(to) - x(from), g = s("g", {}, s("rect", { x: x(from), y: 4 + i * line, width: Math.max(0.5, w), height: line - 3, class: `p-${(SPAN[kind] || SPAN.x)[0]}${w > 3 ? " seg" : ""}`, opacity: chunk ? 0.6 : 1 }));
           if (has(micro) && w > 7 * String(micro).length + 4 && line > 18) g.append(s("text", { x: x(from) + w / 2, y: 4 + i * line + line / 2 + 2, "text-anchor": "middle", class: "in-bar", text: micro }));
           return tip(g, `${(SPAN[kind] || SPAN.x)[1]}${has(micro) ? ` of micro-batch ${micro}` : ""}${chunk ? `, virtual stage ${chunk}` : ""}\n${num(from)} to ${num(to)} s`); })]),

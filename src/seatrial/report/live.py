@@ -1,0 +1,110 @@
+"""What is running in a logbook right now, from the files that the runs leave: nothing is asked of any process.
+
+    live.running(Path("book"))          [{"session": …, "phase": "forward", "step": 3, "left_s": 12.0, "line": " iteration …"}]
+
+A trial runs when its folder has been prepared, has no record yet and has shown a sign of life lately. Its heartbeat is a few
+bytes that each rank writes; time left is what its own iterations say.
+"""
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from seatrial.engine import watch
+from seatrial.launch import files
+
+QUIET_S = 600.0
+"""Without a sign of life for longer, a folder is what a killed controller left."""
+MOST_SHOWN = 32
+TAIL_BYTES = 8192
+
+
+def running(book: Path) -> list[dict[str, Any]]:
+    found = []
+    root = book / "runs"
+    for session in _folders(root):
+        for run_dir in _folders(session):
+            if run_dir.name.endswith(".interrupted") or (run_dir / files.RECORD).exists():
+                continue
+            one = _trial(run_dir, session.name)
+            if one is not None:
+                found.append(one)
+    return sorted(found, key=lambda one: one["since"])[:MOST_SHOWN]
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        return sorted(p for p in parent.iterdir() if p.is_dir() and not p.is_symlink())
+    except OSError:
+        return []
+
+
+def _trial(run_dir: Path, session: str) -> dict[str, Any] | None:
+    try:
+        since = (run_dir / files.RUN).stat().st_mtime
+        run = json.loads((run_dir / files.RUN).read_text(encoding="utf-8"))
+        trial, training = run["trial"], run.get("training", {})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    now = time.time()
+    try:
+        beats = watch.read(run_dir)
+    except OSError:
+        beats = []
+    line = _last_line(run_dir)
+    alive = max([since, *(beat.time for beat in beats), line[1]])
+    if now - alive > QUIET_S:
+        return None
+    seconds = [e["sec"] for e in _events(run_dir) if e.get("event") == "iteration" and isinstance(e.get("sec"), int | float)]
+    behind = min(beats, key=lambda b: (b.step, b.microbatch, b.rank), default=None)
+    steps = training.get("steps") if isinstance(training, dict) else None
+    left = None
+    if isinstance(steps, int) and seconds:
+        left = max(0.0, (steps - len(seconds)) * statistics.median(seconds))
+        if isinstance(most := training.get("measure_s"), int | float) and most > 0:
+            left = min(left, max(0.0, most - sum(seconds)))
+    return {
+        "session": session, "key": run_dir.name, "trial": _words(trial), "since": since, "for_s": round(now - since, 1),
+        "phase": behind.phase if behind else "starting", "rank": behind.rank if behind else None, "ranks": len(beats),
+        "step": max(behind.step, len(seconds)) if behind else len(seconds), "steps": steps,
+        "microbatch": behind.microbatch if behind else None, "collective": behind.collective if behind else "",
+        "beat_s": round(now - max(b.time for b in beats), 1) if beats else None, "quiet_s": round(now - alive, 1),
+        "sec": statistics.median(seconds) if seconds else None, "left_s": left, "line": line[0],
+    }  # fmt: skip
+
+
+def _words(trial: object) -> dict[str, object]:
+    """The trial in the columns of the table."""
+    if not isinstance(trial, dict):
+        return {}
+    tables = {name: table if isinstance(table := trial.get(name), dict) else {} for name in ("topology", "model", "batch")}
+    degrees = {name: tables["topology"].get(name, 1) for name in ("dp", "tp", "pp", "mbs")}
+    return {"size": tables["model"].get("name"), **degrees, "gbs": tables["batch"].get("gbs")}
+
+
+def _events(run_dir: Path) -> list[dict[str, Any]]:
+    from seatrial.engine.events import read_events
+
+    try:
+        return read_events(run_dir / files.EVENTS)
+    except OSError:
+        return []
+
+
+def _last_line(run_dir: Path) -> tuple[str, float]:
+    """The newest line that a rank printed, and when its file was last written to."""
+    newest: tuple[str, float] = ("", 0.0)
+    for path in (files.log(run_dir, 0), files.node_log(run_dir, 0), run_dir / files.SCRIPT_OUTPUT):
+        try:
+            with path.open("rb") as file:
+                at = path.stat()
+                file.seek(max(0, at.st_size - TAIL_BYTES))
+                lines = [one for one in file.read().decode("utf-8", "replace").splitlines() if one.strip()]
+        except OSError:
+            continue
+        if lines and at.st_mtime > newest[1]:
+            newest = (lines[-1].strip()[:400], at.st_mtime)
+    return newest

@@ -1,0 +1,341 @@
+"""The page live: a small server on this machine that reads a logbook and never writes.
+
+    server = serve.Server(("127.0.0.1", 8765), serve.Source(Path("book"), title="Round one"))
+    server.serve_forever()
+
+It answers a fixed list of paths out of memory, and serves no file by name. A request must carry the Host that the server goes
+by (a foreign page cannot reach it through a name of its own), and where it says an Origin, the server's. Beyond this machine it
+answers only to a token.
+"""
+from __future__ import annotations
+
+import gzip
+import hmac
+import ipaddress
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from seatrial.errors import BadInput, SeatrialError
+from seatrial.logbook import Logbook
+from seatrial.report import data, live, page, whatif
+from seatrial.report.data import Looked, Made
+from seatrial.report.forecasts import Clusters
+from seatrial.report.read import from_book
+
+COOKIE = "seatrial-token"
+LOOK_EVERY_S = 0.25
+"""How often the logbook is looked at, however many pages ask."""
+MOST_OF_THE_TIME = 0.5
+"""Of one core that making the page anew may take while a sweep writes row after row."""
+LONGEST_QUERY = 4000
+
+
+class Source:
+    """The logbook as the page shows it, made anew when it has changed."""
+
+    def __init__(self, book: Path, *, title: str, clusters: Clusters = Clusters(), tokens: float | None = None,
+                 price: float | None = None):
+        self.book, self.title, self.clusters, self.tokens, self.price = book, title, clusters, tokens, price
+        self._log = Logbook(book)
+        self._lock = threading.Lock()
+        self._seen: object = None
+        self._looked: tuple[object, Looked] | None = None
+        self._looking = False
+        self._stale = False
+        """Lint has found something since the view was made."""
+        self._next = 0.0
+        self.version = 0
+        self.made: Made | None = None
+        self.places: dict[str, int] = {}
+
+    def current(self) -> tuple[int, Made]:
+        with self._lock:
+            now = time.monotonic()
+            if self.made is None or now >= self._next:
+                began = time.monotonic()
+                changed = self._refresh()
+                took = time.monotonic() - began
+                self._next = time.monotonic() + (max(LOOK_EVERY_S, took / MOST_OF_THE_TIME) if changed else LOOK_EVERY_S)
+            assert self.made is not None
+            return self.version, self.made
+
+    def _refresh(self) -> bool:
+        seen = self._state()
+        if self.made is not None and seen == self._seen and not self._stale:
+            return False
+        records, _ = from_book(self._log)
+        self._stale = False
+        imported = tuple(r.record_id for r in records if r.source_file)
+        if not imported:
+            looked = Looked(said="no imported rows")
+        elif self._looked is not None and self._looked[0] == imported:
+            looked = self._looked[1]
+        else:
+            # Lint takes longer than a reader waits for a row; what it finds comes with the next look.
+            looked = Looked(said="being looked at")
+            self._look(imported, records)
+        self.made = data.build(records, title=self.title, clusters=self.clusters, book=self.book, tokens=self.tokens,
+                               price=self.price, looked=looked)
+        self.places = {record.record_id: row for row, record in enumerate(records)}
+        self.version += 1
+        self._seen = seen
+        return True
+
+    def _look(self, imported: tuple[str, ...], records: list[Any]) -> None:
+        if self._looking:
+            self._stale = True
+            return
+        self._looking = True
+
+        def work() -> None:
+            found = data.look(records)
+            with self._lock:
+                self._looked, self._looking, self._stale = (imported, found), False, True
+
+        threading.Thread(target=work, name="lint", daemon=True).start()
+
+    def _state(self) -> object:
+        """Changes with every record that is written."""
+        try:
+            return tuple(sorted((p.name, s.st_size, s.st_mtime_ns) for p in (self.book / "segments").iterdir()
+                                for s in (p.stat(),)))
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        self._log.close()
+
+
+class Refused(Exception):
+    """A request that is not answered: a status and one line."""
+
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status = status
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version = "seatrial"
+    sys_version = ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("do_"):
+            return self._only_read
+        raise AttributeError(name)
+
+    def _only_read(self) -> None:
+        self.close_connection = True
+        self._send(405, "text/plain; charset=utf-8", b"read-only: GET and HEAD are answered\n", {"Allow": "GET, HEAD"})
+
+    def _answer(self) -> None:
+        try:
+            if len(self.path) > LONGEST_QUERY:
+                raise Refused(414, "the address is too long")
+            path, _, after = self.path.partition("?")
+            try:
+                query = dict(parse_qsl(after, max_num_fields=40))
+            except ValueError:
+                raise Refused(400, "the address cannot be read") from None
+            host = self.server.guard.host(self.headers.get_all("Host") or [])
+            self.server.guard.origin(self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site"), host=host, path=path)
+            if self.server.guard.token and not self._known(query):
+                raise Refused(401, "a token is needed: open the address that seatrial serve printed")
+            if self.server.guard.token and "token" in query:
+                # Out of the address bar and of the history, into a cookie that scripts cannot read.
+                cookie = f"{COOKIE}={self.server.guard.token}; HttpOnly; SameSite=Strict; Path=/"
+                self._send(303, "text/plain; charset=utf-8", b"", {"Location": "/", "Set-Cookie": cookie})
+                return
+            answer = ROUTES.get(path)
+            if answer is None:
+                raise Refused(404, "nothing here")
+            kind, body = answer(self.server, query)
+            self._send(200, kind, body, {})
+        except Refused as refused:
+            self._send(refused.status, "text/plain; charset=utf-8", f"{refused}\n".encode(), {})
+        except SeatrialError as error:
+            self._send(422, "application/json", json.dumps({"error": str(error)}).encode(), {})
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            self.close_connection = True
+
+    def _known(self, query: dict[str, str]) -> bool:
+        given = [query.get("token", "")]
+        try:
+            cookies = SimpleCookie(self.headers.get("Cookie", ""))
+            given += [cookies[COOKIE].value] if COOKIE in cookies else []
+        except CookieError:
+            pass
+        bearer = self.headers.get("Authorization", "")
+        given += [bearer.removeprefix("Bearer ")] if bearer.startswith("Bearer ") else []
+        return any(hmac.compare_digest(one.encode(), self.server.guard.token.encode()) for one in given if one)
+
+    def _send(self, status: int, kind: str, body: bytes, headers: dict[str, str]) -> None:
+        packed = len(body) > 4096 and "gzip" in self.headers.get("Accept-Encoding", "")
+        if packed:
+            body = gzip.compress(body, 1, mtime=0)
+        self.send_response(status)
+        every = {
+            "Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store",
+            "Content-Security-Policy": f"{page.policy(live=True)}; frame-ancestors 'none'", "X-Frame-Options": "DENY",
+            "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+            **({"Content-Encoding": "gzip"} if packed else {}), **headers,
+        }  # fmt: skip
+        for name, value in every.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet: a page asks every second."""
+
+
+class Guard:
+    """Who is answered."""
+
+    def __init__(self, bound: str, port: int, token: str):
+        self.bound, self.port, self.token = bound, port, token
+
+    def host(self, given: list[str]) -> str:
+        """A name that is not ours was pointed at this machine by someone else; an address cannot be.
+
+        The port may be another: of a tunnel that ends here.
+        """
+        if len(given) != 1:
+            raise Refused(400, "one Host header is needed")
+        try:
+            name = urlsplit(f"//{given[0]}")
+            host, _ = (name.hostname or "").lower(), name.port
+        except ValueError:
+            raise Refused(400, "the Host header cannot be read") from None
+        ours = {"localhost", self.bound.lower()}
+        if self.token:
+            ours |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        if host in ours or (is_address(host) and (self.token or is_loopback(host))):
+            return given[0]
+        raise Refused(403, "this server does not go by that name")
+
+    def origin(self, given: str | None, site: str | None, *, host: str, path: str) -> None:
+        if given is not None and given != f"http://{host}":
+            raise Refused(403, "asked from another page")
+        # A link from elsewhere may open the page itself, but nothing may be fetched from elsewhere.
+        if site is not None and site not in ("same-origin", "none") and path != "/":
+            raise Refused(403, "asked from another page")
+
+
+def is_address(host: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    return host == "localhost" or is_address(host) and ipaddress.ip_address(host).is_loopback
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], source: Source, *, token: str = ""):
+        host = address[0]
+        if not is_loopback(host) and not token:
+            raise BadInput(f"--host {host}: others can reach it there, so it needs a token")
+        if is_address(host) and ipaddress.ip_address(host).version == 6:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__(address, Handler)
+        except OSError as error:
+            raise BadInput(f"{host} port {address[1]}: {error.strerror or error}") from None
+        self.source = source
+        self.guard = Guard(host, self.server_address[1], token)
+        self.planning = threading.Lock()
+
+    @property
+    def address(self) -> str:
+        host = f"[{self.guard.bound}]" if ":" in self.guard.bound else self.guard.bound
+        token = f"?token={self.guard.token}" if self.guard.token else ""
+        return f"http://{host}:{self.guard.port}/{token}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A reader who went away is no error; anything else is one line, and the server goes on."""
+        import sys
+
+        error = sys.exc_info()[1]
+        if not isinstance(error, ConnectionError | TimeoutError):
+            print(f"seatrial: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+# ---- the paths
+
+
+def _json(value: object) -> tuple[str, bytes]:
+    return "application/json", json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _page(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
+    version, made = server.source.current()
+    return "text/html; charset=utf-8", page.live_html({**made.view, "live": version}).encode()
+
+
+def _view(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
+    version, made = server.source.current()
+    if query.get("since") == str(version):
+        return _json({"version": version})
+    return _json({"version": version, "view": made.view})
+
+
+def _row(server: Server, query: dict[str, str]) -> tuple[Made, int]:
+    _, made = server.source.current()
+    row = server.source.places.get(query.get("id", ""))
+    if row is None or row >= len(made.records):
+        raise Refused(404, "no such record")
+    return made, row
+
+
+def _record(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
+    made, row = _row(server, query)
+    return _json(made.detail(row))
+
+
+def _pipeline(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
+    made, row = _row(server, query)
+    return _json(made.pipeline(row))
+
+
+def _running(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
+    return _json({"running": live.running(server.source.book)})
+
+
+def _choices(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
+    return _json(whatif.choices())
+
+
+def _whatif(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
+    # One at a time: a page that types quickly must not take all cores of a head node.
+    with server.planning:
+        return _json(whatif.ask(query))
+
+
+ROUTES: dict[str, Callable[[Server, dict[str, str]], tuple[str, bytes]]] = {
+    "/": _page, "/api/view": _view, "/api/record": _record, "/api/pipeline": _pipeline, "/api/running": _running,
+    "/api/choices": _choices, "/api/whatif": _whatif,
+}  # fmt: skip
+"""All that is answered."""

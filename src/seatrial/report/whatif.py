@@ -1,0 +1,46 @@
+"""The planner asked from the page: model, cluster, batch and rules in, its ranking out.
+
+    whatif.ask({"model": "bloom-176b", "cluster": "jz-a100", "nodes": "48", "gbs": "2048", "rule": "dp % 4 == 0"})
+
+Models and clusters go by the names of presets only: a page may not choose which files are read.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial import expression, presets
+from seatrial.errors import BadInput
+from seatrial.fields import nearest
+
+KNOBS = ("dp", "tp", "pp", "mbs", "zero", "recompute", "schedule")
+MOST_NODES = 2048
+"""More layouts than a page should wait for."""
+SHOWN = 8
+
+
+def choices() -> dict[str, list[str]]:
+    book = presets.shipped()
+    return {"models": sorted(book["models"]), "clusters": sorted(book["clusters"])}
+
+
+def ask(words: Mapping[str, str]) -> dict[str, Any]:
+    """The planner's document; BadInput says in one line what cannot be."""
+    from seatrial.plan import answer, request
+    from seatrial.plan.nearest import ways
+    from seatrial.plan.search import RULE_NAMES, search
+
+    known = choices()
+    for name in ("model", "cluster"):
+        if words.get(name) not in known[f"{name}s"]:
+            raise BadInput(f"{name} {words.get(name, '')!r}: {nearest(words.get(name, ''), known[f'{name}s'])}")
+    nodes = request.integers("nodes", words["nodes"])[0] if words.get("nodes") else None
+    if nodes is not None and nodes > MOST_NODES:
+        raise BadInput(f"nodes {nodes}: up to {MOST_NODES} here; seatrial plan takes more")
+    rules = [expression.parse(text, RULE_NAMES) for part in words.get("rule", "").split(";") if (text := part.strip())]
+    tokens = request.number("tokens", words["tokens"]) if words.get("tokens") else None
+    asked = request.Request.read(model=words["model"], cluster=words["cluster"], nodes=nodes,
+                                 fixed={"gbs": words.get("gbs") or None, **{knob: words.get(knob) or None for knob in KNOBS}})
+    found = search(asked.space, rules=rules, precision=asked.precision)
+    out = [] if len(found) else list(ways(asked.space, rules=rules, ramp=None, precision=asked.precision, fit=None))
+    return answer.answer(found, asked, top=SHOWN, by="time", tokens=tokens, ways=out)

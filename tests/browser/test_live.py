@@ -1,0 +1,165 @@
+"""The live page in a real browser: rows as they are recorded, what is running, the planner asked, and nobody else let in."""
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.engine.watch import Heartbeat
+from seatrial.logbook import Logbook
+from seatrial.report.serve import Server, Source
+
+pytestmark = pytest.mark.browser
+
+ROW = {"state": "measured", "size_label": "1B", "dp": 2, "tp": 2, "pp": 2, "mbs": 1, "gbs": 64, "sec_per_it": 3.0,
+       "tflops": 9.0, "nodes": 1, "gpus": 8, "machine": "here", "seq": 1024}
+SHOWN_S = 2.0
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Logbook]:
+    with Logbook(tmp_path / "book", create=True) as logbook:
+        logbook.append(ROW)
+        yield logbook
+
+
+@pytest.fixture
+def server(book: Logbook) -> Iterator[Server]:
+    source = Source(book.path, title="Live")
+    running = Server(("127.0.0.1", 0), source)
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield running
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()
+        source.close()
+
+
+def test_a_new_row_is_shown_within_two_seconds_of_its_record(browser: Any, server: Server, book: Logbook) -> None:
+    browser.open(server.address)
+    assert len(browser.column("dp")) == 1
+    for n in range(2, 5):
+        book.append({**ROW, "dp": 2**n, "sec_per_it": 3.0 / n, "notes": f"<b>{n}</b>"})
+        began = time.monotonic()
+        browser.until("return document.querySelectorAll('#grid-body tr[data-row]').length === arguments[0]", "the row", n,
+                      timeout_s=SHOWN_S)
+        assert time.monotonic() - began < SHOWN_S
+    assert "DP 16" in browser.js("return document.querySelector('.tile.first').textContent"), "the answer follows"
+    assert browser.column("notes")[-1] == "<b>4</b>"
+    browser.js("document.querySelectorAll('#grid-body tr[data-row]')[3].click()")
+    browser.until("return document.querySelector('#row dl')", "the record is shown")
+    assert browser.errors() == []
+    assert all(url.startswith(f"http://127.0.0.1:{server.guard.port}/") for url in browser.requests())
+    browser.driver.get("about:blank")
+
+
+def test_a_running_trial_shows_its_phase_its_line_and_the_time_left(browser: Any, server: Server, book: Logbook) -> None:
+    run = book.path / "runs" / "first" / "abc123"
+    (run / "logs").mkdir(parents=True)
+    trial = {"model": {"name": "tiny"}, "topology": {"dp": 2, "pp": 2}, "batch": {"gbs": 16}}
+    (run / "run.json").write_text(json.dumps({"trial": trial, "training": {"steps": 10}}))
+    (run / "logs" / "rank0.log").write_text("started\n iteration 4/ 10 | <i>lm loss</i>: 2.5\n")
+    events = [{"event": "iteration", "step": n + 1, "sec": 2.0} for n in range(4)]
+    (run / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events))
+    for rank in range(2):
+        beat = Heartbeat(run, rank)
+        beat.beat(step=5 - rank, phase="backward", microbatch=1)
+        beat.close()
+    browser.open(server.address)
+    browser.until("return document.querySelector('#running .card')", "the running trial")
+    text = browser.js("return document.getElementById('running').textContent")
+    assert "backward on rank 1" in text and "step 4 of 10" in text and "about 0:12 left" in text and "heartbeat" in text
+    assert "iteration 4/ 10 | <i>lm loss</i>: 2.5" in text
+    (run / "record.json").write_text("{}")
+    browser.until("return !document.querySelector('#running .card')", "the trial has ended")
+    browser.driver.get("about:blank")
+
+
+def test_the_planner_answers_from_the_page(browser: Any, server: Server) -> None:
+    browser.open(server.address)
+    browser.until("return document.querySelectorAll('#ranking tbody tr').length > 2", "a ranking")
+    degrees = "return [...document.querySelectorAll('#ranking tbody tr')].map((tr) => Number(tr.children[2].textContent))"
+    browser.type("#whatif input[name=rule]", "tp == 8")
+    browser.until(f"{degrees.replace('return ', 'const d = ')}; return d.length && d.every((tp) => tp === 8)", "the rule holds")
+    browser.type("#whatif input[name=rule]", "tp === 8")
+    browser.until("return document.querySelector('#whatif .note')?.textContent", "what is wrong with the rule")
+    assert not [e for e in browser.errors() if "422" not in e]
+    browser.driver.get("about:blank")
+
+
+def ask(server: Server, path: str, *, method: str = "GET", **headers: str) -> tuple[int, str, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.guard.port, timeout=10)
+    connection.putrequest(method, path, skip_host="Host" in headers)
+    for name, value in headers.items():
+        connection.putheader(name.replace("_", "-"), value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body, dict(answer.getheaders())
+
+
+def test_foreign_names_and_pages_are_refused(server: Server) -> None:
+    assert ask(server, "/api/view")[0] == 200
+    for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1", "a:b:c", "192.0.2.7"):
+        assert ask(server, "/api/view", Host=host)[0] in (400, 403), host
+    for origin in ("http://evil.example", "null", "https://127.0.0.1", f"http://127.0.0.1:{server.guard.port + 1}"):
+        assert ask(server, "/api/view", Origin=origin)[0] == 403, origin
+    assert ask(server, "/api/view", Sec_Fetch_Site="cross-site")[0] == 403
+    assert ask(server, "/api/view", Origin=f"http://127.0.0.1:{server.guard.port}")[0] == 200
+
+
+def test_only_reads_and_only_the_logbook(server: Server, book: Logbook) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert ask(server, "/api/view", method=method)[0] == 405
+    (book.path / "secret.txt").write_text("secret")
+    for path in ("/secret.txt", "/segments", "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/page.css", "//etc/passwd"):
+        assert ask(server, path)[0] == 404, path
+    for record in ("../../etc/passwd", "", "runs/x"):
+        assert ask(server, f"/api/record?id={record}")[0] == 404
+    status, body, _ = ask(server, "/api/whatif?model=/etc/hostname.toml&cluster=jz-a100&gbs=8")
+    assert status == 422 and "known are" in body
+
+
+def test_answers_carry_a_policy_that_lets_nothing_else_run(server: Server) -> None:
+    for path in ("/", "/api/view", "/nowhere"):
+        headers = ask(server, path)[2]
+        assert "default-src 'none'" in headers["Content-Security-Policy"] and "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+
+
+def test_beyond_this_machine_it_answers_only_to_a_token(browser: Any, book: Logbook) -> None:
+    from seatrial.errors import BadInput
+
+    source = Source(book.path, title="Live")
+    with pytest.raises(BadInput, match="token"):
+        Server(("0.0.0.0", 0), source)
+    token = "a-token-of-enough-letters"
+    server = Server(("0.0.0.0", 0), source, token=token)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        assert ask(server, "/")[0] == 401
+        assert ask(server, "/api/view?token=wrong")[0] == 401
+        assert ask(server, "/api/view", Authorization=f"Bearer {token}")[0] == 200
+        assert ask(server, "/api/view", Cookie="seatrial-token=wrong")[0] == 401
+        status, _, headers = ask(server, f"/?token={token}")
+        assert status == 303 and "HttpOnly" in headers["Set-Cookie"] and "SameSite=Strict" in headers["Set-Cookie"]
+        browser.open(f"http://127.0.0.1:{server.guard.port}/?token={token}")
+        assert token not in browser.driver.current_url
+        browser.until("return document.getElementById('live').textContent === 'live'", "the page may ask")
+        browser.driver.get("about:blank")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        source.close()
