@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -123,6 +124,26 @@ def test_a_full_disk_ends_the_sweep_in_one_line_and_resume_goes_on(tmp_path):
         controlled(data, tmp_path, book=Full(tmp_path / "book", create=True))
     view, records, said = controlled(data, tmp_path)
     assert len(records) == 4 and said[0] == "2 of 4 trials are in the logbook already" and view.ran == 2
+
+
+def test_a_disk_that_really_is_full_makes_no_rows_of_its_own(tmp_path):
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", mounted], capture_output=True).returncode:
+        pytest.skip("a small file system can only be made by root")
+    try:
+        file = sweeps.write(tmp_path / "many.toml", {**MIXED, "axes": {"tp": [1, 2, 4]}, "repeats": 15,
+                                                     "command": sweeps.stub("ok")})
+        controller = sweeps.start(file, mounted / "book")
+        _, err = controller.communicate(timeout=100)
+        assert controller.returncode == 3 and "No space left on device" in err.splitlines()[-1], err
+        subprocess.run(["mount", "-o", "remount,size=20m", mounted], check=True)
+        before = sweeps.rows(mounted / "book")
+        assert 0 < len(before) < 45 and {row["outcome"]["status"] for row in before.values()} == {"ok"}
+        found = sweeps.run(file, mounted / "book", "--resume")
+        assert len(found["trials"]) == 45 and {row["status"] for row in found["trials"]} == {"ok"}
+    finally:
+        subprocess.run(["umount", mounted], check=True)
 
 
 def test_an_interrupted_sweep_leaves_nothing_running_and_no_row_of_what_it_cut_off(tmp_path):

@@ -87,6 +87,8 @@ class Controller:
             self.listener.resumed(self.view)
             try:
                 self._loop(pending)
+            except OSError as error:
+                raise self._out_of_room(error.strerror or str(error)) from error
             finally:
                 self._end_all()
         if self._stop:
@@ -251,6 +253,8 @@ class Controller:
         self.view.running.remove(running)
         record = conclude(running.asked.trial, running.asked.training, running.handle,
                           self.launcher.finished(running.handle), before=running.before)
+        if record.outcome is not None and record.outcome.status != "ok" and self.store.is_full():
+            raise self._out_of_room("No space left on device")  # whatever it died of, this is not the trial's own doing
         self._write(running.task, self._judged(record, running.task, running.asked), pending)
 
     def _judged(self, record: Record, task: Task, wanted: Asked) -> Record:
@@ -286,6 +290,10 @@ class Controller:
             self.view.best = row
 
     # ---- the end
+
+    def _out_of_room(self, words: str) -> SeatrialError:
+        done = f"{len(self.view.rows)} of {self.view.total} trials are in the logbook"
+        return SeatrialError(f"{self.store.folder}: {words}: {done}; --resume goes on when that is mended")
 
     def _end_all(self) -> None:
         """Whatever ended the loop: nothing of ours runs on, and what was cut off counts as not run."""

@@ -27,6 +27,7 @@ from seatrial.launch.processes import end_leftovers
 from seatrial.logbook import Logbook
 from seatrial.record import Outcome, Record
 
+LEAST_ROOM_BYTES = 64 * 1024
 HANDLE = "handle.json"
 """Who runs the trial: the batch system's job outlives its controller."""
 
@@ -120,6 +121,11 @@ class Store:
         aside = here.with_name(f"{here.name}.interrupted")
         shutil.rmtree(aside, ignore_errors=True)
         os.replace(here, aside)
+
+    def is_full(self) -> bool:
+        """Too little room for what one trial writes: what failed now may have failed for that."""
+        room = os.statvfs(self.folder)
+        return room.f_blocks > 0 and room.f_bavail * room.f_frsize < LEAST_ROOM_BYTES
 
     def settle(self, keys: list[str]) -> None:
         """Over repeats an outcome has a rate: hang 2 of 5. Corrects the rows of one trial, when all are there."""
