@@ -39,6 +39,7 @@ OOM_SCORE = 800
 LEAST_FREE = 0.015
 """Below this share of a machine's memory its fullest rank is ended, before the kernel chooses somebody or all stands still."""
 PR_SET_PDEATHSIG = 1
+NODE_MARK = "SEATRIAL_RUN_NODE"
 _LIBC = ctypes.CDLL(None)
 """Loaded here, because little is safe to do between fork and exec."""
 
@@ -102,6 +103,7 @@ class Processes:
         self._kill_at = 0.0
         self._sampled = 0.0
         self._oom_kills = _oom_kills()
+        self._node_mark = f"{job.run_dir}#{node}"
         (job.run_dir / files.LOGS).mkdir(parents=True, exist_ok=True)
         cores = sorted(os.sched_getaffinity(0)) if cores is None else list(cores)
         threads = job.threads or max(1, len(cores) // job.local_world)
@@ -116,7 +118,7 @@ class Processes:
     def _start(self, rank: int, local_rank: int, master: tuple[str, int], threads: int,
                cores: Sequence[int]) -> subprocess.Popen[bytes]:
         job = self.job
-        env = {**os.environ, **job.env, MARK: str(job.run_dir)}
+        env = {**os.environ, **job.env, MARK: str(job.run_dir), NODE_MARK: self._node_mark}
         if job.per == "rank":
             env = rank_environment(rank, job.world, env, local_rank=local_rank, local_world=job.local_world, master=master,
                                    threads=threads)
@@ -161,6 +163,7 @@ class Processes:
         for rank, process in self.processes.items():
             if process.poll() is not None and rank not in self.found.codes:
                 self.found.codes[rank] = process.returncode
+                self._end_children(process.pid)
                 if process.returncode and not self._ending:
                     self._note_failure(rank, process.returncode, now)
         alive = [r for r, p in self.processes.items() if p.returncode is None]
@@ -242,7 +245,7 @@ class Processes:
         if not self._asked:
             self._asked = self.found.stopped = True
             self.until = min(self.until, time.monotonic() + GRACE_AFTER_STOP_S)
-            self._signal(list(self.processes), signal.SIGTERM)
+            self._signal([r for r, p in self.processes.items() if p.poll() is None], signal.SIGTERM)
 
     def failed_elsewhere(self) -> None:
         """A process on another node failed: ours have the usual moment."""
@@ -267,18 +270,18 @@ class Processes:
                     os.kill(self.processes[rank].pid, number)
 
     def _finish(self, now: float) -> None:
-        # Children of a rank outlive it when it is killed; they share its group.
-        self._signal(self.ranks_started, signal.SIGKILL)
         if self.job.per == "node" or self.found.died:
-            end_leftovers(self.job.run_dir)
+            # Of this node alone: agents of several may share a machine, and the others' ranks may still have to say something.
+            end_marked([f"{NODE_MARK}={self._node_mark}"])
         for rank, process in self.processes.items():
             self.found.codes.setdefault(rank, process.returncode)
         self.found.seconds = now - self.started
         self.done = True
 
-    @property
-    def ranks_started(self) -> list[int]:
-        return list(self.processes)
+    def _end_children(self, pid: int) -> None:
+        """What a rank started shares its group and may outlive it. At once, before the number can be given to somebody else."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
 
     def result(self) -> NodeResult:
         return self.found
