@@ -154,6 +154,8 @@ def block_rows(m: Model, t: Topology, *, gpu: bool = False) -> BlockRows:
     qkv, out, inner = (1 + 2 * kv) / t.tp, 1 / t.tp, m.inner / h / t.tp
     wide = inner * (2 if m.glu else 1)
     turned = (1 + kv) / t.tp if m.family == "llama" else 0.0  # RoPE makes queries and keys anew
+    if gpu and t.precision == "fp32" and m.kv != m.heads:
+        turned += m.heads * m.seq / h / t.tp  # no fused kernel takes grouped heads in fp32: the scores are kept
     small = (m.heads / t.tp + (2 if m.family == "llama" else 4)) / h
     whole = 4 * outside + qkv + turned + out + wide + inner + small + (inner if m.glu and gpu else 0.0)
     kept = {"none": whole, "selective": whole - 2 * outside - inner, "full": outside}[t.recompute]
