@@ -38,6 +38,13 @@ def test_repeats_are_one_layout_at_their_median():
     assert second.rows == (3,)
 
 
+def test_columns_that_nothing_is_known_about_do_not_part_repeats_but_the_axes_of_a_sweep_do():
+    imported = [row(sec, source_file="a.csv", extra={"tflops_calc": str(sec)}) for sec in (100.0, 101.0)]
+    assert len(asked(imported).ranked) == 1
+    swept = [row(sec, extra={"case": str(sec)}) for sec in (100.0, 101.0)]
+    assert len(asked(swept).ranked) == 2
+
+
 @pytest.mark.parametrize(("seconds", "verdict"), [
     ([[100.0, 100.2], [110.0, 110.1]], "clear"),
     ([[100.0, 112.0], [110.0, 111.0]], "open"),
@@ -163,6 +170,19 @@ def test_a_figure_keeps_the_digits_it_was_printed_with():
     record = row(112.0, printed={"Sec/it": "112.00", "TFLOPs": "141.3"}, tflops=141.3, source_file="a.md", source_line=1)
     rows = data.build([record], title="", lint=False).view["rows"]
     assert rows["sec_text"] == ["112.00"] and "tflops_text" not in rows
+
+
+def test_the_page_of_the_logs_has_the_numbers_of_the_logs(seeds_dir: Path):
+    from seatrial.report.read import read
+    from seatrial.table import number, shortest
+
+    records, _ = read(sorted(seeds_dir.glob("*.txt")))
+    rows = data.build(records, title="", lint=False).view["rows"]
+    for name, own in (("sec", "sec_per_it"), ("tflops", "tflops")):
+        texts = rows.get(f"{name}_text", [None] * len(records))
+        shown = [text or ("" if value is None else shortest(value)) for text, value in zip(texts, rows[name])]
+        assert shown == [number(record, own) for record in records]
+    assert sum(value is not None for value in rows["sec"]) > 100
 
 
 def test_what_nobody_said_is_none():

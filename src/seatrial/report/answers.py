@@ -112,8 +112,12 @@ def model(record: Record) -> str:
 
 
 def config(record: Record) -> tuple[object, ...]:
-    """What makes two rows repeats of each other: everything that was asked."""
-    around = (tuple(sorted(record.env.items())), tuple(sorted(record.extra.items())))
+    """What makes two rows repeats of each other: everything that was asked.
+
+    What else a sweep varied stands in `extra`; of an imported row those are columns nothing is known about, often results.
+    """
+    varied = {} if record.source_file else record.extra
+    around = (tuple(sorted(record.env.items())), tuple(sorted(varied.items())))
     return (model(record), *(getattr(record, name) for name in (*SHAPE, *LAYOUT, *AROUND)), around)
 
 

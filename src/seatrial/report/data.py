@@ -135,6 +135,7 @@ def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mappi
     for name, attribute in (("f_sec", "sec"), ("f_lo", "lo"), ("f_hi", "hi"), ("f_mem", "mem_gib"), ("f_mem_lo", "mem_lo"),
                             ("f_mem_hi", "mem_hi"), ("limit", "limit_gib")):
         rows[name] = [_short(getattr(made[i], attribute)) if i in made else None for i in range(len(records))]
+    rows["f_assumed"] = [" ".join(made[i].assumed) or None if i in made else None for i in range(len(records))]
     worst = {"error": 2, "warning": 1, "info": 0}
     rows["lint"] = [max((worst[findings[i].level] for i in by_row[row]), default=None) if row in by_row else None
                     for row in range(len(records))]

@@ -6,7 +6,7 @@ const questionLabel = (q) => `${q.model} on ${has(q.nodes) ? plural(q.nodes, "no
 function sequence(row) {
   if (has(cell("seq", row))) return { value: cell("seq", row), said: "" };
   const typed = count(A.seq);
-  if (typed) return { value: typed, said: "sequence length as typed here" };
+  if (typed) return { value: typed, said: "with the sequence length given above" };
   return { value: null, said: "" };
 }
 function price(row, sec) {
@@ -28,7 +28,7 @@ function drawAnswer() {
   const first = q.ranked[0], row = first.rows[0], second = q.ranked[1];
   const cost = price(row, first.sec_per_it), after = second && price(second.rows[0], second.sec_per_it);
   const money = count(A.price);
-  const facts = [fact(`${num(first.sec_per_it, 5)} s`, "an iteration"), has(cell("tflops", row)) && fact(shown("tflops", row), `TFLOPs${has(cell("formula", row)) ? ` (${cell("formula", row)})` : ""}`),
+  const facts = [fact(`${num(first.sec_per_it, 5)} s`, "an iteration"), has(cell("tflops", row)) && fact(has(cell("file", row)) ? shown("tflops", row) : num(cell("tflops", row)), `TFLOPs${has(cell("formula", row)) ? ` (${cell("formula", row)})` : ""}`),
     has(cell("mem", row)) && fact(memory(row), "fullest device")];
   const priced = cost ? [fact(num(cost.days, 3), "days"), has(cost.deviceHours) && fact(num(cost.deviceHours, 3), "device-hours"), fact(num(cost.iterations), "iterations"),
     money && has(cost.deviceHours) && fact(num(cost.deviceHours * money, 3), "in the price's unit")] : [];
@@ -42,16 +42,24 @@ function drawAnswer() {
       h("div", { class: "tile" }, h("h3", { text: `Price of ${A.tokens} tokens` }),
         cost ? h("div", { class: "facts" }, priced) : h("p", { class: "dim", text: count(A.tokens) ? (has(cell("gbs", row)) ? "The row does not say its sequence length: type it above, and the price stands here." : "The row does not say its batch.") : "Type a number of tokens, as 300B." }),
         cost && h("p", { class: "small dim", text: [`at full batch, without ramp-up, restarts or checkpoints`, cost.said].filter(Boolean).join("; ") }),
-        cost && after && h("p", { class: "small", text: `The runner-up would take ${num(after.days - cost.days, 2)} days more.` })),
+        cost && after && h("p", { class: "small", text: `The runner-up would take ${num(after.days - cost.days, 2)} ${num(after.days - cost.days, 2) === "1" ? "day" : "days"} more.` })),
       h("div", { class: "tile" }, h("h3", { text: "How sure" }), sure(q, first, second))),
     h("div", { class: "row small" }, asideNote(q)));
+}
+
+// What the forecast had to take for granted, where rows do not say it.
+function assumes(rows) {
+  const names = [...new Set(rows.flatMap((row) => (cell("f_assumed", row) || "").split(" ").filter(Boolean)))];
+  if (!names.length) return "";
+  const given = names.filter((name) => name in V.assumed), usual = names.filter((name) => !(name in V.assumed));
+  return `; not said, so taken as ${[given.length && given.map((name) => `${name.replace("_", " ")} ${V.assumed[name]}`).join(", "), usual.length && `usual: ${usual.join(", ").replaceAll("_", " ")}`].filter(Boolean).join(", and as ")}`;
 }
 
 function forecastLine(row, first) {
   const sec = cell("f_sec", row);
   if (!has(sec)) return null;
   const off = sec / first.sec_per_it - 1;
-  return h("p", { class: "small", text: `Cold forecast: ${num(sec)} s (90 %: ${num(cell("f_lo", row), 3)} to ${num(cell("f_hi", row), 3)}), ${percent(Math.abs(off))} ${off < 0 ? "under" : "over"} the measurement` });
+  return h("p", { class: "small", text: `Cold forecast: ${num(sec)} s (90 %: ${num(cell("f_lo", row), 3)} to ${num(cell("f_hi", row), 3)}), ${percent(Math.abs(off))} ${off < 0 ? "under" : "over"} the measurement${assumes([row])}` });
 }
 
 function sure(q, first, second) {
@@ -61,10 +69,11 @@ function sure(q, first, second) {
     clear: `${percent(q.gap)} ahead, and the two do not overlap: repeats or iterations lie within ±${percent(q.noise)}.`,
     once: `${percent(q.gap)} ahead of the next. Not both were repeated or have an interval, so what a repeat would differ by is not known.`,
     open: `${percent(q.gap)} ahead, but the two overlap: repeats or iterations lie within ±${percent(q.noise)}. Measure both again.`,
-    tie: `${plural(q.ties, "layout")} within 1 %: nobody can tell them apart by these rows. Take the one with more room.`,
+    tie: `${plural(q.ties, "layout")} within 1 %: nobody can tell them apart by these rows, so memory may decide.`,
   }[q.verdict];
   return [h("p", { class: "big" }, h("span", { class: `badge ${word[0]}`, text: word[1] })), h("p", { class: "small", text: why }),
-    h("p", { class: "small" }, "Runner-up: ", h("button", { class: "link", type: "button", text: `${layout(second.rows[0])}, ${num(second.sec_per_it, 5)} s`, onclick: () => openRow(second.rows[0]) }))];
+    q.verdict === "tie" ? h("ul", { class: "small ties" }, q.ranked.slice(0, Math.min(q.ties, 5)).map((c) => h("li", {}, h("button", { class: "link", type: "button", text: label(c.rows[0]), onclick: () => openRow(c.rows[0]) }), ` ${num(c.sec_per_it, 5)}\u00a0s${has(cell("mem", c.rows[0])) ? `, ${memory(c.rows[0])}` : ""}`)), q.ties > 5 && h("li", { class: "dim", text: `and ${q.ties - 5} more` }))
+    : h("p", { class: "small" }, "Runner-up: ", h("button", { class: "link", type: "button", text: `${layout(second.rows[0])}, ${num(second.sec_per_it, 5)}\u00a0s`, onclick: () => openRow(second.rows[0]) }))];
 }
 
 function asideNote(q) {

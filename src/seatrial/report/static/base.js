@@ -40,7 +40,7 @@ const shown = (name, row) => { // a figure with the digits it was printed with
   // Our own medians have more digits than they know; a figure from a table has those it was written with.
   return has(cell("file", row)) || typeof value !== "number" || Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(5)));
 };
-const memory = (row) => (/[A-Za-z]/.test(shown("mem", row)) ? shown("mem", row) : `${shown("mem", row)} GiB`);
+const memory = (row) => (has(cell("mem_text", row)) && /[A-Za-z]/.test(cell("mem_text", row)) ? cell("mem_text", row) : `${has(cell("file", row)) ? shown("mem", row) : num(cell("mem", row))} GiB`);
 function count(text) { // 300e9, 300B, 1.5T
   const match = /^\s*([\d.,_]+(?:e\d+)?)\s*([kmbt]?)\s*$/i.exec(text);
   if (!match) return null;

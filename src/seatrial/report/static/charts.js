@@ -19,9 +19,9 @@ const colour = (name, map = COLOUR) => `p-${map[name] || "c13"} seg`;
 // One line of a picture: the label beside the bar on a desk, above it on a phone.
 function frame(width, lines, { line = 34, top = 24, bottom = 26, right = 96 } = {}) {
   const narrow = width < 620, left = narrow ? 0 : Math.min(300, Math.round(width * 0.28));
-  const high = narrow ? line + 20 : line;
+  const above = narrow ? 24 : 0, high = line + above;
   return { narrow, left, right: narrow ? 6 : right, high, top, bottom, width, height: top + lines * high + bottom, plot: width - left - (narrow ? 6 : right),
-    y: (i) => top + i * high + (narrow ? 20 : 0) + (high - (narrow ? 20 : 0)) / 2 };
+    y: (i) => top + i * high + above + line / 2 };
 }
 function axis(f, low, high, unit, format = num) {
   const x = (v) => f.left + ((v - low) / (high - low || 1)) * f.plot;
@@ -33,11 +33,11 @@ function axis(f, low, high, unit, format = num) {
 function rowLabel(f, i, row, text, more) {
   const y = f.y(i), fit = (t, px) => (t.length * 6.4 > px ? `${t.slice(0, Math.max(4, Math.floor(px / 6.4) - 1))}…` : t);
   return f.narrow
-    ? s("text", { x: 0, y: y - 14, class: "lab" }, fit(text, f.width - 130))
+    ? s("text", { x: 0, y: y - 19, class: "lab" }, fit(text.replaceAll(" × ", "×"), f.width - 112))
     : s("text", { x: 0, y: y + 4, class: "lab", text: fit(text, f.left - 12) });
 }
 function sideNote(f, i, text) {
-  return f.narrow ? s("text", { x: f.width - 4, y: f.y(i) - 14, "text-anchor": "end", class: "dimt", text }) : s("text", { x: f.width, y: f.y(i) + 4, "text-anchor": "end", class: "dimt", text });
+  return f.narrow ? s("text", { x: f.width - 4, y: f.y(i) - 19, "text-anchor": "end", class: "dimt", text }) : s("text", { x: f.width, y: f.y(i) + 4, "text-anchor": "end", class: "dimt", text });
 }
 
 function drawTime() {
@@ -76,10 +76,10 @@ function drawTime() {
 
 // What the rows of a question differ in, and only that.
 function label(row) {
-  const q = question(), base = [`${["dp", "tp", "pp"].map((k) => cell(k, row) ?? "?").join(" × ")}`];
+  const q = question(), beside = q ? [row, ...q.ranked.slice(0, MOST_BARS).map((c) => c.rows[0])] : [row], base = [`${["dp", "tp", "pp"].map((k) => cell(k, row) ?? "?").join(" × ")}`];
   if (has(cell("mbs", row))) base.push(`MBS ${cell("mbs", row)}`);
   for (const [key, word] of [["gbs", "GBS"], ["zero", "ZeRO"], ["heads", "heads"], ["layers", "layers"], ["hidden", "hidden"], ["schedule", ""], ["recompute", "recompute"], ["dtype", ""], ["freq", "GHz"]]) {
-    if (!q || new Set(q.rows.map((r) => cell(key, r))).size < 2 || !has(cell(key, row))) continue;
+    if (!has(cell(key, row)) || new Set(beside.map((r) => cell(key, r))).size < 2) continue;
     base.push(word ? `${word} ${cell(key, row)}` : cell(key, row));
   }
   return base.join(", ");
@@ -94,11 +94,11 @@ function stack(f, a, y, high, parts, map) {
   });
 }
 const total = (parts) => Object.values(parts).reduce((a, b) => a + b, 0);
-function partsLegend(lists, map) {
+function partsLegend(lists, map, first = []) {
   const seen = new Map();
   for (const parts of lists) for (const [name, value] of Object.entries(parts || {})) if (value > 0) seen.set(name, (seen.get(name) || 0) + value);
   const all = [...seen.values()].reduce((a, b) => a + b, 0);
-  return legend([...seen].filter(([, v]) => v > all * 0.002).sort((a, b) => b[1] - a[1]).map(([name]) => [swatch(colour(name, map)), name.replace("_", " ")]));
+  return legend([...first, ...[...seen].filter(([, v]) => v > all * 0.002).sort((a, b) => b[1] - a[1]).map(([name]) => [swatch(colour(name, map)), name.replace("_", " ")])]);
 }
 
 function drawParts() {
@@ -130,8 +130,8 @@ function drawMemory() {
   const high = Math.max(...rows.flatMap((r) => [cell("mem", r), part(r).memory && total(part(r).memory), cell("f_mem_hi", r)]).filter(has), limit || 0);
   const lists = rows.flatMap((r) => [part(r).memory, part(r).held?.parts]).filter(Boolean), holder = h("div", {});
   box.replaceChildren(
-    h("div", { class: "row" }, legend([[swatch("h-bar"), "measured, fullest device"]]), partsLegend(lists, HELD_COLOUR)), holder,
-    h("p", { class: "dim small", text: [limit ? `The red line is what a device has to give: ${num(limit)} GiB.` : "No capacity line: these rows do not name their machine (--cluster does).", rows.some((r) => part(r).memory) ? "Upper bar: forecast, by part." : "", Object.keys(V.assumed).length ? `Where rows do not say, the forecast assumes ${Object.entries(V.assumed).map(([k, v]) => `${k} ${v}`).join(", ")}.` : ""].filter(Boolean).join(" ") }));
+    partsLegend(lists, HELD_COLOUR, [[swatch("h-bar"), "measured, fullest device"]]), holder,
+    h("p", { class: "dim small", text: [limit ? `The red line is what a device has to give: ${num(limit)} GiB.` : "No capacity line: these rows do not name their machine (--cluster does).", rows.some((r) => part(r).memory) ? `Upper bar: forecast, by part${assumes(rows)}.` : ""].filter(Boolean).join(" ") }));
   picture(holder, (width) => {
     const f = frame(width, rows.length, { line: 36, right: 150 }), a = axis(f, 0, high * 1.03, "GiB");
     const nodes = rows.map((row, i) => {
@@ -149,7 +149,7 @@ function drawMemory() {
       g.append(sideNote(f, i, has(cell("mem", row)) ? `${memory(row)}${ranks ? `, rank ${p.held.rank} of ${ranks}` : ""}` : `forecast ${num(cell("f_mem", row), 3)}`));
       return opens(g, row);
     });
-    if (limit) nodes.push(s("line", { x1: a.x(limit), x2: a.x(limit), y1: f.top - 4, y2: f.height - f.bottom, class: "limit" }), s("text", { x: Math.min(a.x(limit), width - 60), y: 12, "text-anchor": "middle", class: "limitt", text: `${num(limit)} GiB` }));
+    if (limit) nodes.unshift(s("line", { x1: a.x(limit), x2: a.x(limit), y1: f.top - 4, y2: f.height - f.bottom, class: "limit" }), s("text", { x: Math.min(a.x(limit), width - 60), y: 12, "text-anchor": "middle", class: "limitt", text: `${num(limit)} GiB` }));
     return s("svg", { class: "chart", viewBox: `0 0 ${width} ${f.height}`, height: f.height, role: "group", "aria-label": "Memory against capacity" }, a.nodes, nodes);
   });
 }

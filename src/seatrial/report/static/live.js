@@ -35,7 +35,7 @@ async function now() {
 function drawRunning(list) {
   const box = $("running-in");
   if (!list.length) { box.replaceChildren(h("p", { class: "dim", text: "Nothing is running in this logbook." })); return; }
-  box.replaceChildren(h("div", { class: "cards" }, list.map((one) => {
+  box.replaceChildren(h("div", { class: "cards now" }, list.map((one) => {
     const t = one.trial, bar = h("i", {});
     bar.style.width = `${has(one.steps) && one.steps ? Math.min(100, (100 * one.step) / one.steps) : 0}%`;
     const stale = one.quiet_s > 15;

@@ -15,6 +15,7 @@ function drawAll(view) {
   $("foot").textContent = `Made ${V.made} by seatrial ${V.version}.${V.forecast_on.length ? ` Forecast on ${V.forecast_on.join(", ")}.` : ""} Every figure leads to its record; an empty cell means that nobody said.`;
   drawTable();
   if (!["INPUT", "SELECT"].includes(document.activeElement?.closest("#answer-in") && document.activeElement.tagName)) drawAnswer();
+  requestAnimationFrame(() => performance.mark("rows"));
   // What is below the fold waits until the first of the page is on the screen.
   const rest = [];
   for (const [draw, names] of MADE_FROM) {
@@ -29,6 +30,12 @@ function theme(name) {
   document.documentElement.dataset.theme = name;
   $("theme").setAttribute("aria-label", name === "dark" ? "Switch to light" : "Switch to dark");
   $("theme").textContent = name === "dark" ? "☀" : "☾";
+}
+// On a phone the title scrolls away and the sections stay; a link to a section stops below what stays.
+function settleHead() {
+  const head = document.querySelector(".top"), title = head.firstElementChild.offsetHeight, narrow = window.innerWidth < 640;
+  head.style.top = narrow ? `${-title}px` : "";
+  document.documentElement.style.scrollPaddingTop = `${head.offsetHeight - (narrow ? title : 0) + 10}px`;
 }
 function remember(name) { try { if (name) localStorage.setItem("seatrial-theme", name); else return localStorage.getItem("seatrial-theme"); } catch { /* a page from disk may have no memory */ } return null; }
 
@@ -47,5 +54,7 @@ function remember(name) { try { if (name) localStorage.setItem("seatrial-theme",
   if (view.price) A.price = String(view.price);
   if (view.assumed.seq) A.seq = view.assumed.seq;
   drawAll(view);
+  settleHead();
+  window.addEventListener("resize", settleHead);
   if (window.seatrialLive) { L.version = view.live; news(); now(); planner(); }
 })();

@@ -7,6 +7,7 @@ const COLUMNS = [
   ["layers", "Layers", 1], ["hidden", "Hidden", 1], ["heads", "Heads", 1], ["seq", "Seq", 1], ["dtype", "Precision", 0], ["freq", "GHz", 1], ["torch", "Torch", 0],
   ["lint", "Doubts", 0], ["date", "Date", 0], ["session", "Session", 0], ["machine", "Machine", 0], ["notes", "Notes", 0], ["env", "Environment", 0], ["file", "Source", 0],
 ];
+const PRINTED = new Set("state size nodes dp tp pp mbs gbs zero sec f_sec tflops mem lint file".split(" ")); // what fits on paper
 const ALIAS = { model: "size", zero_stage: "zero", procs: "world", gpus: "world", sec_per_it: "sec", mem_gib: "mem", source: "file", forecast: "f_sec", doubts: "lint" };
 const LINT_WORD = ["info", "warning", "error"];
 const T = { order: [], sort: null, down: false, filter: "", state: "", columns: [], focus: 0, hay: null };
@@ -88,7 +89,7 @@ function tableBody(every) {
       const text = cellText(name, row);
       if (name === "state") tr.append(h("td", {}, badge(row)));
       else if (name === "lint") tr.append(h("td", {}, text && h("span", { class: `badge ${["info", "warn", "bad"][cell("lint", row)]}`, text })));
-      else tr.append(h("td", { class: number ? "n" : null, text, title: text.length > 18 ? text : null }));
+      else tr.append(h("td", { class: cls(name, number), text, title: text.length > 18 ? text : null }));
     }
     made.push(tr);
   }
@@ -97,11 +98,13 @@ function tableBody(every) {
   if (held) body.querySelector(`tr[tabindex="0"]`)?.focus({ preventScroll: true });
 }
 
+const cls = (name, number) => [number && "n", !PRINTED.has(name) && "opt"].filter(Boolean).join(" ") || null;
+
 function tableHead() {
   const head = $("grid-head");
   head.replaceChildren(...T.columns.map(([name, label, number]) => {
     const mine = T.sort === name;
-    return h("th", { scope: "col", class: number ? "n" : null, "aria-sort": mine ? (T.down ? "descending" : "ascending") : "none", "data-column": name },
+    return h("th", { scope: "col", class: cls(name, number), "aria-sort": mine ? (T.down ? "descending" : "ascending") : "none", "data-column": name },
       h("button", { type: "button", text: label + (mine ? (T.down ? " ↓" : " ↑") : ""), onclick: () => sortBy(name) }));
   }));
 }
