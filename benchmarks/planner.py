@@ -51,7 +51,7 @@ def seconds(rows: Sequence[Row]) -> np.ndarray:
 
 
 def key(row: Row) -> tuple[str, str]:
-    return row.cells["log"], row.cells["line_no"]
+    return row.cells["source_file"], row.cells["line_no"]
 
 
 def of_machine(name: str) -> tuple[calibrate.Cluster, list[Row]]:
@@ -147,7 +147,7 @@ def tables(rows: Sequence[Row]) -> list[int]:
     found: list[int] = []
     last: tuple[str, str, int] | None = None
     for r in rows:
-        here = (r.cells["log"], r.cells["section"], int(r.cells["line_no"]))
+        here = (r.cells["source_file"], r.cells["section"], int(r.cells["line_no"]))
         new = last is None or last[:2] != here[:2] or here[2] - last[2] > 1
         found.append((found[-1] if found else -1) + new)
         last = here

@@ -131,7 +131,7 @@ def _shared_formula(rows: Sequence[Record]) -> str:
 
 def best_row(rows: Sequence[Record]) -> int | None:
     """The row with the most samples a second; where a batch is not said, the least time; without times, the most TFLOPs."""
-    ran = [i for i, row in enumerate(rows) if row.state == "measured" and row.outcome is None]
+    ran = [i for i, row in enumerate(rows) if row.state == "measured" and (row.outcome is None or row.outcome.status == "ok")]
     timed = [i for i in ran if rows[i].sec_per_it]
     if len(timed) > 1:
         if all(rows[i].gbs for i in timed):
@@ -159,7 +159,8 @@ def _cell(record: Record, name: str) -> str:
     if name in ("env", "extra"):
         return encode_pairs(value)
     if name == "outcome":
-        return encode_outcome(record.to_dict()["outcome"])
+        # Evidence is whole logs and stacks; like a trial's other structured parts it stays in the logbook.
+        return encode_outcome({k: v for k, v in record.to_dict()["outcome"].items() if k != "evidence"})
     if name in LISTS:
         return " ".join(encode(part, also=" ") for part in value)
     if isinstance(value, bool):

@@ -51,7 +51,7 @@ def test_rows_of_fugaku_reproduce_within_their_printed_rounding():
         slack = max(half_a_digit(r["tflops"]), LOGGED_HALF_DIGIT) * per_node
         slack += printed * half_a_digit(r["sec_per_it_fixed"]) / seconds
         if abs(computed(r) * per_node - printed) > slack * 1.001:
-            outside.append((r["log"], r["line_no"]))
+            outside.append((r["source_file"], r["line_no"]))
     assert set(outside) == UNEXPLAINED
 
 

@@ -30,7 +30,7 @@ NOT_PRINTED: dict[str, set[str]] = {
 @pytest.fixture(scope="module")
 def truth() -> dict[tuple[str, int], dict[str, str]]:
     with ROWS.open(newline="") as file:
-        return {(LOGS[row["log"]], int(row["line_no"])): row for row in csv.DictReader(file)}
+        return {(LOGS[row["source_file"]], int(row["line_no"])): row for row in csv.DictReader(file)}
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,7 @@ def measured(training: Training, said: list[Event]) -> Measured:
     found = Measured(iterations=[_iteration(e) for e in rows])
     found.memory = next((e for e in reversed(said) if e["event"] == "memory"), {})
     if timed:
-        found.sec_per_it = statistics.median(e["sec"] for e in timed)
+        found.sec_per_it = _digits(statistics.median(e["sec"] for e in timed))
         found.gbs = statistics.median(e["gbs"] for e in timed if _number(e.get("gbs"))) if "gbs" in timed[0] else 0
         found.breakdown = _mean([e["timers"] for e in timed if "timers" in e])
     losses = [e["loss"] for e in rows if _number(e.get("loss"))]
@@ -144,11 +144,11 @@ def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Eve
     got = measured(training, said)
     tflops = None
     if got.sec_per_it and got.gbs:
-        tflops = arith.tflops(FORMULA, m, samples=got.gbs, sec_per_it=got.sec_per_it, processes=t.world,
-                              recompute=t.recompute, tp=t.tp, pp=t.pp)
+        tflops = _digits(arith.tflops(FORMULA, m, samples=got.gbs, sec_per_it=got.sec_per_it, processes=t.world,
+                                      recompute=t.recompute, tp=t.tp, pp=t.pp))
     per_node = trial.cluster.procs_per_node if trial.cluster else t.world
-    gib = got.memory.get("mem_gib")
-    samples_per_s = got.gbs / got.sec_per_it if got.sec_per_it and got.gbs else None
+    gib = _digits(got.memory["mem_gib"]) if "mem_gib" in got.memory else None
+    samples_per_s = _digits(got.gbs / got.sec_per_it) if got.sec_per_it and got.gbs else None
     public = environment.public(trial)
     state = "measured" if got.sec_per_it and outcome.status != "nan" else "planned" if outcome.status == "invalid" else "failed"
     return Record(
@@ -163,9 +163,15 @@ def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Eve
         mem_value=gib, mem_unit="GiB" if gib is not None else "", sec_per_it=got.sec_per_it,
         time_unit="s" if got.sec_per_it else "", tflops=tflops, formula=FORMULA if tflops else "",
         tflops_per="process" if tflops else "", samples_per_s=samples_per_s,
-        tokens_per_s=samples_per_s * m.seq if samples_per_s else None, loss=got.loss,
+        tokens_per_s=_digits(samples_per_s * m.seq) if samples_per_s else None,
+        loss=_digits(got.loss) if got.loss is not None else None,
         iteration=got.iterations[-1]["step"] if got.iterations else None, notes=notes, trial=public.to_dict(),
         iterations=tuple(got.iterations), memory=_memory(got.memory), breakdown=got.breakdown)
+
+
+def _digits(value: float) -> float:
+    """Five digits: a table shows what was measured, not what a double can hold. The iterations keep everything."""
+    return float(f"{value:.5g}")
 
 
 def _iteration(event: Event) -> dict[str, Any]:
