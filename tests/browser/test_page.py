@@ -1,6 +1,7 @@
 """The page of a logbook in a real browser, from disk: it opens, sorts, filters, opens rows, and believes nothing it shows."""
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Callable
@@ -136,12 +137,17 @@ def test_what_records_hold_is_shown_as_text(browser: Any, tmp_path: Path, made: 
             book.append({"state": "measured", "size_label": evil, "notes": evil + closing, "machine": closing, "dp": 2, "tp": 1,
                          "pp": 2, "mbs": 1, "gbs": gbs, "sec_per_it": 1.5, "tflops": 3.0, "nodes": 1, "gpus": 4,
                          "env": {evil: closing}, "extra": {closing: evil}})
+        book.append({"state": "measured", "dp": 1, "sec_per_it": 2.0,
+                     "memory": {"fullest": evil, "ranks": [evil, 3], "rank": evil}, "iterations": [{}, {"sec": evil}, {"sec": 1.0, "step": evil}, {"sec": 2.0}],
+                     "breakdown": {evil: 1.0}, "measurement": {evil: [evil]}, "host": {"run_dir": 7, evil: {"x": closing}},
+                     "versions": {closing: evil}, "forecast": {"sec": evil}, "trial": {"cluster": evil}})
         book.append({"state": "failed", "size_label": evil, "dp": 2, "outcome": {
             "status": "crash", "message": closing, "phase": evil, "evidence": {"log": [evil, closing]}}})
     page = made(tmp_path / "book", "--title", closing)
     browser.open(page.as_uri())
-    browser.js("document.querySelectorAll('#grid-body tr[data-row]')[0].click()")
-    browser.until("return document.querySelector('#row dl')", "the record is shown")
+    for row in (3, 2, 0):
+        browser.js("return openRow(arguments[0])", row)
+        assert "The whole record" in browser.js("return document.getElementById('row').textContent")
     assert browser.js("return document.querySelectorAll('img').length") == 0
     assert browser.js("return document.title") == closing
     assert browser.js("return document.querySelectorAll('script:not([type])').length") == 1
@@ -221,6 +227,25 @@ def test_a_thousand_records_take_less_than_three_megabytes(tmp_path: Path, made:
     with Logbook(tmp_path / "book", create=True) as book:
         book.append_many(many(1000))
     assert made(tmp_path / "book").stat().st_size < 3_000_000
+
+
+def test_a_pipeline_is_drawn_forecast_above_measured(browser: Any, tmp_path: Path, made: Callable[..., Path]) -> None:
+    run = tmp_path / "book" / "runs" / "s" / "key"
+    run.mkdir(parents=True)
+    spans = [{"ph": "M", "name": "process_name", "pid": p, "args": {"name": f"rank {p} pp{p} dp0 tp0"}} for p in range(4)]
+    spans += [{"ph": "X", "name": name, "pid": p, "tid": 0, "ts": 1e5 * (2 * p + i), "dur": 9e4} for p in range(4)
+              for i, name in enumerate(("forward", "pp_wait", "backward"))]
+    (run / "trace.step3.json").write_text(json.dumps({"traceEvents": spans, "metadata": {"step": 3}}))
+    with Logbook(tmp_path / "book", create=True) as book:
+        book.append({"state": "measured", "session": "s", "size_label": "1B", "layers": 24, "hidden": 2048, "heads": 16,
+                     "seq": 1024, "dp": 2, "tp": 1, "pp": 4, "mbs": 1, "gbs": 16, "nodes": 1, "gpus": 8, "sec_per_it": 1.2,
+                     "host": {"run_dir": "/somewhere/else/key"}})
+    browser.open(made(tmp_path / "book", "--cluster", "jz-a100").as_uri())
+    titles = browser.js("return [...document.querySelectorAll('#pipeline h3')].map((h) => h.textContent)")
+    assert [title.split(":")[0] for title in titles] == ["Forecast", "Measured"]
+    counts = browser.js("return [...document.querySelectorAll('#pipeline svg.chart[role=img]')].map((s) => "
+                        "s.querySelectorAll('g').length)")
+    assert counts == [2 * 4 * 8, 12], "every action of 8 micro-batches on 4 stages, and every span of the trace"
 
 
 def test_prints_every_row_of_a_small_logbook(browser: Any, a100: str) -> None:

@@ -1,6 +1,7 @@
 """The report's command and its files: pictures that exist and repeat themselves, errors in one line, nothing half-written."""
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,11 @@ def test_bad_input_is_one_line_and_leaves_nothing(book: Path, tmp_path: Path, mo
     said = seatrial("report", *arguments)
     assert said.status == 2 and said.err.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"book", "file"}
+
+
+def test_the_data_of_the_page_is_one_json_document(book: Path, seatrial: Callable):
+    said = seatrial("report", book, "--json")
+    assert said.status == 0 and json.loads(said.out)["count"] == 4
 
 
 def test_a_torn_line_is_named_and_the_rest_is_shown(book: Path, tmp_path: Path, seatrial: Callable):

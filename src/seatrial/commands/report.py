@@ -5,6 +5,7 @@
 """
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
         price: float | None = typer.Option(None, min=0, help="Price of a device-hour.", show_default=False),
         lint: bool | None = typer.Option(None, "--lint/--no-lint", show_default=False,
                                          help="Look for doubts in imported rows; by default where they are not too many."),
+        as_json: bool = typer.Option(False, "--json", help="Print the data that the page is made from, as one JSON document."),
     ) -> int:
         """Exit status 0; lines that cannot be read are named on stderr and left out."""
         from seatrial.plan.request import number
@@ -42,8 +44,8 @@ def register(app: typer.Typer) -> None:
         from seatrial.report.forecasts import Clusters
         from seatrial.report.read import read
 
-        if output is None and plots is None:
-            raise BadInput("nothing to write: say -o report.html, or --plots DIR")
+        if output is None and plots is None and not as_json:
+            raise BadInput("nothing to write: say -o report.html, --plots DIR or --json")
         count = None if tokens is None else number("tokens", tokens)
         clusters = Clusters.read(cluster, assume)
         records, unread = read(sources)
@@ -61,6 +63,8 @@ def register(app: typer.Typer) -> None:
 
             written = plot.write(made, plots)
             print(f"{plots}: {len(written)} files", file=sys.stderr)
+        if as_json:
+            print(json.dumps(made.view, ensure_ascii=False, allow_nan=False))
         return EXIT_GOOD
 
 

@@ -8,6 +8,7 @@
 """
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -163,8 +164,8 @@ def _blank(value: object) -> object:
 
 
 def _short(value: float | None) -> float | None:
-    """Enough digits for any picture, and no more bytes than that."""
-    return None if value is None else float(f"{value:.7g}")
+    """Enough digits for any picture, and no more bytes than that; what is not finite is not drawn."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.7g}")
 
 
 # ---- the rest

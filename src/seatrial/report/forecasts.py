@@ -9,8 +9,9 @@ nothing is learned from the rows themselves: they are what the forecast is compa
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from seatrial import fields, presets
 from seatrial.errors import BadInput
@@ -90,6 +91,11 @@ def _stated(record: Record) -> Forecast | None:
 
 
 def _trial(record: Record, clusters: Clusters) -> Trial | None:
+    return trial_on(record, clusters.of(record), assume=clusters.assume)
+
+
+def trial_on(record: Record, cluster: Cluster | None, *, assume: Mapping[str, str] = MappingProxyType({})) -> Trial | None:
+    """The trial of a row: its own where that names a cluster, else its cells on the given one."""
     from seatrial.plan import rows
 
     if record.trial.get("cluster"):
@@ -97,11 +103,12 @@ def _trial(record: Record, clusters: Clusters) -> Trial | None:
             return fields.build(Trial, record.trial, where="record.trial")
         except BadInput:
             return None
-    cluster = clusters.of(record)
-    if cluster is None:
-        return None
-    cells = {**clusters.assume, **{name: _cell(value) for name, value in record.to_dict().items()}}
-    return rows.read_row(cells, cluster).trial
+    return None if cluster is None else rows.read_row({**assume, **cells(record)}, cluster).trial
+
+
+def cells(record: Record) -> dict[str, str]:
+    """A record as the planner reads a line of a table."""
+    return {name: _cell(value) for name, value in record.to_dict().items()}
 
 
 def _cell(value: object) -> str:

@@ -52,6 +52,7 @@ class Source:
         self._stale = False
         """Lint has found something since the view was made."""
         self._next = 0.0
+        self._fits: tuple[int, dict[str, Any]] | None = None
         self.version = 0
         self.made: Made | None = None
         self.places: dict[str, int] = {}
@@ -109,6 +110,17 @@ class Source:
                                 for s in (p.stat(),)))
         except OSError:
             return None
+
+    def fit(self, cluster: str) -> Any:
+        """What this logbook's rows teach about a cluster, worked out once a version."""
+        version, made = self.current()
+        if cluster not in whatif.choices()["clusters"]:
+            return None
+        if self._fits is None or self._fits[0] != version:
+            self._fits = (version, {})
+        if cluster not in self._fits[1]:
+            self._fits[1][cluster] = whatif.fit_of(made, cluster)
+        return self._fits[1][cluster]
 
     def close(self) -> None:
         self._log.close()
@@ -331,7 +343,7 @@ def _choices(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
 def _whatif(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
     # One at a time: a page that types quickly must not take all cores of a head node.
     with server.planning:
-        return _json(whatif.ask(query))
+        return _json(whatif.ask(query, server.source.fit(query.get("cluster", "")) if query.get("learn") else None))
 
 
 ROUTES: dict[str, Callable[[Server, dict[str, str]], tuple[str, bytes]]] = {

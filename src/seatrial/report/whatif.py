@@ -7,11 +7,16 @@ Models and clusters go by the names of presets only: a page may not choose which
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seatrial import expression, presets
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
+from seatrial.report import forecasts
+from seatrial.report.data import Made
+
+if TYPE_CHECKING:
+    from seatrial.plan.calibrate import Fit
 
 KNOBS = ("dp", "tp", "pp", "mbs", "zero", "recompute", "schedule")
 MOST_NODES = 2048
@@ -24,7 +29,17 @@ def choices() -> dict[str, list[str]]:
     return {"models": sorted(book["models"]), "clusters": sorted(book["clusters"])}
 
 
-def ask(words: Mapping[str, str]) -> dict[str, Any]:
+def fit_of(made: Made, cluster: str) -> Fit | None:
+    """What the rows on that cluster teach: those whose forecast stands on it, and which nothing speaks against."""
+    from seatrial.plan import calibrate, rows
+
+    machine = presets.cluster(cluster)
+    measured = [made.records[row] for row, found in made.forecasts.items() if row in set(made.usable)
+                and found.trial is not None and found.trial.cluster is not None and found.trial.cluster.name == machine.name]
+    return calibrate.learn([rows.read_row(forecasts.cells(r), machine) for r in measured], machine) if measured else None
+
+
+def ask(words: Mapping[str, str], fit: Fit | None = None) -> dict[str, Any]:
     """The planner's document; BadInput says in one line what cannot be."""
     from seatrial.plan import answer, request
     from seatrial.plan.nearest import ways
@@ -41,6 +56,6 @@ def ask(words: Mapping[str, str]) -> dict[str, Any]:
     tokens = request.number("tokens", words["tokens"]) if words.get("tokens") else None
     asked = request.Request.read(model=words["model"], cluster=words["cluster"], nodes=nodes,
                                  fixed={"gbs": words.get("gbs") or None, **{knob: words.get(knob) or None for knob in KNOBS}})
-    found = search(asked.space, rules=rules, precision=asked.precision)
-    out = [] if len(found) else list(ways(asked.space, rules=rules, ramp=None, precision=asked.precision, fit=None))
-    return answer.answer(found, asked, top=SHOWN, by="time", tokens=tokens, ways=out)
+    found = search(asked.space, rules=rules, precision=asked.precision, fit=fit)
+    out = [] if len(found) else list(ways(asked.space, rules=rules, ramp=None, precision=asked.precision, fit=fit))
+    return answer.answer(found, asked, top=SHOWN, by="time", tokens=tokens, fit=fit, ways=out)

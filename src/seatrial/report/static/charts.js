@@ -75,8 +75,8 @@ function drawTime() {
 }
 
 // What the rows of a question differ in, and only that.
-function label(row) {
-  const q = question(), beside = q ? [row, ...q.ranked.slice(0, MOST_BARS).map((c) => c.rows[0])] : [row], base = [`${["dp", "tp", "pp"].map((k) => cell(k, row) ?? "?").join(" × ")}`];
+function label(row, among = question() ? question().ranked.slice(0, MOST_BARS) : []) {
+  const beside = [row, ...among.map((c) => c.rows[0])], base = [`${["dp", "tp", "pp"].map((k) => cell(k, row) ?? "?").join(" × ")}`];
   if (has(cell("mbs", row))) base.push(`MBS ${cell("mbs", row)}`);
   for (const [key, word] of [["gbs", "GBS"], ["zero", "ZeRO"], ["heads", "heads"], ["layers", "layers"], ["hidden", "hidden"], ["schedule", ""], ["recompute", "recompute"], ["dtype", ""], ["freq", "GHz"]]) {
     if (!has(cell(key, row)) || new Set(beside.map((r) => cell(key, r))).size < 2) continue;

@@ -58,11 +58,14 @@ async function planner() {
   const form = h("form", { class: "form", onsubmit: (event) => { event.preventDefault(); go(); }, oninput: () => { clearTimeout(timer); timer = setTimeout(go, 350); } },
     pick("model", "Model", known.models, "bloom-176b"), pick("cluster", "Cluster", known.clusters, "jz-a100"), field("nodes", "Nodes", "48", "all"), field("gbs", "Global batch", "2048", "needed"),
     field("tp", "TP", "", "any"), field("pp", "PP", "", "any"), field("mbs", "MBS", "", "any"), field("zero", "ZeRO", "", "any"), field("recompute", "Recompute", "", "any"),
-    field("tokens", "Tokens", "300B", "none"), field("rule", "Rules, with ; between", "", "dp % 4 == 0; pp <= 12", "wide2"), h("button", { class: "sr", type: "submit", text: "Plan" }));
+    field("tokens", "Tokens", "300B", "none"), field("rule", "Rules, with ; between", "", "dp % 4 == 0; pp <= 12", "wide2"), h("label", {}, "Learn from this logbook", h("select", { name: "learn" }, h("option", { value: "", text: "no" }), h("option", { value: "yes", text: "yes" }))), h("button", { class: "sr", type: "submit", text: "Plan" }));
   async function go() {
     const mine = ++turn, query = new URLSearchParams([...new FormData(form)].filter(([, v]) => v.trim()));
     out.setAttribute("aria-busy", "true");
-    try { const answer = await ask(`/api/whatif?${query}`); if (mine === turn) out.replaceChildren(...ranking(answer)); }
+    try {
+      const answer = await ask(`/api/whatif?${query}`);
+      if (mine === turn) out.replaceChildren(...ranking(answer), ...(query.get("learn") && !answer.calibration ? [h("p", { class: "note", text: "No measured row of this logbook is known to stand on that cluster, so nothing was learned (--cluster names it)." })] : []));
+    }
     catch (error) { if (mine === turn) out.replaceChildren(h("p", { class: "note", text: error.message })); }
     out.removeAttribute("aria-busy");
   }
@@ -75,7 +78,7 @@ function ranking(a) {
   const columns = [["dp", "DP"], ["tp", "TP"], ["pp", "PP"], ["vp", "VP"], ["mbs", "MBS"], ["zero", "ZeRO"], ["recompute", "Recompute"], ["schedule", "Schedule"], ["sec_per_it", "Sec/it"], ["tflops", `TFLOPs (${a.tflops_formula})`], ["mem_gib", "GiB"], ["fits", "Fits"], ["days", "Days"], ["device_hours", "Device-hours"]].filter(([k]) => k in a.candidates[0]);
   const cells = (c) => columns.map(([k]) => { const v = c[k]; return h("td", { class: typeof v === "number" ? "n" : null, text: k === "sec_per_it" ? `${num(v)} (${num(c.sec_lo, 3)} to ${num(c.sec_hi, 3)})` : num(v) }); });
   const lost = Object.entries(a.rejected).slice(0, 6).map(([k, n]) => `${k} ${n.toLocaleString("en")}`).join(", ");
-  return [h("p", { class: "small dim", text: `${a.considered.toLocaleString("en")} layouts considered, ${a.accepted.toLocaleString("en")} can run${a.ties > 1 ? `; the first ${a.ties} cannot be told apart` : ""}. A forecast, not a measurement.` }),
+  return [h("p", { class: "small dim", text: `${a.considered.toLocaleString("en")} layouts considered, ${a.accepted.toLocaleString("en")} can run${a.ties > 1 ? `; the first ${a.ties} cannot be told apart` : ""}. A forecast, not a measurement${a.calibration ? `, corrected by ${plural(a.calibration.rows, "row")} of this logbook` : ""}.` }),
     h("div", { class: "scroll-x" }, h("table", { class: "plain", id: "ranking" }, h("thead", {}, h("tr", {}, h("th", { text: "" }), columns.map(([, l]) => h("th", { scope: "col", text: l })))), h("tbody", {}, a.candidates.map((c, i) => h("tr", {}, h("td", {}, c.tie ? h("span", { class: "badge warn", text: "tie" }) : `${i + 1}`), cells(c)))))),
     lost && h("p", { class: "small dim", text: `Cannot run: ${lost}.` })].filter(Boolean);
 }
