@@ -138,7 +138,8 @@ def test_what_records_hold_is_shown_as_text(browser: Any, tmp_path: Path, made: 
                          "pp": 2, "mbs": 1, "gbs": gbs, "sec_per_it": 1.5, "tflops": 3.0, "nodes": 1, "gpus": 4,
                          "env": {evil: closing}, "extra": {closing: evil}})
         book.append({"state": "measured", "dp": 1, "sec_per_it": 2.0,
-                     "memory": {"fullest": evil, "ranks": [evil, 3], "rank": evil}, "iterations": [{}, {"sec": evil}, {"sec": 1.0, "step": evil}, {"sec": 2.0}],
+                     "memory": {"fullest": evil, "ranks": [evil, 3], "rank": evil},
+                     "iterations": [{}, {"sec": evil}, {"sec": 1.0, "step": evil}, {"sec": 2.0}],
                      "breakdown": {evil: 1.0}, "measurement": {evil: [evil]}, "host": {"run_dir": 7, evil: {"x": closing}},
                      "versions": {closing: evil}, "forecast": {"sec": evil}, "trial": {"cluster": evil}})
         book.append({"state": "failed", "size_label": evil, "dp": 2, "outcome": {
