@@ -205,6 +205,21 @@ def test_what_nobody_said_is_none():
     assert view["questions"][0]["ranked"] == () and view["scaling"] == view["knobs"] == view["pipelines"] == []
 
 
+def test_a_record_is_read_once_and_again_when_it_was_corrected(tmp_path: Path):
+    from seatrial.logbook import Logbook
+    from seatrial.report.read import Known, from_book
+
+    known: Known = {}
+    with Logbook(tmp_path / "book", create=True) as book:
+        first, second = book.append_many([{"state": "planned", "dp": 1}, {"state": "planned", "dp": 2}])
+        before, _ = from_book(book, known)
+        book.append({"record_id": second, "state": "measured", "dp": 2})
+        after, _ = from_book(book, known)
+        assert after[0] is before[0] and after[1].state == "measured"
+        book.append({"deleted": first})
+        assert [r.record_id for r in from_book(book, known)[0]] == [second] and len(known) == 1
+
+
 def test_failures_carry_their_culprit():
     outcome = Outcome(status="hang", message="rank 5 never came", rank=5, iteration=3, phase="backward", rate=(2, 5))
     (found,) = data.build([row(None, state="failed", outcome=outcome)], title="").view["failures"]

@@ -25,8 +25,10 @@ MEASURED, FORECAST, BAND, LIMIT, IDEAL = "#0072b2", "#c25e00", "#f3c9a0", "#b326
 PARTS = ["#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#7d5ba6", "#004b75", "#f0c987", "#a9b0b7",
          "#7fcdb3", "#9bd3f3", "#c9ced3"]  # fmt: skip
 MOST_LINES = 20
-SPANS = {"F": "#0072b2", "B": "#009e73", "W": "#e69f00", "s": "#d55e00", "w": "#a9b0b7", "g": "#f0c987", "o": "#7d5ba6",
-         "d": "#cc79a7", "x": "#c9ced3"}  # fmt: skip
+SPANS = {"F": ("#0072b2", "forward"), "B": ("#009e73", "backward"), "W": ("#e69f00", "weight gradient"),
+         "s": ("#d55e00", "sending"), "w": ("#a9b0b7", "waiting"), "g": ("#f0c987", "reducing"), "o": ("#7d5ba6", "optimizer"),
+         "d": ("#cc79a7", "data"), "x": ("#c9ced3", "other")}  # fmt: skip
+"""Letter of a span -> colour and word."""
 
 
 def write(made: Made, folder: Path) -> list[Path]:
@@ -102,17 +104,23 @@ def time(made: Made) -> Figure | None:
         f = made.forecasts.get(c.rows[0])
         if f is not None:
             axes.barh(place, (f.hi - f.lo) * scale, left=f.lo * scale, height=0.34, color=BAND, zorder=1,
-                      label="forecast, 90 %" if place == 0 else None)
+                      label=_once("its 90 % interval", axes))
             axes.plot(f.sec * scale, place, "D", color="white", markeredgecolor=FORECAST, markersize=6, zorder=2,
-                      label="forecast" if place == 0 else None)
+                      label=_once("forecast", axes))
         if c.lo_s is not None and c.hi_s is not None:
             axes.plot([c.lo_s * scale, c.hi_s * scale], [place, place], "-", color=MEASURED, linewidth=1.6, zorder=3)
         axes.plot(c.sec_per_it * scale, place, "o", color=MEASURED, markersize=6, zorder=4,
-                  label="measured" if place == 0 else None)
+                  label=_once("measured", axes))
+    axes.margins(x=0.03)
     axes.set_xlabel(f"seconds for {batch} samples")
     axes.set_title(_title(q), loc="left", fontweight="bold")
     axes.legend(frameon=False, fontsize=8, loc="best")
     return figure
+
+
+def _once(label: str, axes: Axes) -> str | None:
+    """For the legend, which says each thing once."""
+    return None if label in axes.get_legend_handles_labels()[1] else label
 
 
 def _stack(axes: Axes, place: float, height: float, parts: dict[str, float], colours: dict[str, str]) -> None:
@@ -249,11 +257,13 @@ def pipeline(made: Made) -> Figure | None:
     for axes, (name, d) in zip(figure.subplots(len(drawn), 1, squeeze=False).flat, drawn):
         for place, spans in enumerate(d["spans"]):
             for kind, _, chunk, start, end in spans:
-                axes.barh(place, end - start, left=start, height=0.82, color=SPANS.get(kind, SPANS["x"]),
-                          alpha=0.6 if chunk else 1.0, edgecolor="white", linewidth=0.3)
+                colour, word = SPANS.get(kind, SPANS["x"])
+                axes.barh(place, end - start, left=start, height=0.82, color=colour, alpha=0.6 if chunk else 1.0,
+                          edgecolor="white", linewidth=0.3, label=_once(word, axes))
+        axes.legend(frameon=False, fontsize=7, ncols=8, loc="lower right", bbox_to_anchor=(1, 1))
         axes.set_yticks(range(len(d["ranks"])), d["ranks"], fontsize=7)
         axes.invert_yaxis()
         axes.set_xlim(0, d["total_s"])
-        axes.set_title(f"{name}: {_label(made, one['row'])}", loc="left", fontsize=9)
+        axes.set_title(f"forecast: {_label(made, one['row'])}" if name == "forecast" else name, loc="left", fontsize=9)
         axes.set_xlabel("seconds")
     return figure

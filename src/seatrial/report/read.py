@@ -8,16 +8,33 @@ from seatrial.errors import BadInput
 from seatrial.logbook import Logbook
 from seatrial.record import Record
 
+Known = dict[tuple[object, object], Record]
+"""(record_id, written_at) -> the record: a line of a logbook never changes, so it needs to be read once."""
 
-def from_book(book: Logbook) -> tuple[list[Record], list[str]]:
-    """All records that hold, in the order they came, and a line for each that could not be read."""
+
+def from_book(book: Logbook, known: Known | None = None) -> tuple[list[Record], list[str]]:
+    """All records that hold, in the order they came, and a line for each that could not be read.
+
+    `known` is what was read before; it is brought up to date.
+    """
     records, unread = [], [str(problem) for problem in book.problems()]
+    before: Known = {} if known is None else dict(known)
+    now: Known = {}
     for data in book.records():
-        try:
-            records.append(Record.from_dict({key: value for key, value in data.items() if key != "schema"},
-                                            where=str(book.path)))
-        except BadInput as error:
-            unread.append(str(error))
+        key = (data.get("record_id"), data.get("written_at"))
+        record = before.get(key)
+        if record is None:
+            try:
+                plain = {name: value for name, value in data.items() if name != "schema"}
+                record = Record.from_dict(plain, where=str(book.path))
+            except BadInput as error:
+                unread.append(str(error))
+                continue
+        now[key] = record
+        records.append(record)
+    if known is not None:
+        known.clear()
+        known.update(now)
     return records, unread
 
 

@@ -28,7 +28,7 @@ from seatrial.logbook import Logbook
 from seatrial.report import data, live, page, whatif
 from seatrial.report.data import Looked, Made
 from seatrial.report.forecasts import Clusters
-from seatrial.report.read import from_book
+from seatrial.report.read import Known, from_book
 
 COOKIE = "seatrial-token"
 LOOK_EVERY_S = 0.25
@@ -52,6 +52,7 @@ class Source:
         self._stale = False
         """Lint has found something since the view was made."""
         self._next = 0.0
+        self._known: Known = {}
         self._fits: tuple[int, dict[str, Any]] | None = None
         self.version = 0
         self.made: Made | None = None
@@ -72,7 +73,7 @@ class Source:
         seen = self._state()
         if self.made is not None and seen == self._seen and not self._stale:
             return False
-        records, _ = from_book(self._log)
+        records, _ = from_book(self._log, self._known)
         self._stale = False
         imported = tuple(r.record_id for r in records if r.source_file)
         if not imported:
