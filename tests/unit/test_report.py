@@ -148,6 +148,18 @@ def test_the_pipeline_that_is_drawn_is_the_schedule_that_is_run():
         assert [(kind, micro) for kind, micro, *_ in spans] == [(a.kind.value, a.microbatch) for a in actions]
 
 
+def test_every_timer_of_the_engine_has_a_letter_that_page_and_files_know():
+    from seatrial import engine
+    from seatrial.report import plot
+
+    sources = [path.read_text() for path in Path(engine.__path__[0]).glob("*.py")]
+    timers = {name for text in sources for name in re.findall(r'timers\("(\w+)"\)', text)}
+    assert len(timers) > 5 and timers <= set(pipelines.LETTERS)
+    script = (page.STATIC / "more.js").read_text()
+    for letter in pipelines.LETTERS.values():
+        assert letter in plot.SPANS and re.search(rf'[{{ ]{letter}: \["c\d+"', script), letter
+
+
 def trace(*names: str) -> str:
     events = [{"ph": "M", "name": "process_name", "pid": i, "args": {"name": name}} for i, name in enumerate(names)]
     events += [{"ph": "X", "name": "forward", "pid": i, "tid": 0, "ts": 1e6 * i, "dur": 5e5} for i in range(len(names))]

@@ -23,8 +23,8 @@ MOST_RANKS = 32
 MOST_SPANS = 4000
 MOST_TRACE_BYTES = 32 * 1024 * 1024
 LETTERS = {
-    "forward": "F", "loss": "F", "backward": "B", "weight": "W", "pp_send": "s", "pp_wait": "w", "grad_reduce": "g",
-    "optimizer": "o", "data": "d",
+    "forward": "F", "loss": "F", "backward": "B", "weight": "W", "recompute": "R", "tp_comm": "t", "pp_send": "s",
+    "pp_wait": "w", "grad_reduce": "g", "optimizer": "o", "data": "d", "checkpoint": "c",
 }  # fmt: skip
 """Timer -> its letter; another timer is `x`."""
 

@@ -25,9 +25,10 @@ MEASURED, FORECAST, BAND, LIMIT, IDEAL = "#0072b2", "#c25e00", "#f3c9a0", "#b326
 PARTS = ["#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#7d5ba6", "#004b75", "#f0c987", "#a9b0b7",
          "#7fcdb3", "#9bd3f3", "#c9ced3"]  # fmt: skip
 MOST_LINES = 20
-SPANS = {"F": ("#0072b2", "forward"), "B": ("#009e73", "backward"), "W": ("#e69f00", "weight gradient"),
-         "s": ("#d55e00", "sending"), "w": ("#a9b0b7", "waiting"), "g": ("#f0c987", "reducing"), "o": ("#7d5ba6", "optimizer"),
-         "d": ("#cc79a7", "data"), "x": ("#c9ced3", "other")}  # fmt: skip
+SPANS = {"F": ("#0072b2", "forward"), "B": ("#009e73", "backward"), "W": ("#7fcdb3", "weight gradient"),
+         "R": ("#56b4e9", "recompute"), "t": ("#d55e00", "tensor collective"), "s": ("#e69f00", "sending"),
+         "w": ("#a9b0b7", "waiting"), "g": ("#f0c987", "reducing"), "o": ("#7d5ba6", "optimizer"), "d": ("#cc79a7", "data"),
+         "c": ("#004b75", "checkpoint"), "x": ("#c9ced3", "other")}  # fmt: skip
 """Letter of a span -> colour and word."""
 
 

@@ -62,7 +62,7 @@ function drawKnobs() {
   }
 }
 
-const SPAN = { F: ["c1", "forward"], B: ["c9", "backward"], W: ["c6", "weight gradient"], s: ["c5", "sending"], w: ["c8", "waiting"], g: ["c7", "reducing gradients"], o: ["c12", "optimizer"], d: ["c11", "data"], x: ["c13", "other"] };
+const SPAN = { F: ["c1", "forward"], B: ["c9", "backward"], W: ["c10", "weight gradient"], R: ["c2", "recompute"], t: ["c5", "tensor collective"], s: ["c6", "sending"], c: ["c3", "checkpoint"], w: ["c8", "waiting"], g: ["c7", "reducing gradients"], o: ["c12", "optimizer"], d: ["c11", "data"], x: ["c13", "other"] };
 function gantt(made, title) {
   const holder = h("div", {}), letters = new Set(made.spans.flat().map(([k]) => k));
   picture(holder, (width) => {
