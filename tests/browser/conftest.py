@@ -76,7 +76,8 @@ class Browser:
         """, name)
 
 
-@pytest.fixture(scope="session")
+# Of a module and not of the session: the tests that come after these need the memory.
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
