@@ -4,14 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
-from dist.many import in_world
+from dist.many import in_world, live_bytes
 from seatrial.arith import footprint, parameters
-from seatrial.engine.data import Batches
-from seatrial.engine.loop import tracker
-from seatrial.engine.mesh import Mesh, Pool
-from seatrial.engine.step import Engine
 from seatrial.spec import Batch, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -44,26 +39,13 @@ TRIALS = {
 }
 
 
-def _measure(trials: dict[str, Trial]) -> dict[str, tuple[int, Parts]]:
-    pool: Pool = {}
-    found = {}
-    for name, trial in trials.items():
-        mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        engine = Engine(trial, TRAINING, mesh)
-        with tracker(engine) as live:
-            engine.step(1, first_sample=0, batches=Batches(TRAINING, trial.model, TRAINING.seed))
-        found[name] = mesh.pp_rank, live.by_part()
-        mesh.close()
-    return found
-
-
 @pytest.fixture(scope="module")
 def measured() -> dict[str, dict[int, Parts]]:
     """Of each trial, the parts of one process of each pipeline rank."""
     found: dict[str, dict[int, Parts]] = {}
     for world in sorted({t.topology.world for t in TRIALS.values()}):
         group = {name: t for name, t in TRIALS.items() if t.topology.world == world}
-        for answer in [_measure(group)] if world == 1 else in_world(world, _measure, group):
+        for answer in [live_bytes(group, TRAINING)] if world == 1 else in_world(world, live_bytes, group, TRAINING):
             for name, (rank, parts) in answer.items():
                 found.setdefault(name, {}).setdefault(rank, parts)
     return found
