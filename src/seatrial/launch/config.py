@@ -4,7 +4,7 @@
     [slurm]
     options = { account = "abc", partition = "gpu_p5", exclusive = "" }
     preamble = ["module purge", "module load cuda/12.4"]
-    python = "/work/envs/train/bin/python"
+    python = "/opt/train/bin/python"
 
     launcher("slurm", load())
 
