@@ -31,7 +31,7 @@ def _lines(quiet: bool) -> Any:
 
 
 def report(found: dict[str, Any], *, as_json: bool) -> int:
-    """The one object, or two lines for a person; and the exit status that goes with it."""
+    """The one object, or for a person a line and where the time went; and the exit status that goes with it."""
     status = found["status"]
     if as_json:
         print(json.dumps(found, ensure_ascii=False))
@@ -40,9 +40,10 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         if found["sec_per_it"]:
             print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs a process ({found['formula']}), "
                   f"{found['mem_gib'] or 0:.2f} GiB on the fullest rank")
-        parts = sorted(found["breakdown"].items(), key=lambda item: -item[1])
-        print("   " + ", ".join(f"{name} {seconds:.3f} s" for name, seconds in parts))
-        print(f"   {found['events']}")
+        from seatrial.plan.show import breakdown
+
+        print(breakdown(found["breakdown"], "s"))
+        print(f"  {found['events']}")
     else:
         _say(f"seatrial: {status}: {found['message']}")
     if status == "cancelled" and found.get("checkpoints"):
