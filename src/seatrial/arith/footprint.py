@@ -4,7 +4,7 @@
     footprint(trial, rank=0).total
 
 Each part is the peak of its own, as the engine's tracker reports them; the whole is at most their sum. Rows below are tokens x
-hidden numbers: a GPT block keeps 16 of them (see `block_rows`), and a third of a backward pass's memory is its gradients.
+hidden numbers: a GPT block keeps 16 of them (see `block_rows`).
 """
 from __future__ import annotations
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.launch import files
-from seatrial.launch.base import Finished, Job
+from seatrial.launch.base import Finished, Handle, Job
 from seatrial.launch.processes import NodeResult
 
 
@@ -60,6 +61,15 @@ def node_results(job: Job) -> dict[int, NodeResult]:
             data[name] = {int(rank): value for rank, value in data[name].items()}
         found[node] = NodeResult(**data)
     return found
+
+
+def left_by(handle: Handle, state: str, *, wait_s: float) -> Finished:
+    """What a job of a batch system left. One that ended by itself has left its files, and a shared file system may show them
+    late; one that was cancelled or lost its node may have left none."""
+    until = time.monotonic() + wait_s if state in ("COMPLETED", "FAILED") else 0.0
+    while len(node_results(handle.job)) < handle.job.nodes and time.monotonic() < until:
+        time.sleep(0.1)
+    return merged(handle.job, seconds=time.time() - handle.submitted, scheduler_state=state, job_id=handle.job_id)
 
 
 def merged(job: Job, *, seconds: float = 0.0, scheduler_state: str = "", job_id: str = "") -> Finished:

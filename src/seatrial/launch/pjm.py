@@ -119,13 +119,7 @@ class Pjm:
             ask("pjdel", handle.key)
 
     def finished(self, handle: Handle) -> Finished:
-        until = time.monotonic() + FILES_S
-        state = self._final.get(handle.key, "COMPLETED")
-        while len(jobfile.node_results(handle.job)) < handle.job.nodes and time.monotonic() < until:
-            if state not in ("COMPLETED", "FAILED"):
-                break
-            time.sleep(0.1)
-        return jobfile.merged(handle.job, seconds=time.time() - handle.submitted, scheduler_state=state, job_id=handle.job_id)
+        return jobfile.left_by(handle, self._final.get(handle.key, "COMPLETED"), wait_s=FILES_S)
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         return True  # the batch system decides when it starts

@@ -183,14 +183,7 @@ class Slurm:
                 ask("scancel", handle.key)
 
     def finished(self, handle: Handle) -> Finished:
-        until = time.monotonic() + FILES_S
-        state = self._final.get(handle.key, "COMPLETED")
-        # A job that ended by itself has left its files; one that was cancelled or lost its node may have left none.
-        while len(jobfile.node_results(handle.job)) < handle.job.nodes and time.monotonic() < until:
-            if state not in ("COMPLETED", "FAILED"):
-                break
-            time.sleep(0.1)
-        return jobfile.merged(handle.job, seconds=time.time() - handle.submitted, scheduler_state=state, job_id=handle.job_id)
+        return jobfile.left_by(handle, self._final.get(handle.key, "COMPLETED"), wait_s=FILES_S)
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         """In an allocation: on its free nodes. Else Slurm itself decides when it starts."""
