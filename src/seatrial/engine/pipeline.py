@@ -88,44 +88,44 @@ class Pipeline:
             return batches[microbatch]
 
         for position, action in enumerate(plan):
-            chunk, at = self.chunks[action.chunk], (action.microbatch, action.chunk)
-            self.comm.heartbeat.beat(phase=action.kind.name.lower(), microbatch=action.microbatch)
-            self.messages.expect(action)
-            if position + 1 < len(plan):
-                self.messages.expect(plan[position + 1])
-            if action.kind is Kind.FORWARD:
-                if chunk.stage.has_embedding:
-                    x = batch(action.microbatch)[0]
-                else:
-                    x = self.messages.receive(action, order).requires_grad_(scale is not None)
-                with self.timers("forward"), torch.set_grad_enabled(scale is not None):
-                    out = chunk.forward(x)
-                    slot: list[Tensor] = []
-                    root = out if chunk.stage.has_head or scale is None else _Root.apply(out, slot)
-                if chunk.stage.has_head and scale is None:
-                    total += self._loss(chunk, out, batch(action.microbatch)[1], None)[0]
-                self.messages.send(action, out.detach(), order)
-                if scale is not None:
-                    kept[at] = x, root, slot
-                if scale is None or not self.has_head:
-                    batches.pop(action.microbatch, None)
-            elif action.kind is Kind.BACKWARD:
-                x, root, slot = kept.pop(at)
-                gradient: Tensor | None = None
-                if chunk.stage.has_head:
-                    loss, gradient = self._loss(chunk, root.detach(), batch(action.microbatch)[1], scale)
-                    total += loss
-                    batches.pop(action.microbatch)
-                else:
-                    slot.append(self.messages.receive(action, order))
-                with self.timers("backward"):
+            # The action's own timer covers all of it; waits, messages, data and the loss take themselves out.
+            with self.timers("forward" if action.kind is Kind.FORWARD else "backward"):
+                self.comm.heartbeat.beat(phase=action.kind.name.lower(), microbatch=action.microbatch)
+                self.messages.expect(action)
+                if position + 1 < len(plan):
+                    self.messages.expect(plan[position + 1])
+                chunk, at = self.chunks[action.chunk], (action.microbatch, action.chunk)
+                if action.kind is Kind.FORWARD:
+                    if chunk.stage.has_embedding:
+                        x = batch(action.microbatch)[0]
+                    else:
+                        x = self.messages.receive(action, order).requires_grad_(scale is not None)
+                    with torch.set_grad_enabled(scale is not None):
+                        out = chunk.forward(x)
+                        slot: list[Tensor] = []
+                        root = out if chunk.stage.has_head or scale is None else _Root.apply(out, slot)
+                    if chunk.stage.has_head and scale is None:
+                        total += self._loss(chunk, out, batch(action.microbatch)[1], None)[0]
+                    self.messages.send(action, out.detach(), order)
+                    if scale is not None:
+                        kept[at] = x, root, slot
+                    if scale is None or not self.has_head:
+                        batches.pop(action.microbatch, None)
+                elif action.kind is Kind.BACKWARD:
+                    x, root, slot = kept.pop(at)
+                    gradient: Tensor | None = None
+                    if chunk.stage.has_head:
+                        loss, gradient = self._loss(chunk, root.detach(), batch(action.microbatch)[1], scale)
+                        total += loss
+                        batches.pop(action.microbatch)
+                    else:
+                        slot.append(self.messages.receive(action, order))
                     self.tp.deferred = products.setdefault(at, []) if self.splits else None
                     torch.autograd.backward(root, gradient)
                     self.tp.deferred = None
-                if x.grad is not None:
-                    self.messages.send(action, x.grad, order)
-            else:
-                with self.timers("backward"):
+                    if x.grad is not None:
+                        self.messages.send(action, x.grad, order)
+                else:
                     for product in products.pop(at):
                         product()
         self.messages.finish()

@@ -120,9 +120,10 @@ class Engine:
         """Step 1, 2, …; `poison` makes the loss a NaN, for tests."""
         gbs = self.trial.batch.size_at(first_sample)
         scale = self.loss_scale.value / (gbs * self.trial.model.seq)
-        plan = self.plan(gbs)
-        for bucket in self.buckets:
-            bucket.begin(self.microbatches(gbs))
+        with self.timers("data"):
+            plan = self.plan(gbs)
+            for bucket in self.buckets:
+                bucket.begin(self.microbatches(gbs))
         total = self.pipeline.run(plan, self.feed(batches, first_sample), scale=scale,
                                   order=lambda rank: self._places(gbs, rank))
         self.comm.heartbeat.beat(phase="reduce")
