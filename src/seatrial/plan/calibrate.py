@@ -144,6 +144,13 @@ class Fit:
         return Forecast(sec=sec, sec_lo=sec * np.exp(-reach), sec_hi=sec * np.exp(reach), mem=mem,
                         mem_lo=mem * np.exp(-mem_reach), mem_hi=mem * np.exp(mem_reach))
 
+    def linear(self, rows: Sequence[Row]) -> tuple[Floats, Floats]:
+        """Logarithms of the seconds, and how each moves with `theta`: with `covariance` they say what rows have in common."""
+        configs = configs_of(list(rows))
+        sec, jacobian = _predict(step.measure(configs, self.cluster), self.theta,
+                                 _design(rows, self.sessions, self.factors), _shaped(configs, self.shapes))
+        return np.log(sec), jacobian
+
     def describe(self) -> dict[str, object]:
         """Plain data: what was learned, each with the half width of its 90 % interval in per cent."""
         half = step.Z90 * np.sqrt(np.diag(self.covariance))
@@ -162,15 +169,21 @@ def cold(cluster: Cluster) -> Fit:
                noise=0.0, rows=0, doubted=(), held=MemoryFit.cold(cluster))
 
 
-def learn(rows: Sequence[Row], cluster: Cluster) -> Fit:
-    """From the rows that were measured and are not copies or estimates."""
+def learn(rows: Sequence[Row], cluster: Cluster, *, also: Sequence[Row] = ()) -> Fit:
+    """From the rows that were measured and are not copies or estimates.
+
+    `also`: rows to come, whose shapes get a term of their own now, so that `linear` knows what they share.
+    """
     timed = [r for r in rows if r.counts and r.trial is not None and r.sec_per_it is not None]
     if not timed:
-        return replace(cold(cluster), held=_learn_memory(rows, cluster))
+        shapes = _shapes_of(also)
+        sigma = _prior(cluster, 0, 0, shapes)
+        return replace(cold(cluster), theta=np.zeros(len(sigma)), covariance=np.diag(sigma**2), shapes=shapes,
+                       held=_learn_memory(rows, cluster))
     sessions = tuple(sorted({r.session for r in timed}))
     factors = tuple(sorted({f for r in timed for f in r.factors}))
     configs = configs_of(timed)
-    shapes = _shapes_of(timed)
+    shapes = _shapes_of([*timed, *also])
     parts = step.measure(configs, cluster)
     design = _design(timed, sessions, factors)
     shaped = _shaped(configs, shapes)
