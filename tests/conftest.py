@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long one example takes depends on what else the machine does; a test that wants a bar on time sets its own.
+settings.register_profile("seatrial", deadline=None, suppress_health_check=[HealthCheck.too_slow],
+                          derandomize=bool(os.environ.get("CI")))
+settings.load_profile("seatrial")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,7 +31,7 @@ def start(file: Path, logbook: Path, *more: str, env: dict[str, str] | None = No
                             env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
 
 
-def run(file: Path, logbook: Path, *more: str, timeout_s: float = 200.0, env: dict[str, str] | None = None) -> dict[str, Any]:
+def run(file: Path, logbook: Path, *more: str, timeout_s: float = 280.0, env: dict[str, str] | None = None) -> dict[str, Any]:
     controller = start(file, logbook, *more, env=env)
     out, err = controller.communicate(timeout=timeout_s)
     assert controller.returncode == 0, err
@@ -59,8 +59,8 @@ def _holds(pid: int, lock: Path) -> bool:
         return False
 
 
-def left_running(folder: Path, patience_s: float = 5.0) -> list[int]:
-    """Processes of trials under this folder that are still there after a moment."""
+def left_running(folder: Path, patience_s: float = 60.0) -> list[int]:
+    """Processes of trials under this folder that are still there after a while; ending them takes a crowded machine longer."""
     mark = f"SEATRIAL_RUN_DIR={folder}".encode()
     until = time.monotonic() + patience_s
     while True:

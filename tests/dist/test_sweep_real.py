@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import attempts
 import sweeps
 from seatrial.engine.events import read_events
 from seatrial.sweep.preload import problem
@@ -119,13 +120,17 @@ def partial_and_whole(tmp_path: Path, iterations: int) -> tuple[dict, dict]:
     return sweeps.run(sweeps.write(tmp_path / "partial.toml", data), tmp_path / "book")["trials"][0], whole
 
 
-def test_a_partial_iteration_is_run_extrapolated_and_marked(tmp_path):
-    part, whole = partial_and_whole(tmp_path, 10)
-    assert (part["state"], whole["state"]) == ("estimated", "measured") and "sec_per_it" in part["estimated"]
-    assert part["measurement"]["from_microbatches"] == [8, 16]
-    assert part["measurement"]["low_s"] <= part["sec_per_it"] <= part["measurement"]["high_s"]
-    # Other processes may take half of this machine from one of the two runs, not more.
-    assert 0.5 < part["sec_per_it"] / whole["sec_per_it"] < 2
+@pytest.mark.timeout(900)
+def test_a_partial_iteration_is_run_extrapolated_and_marked(tmp_path_factory):
+    def check() -> None:
+        part, whole = partial_and_whole(tmp_path_factory.mktemp("partial"), 10)
+        assert (part["state"], whole["state"]) == ("estimated", "measured") and "sec_per_it" in part["estimated"]
+        assert part["measurement"]["from_microbatches"] == [8, 16]
+        assert part["measurement"]["low_s"] <= part["sec_per_it"] <= part["measurement"]["high_s"]
+        # Other processes may take half of this machine from one of the two runs, not more.
+        assert 0.5 < part["sec_per_it"] / whole["sec_per_it"] < 2
+
+    attempts.one_of_three(check)
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def slurm_cluster() -> Iterator[Cluster]:
         _until(lambda: _idle() == NODES, cluster, "four idle nodes")
         yield cluster
     finally:
-        subprocess.run(["scancel", "--user=root"], capture_output=True, check=False, timeout=30)
+        subprocess.run(["scancel", "--user=root"], capture_output=True, check=False, timeout=60)
         cluster.stop()
         if before is None:
             os.environ.pop("SLURM_CONF", None)
@@ -125,11 +125,14 @@ def slurm_cluster() -> Iterator[Cluster]:
 
 def _idle() -> int:
     argv = ["sinfo", "--noheader", "--Node", "--format=%T"]
-    said = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    try:
+        said = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+    except subprocess.TimeoutExpired:
+        return 0
     return said.stdout.split().count("idle")
 
 
-def _until(holds: object, cluster: Cluster, what: str, *, limit_s: float = 60) -> None:
+def _until(holds: object, cluster: Cluster, what: str, *, limit_s: float = 180) -> None:
     until = time.monotonic() + limit_s
     while not holds():  # type: ignore[operator]
         if time.monotonic() > until:

@@ -21,15 +21,15 @@ def file_of(tmp_path, name, cases, **more):
 
 @pytest.mark.parametrize("how", [(), ("--allocation", "2")], ids=["a job a trial", "one allocation"])
 def test_the_same_sweep_through_slurm_has_the_same_rows(slurm_cluster: Any, tmp_path, how):
-    file = file_of(tmp_path, "same", CASES, axes={"tp": [1, 3]}, limits={"side_by_side": 2, "time_s": 60})
+    file = file_of(tmp_path, "same", CASES, axes={"tp": [1, 3]}, limits={"side_by_side": 2, "time_s": 120})
     sweeps.run(file, tmp_path / "local")
-    found = sweeps.run(file, tmp_path / "slurm", "--launcher", "slurm", *how, timeout_s=250)
+    found = sweeps.run(file, tmp_path / "slurm", "--launcher", "slurm", *how)
     assert {row["status"] for row in found["trials"]} == {"ok", "crash", "nan", "invalid"}
     assert sweeps.rows(tmp_path / "slurm") == sweeps.rows(tmp_path / "local")
 
 
 def test_a_job_that_outlives_its_controller_is_taken_over_and_not_run_again(slurm_cluster: Any, tmp_path):
-    file = file_of(tmp_path, "long", {"slow": "slow"}, limits={"time_s": 60})
+    file = file_of(tmp_path, "long", {"slow": "slow"}, limits={"time_s": 120})
     controller = sweeps.start(file, tmp_path / "book", "--launcher", "slurm", env={"STUB_SLEEP_S": "6"})
     while not list(tmp_path.glob("book/runs/long/*/handle.json")):
         assert controller.poll() is None, controller.communicate()
@@ -44,7 +44,7 @@ def test_a_job_that_outlives_its_controller_is_taken_over_and_not_run_again(slur
 
 
 def test_a_job_whose_number_was_never_noted_is_found_by_its_name(slurm_cluster: Any, tmp_path):
-    file = file_of(tmp_path, "long", {"slow": "slow"}, limits={"time_s": 60})
+    file = file_of(tmp_path, "long", {"slow": "slow"}, limits={"time_s": 120})
     controller = sweeps.start(file, tmp_path / "book", "--launcher", "slurm", env={"STUB_SLEEP_S": "6"})
     while not (noted := list(tmp_path.glob("book/runs/long/*/handle.json"))):
         assert controller.poll() is None, controller.communicate()

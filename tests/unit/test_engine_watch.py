@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import attempts
 from seatrial.engine import watch
 from seatrial.engine.fault import Fault, InjectedFault
 from seatrial.errors import BadInput
@@ -30,23 +31,27 @@ def test_the_last_words_of_a_rank_can_be_read_from_outside(tmp_path):
 
 def test_a_beat_is_cheap():
     heart = watch.Heartbeat(None, 0)
-    start = time.perf_counter()
-    for i in range(10_000):
-        heart.collective("all_reduce", "tp", i)
-    assert (time.perf_counter() - start) / 10_000 < 50e-6
+
+    def beats_s() -> float:
+        start = time.perf_counter()
+        for i in range(10_000):
+            heart.collective("all_reduce", "tp", i)
+        return time.perf_counter() - start
+
+    assert attempts.fastest_of_three(beats_s) / 10_000 < 50e-6
 
 
 STALLING = """
 import sys, time
 from seatrial.engine import watch
-heart = watch.Heartbeat(sys.argv[1], int(sys.argv[2]), 0.4, world=2)
+heart = watch.Heartbeat(sys.argv[1], int(sys.argv[2]), 3.0, world=2)
 heart.beat(step=4, phase="forward")
 heart.collective("all_reduce", "tp", 9)
 def wait_for_a_message_that_never_comes():
-    time.sleep(60)
+    time.sleep(600)
 if sys.argv[2] == "0":
     wait_for_a_message_that_never_comes()
-for i in range(600):
+for i in range(6000):
     heart.beat(microbatch=i)
     time.sleep(0.1)
 """
@@ -54,7 +59,7 @@ for i in range(600):
 
 def test_a_stall_dumps_every_rank_and_leaves_with_its_own_code(tmp_path):
     ranks = [subprocess.Popen([sys.executable, "-c", STALLING, tmp_path, str(r)]) for r in (1, 0)]
-    assert [r.wait(timeout=60) for r in ranks] == [watch.EXIT_STALL] * 2
+    assert [r.wait(timeout=200) for r in ranks] == [watch.EXIT_STALL] * 2
     folder = tmp_path / watch.FOLDER
     assert "wait_for_a_message_that_never_comes" in (folder / "rank0.stacks").read_text()
     assert "Thread" in (folder / "rank1.stacks").read_text()

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+import attempts
 from seatrial.errors import BadInput
 from seatrial.importers import import_file, iter_file, sniff
 
@@ -192,9 +193,13 @@ def test_a_line_made_to_be_slow_is_not(tmp_path, piece):
     path = tmp_path / "s.md"
     for short in (text, text.replace(slow, slow[:900]).replace(cell, cell[:900])):
         path.write_text(short)
-        began = time.process_time()
-        import_file(path)
-        assert time.process_time() - began < 1.0
+
+        def check() -> None:
+            began = time.process_time()
+            import_file(path)
+            assert time.process_time() - began < 1.0
+
+        attempts.one_of_three(check)
 
 
 def test_a_file_of_nothing_but_settings_is_no_notes(tmp_path):
