@@ -33,11 +33,15 @@ class Model:
     """The network's shape."""
 
     layers: int
+    """Transformer layers."""
     hidden: int
+    """Width of the residual stream."""
     heads: int
+    """Attention heads; `hidden` is a multiple of them."""
     vocab: int
     """Tokens of the tokenizer; what is stored is `padded_vocab(tp)`."""
     seq: int
+    """Tokens of one training sequence."""
     family: Family = "gpt2"
     """gpt2: learned positions; bloom: ALiBi and an embedding norm; llama: RoPE, RMSNorm, SwiGLU."""
     kv_heads: int | None = None
@@ -49,8 +53,11 @@ class Model:
     pad_vocab_to: int | None = None
     """Store this many rows whatever TP is, as Megatron's --pad-vocab-size-to."""
     rope_theta: float = 10_000.0
+    """Base of the rotary positions (llama)."""
     norm_eps: float = 1e-5
+    """Added under the root of every norm."""
     name: str = ""
+    """What tables call it."""
 
     def __post_init__(self) -> None:
         fields.positive("model", layers=self.layers, hidden=self.hidden, heads=self.heads, vocab=self.vocab, seq=self.seq,
@@ -109,16 +116,25 @@ class Topology:
     """How the model is laid out over the processes."""
 
     dp: int = 1
+    """Data parallel: replicas of the model."""
     tp: int = 1
+    """Tensor parallel: ranks that share every layer."""
     pp: int = 1
+    """Pipeline parallel: ranks that the layers are divided over."""
     vp: int = 1
     """Virtual stages a rank (interleaved 1F1B)."""
     mbs: int = 1
+    """Micro-batch size: sequences that pass the pipeline together."""
     zero: int = 0
+    """ZeRO stage: 1 shares the optimizer's state over DP, 2 also gradients, 3 also weights."""
     recompute: Recompute = "none"
+    """Activations computed again in the backward pass: none, those of attention, or all of a layer's."""
     schedule: ScheduleKind = "1f1b"
+    """The order of forward and backward passes of the micro-batches."""
     precision: Precision = "fp32"
+    """Of products and activations; masters and moments are fp32."""
     sequence_parallel: bool = False
+    """Whether norms and dropout split the sequence over TP."""
     stage_layers: tuple[int, ...] | None = None
     """Layers of each of the pp x vp stages, in model order; by default `stage_split` decides."""
 
@@ -145,6 +161,7 @@ class Batch:
     """Global batch size and its ramp-up."""
 
     gbs: int
+    """Sequences of one iteration, over all replicas."""
     rampup_start: int | None = None
     """The batch grows from this …"""
     rampup_increment: int | None = None
@@ -185,12 +202,15 @@ class Link:
     bandwidth_gb_s: float
     """Bytes per second in one direction, in 1e9, of everything the owner of the link can inject."""
     latency_us: float
+    """Of one message."""
     efficiency: float = 0.8
     """Share of the nominal bandwidth that large collectives reach."""
     flow_gb_s: float | None = None
     """The most that one communicator, or one pair of processes, gets of it, where that is less than its share."""
     name: str = ""
+    """What tables call it."""
     source: str = ""
+    """Where the figures come from."""
 
     def __post_init__(self) -> None:
         fields.positive(f"link {self.name}".strip(), bandwidth_gb_s=self.bandwidth_gb_s, latency_us=self.latency_us,
@@ -202,10 +222,13 @@ class Device:
     """What one process computes on: a GPU, or a share of a CPU node."""
 
     name: str
+    """What tables call it."""
     kind: Literal["gpu", "cpu"]
+    """A GPU stays whole when a node runs more processes; a CPU node is divided."""
     peak_tflops: dict[str, float]
     """Dense matrix peak by precision, from the data sheet."""
     memory_gib: float
+    """Of one device."""
     memory_gb_s: float
     """Peak memory bandwidth in 1e9 bytes a second."""
     usable_gib: float | None = None
@@ -215,6 +238,7 @@ class Device:
     units: int = 1
     """Streaming multiprocessors, or cores: what wave quantisation counts."""
     clock_ghz: float | None = None
+    """The clock at which `peak_tflops` holds; a trial at another one is scaled."""
     launch_us: float = 5.0
     """Time to start one kernel when nothing hides it."""
     matmul_efficiency: float = 0.85
@@ -223,7 +247,9 @@ class Device:
     """Whether attention is computed without storing the scores (FlashAttention and its like); by default where the device has
     fp8, whose software is younger than that."""
     power_w: float | None = None
+    """For the forecast's energy."""
     source: str = ""
+    """Where the figures come from."""
 
     def __post_init__(self) -> None:
         fields.positive(f"device {self.name}", memory_gib=self.memory_gib, memory_gb_s=self.memory_gb_s, units=self.units,
@@ -248,8 +274,11 @@ class Cluster:
     """Nodes, devices and links."""
 
     name: str
+    """What tables call it."""
     nodes: int
+    """Nodes that may be used."""
     procs_per_node: int
+    """Processes, and so ranks, of one node."""
     device: Device
     """Of one process when `procs_per_node` run; `with_procs` shares a node anew."""
     intra: Link
@@ -257,13 +286,17 @@ class Cluster:
     inter: Link
     """Between nodes, as one NODE sees it (all its adapters together)."""
     nodes_per_switch: int | None = None
+    """For the record; the planner does not use it."""
     memory_convention: Literal["device", "node"] = "device"
     """What the Mem column of this machine's tables means: the fullest device, or everything used on the fullest node."""
     blocking_launch: bool = False
     """Whether jobs run with CUDA_LAUNCH_BLOCKING=1: the device waits for the host at every kernel."""
     host_memory_gib: float | None = None
+    """Of one node, beside the devices' own; for the record."""
     price_per_device_hour: float | None = None
+    """In any currency; `plan --price` goes over it."""
     notes: str = ""
+    """Anything worth keeping."""
 
     def __post_init__(self) -> None:
         fields.positive(f"cluster {self.name}", nodes=self.nodes, procs_per_node=self.procs_per_node,
@@ -299,7 +332,9 @@ class Environment:
     scheduler: dict[str, str] = field(default_factory=dict)
     """Options for the batch system (clock, retention state, partition)."""
     clock_ghz: float | None = None
+    """Of the processors, where the batch system sets it."""
     torch: str | None = None
+    """Version of PyTorch, for the record."""
 
     def __post_init__(self) -> None:
         fields.positive("environment", clock_ghz=self.clock_ghz)
@@ -332,6 +367,7 @@ class Trial:
     command: Command | None = None
     """What is run when it is not our own engine."""
     repeat: int = 0
+    """Counts the runs of one and the same trial."""
 
     def to_dict(self) -> dict[str, Any]:
         return fields.plain(self)

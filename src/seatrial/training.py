@@ -17,24 +17,33 @@ from seatrial.errors import BadInput
 @dataclass(frozen=True, kw_only=True)
 class Training:
     steps: int = 10
+    """Iterations to train."""
     seed: int = 1234
     """Initial weights and the order of samples depend on this alone, never on the topology."""
 
     # optimizer
     optimizer: Literal["adamw-fused", "adamw-plain"] = "adamw-fused"
+    """`adamw-plain` is one operation at a time, for comparison."""
     lr: float = 3e-4
+    """Peak learning rate."""
     min_lr: float = 3e-5
+    """Where the cosine ends."""
     warmup_steps: int = 0
+    """Steps over which the rate rises to `lr`."""
     decay_steps: int | None = None
     """Cosine from lr to min_lr over this many steps; by default over `steps`."""
     weight_decay: float = 0.1
     """On matrices; biases, norms and other vectors have none."""
     beta1: float = 0.9
+    """Of AdamW's mean."""
     beta2: float = 0.95
+    """Of AdamW's mean square."""
     eps: float = 1e-8
+    """Of AdamW."""
     clip: float = 1.0
     """Largest global gradient norm; 0 turns clipping off."""
     init_std: float = 0.02
+    """Spread of the initial weights."""
     loss_scale: float = 65536.0
     """First value of the dynamic loss scale (fp16)."""
     loss_scale_window: int = 1000
@@ -44,19 +53,29 @@ class Training:
     data: str | None = None
     """Prefix of a Megatron .bin/.idx pair; synthetic tokens without it."""
     valid_data: str | None = None
+    """Prefix of the tokens that the validation loss is computed on."""
     eval_every: int = 0
+    """Steps between two validations; 0 means none."""
     eval_batches: int = 10
+    """Global batches of one validation."""
 
     # checkpoints
     checkpoint_dir: str | None = None
+    """Folder of the checkpoints; `train` takes one under --out."""
     save_every: int = 0
+    """Steps between two checkpoints; 0 means at the end alone."""
     keep: int = 3
+    """Newest checkpoints to keep."""
     resume: bool = False
+    """Go on from the newest checkpoint, whatever topology wrote it."""
     async_save: bool = True
+    """Write checkpoints beside training."""
 
     # where and how
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto takes CUDA where it is there."""
     compile: bool = False
+    """torch.compile on the layers."""
     bucket_mib: float = 32.0
     """Size of one flat gradient bucket."""
     logits_chunk: int = 1024
@@ -74,9 +93,11 @@ class Training:
     slow_s: float | None = None
     """Leave when even the fastest of the first iterations takes longer: the trial is certain to lose."""
     log_every: int = 1
+    """Steps between two iteration lines."""
     trace_steps: tuple[int, ...] = ()
     """Steps written as a Chrome/Perfetto trace."""
     tensorboard: bool = False
+    """Also write scalars for TensorBoard, where it is installed."""
     stall_s: float = 120.0
     """Without progress for this long, stacks and the flight recorder are dumped and the rank leaves with its own code."""
     check_order: bool = False

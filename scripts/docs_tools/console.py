@@ -1,0 +1,145 @@
+"""Runs the commands of a page in a folder of its own and holds what they print to what the page shows.
+
+    for result in run(chain, folder):           `chain` are pages that go on in one folder (`chains()` makes them)
+        result.complaint()                      "" or what is not as shown, with the page and the line
+
+The folder holds a copy of examples/. Commands run in bash with the seatrial of this interpreter, without colours, one thread
+a rank, and a home of their own.
+"""
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from docs_tools import compare
+from docs_tools.pages import ROOT, Block, Page, read
+
+TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Command:
+    text: str
+    shown: str
+    line: int
+    """Where it stands in the page, counted from 1."""
+    output_lines: tuple[int, int]
+    """First line of what is shown, and the one after the last."""
+
+
+@dataclass(frozen=True)
+class Result:
+    page: Page
+    block: Block
+    command: Command
+    ran: str
+    status: int
+    wanted_status: int
+    printed: str
+
+    @property
+    def compared(self) -> bool:
+        return "instead" not in self.block.asks
+
+    @property
+    def as_shown(self) -> bool:
+        return not self.compared or compare.matches(self.command.shown, self.printed, measured="measured" in self.block.asks)
+
+    def complaint(self) -> str:
+        where = f"{self.page.name}:{self.command.line}: $ {self.ran}"
+        if self.status != self.wanted_status:
+            return f"{where}\nended with {self.status}, not {self.wanted_status}:\n{self.printed}"
+        if self.as_shown:
+            return ""
+        difference = difflib.unified_diff(compare.lines_of(self.command.shown), compare.lines_of(self.printed),
+                                          "the page", "the command", lineterm="", n=1)
+        return "\n".join([where, *difference, f"scripts/docs-output --write {self.page.name} puts it right"])
+
+
+def commands(block: Block) -> list[Command]:
+    """`$ ` begins a command, a backslash at the end of a line goes on with it, the rest is output."""
+    found: list[Command] = []
+    lines = block.text.splitlines()
+    at = 0
+    while at < len(lines):
+        if not lines[at].startswith("$ "):
+            if lines[at].strip():
+                raise ValueError(f"line {block.line + at}: {lines[at]!r} stands before any command")
+            at += 1
+            continue
+        start, text = at, lines[at][2:]
+        while text.endswith("\\") and at + 1 < len(lines):
+            at += 1
+            text += "\n" + lines[at]
+        at += 1
+        begin = at
+        while at < len(lines) and not lines[at].startswith("$ "):
+            at += 1
+        found.append(Command(text, "\n".join(lines[begin:at]), block.line + start, (block.line + begin, block.line + at)))
+    return found
+
+
+def chains(paths: Iterable[Path]) -> list[list[Page]]:
+    """Pages with something to run, each group in the order in which they go on in one folder."""
+    pages = [read(path) for path in paths]
+    by_path = {page.path.resolve(): page for page in pages}
+    groups: dict[Path, list[Page]] = {}
+    for page in pages:
+        root, seen = page, {page.path}
+        while root.after is not None:
+            if root.after not in by_path or root.after in seen:
+                raise ValueError(f"{page.name}: docs: after {root.after}: no such page, or a circle")
+            root = by_path[root.after]
+            seen.add(root.path)
+        group = groups.setdefault(root.path, [])
+        group.insert(0, page) if page is root else group.append(page)
+    return [group for group in groups.values() if any(runs(block) for page in group for block in page.blocks)]
+
+
+def runs(block: Block) -> bool:
+    return block.language == "console" or "file" in block.asks
+
+
+def run(pages: Iterable[Page], folder: Path) -> Iterator[Result]:
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
+    shutil.copy(ROOT / "Makefile", folder)
+    for page in pages:
+        for block in page.blocks:
+            if "file" in block.asks:
+                target = folder / block.asks["file"]
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(block.text + "\n", encoding="utf-8")
+            elif block.language == "console":
+                yield from _run_block(page, block, folder)
+
+
+def _run_block(page: Page, block: Block, folder: Path) -> Iterator[Result]:
+    found = commands(block)
+    for number, command in enumerate(found):
+        last = number == len(found) - 1
+        if "instead" in block.asks and not last:
+            continue
+        text = block.asks.get("instead", command.text)
+        status, printed = _bash(text, folder)
+        yield Result(page, block, command, text, status, int(block.asks.get("exit", 0)) if last else 0, printed)
+
+
+def _bash(text: str, folder: Path) -> tuple[int, str]:
+    home = folder / ".home"
+    home.mkdir(exist_ok=True)
+    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "SEATRIAL_SEEDS") if name in os.environ}
+    env = {**kept, "HOME": str(home), "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "110", "PYTHONUTF8": "1", "TERM": "dumb",
+           "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])}
+    try:
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", text], cwd=folder, env=env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        return 124, f"{(error.stdout or b'').decode(errors='replace')}\nstill running after {TIMEOUT_S:g} s"
+    return done.returncode, done.stdout.decode(errors="replace").replace(str(folder), ".")
