@@ -89,3 +89,13 @@ def test_compare_of_records_needs_both_sides(seatrial, tmp_path):
     said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "session=monday", "--b", "session=never")
     assert said.status == 2 and "no configuration is there both" in said.err
     assert seatrial("compare", "--logbook", tmp_path / "book").status == 2
+
+
+def test_compare_draws_the_repeats_and_the_ratio_beside_its_forecast(seatrial, tmp_path):
+    file = stub_file(tmp_path, cluster={"base": "local", "procs_per_node": 1})
+    run = ("compare", file, "--b", "topology.mbs=2", "--logbook", tmp_path / "book", "--repeats", 6)
+    said = seatrial(*run)
+    assert said.status == 0 and "•" not in said.out.splitlines()[0]
+    assert "┃" in said.out and "○ as forecast" in said.out and "\x1b" not in said.out
+    [group] = json.loads(seatrial(*run, "--json").out)["groups"]
+    assert 0.1 < group["forecast_ratio"] < 2

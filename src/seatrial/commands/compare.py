@@ -21,6 +21,8 @@ from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
 FEWEST = 6
 """Repeats of each before an interval that is narrow enough may end the comparison."""
 STEP = 2
+NARROWEST, WIDEST = 44, 100
+"""Columns of a terminal that the picture needs at least, and takes at most."""
 BUSY = 0.5
 """A load of others, as a share of the cores, that is worth a word."""
 
@@ -127,6 +129,7 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
         for side, name in (("a", a), ("b", b)):
             for status, count in group.failed[side].items():
                 print(f"{label}{name}: {status} in {count} of {group.ran[side]} repeats")
+    _draw(groups, found, a, b)
     busy = max((group.busy for group in groups), default=0.0)
     if busy > BUSY:
         print(f"note: others used this machine meanwhile (load {busy:.1f} times its cores at worst): a quiet one needs fewer "
@@ -137,9 +140,49 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
         print(f"all {len(groups)} configurations: {found.words(a, b)}")
 
 
+def _draw(groups: list[Any], found: Any, a: str, b: str) -> None:
+    """One configuration: every repeat of both sides. And of each configuration the ratio, beside what was forecast."""
+    import statistics
+
+    from seatrial.plan import bars, show
+
+    drawn = [group for group in groups if group.comparison is not None]
+    cells = min(show.width(), WIDEST)
+    if not drawn or cells < NARROWEST:
+        return
+    print()
+    if len(drawn) == 1:
+        sides = {a: drawn[0].a, b: drawn[0].b}
+        label = min(max(map(len, sides)), cells // 4)
+        axis = bars.Axis(min(map(min, sides.values())), max(map(max, sides.values())), cells - label - 24)
+        for (name, values), colour in zip(sides.items(), ("blue", "yellow")):
+            middle = statistics.median(values)
+            show.painted([(f"{name[:label]:<{label}}  ", ""), (axis.dots(values, middle), colour),
+                          (f"  {show.digits(middle)} s a sample", "")])
+        print()
+    rows = [(group.label if len(drawn) > 1 else "ratio", group.comparison, group.forecast_ratio) for group in drawn]
+    if len(drawn) > 1:
+        rows.append(("all", found, None))
+    ends = [1.0, *(end for _, one, seen in rows for end in (one.ratio, *_ends(one), *([seen] if seen else [])))]
+    span = max(ends) - min(ends) or 0.02
+    label = min(max(len(name) for name, _, _ in rows), cells // 3)
+    axis = bars.Axis(min(ends) - 0.03 * span, max(ends) + 0.03 * span, cells - label - 24)
+    for name, one, seen in rows:
+        marks = {1.0: "┆"} | ({seen: "○"} if seen else {})
+        line = axis.interval(one.low, one.ratio, one.high, marks=marks) if one.known else axis.point(one.ratio, marks=marks)
+        show.painted([(f"{name[:label]:<{label}}  ", ""), (line, "blue"), (f"  {one.ratio:.3f}", "")])
+    forecast = ", ○ as forecast" if any(seen for _, _, seen in rows) else ""
+    print(f"{b} over {a}: ● the ratio in its 95 % interval, ┆ equal{forecast}")
+
+
+def _ends(one: Any) -> tuple[float, ...]:
+    return (one.low, one.high) if one.known else ()
+
+
 def _document(groups: list[Any], found: Any, a: str, b: str) -> dict[str, Any]:
     return {"a": a, "b": b, **_figures(found),
             "groups": [{"label": g.label, **_figures(g.comparison), "seconds_a_sample": {"a": g.a, "b": g.b},
+                        "forecast_ratio": g.forecast_ratio,
                         "failed": g.failed, "ran": g.ran, "busy": round(g.busy, 2), "in_turns": g.in_turns} for g in groups]}
 
 

@@ -86,7 +86,9 @@ def register(app: typer.Typer) -> None:
         from seatrial import expression
         from seatrial.fields import nearest
         from seatrial.plan import answer, request, sizes, tell
+        from seatrial.plan.measured import Measured
         from seatrial.plan.nearest import ways
+        from seatrial.plan.rows import read
         from seatrial.plan.search import RULE_NAMES, search
 
         if by not in BY:
@@ -119,8 +121,9 @@ def register(app: typer.Typer) -> None:
                            fit=fit)  # fmt: skip
         out_of_it = [] if len(found) or size is not None else list(
             ways(asked.space, rules=rules, ramp=ramp, precision=asked.precision, fit=fit))
+        known = Measured() if calibrate is None else Measured.of(read(calibrate, asked.cluster).rows)
         document = answer.answer(found, asked, top=top, by=by, tokens=count, price=price,  # type: ignore[arg-type]
-                                 fit=fit, ways=out_of_it)  # fmt: skip
+                                 fit=fit, ways=out_of_it, known=known)  # fmt: skip
         if emit and len(found):
             document["emitted"] = _emitted(found.trial(0), asked.batch, preamble, out)
         if as_json:

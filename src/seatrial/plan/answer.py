@@ -16,6 +16,7 @@ from seatrial.plan import cost, step
 from seatrial.plan.calibrate import Fit
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES
 from seatrial.plan.forecast import limit_gib
+from seatrial.plan.measured import Measured
 from seatrial.plan.nearest import Way
 from seatrial.plan.request import Request
 from seatrial.plan.search import TIE, By, Found, Held, configs_of, learned
@@ -25,7 +26,7 @@ Document = dict[str, Any]
 
 
 def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | None = None, price: float | None = None,
-           fit: Fit | None = None, ways: list[Way] | None = None) -> Document:
+           fit: Fit | None = None, ways: list[Way] | None = None, known: Measured = Measured()) -> Document:
     cluster, several = request.cluster, len(found.space.models) > 1
     price = price if price is not None else cluster.price_per_device_hour
     coefficients = learned(fit)
@@ -33,7 +34,9 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
     priced = [] if tokens is None else sorted({*range(shown), 0, min(found.ties, len(found) - 1)} if len(found) else set())
     runs = {i: _run(found, i, request, tokens, price, coefficients) for i in priced if tokens is not None}
     tight = _tight(found, shown, fit)
-    candidates = [{**_candidate(found, i, several), "fits": "tight" if tight[i] else "yes",
+    parts = _parts(found, shown, coefficients)
+    candidates = [{**_candidate(found, i, several), "fits": "tight" if tight[i] else "yes", "parts_s": parts[i],
+                   "measured_s": list(known.seconds(found.trial(i))),
                    **_cost(runs.get(i), found.normal(i) if several else None)} for i in range(shown)]  # fmt: skip
     document: Document = {
         "considered": found.considered,
@@ -81,6 +84,16 @@ def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
         "worse_by": round(found.excess(i), 6),
         "warnings": [violation.code for violation in rules.violations(trial) if violation.level == "warning"],
     }
+
+
+def _parts(found: Found, count: int, coefficients: step.Coefficients) -> list[dict[str, float]]:
+    """What the seconds of each of the first `count` are made of."""
+    if not count:
+        return []
+    first = {name: column[:count] for name, column in found.ranked.items()}
+    timed = step.time(configs_of(first, found.space.models, found.space.cluster, found.precision), found.space.cluster,
+                      coefficients)
+    return [{name: round(float(values[i]), 6) for name, values in timed.parts.items()} for i in range(count)]
 
 
 def _tight(found: Found, count: int, fit: Fit | None) -> np.ndarray:

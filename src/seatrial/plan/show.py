@@ -1,6 +1,7 @@
 """Tables and bars for people: with rules and colour on a terminal, as plain aligned text in a pipe or with NO_COLOR.
 
     show.table(["DP", "s/it"], [["8", "103.1"], ["4", "105.9"]])
+    show.painted([("███", "blue"), (" 1.2 s", "")])
 """
 from __future__ import annotations
 
@@ -40,12 +41,43 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequen
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for i, header in enumerate(headers):
         made.add_column(header, justify="left" if i in left else "right", no_wrap=True)
     for i, row in enumerate(rows):
         made.add_row(*(Text(cell) for cell in row), style="bold green" if i < bold else None)
-    Console(highlight=False, width=max(width(), 60)).print(made)
+    # Wider than the terminal it wraps there, which is ugly but loses no figure.
+    needed = sum(max(map(len, column)) + 2 for column in zip(headers, *rows))
+    Console(highlight=False, width=max(width(), needed)).print(made)
+
+
+def painted(*lines: Sequence[tuple[str, str]]) -> None:
+    """Lines of (text, colour); the colours are for a terminal alone."""
+    if not on_terminal():
+        for line in lines:
+            print("".join(text for text, _ in line).rstrip())
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, width=max(width(), 20))
+    for line in lines:
+        console.print(Text.assemble(*((text, style) for text, style in line)), no_wrap=True, overflow="crop")
+
+
+def in_lines(items: Sequence[Sequence[tuple[str, str]]], cells: int, gap: str = "  ") -> list[list[tuple[str, str]]]:
+    """Items side by side, as many a line as `cells` hold."""
+    lines: list[list[tuple[str, str]]] = []
+    used = 0
+    for item in items:
+        size = sum(len(text) for text, _ in item)
+        if lines and used + len(gap) + size <= cells:
+            lines[-1] += [(gap, ""), *item]
+            used += len(gap) + size
+        else:
+            lines.append(list(item))
+            used = size
+    return lines
 
 
 def bar(share: float, cells: int = 30) -> str:
@@ -74,6 +106,11 @@ def breakdown(parts: dict[str, float], unit: str, *, whole: float | None = None,
 
 def seconds(value: float) -> str:
     return f"{value:.2f}" if value >= 10 else f"{value:#.4g}"
+
+
+def digits(value: float) -> str:
+    """Four digits that count, with an exponent where they need one."""
+    return f"{value:#.4g}"
 
 
 def short(value: float) -> str:

@@ -7,9 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from seatrial.plan import show
+from seatrial.plan import bars, show
 from seatrial.plan.answer import Document
 from seatrial.plan.request import Request
+
+DRAWN = 6
+"""Layouts that are drawn: more are a wall, and the table has them."""
+NARROWEST, WIDEST = 36, 100
+"""Columns that the pictures need at least, and take at most."""
+SPACIOUS = 72
+"""From here on there is room for figures beside the intervals."""
+MEASURED = "s measured"
 
 
 class _Column(NamedTuple):
@@ -36,10 +44,58 @@ def tell(document: Document, request: Request) -> None:
         return
     columns = _columns(candidates[0], shapes, several_nodes=request.space.nodes is not None)
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
-    show.table(["#", *(column.header for column in columns)], rows, bold=max(1, min(document["ties"], len(rows))),
-               left=[i + 1 for i, column in enumerate(columns) if column.words])  # fmt: skip
+    headers, rows, alike = _fitting(["#", *(column.header for column in columns)], rows)
+    words = {column.header for column in columns if column.words}
+    show.table(headers, rows, bold=max(1, min(document["ties"], len(rows))),
+               left=[i for i, header in enumerate(headers) if header in words])  # fmt: skip
+    if alike:
+        print(f"All of them: {', '.join(alike)}.")
     print()
+    draw(candidates[:DRAWN], cells=min(show.width(), WIDEST))
     _remarks(document)
+
+
+def _fitting(headers: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]], list[str]]:
+    """On a terminal too narrow for the table, what is alike in all rows becomes a line of words below it."""
+    def wide() -> int:
+        return sum(max(map(len, column)) + 2 for column in zip(headers, *rows))
+
+    alike: list[str] = []
+    if show.on_terminal() and len(rows) > 1:
+        for name in ("schedule", "recompute", "VP", "ZeRO", "MBS", "DP", "TP", "PP", "nodes"):
+            if wide() > show.width() and name in headers:
+                place = headers.index(name)
+                if len({row[place] for row in rows}) == 1:
+                    alike.append(f"{name} {rows[0][place]}")
+                    headers = headers[:place] + headers[place + 1 :]
+                    rows = [row[:place] + row[place + 1 :] for row in rows]
+    return headers, rows, alike
+
+
+def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
+    """Where the time of the first layouts goes, and how sure that is; measured seconds beside the forecast."""
+    if cells < NARROWEST:
+        return
+    values = [show.seconds(c["sec_per_it"]) for c in candidates]
+    label, value = len(str(len(candidates))), max(map(len, values))
+    room = cells - label - value - 6
+    longest = max(c["sec_per_it"] for c in candidates)
+    print("Where the forecast's time goes" + (", the first's shares below:" if len(candidates) > 1 else ":"))
+    show.painted(*([(f"{i:>{label}}  ", ""), *bars.stacked(c["parts_s"], longest=longest, cells=room),
+                    (f"  {text:>{value}} s", "")] for i, (c, text) in enumerate(zip(candidates, values), 1)))
+    show.painted(*([(" " * (label + 2), ""), *line] for line in
+                   show.in_lines(bars.legend(candidates[0]["parts_s"]), cells - label - 2)))
+    print()
+    ends = [end for c in candidates for end in (c["sec_lo"], c["sec_hi"], *c["measured_s"])]
+    seen = any(c["measured_s"] for c in candidates)
+    beside = seen and cells >= SPACIOUS
+    axis = bars.Axis(min(ends), max(ends), cells - label - 2 - (len(MEASURED) + value + 4 if beside else 0))
+    print(f"90 % of each forecast, {show.short(axis.low)} to {show.short(axis.high)} s" + (", ◆ measured:" if seen else ":"))
+    for i, c in enumerate(candidates, 1):
+        line = axis.interval(c["sec_lo"], c["sec_per_it"], c["sec_hi"], marks=dict.fromkeys(c["measured_s"], "◆"))
+        said = f"  {show.seconds(min(c['measured_s'])):>{value}} {MEASURED}" if beside and c["measured_s"] else ""
+        show.painted([(f"{i:>{label}}  ", ""), (line, "blue"), (said, "")])
+    print()
 
 
 def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_Column]:

@@ -14,6 +14,7 @@ from typing import Any
 from seatrial import fields
 from seatrial.compare import Comparison, overall, paired, unpaired
 from seatrial.errors import BadInput
+from seatrial.sweep import foresee
 from seatrial.sweep.file import Sweep, Task, build
 from seatrial.sweep.store import Store
 
@@ -39,6 +40,12 @@ class Group:
     busy: float = 0.0
     """The highest load of the machine as a share of its cores, before any of the runs: above 1 others were computing too."""
     in_turns: bool = False
+    forecast: dict[str, float] = field(default_factory=dict)
+    """Side -> seconds a sample that were forecast, where the trial has a cluster."""
+
+    @property
+    def forecast_ratio(self) -> float | None:
+        return self.forecast["b"] / self.forecast["a"] if len(self.forecast) == 2 else None
 
     @property
     def comparison(self) -> Comparison | None:
@@ -82,6 +89,8 @@ def measured_in_turns(sweep: Sweep, store: Store) -> list[Group]:
     tasks = {store.record_id(task.key): task for task in sweep.tasks}
     values: dict[str, dict[int, dict[str, float]]] = {}
     groups: dict[str, Group] = {}
+    clusters = any(task.trial is not None and task.trial.cluster is not None for task in sweep.tasks)
+    foreseen = foresee.forecasts(sweep) if clusters else {}
     for data in store.records():
         task = tasks.get(data["record_id"])
         if task is None:
@@ -90,6 +99,8 @@ def measured_in_turns(sweep: Sweep, store: Store) -> list[Group]:
         group = groups.setdefault(label, Group(label=label, in_turns=True))
         group.ran[side] += 1
         group.busy = max(group.busy, _busy(data))
+        if task.key in foreseen and task.trial is not None:
+            group.forecast[side] = foreseen[task.key].sec / task.trial.batch.gbs
         value = _value(data)
         if value is None:
             status = data.get("outcome", {}).get("status", "ok")
