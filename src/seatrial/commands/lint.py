@@ -24,23 +24,29 @@ def lint(
     corrected: Path | None = typer.Option(
         None, "--corrected", metavar="OUT.csv", help="Also write the rows with what is proposed."
     ),
+    reasons: Path | None = typer.Option(
+        None, "--reasons", metavar="OUT.csv", help="Also write one line a proposed cell: field, was, is, why."
+    ),
 ) -> int:
     """Exit status 1 when there are errors, 0 otherwise."""
     from seatrial.fields import nearest
-    from seatrial.lint.corrected import write
+    from seatrial.lint.corrected import write, write_reasons
     from seatrial.lint.files import look_at
     from seatrial.lint.finding import LEVELS
 
     if level not in LEVELS:
         raise BadInput(f"--level {level!r} is unknown; {nearest(level, LEVELS)}")
-    if corrected is not None and str(corrected) in files:
-        raise BadInput(f"--corrected {corrected} is one of the files that are read; name another")
+    for option, out in (("corrected", corrected), ("reasons", reasons)):
+        if out is not None and str(out) in files:
+            raise BadInput(f"--{option} {out} is one of the files that are read; name another")
     findings, sheet = look_at(files)
     errors = sum(finding.level == "error" for finding in findings)
     shown = [finding for finding in findings if LEVELS.index(finding.level) <= LEVELS.index(level)]  # type: ignore[arg-type]
     if corrected is not None:
-        changed = write(sheet, corrected)
+        changed = write(sheet, findings, corrected)
         print(f"{corrected}: {changed} of {len(sheet.rows)} rows changed", file=sys.stderr)
+    if reasons is not None:
+        print(f"{reasons}: {write_reasons(sheet, findings, reasons)} cells changed", file=sys.stderr)
     if as_json:
         print(json.dumps([finding.to_dict() for finding in shown], indent=2, ensure_ascii=False))
     else:

@@ -172,6 +172,8 @@ def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[s
                 data[name] = _FORMULAS.get(cell, cell)
             elif name == "flags":
                 data[name] = cell.split()
+            elif name == "context":
+                data[name] = json.loads(cell)
             elif name in exact.TYPES and name not in STRUCTURED and name not in LISTS:
                 data[name] = exact.read_value(name, cell)
             else:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Protocol
 
+from seatrial.importers import exact
+from seatrial.importers.csvrows import PLAIN
 from seatrial.lint.finding import Finding, Level
 from seatrial.lint.view import Sheet, field_of
 
@@ -44,14 +46,23 @@ def check(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
                 printed=problem.cell or None,
             )
         )
+    told: set[tuple[str, str]] = set()
     for mates in sheet.tables.values():
         if mates[0].record.table is None:
             continue
         for heading in mates[0].record.printed:
-            if not field_of(heading) and heading.strip():
+            where = (mates[0].record.source_file, heading)
+            if heading.strip() and where not in told and not _known(heading):
+                told.add(where)
                 found.append(
                     mates[0].find(
                         "unknown-column", "info", f'nothing is known about the column "{heading}": its cells are kept as text'
                     )
                 )
     return found
+
+
+def _known(heading: str) -> bool:
+    """Also by the name of a record's field, as collections of rows have them, with the corrected value beside (`dp_fixed`)."""
+    name = heading.removesuffix("_fixed")
+    return bool(field_of(heading)) or name in exact.TYPES or name in PLAIN
