@@ -2,10 +2,12 @@
 
     seatrial explain --model bloom-181b --cluster jz-a100 --gbs 2048 --dp 8 --tp 4 --pp 12 --mbs 2 --zero 1 --recompute full
     seatrial explain trial.toml --svg pipeline.svg
+    seatrial explain sweep.toml --trial "dp=8 tp=4 mbs=2"
 """
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command("explain", help="Take one layout apart: time, memory, its pipeline as a picture, what to change.")
     def explain(
-        file: Path | None = typer.Argument(None, help="A trial as TOML; options go over it.", show_default=False),
+        file: Path | None = typer.Argument(None, help="A trial or sweep as TOML; options go over it.", show_default=False),
+        which: str = typer.Option("", "--trial", help="Which of a sweep, as 'dp=8 tp=4'; by default its first.",
+                                  show_default=False),
         model: str | None = MODEL,
         cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
         nodes: int | None = NODES,
@@ -50,7 +54,7 @@ def register(app: typer.Typer) -> None:
         given: dict[str, Any] = {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
                                  "schedule": schedule, "sequence_parallel": sequence_parallel, "precision": precision}
         trial = asked_trial(file, model, cluster, nodes, procs_per_node, gbs, engine, settings,
-                            {name: value for name, value in given.items() if value is not None})
+                            {name: value for name, value in given.items() if value is not None}, which)
         assert trial.cluster is not None
         told = taking_apart.explain(trial, learned_from(calibrate, trial.cluster))
         if svg is not None:
@@ -67,12 +71,15 @@ def register(app: typer.Typer) -> None:
 
 
 def asked_trial(file: Path | None, model: str | None, cluster: str | None, nodes: int | None, procs_per_node: int | None,
-                gbs: int | None, engine: str | None, settings: list[str], topology: dict[str, Any]) -> Trial:
-    """A trial from a file, from options, or from options over a file."""
-    from seatrial import presets, trialfile
+                gbs: int | None, engine: str | None, settings: list[str], topology: dict[str, Any], which: str = "") -> Trial:
+    """A trial from a file, from options, or from options over a file; of a sweep's file the one that `which` names."""
+    from seatrial import trialfile
     from seatrial.plan.request import usual_precision
+    from seatrial.sweep import one
 
-    data: dict[str, Any] = presets.read_toml(file) if file is not None else {}
+    data, label = one.tables(file, which) if file is not None else ({}, "")
+    if label and not which:
+        print(f"{file}: {label}; --trial names another", file=sys.stderr)
     for name in ("topology", "batch"):
         if not isinstance(data.get(name, {}), dict):
             raise BadInput(f"{file}: {name}: expected a table, found {data[name]!r}")

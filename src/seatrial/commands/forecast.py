@@ -1,6 +1,7 @@
 """`seatrial forecast` and `seatrial calibrate`: a table of trials forecast row by row, and what measured rows teach.
 
     seatrial forecast rows.csv --cluster jz-a100 -o forecast.csv
+    seatrial forecast sweep.toml
     seatrial forecast rows.csv --cluster jz-a100 --calibrate measured.csv -o forecast.csv
     seatrial calibrate measured.csv --cluster jz-a100
 """
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command("forecast", help="Forecast each row of a CSV table: seconds, TFLOPs, memory, whether it fits.")
     def forecast(
-        rows: Path = typer.Argument(None, help="CSV with the columns of a trial, one a row.", metavar="ROWS.csv"),
-        cluster: str = typer.Option("jz-a100", help="Name of a cluster, or a TOML file with a [cluster] table."),
+        rows: Path = typer.Argument(None, help="CSV with the columns of a trial, or a sweep as TOML.", metavar="ROWS.csv"),
+        cluster: str = typer.Option("jz-a100", help="Name of a cluster, or a TOML file with a [cluster] table; a sweep has "
+                                                    "its own."),
         calibrate: Path = typer.Option(None, help="CSV of measured rows to learn from first.", metavar="ROWS.csv"),
         output: Path = typer.Option(None, "--output", "-o", help="Where to write; else to the screen.", metavar="OUT.csv"),
         defaults: bool = typer.Option(False, help="Print what an empty cell of each column means, and stop."),
@@ -38,8 +40,14 @@ def register(app: typer.Typer) -> None:
             return EXIT_GOOD
         if rows is None:
             raise BadInput("which table? seatrial forecast ROWS.csv --cluster NAME -o OUT.csv")
-        machine = presets.cluster(cluster)
-        table = tables.read(rows, machine)
+        if rows.suffix == ".toml":
+            from seatrial.sweep import file as sweeps
+            from seatrial.sweep import foresee
+
+            table, machine = foresee.as_table(sweeps.load(rows))
+        else:
+            machine = presets.cluster(cluster)
+            table = tables.read(rows, machine)
         fit = learning.cold(machine) if calibrate is None else learning.fit_csv(calibrate, machine)
         made = forecasting.columns(table, fit)
         rejected = sum(line["forecast_reject"] != "" for line in made)
@@ -86,7 +94,13 @@ def _doubts(fit: Fit) -> None:
 
 
 def _screen(header: tuple[str, ...], lines: list[dict[str, str]], columns: tuple[str, ...]) -> None:
-    shown = [c for c in ("nodes", "layers", "hidden", "dp", "tp", "pp", "mbs", "gbs") if c in header] + list(columns)
-    widths = [max(len(c), *(len(line.get(c, "")) for line in lines)) if lines else len(c) for c in shown]
-    for row in [dict(zip(shown, shown)), *lines]:
-        print("  ".join(row.get(c, "").rjust(w) for c, w in zip(shown, widths)).rstrip())
+    """The trial, what tells it from the others, and the forecast."""
+    own = [c for c in ("trial", "nodes", "layers", "hidden", "dp", "tp", "pp", "mbs", "gbs") if c in header]
+    if "trial" in own:
+        own = [c for c in own if c == "trial" or len({line.get(c, "") for line in lines}) > 1]
+    made = [c for c in columns if any(line.get(c) for line in lines)]
+    shown = dict(zip([*own, *made], [*own, *(c.removeprefix("forecast_") for c in made)]))
+    widths = [max(len(name), *(len(line.get(c, "")) for line in lines)) if lines else len(name) for c, name in shown.items()]
+    for row in [shown, *lines]:
+        print("  ".join(row.get(c, "").ljust(w) if c in ("trial", "forecast_reject") else row.get(c, "").rjust(w)
+                        for c, w in zip(shown, widths)).rstrip())

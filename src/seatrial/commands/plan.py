@@ -1,6 +1,7 @@
 """`seatrial plan`: every layout of a model on a cluster, forecast and ranked.
 
     seatrial plan --model bloom-181b --cluster jz-a100 --nodes 48 --gbs 2048 --zero 1 --recompute full --top 5
+    seatrial plan sweep.toml --top 5
     seatrial plan --model bloom-181b --cluster jz-a100 --size 181B --gbs 2048 --zero 1 --recompute full --tokens 300e9
 """
 from __future__ import annotations
@@ -51,8 +52,10 @@ def learned_from(rows: Path | None, cluster: Cluster) -> Fit | None:
 def register(app: typer.Typer) -> None:
     @app.command("plan", help="Forecast every layout of a model on a cluster and rank them.", epilog=EXITS)
     def plan(
+        file: Path | None = typer.Argument(None, help="A trial or sweep as TOML: what it fixes is fixed, the rest is searched.",
+                                           show_default=False),
         model: str | None = MODEL,
-        cluster: str = CLUSTER,
+        cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
         nodes: int | None = NODES,
         nodes_max: int | None = typer.Option(None, help="Also try fewer: from --nodes (or 1) up to this.", show_default=False),
         procs_per_node: int | None = PROCS,
@@ -95,13 +98,24 @@ def register(app: typer.Typer) -> None:
             raise BadInput(f"--by {by!r}: {nearest(by, BY)}")
         if emit not in (None, "megatron"):
             raise BadInput(f"--emit {emit!r}: megatron is the one format")
+        wanted = {"gbs": gbs, "dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
+                  "schedule": schedule}  # fmt: skip
+        if file is not None:
+            from seatrial.sweep import one
+
+            told = one.asked(file)
+            settings = [*(f"topology.{name}={told.knobs[name]}" for name in ("precision", "sequence_parallel")
+                          if name in told.knobs and (name != "precision" or precision is None)), *settings]
+            wanted = {name: told.knobs.get(name) if value is None else value for name, value in wanted.items()}
+            model, cluster, rampup = model or told.model, cluster or told.cluster, rampup or told.rampup
+            engine, rule = told.engine or engine, [*told.rules, *rule]
         if model is None and size is None:
-            raise BadInput("--model must be given (or --size, to look for a shape)")
+            raise BadInput("--model must be given (or --size, to look for a shape; or a file with a [model] table)")
+        if cluster is None:
+            raise BadInput("--cluster must be given, or a file with a [cluster] table")
         if price is not None and not math.isfinite(price):
             raise BadInput(f"--price {price}: expected a number")
         rules = [expression.parse(text, RULE_NAMES) for text in rule]
-        wanted = {"gbs": gbs, "dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
-                  "schedule": schedule}  # fmt: skip
         count = None if tokens is None else request.number("tokens", tokens)
         if size is not None:
             settings = [*sizes.base_settings(model), *settings]

@@ -42,7 +42,7 @@ Order = Literal["interleaved", "file", "shuffled", "forecast"]
 
 _CLASSES = {"topology": Topology, "batch": Batch, "model": Model, "cluster": Cluster, "environment": Environment,
             "training": Training}  # fmt: skip
-_OWN = ("name", "rules", "repeats", "order", "budget_s", "axes", "measure", "stop", "limits", "notes")
+OWN = ("name", "rules", "repeats", "order", "budget_s", "axes", "measure", "stop", "limits", "notes")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 
 
@@ -152,8 +152,8 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
     data = _copied(data)
     for setting in settings:
         fields.assign(data, setting)
-    own = {key: data.pop(key) for key in _OWN if key in data}
-    known = {*trialfile.TABLES, *presets.KINDS, "engine", *_OWN}
+    own = {key: data.pop(key) for key in OWN if key in data}
+    known = {*trialfile.TABLES, *presets.KINDS, "engine", *OWN}
     for key in data:
         if key not in known:
             raise BadInput(f"{where}: {key}: no such table or key; {fields.nearest(key, known)}")

@@ -2,20 +2,25 @@
 
     found = forecasts(sweep)            key -> Foreseen, for trials that name a cluster
     found[key].best                     the objective if everything goes as well as the interval allows
+    table, cluster = as_table(sweep)    its trials as rows that `plan/forecast.py` takes
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from seatrial import arith, fields
 from seatrial.errors import BadInput
 from seatrial.launch import environment
 from seatrial.launch.trial import record_of
 from seatrial.record import Outcome, Record
-from seatrial.spec import Trial
+from seatrial.spec import Cluster, Trial
 from seatrial.sweep.file import Sweep, Task
 from seatrial.sweep.store import Row
 from seatrial.training import Training
+
+if TYPE_CHECKING:
+    from seatrial.plan.rows import Table
 
 FORMULA = "sc21"
 
@@ -52,6 +57,38 @@ def forecasts(sweep: Sweep) -> dict[str, Foreseen]:
             found[task.key] = Foreseen(sec=float(time.sec[i]), low_s=low_s, high_s=float(time.hi[i]),
                                        best=objective(trial, low_s, by=sweep.stop.by))
     return found
+
+
+def as_table(sweep: Sweep) -> tuple[Table, Cluster]:
+    """One row a trial, repeats counted once, and the cluster that they run on; each row has its own nodes of it."""
+    from seatrial.plan import rows
+
+    tasks = [task for task in sweep.tasks if task.repeat == 0]
+    cluster = next((task.trial.cluster for task in tasks if task.trial is not None and task.trial.cluster is not None), None)
+    if cluster is None:
+        raise BadInput(f"{sweep.name}: names no cluster to forecast on, for example cluster = {{ base = 'jz-a100' }}")
+    made = []
+    for task in tasks:
+        cells = {"trial": task.label, **(_cells(task.trial) if task.trial is not None else {})}
+        made.append(rows.Row(cells=cells, trial=None, reject=f"{task.code}: {task.invalid}") if task.invalid
+                    else rows.read_row(cells, cluster, task.label))
+    header = tuple(dict.fromkeys(name for row in made for name in row.cells))
+    return rows.Table(header=header, rows=tuple(made)), cluster
+
+
+def _cells(trial: Trial) -> dict[str, str]:
+    m, t, around = trial.model, trial.topology, trial.environment
+    env = [f"{name}={value}" for name, value in {**around.variables, **around.scheduler}.items()]
+    cells = {
+        "size_label": m.name, "family": m.family, "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "kv_heads": m.kv,
+        "ffn": m.inner, "seq": m.seq, "vocab": m.vocab, "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs,
+        "gbs": trial.batch.gbs, "zero_stage": t.zero, "recompute": t.recompute, "schedule": t.schedule, "dtype": t.precision,
+        "sequence_parallel": "yes" if t.sequence_parallel else "no", "engine": trial.engine,
+        "nodes": trial.cluster.nodes if trial.cluster else "", "env": ", ".join(env),
+        "procs_per_node": trial.cluster.procs_per_node if trial.cluster else "",
+        "freq_ghz": around.clock_ghz or "", "torch_version": around.torch or "",
+    }  # fmt: skip
+    return {name: str(value) for name, value in cells.items()}
 
 
 def objective(trial: Trial, sec_per_it: float, *, by: str) -> float:
