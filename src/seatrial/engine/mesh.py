@@ -37,15 +37,18 @@ class Group:
 
 
 class Mesh:
-    def __init__(self, topology: Topology, *, device: torch.device, pool: Pool | None = None):
-        """`pool` keeps groups for the next mesh of this process: making one takes a round of connections."""
+    def __init__(self, topology: Topology, *, device: torch.device, pool: Pool | None = None, acts_as: str | None = None):
+        """`pool` keeps groups for the next mesh of this process: making one takes a round of connections.
+
+        `acts_as`: the backend whose ways are followed, where the one at hand is torch's `fake`.
+        """
         t = topology
         self.topology, self.device = t, device
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         world = dist.get_world_size() if dist.is_initialized() else 1
         if world != t.world:
             raise BadInput(f"DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, but {world} were started")
-        self.backend: str = dist.get_backend() if dist.is_initialized() else "none"
+        self.backend: str = acts_as or (dist.get_backend() if dist.is_initialized() else "none")
         self.tp_rank = self.rank % t.tp
         self.dp_rank = self.rank // t.tp % t.dp
         self.pp_rank = self.rank // (t.tp * t.dp)

@@ -36,9 +36,12 @@ class Messages:
             return
         with self.comm.timers("pp_wait"):
             buffer = torch.empty(self.shape, dtype=self.dtype, device=self.comm.mesh.device)
-            group = self._channel(action.kind, source[0], self.rank)
-            work = dist.irecv(buffer, src=self.comm.mesh.pp.ranks[source[0]], group=group.handle, tag=_tag(action.kind))
+            work = self.post_receive(buffer, action.kind, source[0])
         self._inbox[action] = buffer, work
+
+    def post_receive(self, buffer: Tensor, kind: Kind, source: int) -> dist.Work | None:
+        group = self._channel(kind, source, self.rank)
+        return dist.irecv(buffer, src=self.comm.mesh.pp.ranks[source], group=group.handle, tag=_tag(kind))
 
     def receive(self, action: Action, order: Order | None) -> Tensor:
         self.expect(action)
@@ -73,13 +76,17 @@ class Messages:
             return
         with self.comm.timers("pp_send"):
             result = result.contiguous()
-            group = self._channel(action.kind, self.rank, target[0])
-            work = dist.isend(result, dst=self.comm.mesh.pp.ranks[target[0]], group=group.handle, tag=_tag(action.kind))
-            assert work is not None
+            work = self.post_send(result, action.kind, target[0])
             self._outbox = [sent for sent in self._outbox if not sent[2].is_completed()]
             self._outbox.append((target, result, work))
             if order is None and len(self._outbox) > 2 * self.pp * self.virtual:
                 self._outbox.pop(0)[2].wait()
+
+    def post_send(self, result: Tensor, kind: Kind, target: int) -> dist.Work:
+        group = self._channel(kind, self.rank, target)
+        work = dist.isend(result, dst=self.comm.mesh.pp.ranks[target], group=group.handle, tag=_tag(kind))
+        assert work is not None
+        return work
 
     def finish(self) -> None:
         """Wait until everything sent has left."""
@@ -90,16 +97,18 @@ class Messages:
 
     def sum_of_ends(self, x: Tensor) -> None:
         """On the first and the last stage: `x` becomes the sum of both, in place and in the same order on both."""
-        ends = self.comm.mesh.pp.ranks[0], self.comm.mesh.pp.ranks[-1]
-        mine = 0 if self.rank == 0 else 1
         theirs = torch.empty_like(x)
-        group = self.comm.mesh.pp.handle
-        both = ((dist.isend, x), (dist.irecv, theirs))
-        calls = [dist.P2POp(call, tensor, ends[1 - mine], group, TIED) for call, tensor in both]
-        for work in dist.batch_isend_irecv(calls if mine == 0 else calls[::-1]):
-            work.wait()
+        self.exchange_ends(x, theirs)
         self.comm.count("sum_of_ends", x, self.comm.mesh.pp)
         x.add_(theirs)
+
+    def exchange_ends(self, mine: Tensor, theirs: Tensor) -> None:
+        is_first = self.rank == 0
+        other = self.comm.mesh.pp.ranks[-1 if is_first else 0]
+        both = ((dist.isend, mine), (dist.irecv, theirs))
+        calls = [dist.P2POp(call, tensor, other, self.comm.mesh.pp.handle, TIED) for call, tensor in both]
+        for work in dist.batch_isend_irecv(calls if is_first else calls[::-1]):
+            work.wait()
 
     def _channel(self, kind: Kind, source: int, target: int) -> Group:
         forward = kind is Kind.FORWARD

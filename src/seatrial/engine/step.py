@@ -53,12 +53,12 @@ class StepResult:
 
 class Engine:
     def __init__(self, trial: Trial, training: Training, mesh: Mesh, *, timers: Timers | None = None,
-                 heartbeat: Heartbeat | None = None):
+                 heartbeat: Heartbeat | None = None, comm: Comm | None = None):
         self.trial, self.training, self.mesh = trial, training, mesh
         t, m = trial.topology, trial.model
         dtype = compute_type(t.precision)
-        self.timers = timers or Timers(mesh.device.type)
-        self.comm = Comm(mesh, self.timers, heartbeat, check_order=training.check_order)
+        self.timers = comm.timers if comm is not None else timers or Timers(mesh.device.type)
+        self.comm = comm or Comm(mesh, self.timers, heartbeat, check_order=training.check_order)
         self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not training.compile)
         heads = m.heads // t.tp
         positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
