@@ -41,6 +41,8 @@ class Job:
     """Put over the environment that the launcher has."""
     threads: int | None = None
     """Compute threads a rank; by default the cores divided by the ranks of a node."""
+    cores: float | None = None
+    """Processor time that one rank may have, in cores: 0.5 is every second moment of one (control groups)."""
     memory_cap_bytes: int | None = None
     """Data that one rank may have (RLIMIT_DATA)."""
     time_limit_s: float = 600.0

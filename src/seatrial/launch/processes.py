@@ -26,6 +26,7 @@ from pathlib import Path
 from seatrial.launch import files
 from seatrial.launch.base import Job
 from seatrial.launch.guard import MARK, end_marked
+from seatrial.launch.share import Shares
 
 GRACE_AFTER_FAILURE_S = 6.0
 """Longer than the watch waits for the other ranks' stacks."""
@@ -104,13 +105,17 @@ class Processes:
         self._sampled = 0.0
         self._oom_kills = _oom_kills()
         self._node_mark = f"{job.run_dir}#{node}"
+        self._shares = Shares(job.cores, ranks=self.ranks) if job.cores is not None else None
         (job.run_dir / files.LOGS).mkdir(parents=True, exist_ok=True)
         cores = sorted(os.sched_getaffinity(0)) if cores is None else list(cores)
         threads = job.threads or max(1, len(cores) // job.local_world)
         master = master or ("127.0.0.1", free_port())
         try:
             for i, rank in enumerate(self.ranks):
-                self.processes[rank] = self._start(rank, i, master, threads, _share(cores, i, len(self.ranks)))
+                own = _share(cores, i, len(self.ranks))
+                if job.cores is not None and job.cores <= 1 and cores:
+                    own = [cores[i % len(cores)]]  # the kernel cuts off a share at each core that it is used on
+                self.processes[rank] = self._start(rank, i, master, threads, own)
         except BaseException:
             self.kill()
             raise
@@ -127,7 +132,7 @@ class Processes:
             env |= {"SEATRIAL_NODES": str(job.nodes), "SEATRIAL_NODE": str(self.node), "MASTER_ADDR": master[0],
                     "MASTER_PORT": str(master[1]), "OMP_NUM_THREADS": env.get("OMP_NUM_THREADS", str(threads))}
             log = files.node_log(job.run_dir, rank)
-        parent, cap = os.getpid(), job.memory_cap_bytes
+        parent, cap, shares = os.getpid(), job.memory_cap_bytes, self._shares
 
         def before_exec() -> None:
             # A session of its own keeps the terminal's Ctrl-C from reaching the ranks before we have noted it.
@@ -138,6 +143,8 @@ class Processes:
             # Should the kernel have to kill somebody for memory, let it be a rank: that is a row of the table.
             with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
                 file.write(str(OOM_SCORE))
+            if shares is not None:
+                shares.join(rank)
             if cap is not None:
                 hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
                 limit = cap if hard == resource.RLIM_INFINITY else min(cap, hard)
@@ -273,6 +280,8 @@ class Processes:
         if self.job.per == "node" or self.found.died:
             # Of this node alone: agents of several may share a machine, and the others' ranks may still have to say something.
             end_marked([f"{NODE_MARK}={self._node_mark}"])
+        if self._shares is not None:
+            self._shares.close()
         for rank, process in self.processes.items():
             self.found.codes.setdefault(rank, process.returncode)
         self.found.seconds = now - self.started

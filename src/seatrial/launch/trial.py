@@ -42,6 +42,8 @@ class Limits:
     time_limit_s: float = 600.0
     memory_cap_gib: float | None = None
     """Of data, a rank; over it an allocation is refused, which is a clean `oom_host`."""
+    cores: float | None = None
+    """Processor time a rank, in cores."""
 
 
 def run_trial(trial: Trial, training: Training, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
@@ -70,7 +72,7 @@ def prepare(trial: Trial, training: Training, *, run_dir: Path, limits: Limits =
     return Job(
         name=trial.run_id(), run_dir=run_dir, argv=engine.argv(trial, training, run_dir), world=trial.topology.world,
         per=engine.per, procs_per_node=trial.cluster.procs_per_node if trial.cluster else None,
-        env=dict(trial.environment.variables), threads=training.threads,
+        env=dict(trial.environment.variables), threads=training.threads, cores=limits.cores,
         memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s,
         scheduler=dict(trial.environment.scheduler))
 
@@ -86,6 +88,8 @@ def conclude(trial: Trial, training: Training, handle: Handle, finished: Finishe
     after = environment.machine()
     host: dict[str, object] = {**(before or after), "load_after": after["load"], "seconds": round(finished.seconds, 3),
                                "run_dir": str(run_dir)}
+    if handle.job.cores is not None:
+        host["cores_a_rank"] = handle.job.cores
     if finished.hosts:
         host["nodes"] = list(finished.hosts)
     if job_id := finished.job_id or handle.job_id:

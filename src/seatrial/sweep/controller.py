@@ -236,7 +236,8 @@ class Controller:
         assert task.trial is not None
         left = None if self.sweep.budget_s is None else max(1.0, self.sweep.budget_s - self.view.spent_s)
         wanted = asked(task, self.sweep.measure, slow_s=self._slow_s(task.trial), seconds=left)
-        limits = Limits(time_limit_s=self.sweep.limits.time_s, memory_cap_gib=self.sweep.limits.memory_gib)
+        limits = Limits(time_limit_s=self.sweep.limits.time_s, memory_cap_gib=self.sweep.limits.memory_gib,
+                        cores=self.sweep.limits.cores)
         job = prepare(wanted.trial, wanted.training, run_dir=self.store.run_dir(task.key), limits=limits)
         return task, wanted, replace(job, name=adopt.job_name(task.key, job.run_dir))
 

@@ -91,13 +91,16 @@ class Limits:
     time_s: float = 600.0
     memory_gib: float | None = None
     """Host memory of one rank; an allocation beyond it fails there and not on the machine."""
+    cores: float | None = None
+    """Processor time of one rank, in cores: 0.5 holds it to half of one, so that scaling means something where ranks share."""
     side_by_side: int = 1
     """Trials at a time, where the launcher has room; on one machine they would disturb each other."""
     retry_blocking: bool = False
     """A trial that crashes or hangs is run a second time with CUDA_LAUNCH_BLOCKING=1, and recorded as such."""
 
     def __post_init__(self) -> None:
-        fields.positive("limits", time_s=self.time_s, memory_gib=self.memory_gib, side_by_side=self.side_by_side)
+        fields.positive("limits", time_s=self.time_s, memory_gib=self.memory_gib, cores=self.cores,
+                        side_by_side=self.side_by_side)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,60 @@
+"""A rank that is held to a part of a core gets that much of it and no more."""
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+
+from seatrial.errors import BadInput
+from seatrial.launch import share
+
+BUSY = "import time\nuntil = time.monotonic() + 1.5\nwhile time.monotonic() < until: pass"
+
+
+@pytest.fixture
+def shares():
+    try:
+        made = share.Shares(0.25, ranks=[0, 1])
+    except BadInput as error:
+        pytest.skip(str(error))
+    yield made
+    made.close()
+
+
+def test_a_busy_rank_gets_its_share_and_no_more(shares):
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run([sys.executable, "-S", "-c", BUSY], preexec_fn=lambda: shares.join(1), check=True)
+    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - began
+    used = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / wall
+    assert used < 0.3, "a quarter of a core, and the rounding of one period"
+
+
+def test_nothing_is_left_when_the_ranks_are_gone(shares):
+    folders = list(shares._folders.values())
+    assert len(folders) == 2 and all(folder.is_dir() for folder in folders)
+    shares.close()
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_the_group_of_a_launcher_that_died_is_swept_out(shares):
+    parent = next(iter(shares._folders.values())).parent
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = parent / f"{share.PREFIX}-{dead.pid}-abc-0"
+    left.mkdir()
+    share.Shares(0.5, ranks=[0]).close()
+    assert not left.exists()
+
+
+def test_where_groups_cannot_be_made_one_line_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(share, "_parents", lambda: iter([(tmp_path / "not-there", 1)]))
+    with pytest.raises(BadInput, match="cannot be held to 0.5 cores here .*not-there.*root may"):
+        share.Shares(0.5, ranks=[0])
+    monkeypatch.setattr(share, "_parents", lambda: iter([]))
+    with pytest.raises(BadInput, match="no control groups with processor time are mounted"):
+        share.Shares(0.5, ranks=[0])
+    with pytest.raises(BadInput, match="0.001 cores a rank: the kernel gives 0.01"):
+        share.Shares(0.001, ranks=[0])
