@@ -217,6 +217,15 @@ def test_csv_has_the_columns_of_a_collection_of_rows():
     assert not set(written) & {"context", "printed"}
 
 
+def test_csv_takes_every_field_that_holds_more_than_one_value(tmp_path):
+    tables = {f.name for f in dataclasses.fields(Record) if str(f.type).startswith("dict")}
+    assert tables <= set(STRUCTURED)
+    record = Record(state="measured", measurement={"iterations": 4, "ended": "seconds"}, breakdown={"forward": 0.5})
+    (tmp_path / "rows.csv").write_text(to_csv([record]))
+    (back,) = import_file(tmp_path / "rows.csv").records
+    assert (back.measurement, back.breakdown) == (record.measurement, record.breakdown)
+
+
 def test_csv_says_in_one_word_what_happened():
     rows = list(csv.DictReader(io.StringIO(to_csv(TWO))))
     assert [row["status"] for row in rows] == ["ok", "oom", "ok"]

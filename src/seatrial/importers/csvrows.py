@@ -30,8 +30,8 @@ SCHEMA_CELL = "1"
 PLAIN = {"activation_ckpt": "recompute", "line_no": "source_line"}
 """Names in hand-kept collections -> fields."""
 STRUCTURED = (
-    "outcome", "env", "extra", "printed", "context", "trial", "iterations", "memory", "breakdown", "versions", "host",
-    "forecast",
+    "outcome", "env", "extra", "printed", "context", "trial", "iterations", "measurement", "memory", "breakdown",
+    "versions", "host", "forecast",
 )  # fmt: skip
 LISTS = ("flags", "estimated", "inferred")
 _STATUS: dict[str, tuple[str, str]] = {
