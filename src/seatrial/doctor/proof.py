@@ -1,0 +1,180 @@
+"""Proof that a topology trains like one process does: the same small model on real gloo ranks and alone, losses compared.
+
+    trial, notes = scaled(trial, ranks=8)       what this machine can hold, and what was made smaller for it
+    finding = proof(trial, notes, timeout_s=120)
+
+Splits survive the scaling: what was divided over several ranks still is, with the same schedule, ZeRO stage and recompute.
+Weights depend on a parameter's name alone, so both runs start from the same numbers.
+"""
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from seatrial import arith, rules
+from seatrial.doctor.finding import Finding
+from seatrial.doctor.machine import usable_bytes
+from seatrial.errors import BadInput
+from seatrial.spec import GIB, Batch, Environment, Model, Topology, Trial
+from seatrial.training import Training
+
+BAR = 1e-5
+"""Largest relative difference of a loss or a gradient norm, as the tests of the engine have it."""
+STEPS = 4
+SMALL_PARAMETERS = 3e6
+"""Up to here a model is taken as it is."""
+SMALL_BATCH = 64
+RANK_BYTES = GIB // 2
+"""What a rank of a small model takes, most of it torch itself."""
+LEARNING = Training(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0, bucket_mib=0.05, logits_chunk=24,
+                    device="cpu", threads=1, stall_s=60.0)
+
+
+def most_ranks(cores: int) -> int:
+    """Ranks that this machine can hold: 8 share two cores well enough for a proof."""
+    return max(1, min(max(8, cores), usable_bytes() // RANK_BYTES))
+
+
+def scaled(trial: Trial, *, ranks: int, keep_model: bool = True) -> tuple[Trial, list[str]]:
+    """The trial cut down to so many ranks, and what was cut. A model that nobody chose may be any that fits (`keep_model`)."""
+    topology = _fewer_ranks(trial.topology, ranks)
+    topology = replace(topology, mbs=min(topology.mbs, 2), vp=min(topology.vp, 2), precision="fp32", stage_layers=None)
+    small = replace(trial, topology=topology, cluster=None, command=None, engine="seatrial", environment=Environment())
+    if not keep_model or arith.parameters(trial.model).total > SMALL_PARAMETERS or _breaks(small):
+        small = replace(small, model=_small_model(trial.model, topology))
+    else:
+        small = replace(small, topology=replace(topology, stage_layers=_same_stages(trial, topology)))
+    if not keep_model or trial.batch.gbs > SMALL_BATCH or any(v.level == "error" for v in rules.violations(small)):
+        small = replace(small, batch=_small_batch(trial.batch, topology))
+    rules.check(small)
+    return small, _notes(trial, small, keep_model=keep_model)
+
+
+def _fewer_ranks(t: Topology, ranks: int) -> Topology:
+    degrees = {"dp": t.dp, "pp": t.pp, "tp": t.tp}
+    while degrees["dp"] * degrees["tp"] * degrees["pp"] > ranks:
+        # What was split stays split as long as it can: all down to two before any to one.
+        floor = 2 if max(degrees.values()) > 2 else 1
+        name = max(degrees, key=lambda n: (degrees[n] > floor, degrees[n]))
+        degrees[name] = max(floor, degrees[name] // 2)
+    if degrees["pp"] < 2 and t.schedule == "interleaved":
+        t = replace(t, vp=1, schedule="1f1b")
+    return replace(t, dp=degrees["dp"], tp=degrees["tp"], pp=degrees["pp"])
+
+
+def _breaks(trial: Trial) -> bool:
+    """Whether the model itself does not go with the topology; the batch is made to fit later."""
+    return any(v.level == "error" for v in rules.topology_fits_model(trial.model, trial.topology, trial.engine))
+
+
+def _same_stages(trial: Trial, small: Topology) -> tuple[int, ...] | None:
+    same = (trial.topology.pp, trial.topology.vp) == (small.pp, small.vp)
+    return trial.topology.stage_layers if same else None
+
+
+def _small_model(model: Model, t: Topology) -> Model:
+    """Of the same family and kind of shape: uneven layers stay uneven, shared key-value heads stay shared."""
+    stages = t.pp * t.vp
+    uneven = model.layers % stages != 0
+    kv = t.tp * (1 if t.tp > 1 else 2)
+    heads = kv if model.kv == model.heads else 2 * kv
+    heads *= 1 if heads >= 4 else 2
+    hidden = 16 * heads
+    ffn = None
+    if model.ffn is not None:
+        ffn = max(1, round(model.ffn / model.hidden * hidden / t.tp)) * t.tp
+    return Model(layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, seq=8 * t.tp if t.tp > 2 else 16,
+                 family=model.family, kv_heads=None if model.kv == model.heads else heads // 2, ffn=ffn, tied=model.tied,
+                 rope_theta=model.rope_theta, norm_eps=model.norm_eps, name=model.name)
+
+
+def _small_batch(batch: Batch, t: Topology) -> Batch:
+    """Two micro-batches a stage; a ramp-up stays one, of two sizes."""
+    unit = t.dp * t.mbs * t.pp
+    if batch.rampup_start is None:
+        return Batch(gbs=2 * unit)
+    return Batch(gbs=2 * unit, rampup_start=unit, rampup_increment=unit, rampup_samples=2 * unit)
+
+
+def _notes(asked: Trial, small: Trial, *, keep_model: bool) -> list[str]:
+    a, b = asked.topology, small.topology
+    found = [f"{name.upper()} {getattr(a, name)} -> {getattr(b, name)}" for name in ("dp", "tp", "pp", "vp", "mbs", "schedule")
+             if getattr(a, name) != getattr(b, name)]
+    if a.precision != b.precision:
+        found.append(f"{a.precision} -> {b.precision}, whose rounding hides nothing")
+    if keep_model and asked.model != small.model:
+        found.append(f"the model -> {small.model.layers} layers of {small.model.hidden}, {small.model.heads} heads")
+    if keep_model and asked.batch != small.batch:
+        found.append(f"GBS {asked.batch.gbs} -> {small.batch.gbs}")
+    if asked.engine != "seatrial":
+        found.append(f"engine {asked.engine} -> seatrial")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    losses: Sequence[float]
+    norms: Sequence[float]
+
+
+def difference(many: Sequence[float], alone: Sequence[float]) -> float:
+    """The largest relative one; infinite where one has fewer steps or a value that is no number."""
+    if len(many) != len(alone) or not alone or not all(map(math.isfinite, (*many, *alone))):
+        return math.inf
+    return max(abs(a - b) / max(abs(b), 1e-30) for a, b in zip(many, alone))
+
+
+def verdict(what: str, many: Series, alone: Series, *, notes: list[str], facts: dict[str, Any]) -> Finding:
+    losses, norms = difference(many.losses, alone.losses), difference(many.norms, alone.norms)
+    facts = {**facts, "bar": BAR, "loss_difference": losses, "norm_difference": norms, "losses": list(many.losses),
+             "losses_alone": list(alone.losses), "scaled": notes}
+    if max(losses, norms) > BAR:
+        said = f"losses differ by {losses:.1e}, gradient norms by {norms:.1e}, the bar is {BAR:g}"
+        return Finding("topology", "fail", f"{what}, does not train like one process: {said}",
+                       "this is a bug of the engine or of this torch, and worth a report with --json", facts)
+    first, last = alone.losses[0], alone.losses[-1]
+    if not last < first:
+        return Finding("topology", "fail", f"{what}: the loss does not fall, {first:.4f} to {last:.4f}",
+                       "equal losses prove nothing when nothing is learned; try another --seed", facts)
+    said = f"losses of {len(alone.losses)} steps differ by {losses:.1e}, gradient norms by {norms:.1e}, the bar is {BAR:g}"
+    return Finding("topology", "ok", f"{what}, trains like one process: {said}", facts=facts)
+
+
+def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARNING.seed) -> Finding:
+    """Trains twice; the folder of a run that failed is kept and named."""
+    from seatrial.launch import single
+
+    what, began = described(trial.topology), time.monotonic()
+    training = replace(LEARNING, seed=seed)
+    folder = Path(tempfile.mkdtemp(prefix="seatrial-doctor-"))
+    series = []
+    for name, one in (("ranks", trial), ("alone", replace(trial, topology=Topology()))):
+        left_s = max(1.0, timeout_s - (time.monotonic() - began))
+        try:
+            found = single.run(one, training, out=folder / name, timeout_s=left_s)
+        except BadInput as error:
+            found = single.invalid(error)
+        if found["status"] != "ok":
+            who = f"{one.topology.world} gloo ranks" if one.topology.world > 1 else "one process"
+            return Finding("topology", "fail", f"{what}: {who} ended with {found['status']}: {found['message']}",
+                           f"what they said is in {folder / name}", {"status": found["status"], "scaled": notes})
+        series.append(Series(losses=found["losses"], norms=found["grad_norms"]))
+    shutil.rmtree(folder, ignore_errors=True)
+    facts = {"topology": what, "world": trial.topology.world, "seconds": round(time.monotonic() - began, 1)}
+    return verdict(what, series[0], series[1], notes=notes, facts=facts)
+
+
+def described(t: Topology) -> str:
+    more = [f"VP {t.vp}"] if t.vp > 1 else []
+    more += [f"ZeRO {t.zero}"] if t.zero else []
+    more += [f"recompute {t.recompute}"] if t.recompute != "none" else []
+    more += [t.schedule] if t.pp > 1 and t.schedule != "1f1b" else []
+    more += ["sequence parallel"] if t.sequence_parallel else []
+    ranks = f"on {t.world} gloo rank{'s' if t.world > 1 else ''}"
+    return ", ".join([f"DP {t.dp} x TP {t.tp} x PP {t.pp}", *more, ranks])
