@@ -123,7 +123,12 @@ def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int |
         if not isinstance(values, Mapping) or not values:
             raise BadInput(f"{name}: a cluster file needs a [cluster] table; base = \"jz-a100\" is a start")
         if "base" in values:
-            values = {**resolve("clusters", values["base"], book), **{k: v for k, v in values.items() if k != "base"}}
+            # As an option would: the processes of a CPU node share it anew.
+            counts = {key: fields.convert(values.get(key), int | None, where=f"cluster.{key}")
+                      for key in ("nodes", "procs_per_node")}
+            nodes, procs_per_node = nodes or counts["nodes"], procs_per_node or counts["procs_per_node"]
+            own = {k: v for k, v in values.items() if k not in ("base", *counts)}
+            values = {**resolve("clusters", values["base"], book), **own}
         values = {"name": Path(name).stem, **values}
     else:
         values = {"name": name, **resolve("clusters", name, book)}
