@@ -293,6 +293,8 @@ class Cluster:
     """Whether jobs run with CUDA_LAUNCH_BLOCKING=1: the device waits for the host at every kernel."""
     host_memory_gib: float | None = None
     """Of one node, beside the devices' own; for the record."""
+    machine: str | None = None
+    """A machine.json that `seatrial probe` wrote: the planner takes its figures in place of the data sheet."""
     price_per_device_hour: float | None = None
     """In any currency; `plan --price` goes over it."""
     notes: str = ""
@@ -373,7 +375,11 @@ class Trial:
         return fields.plain(self)
 
     def run_id(self) -> str:
-        return fields.digest(self.to_dict())
+        """What is known about a machine changes the forecast, not the run: the machine file is left out."""
+        asked = self.to_dict()
+        if "cluster" in asked:
+            asked["cluster"] = {key: value for key, value in asked["cluster"].items() if key != "machine"}
+        return fields.digest(asked)
 
     @property
     def microbatches(self) -> int:

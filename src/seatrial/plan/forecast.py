@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seatrial import arith
 from seatrial.errors import BadInput
+from seatrial.plan import probed
 from seatrial.plan.calibrate import Fit
 from seatrial.plan.rows import Row, Table
 from seatrial.spec import Cluster, Trial
@@ -51,7 +52,7 @@ def _forecast(rows: Sequence[Row], fit: Fit) -> list[dict[str, str]]:
 
 def limit_gib(cluster: Cluster) -> float:
     """What there is of what the machine's memory column counts: one device, or the whole node."""
-    each = cluster.device.limit_gib
+    each = probed.device_of(cluster).limit_gib
     return each * cluster.procs_per_node if cluster.memory_convention == "node" else each
 
 

@@ -5,15 +5,16 @@
 
 A GPU computes a product in tiles, one tile a multiprocessor at a time: what does not fill a tile, or the last wave of tiles,
 is lost. It reads 16 bytes at a time: rows that do not begin at such a border cannot use the tensor cores. Nothing here is
-fitted; each constant has its reason beside it.
+fitted; each constant has its reason beside it. Where the cluster names a machine file, `probed.py` corrects all of it.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from seatrial.plan import probed
 from seatrial.plan.configs import PRECISIONS, Configs, Floats, Ints
 from seatrial.spec import BYTES, Cluster
 
@@ -90,9 +91,59 @@ class Machine:
     """Host time to start one kernel."""
     exposed_launch: bool
     """Whether every kernel waits for its launch, as with CUDA_LAUNCH_BLOCKING=1."""
+    precision: Ints
+    logits_bytes_s: Floats
+    """Of the loss over the vocabulary."""
+    optimizer_s: Floats | None = None
+    """Seconds a parameter, where that was measured; so are the next three."""
+    host_forward_s: Floats | None = None
+    """The host's time for one layer."""
+    host_backward_s: Floats | None = None
+    fixed_s: Floats | None = None
+    """The host's time for one iteration."""
+    figures: probed.Probed | None = None
+    """What corrects the model's products and attention."""
 
     @classmethod
-    def of(cls, configs: Configs, cluster: Cluster) -> Machine:
+    def of(cls, configs: Configs, cluster: Cluster, found: probed.Probed | None = None, *,
+           corrected: bool = True) -> Machine:
+        """`found`: a machine file other than the cluster's own; not `corrected`: what its figures are compared with."""
+        found = found or probed.of(cluster)
+        plain = cls._from_sheet(configs, cluster)
+        return plain if found is None else plain._with(found, configs, corrected)
+
+    def take(self, index: Any) -> Machine:
+        """Some of the configurations."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Machine(**{name: v[index] if isinstance(v, np.ndarray) else v for name, v in values.items()})
+
+    def _with(self, found: probed.Probed, c: Configs, corrected: bool) -> Machine:
+        """Rates as they were measured, at the sizes that a configuration's kernels have."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        share = np.ones(len(c)) if self.gpu else found.share(c.procs_per_node)
+        crowd = np.ones(len(c)) if self.gpu else found.crowding(c.procs_per_node)
+        if not self.gpu:
+            peaks = np.array([found.best_flops(p) or found.best_flops("fp32") or 0.0 for p in PRECISIONS])
+            values["matrix_flops"] = np.where(peaks[c.precision] > 0, peaks[c.precision] * share, self.matrix_flops)
+        if found.copy_rate is not None:
+            values["memory_bytes_s"] = found.copy_rate.at(c.hidden * c.ffn / c.tp * self.element_bytes) * share
+            if not self.gpu:
+                values["stream_bytes_s"] = np.full(len(c), float(np.exp(found.copy_rate.values.max()))) * share
+        if found.element_rate is not None:
+            values["element_bytes_s"] = found.element_rate.at(c.mbs * c.seq * c.hidden * self.element_bytes) * share
+        values["logits_bytes_s"] = values["memory_bytes_s"] if found.logits_rate is None else found.logits_rate * share
+        each = np.array([found.optimizer_rate(p) or np.nan for p in PRECISIONS])
+        if not np.isnan(each).any():
+            values["optimizer_s"] = each[c.precision] / share
+        if found.launch_s is not None:
+            values["launch_s"] = found.launch_s * crowd
+        if found.host_s is not None:
+            forward, backward, fixed = found.host_s
+            values |= {"host_forward_s": forward * crowd, "host_backward_s": backward * crowd, "fixed_s": fixed * crowd}
+        return Machine(**{**values, "figures": found if corrected else None})
+
+    @classmethod
+    def _from_sheet(cls, configs: Configs, cluster: Cluster) -> Machine:
         device = cluster.device
         n = len(configs)
         gpu = device.kind == "gpu"
@@ -124,6 +175,8 @@ class Machine:
             element_bytes=np.array([float(max(2, BYTES[p])) for p in PRECISIONS])[configs.precision],
             launch_s=device.launch_us * 1e-6 / (np.ones(n) if gpu else clock),
             exposed_launch=cluster.blocking_launch,
+            precision=configs.precision,
+            logits_bytes_s=stream * share if gpu else element,
         )
 
 
@@ -133,9 +186,16 @@ def alignment_bytes(machine: Machine, *widths: Ints) -> Ints:
     return np.minimum(joined & -joined, ALIGNED_BYTES)
 
 
-def matmul_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, batch: Any = 1) -> Floats:
+def matmul_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, batch: Any = 1, kind: str = "forward") -> Floats:
     """Seconds of `batch` products [rows, inner] x [inner, cols]; `align` in bytes, from the widths that lie contiguous in
-    memory."""
+    memory; `kind` says how the operands lie, as `probe/shapes.py` has it."""
+    seconds = _modelled_s(machine, rows, cols, inner, align, batch)
+    if machine.figures is None:
+        return seconds
+    return seconds * machine.figures.product_factor(kind, machine.precision, rows, cols, inner, batch)
+
+
+def _modelled_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, batch: Any) -> Floats:
     rows, cols, inner, batch = (np.asarray(x, dtype=np.float64) for x in (rows, cols, inner, batch))
     flops = 2.0 * rows * cols * inner * batch
     traffic_s = (rows * inner + inner * cols + rows * cols) * batch * machine.element_bytes / machine.stream_bytes_s

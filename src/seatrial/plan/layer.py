@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seatrial.plan import network
-from seatrial.plan.configs import RECOMPUTE, Configs, Floats
+from seatrial.plan.configs import RECOMPUTE, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, alignment_bytes, copy_s, element_s, matmul_s
 from seatrial.spec import Cluster
 
@@ -49,8 +49,11 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     inner = c.ffn / c.tp
     full = c.recompute == FULL
 
-    matmul_f, matmul_b = _linears(c, machine)
-    scores_f, scores_b = _attention(c, cluster, machine)
+    few, back = _distinct(c, machine)
+    small = machine if back is None else machine.take(few)
+    shapes = c if back is None else c.take(few)
+    matmul_f, matmul_b = _spread(_linears(shapes, small), back)
+    scores_f, scores_b = _spread(_attention(shapes, cluster, small), back)
     activation_f, activation_b = np.where(c.glu == 1, 3.0, 2.0) * e * inner, np.where(c.glu == 1, 5.0, 3.0) * e * inner
     # Two norms (read, write) and two bias-dropout-adds (two read, one written, a mask byte).
     whole_f = c.hidden * (10 * e + 2) / wide
@@ -74,6 +77,33 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     return cost
 
 
+SHAPED = ("mbs", "seq", "hidden", "heads", "kv_heads", "ffn", "vocab", "tp", "glu", "rope", "positions", "precision", "flash",
+          "procs_per_node")
+"""The columns that products and attention depend on."""
+
+
+def _distinct(c: Configs, machine: Machine) -> tuple[Ints, Ints | None]:
+    """Which configurations stand for all in what depends on shapes alone, and for each who stands for it.
+
+    Looking measured shapes up costs more than computing; thousands of layouts have a few dozen shapes between them.
+    """
+    if machine.figures is None:
+        return np.arange(len(c)), None
+    key = machine.matrix_flops.view(np.int64).copy()
+    for name in SHAPED:
+        key = key * MIX + getattr(c, name)
+    _, few, back = np.unique(key, return_index=True, return_inverse=True)
+    return few, back.reshape(-1)
+
+
+MIX = 6364136223846793005
+"""An odd number with which columns are mixed into one, modulo 2^64: Knuth's multiplier."""
+
+
+def _spread(pair: tuple[Floats, Floats], back: Ints | None) -> tuple[Floats, Floats]:
+    return pair if back is None else (pair[0][back], pair[1][back])
+
+
 def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
     """The four products of a layer; backward twice as many, for the input's and the weight's gradient."""
     tokens = c.mbs * c.seq
@@ -84,7 +114,8 @@ def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
     for cols, inner in ((qkv, c.hidden), (c.hidden, c.hidden // c.tp), (up, c.hidden), (c.hidden, c.ffn // c.tp)):
         align = alignment_bytes(machine, cols, inner)
         forward = forward + matmul_s(machine, tokens, cols, inner, align)
-        backward = backward + matmul_s(machine, tokens, inner, cols, align) + matmul_s(machine, cols, inner, tokens, align)
+        backward = (backward + matmul_s(machine, tokens, inner, cols, align, kind="input")
+                    + matmul_s(machine, cols, inner, tokens, align, kind="weight"))
     return forward, backward
 
 
@@ -94,8 +125,8 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     heads = c.mbs * c.heads // c.tp
     flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fuses_attention)) == 1
     align = alignment_bytes(machine, c.head_dim)
-    scores = matmul_s(machine, c.seq, c.seq, c.head_dim, align, heads)
-    context = matmul_s(machine, c.seq, c.head_dim, c.seq, align, heads)
+    scores = matmul_s(machine, c.seq, c.seq, c.head_dim, align, heads, kind="batched")
+    context = matmul_s(machine, c.seq, c.head_dim, c.seq, align, heads, kind="batched")
     elements = heads.astype(np.float64) * c.seq * c.seq
     # The fused softmax takes blocks of four heads and sequences up to 16384; else scale, mask, two casts and softmax are
     # kernels each.
@@ -104,9 +135,18 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     softmax_b = elements * (5 * e + 1 + np.where(fused, 0.0, 4 * e + 12))
     stored_f = scores + context + element_s(machine, softmax_f)
     stored_b = scores + 3 * context + element_s(machine, softmax_b)
-    flops = 2.0 * elements * c.head_dim  # both products, half of them masked away
-    flash_f, flash_b = flops / (machine.matrix_flops * FLASH_FORWARD), 2.5 * flops / (machine.matrix_flops * FLASH_BACKWARD)
+    flash_f, flash_b = fused_attention_s(machine, heads, c.seq, c.head_dim)
+    if machine.figures is not None:
+        flash_f = flash_f * machine.figures.attention_factor("forward_s", c)
+        flash_b = flash_b * machine.figures.attention_factor("backward_s", c)
     return np.where(flash, flash_f, stored_f), np.where(flash, flash_b, stored_b)
+
+
+def fused_attention_s(machine: Machine, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
+    """Seconds forward and backward of so many heads, as the model has it."""
+    elements = heads.astype(np.float64) * seq * seq
+    flops = 2.0 * elements * head_dim  # both products, half of them masked away
+    return flops / (machine.matrix_flops * FLASH_FORWARD), 2.5 * flops / (machine.matrix_flops * FLASH_BACKWARD)
 
 
 def _tensor_parallel(c: Configs, cluster: Cluster, size: Floats) -> tuple[Floats, Floats]:
@@ -123,6 +163,9 @@ def _launch(machine: Machine, cost: dict[str, Cost], full: Floats) -> Cost:
     waits = []
     for side, kernels in (("forward", np.full(len(full), KERNELS_FORWARD)), ("backward", KERNELS_BACKWARD + again)):
         host_s = kernels * machine.launch_s * HOST_FACTOR
+        if machine.host_forward_s is not None and machine.host_backward_s is not None and not machine.exposed_launch:
+            whole = machine.host_backward_s + np.where(full, machine.host_forward_s, 0.0)
+            host_s = machine.host_forward_s if side == "forward" else whole
         if machine.exposed_launch or not machine.gpu:
             waits.append(host_s)
         else:
@@ -134,15 +177,23 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     """Logits and cross entropy on the last stage; nothing here is recomputed."""
     e = machine.element_bytes
     tokens, rows = c.mbs * c.seq, c.vocab // c.tp
-    align = alignment_bytes(machine, rows, c.hidden)
     size = tokens * c.hidden * e
     group = network.tensor_group(c)
-    forward = matmul_s(machine, tokens, rows, c.hidden, align) + copy_s(machine, CROSS_ENTROPY_FORWARD * tokens * rows)
-    backward = (matmul_s(machine, tokens, c.hidden, rows, align) + matmul_s(machine, rows, c.hidden, tokens, align)
-                + copy_s(machine, CROSS_ENTROPY_BACKWARD * tokens * rows)
+    few, back = _distinct(c, machine)
+    logits = _logits(c, machine) if back is None else _spread(_logits(c.take(few), machine.take(few)), back)
+    forward = logits[0] + CROSS_ENTROPY_FORWARD * tokens * rows / machine.logits_bytes_s
+    backward = (logits[1] + CROSS_ENTROPY_BACKWARD * tokens * rows / machine.logits_bytes_s
                 + np.where(c.microbatches > 1, copy_s(machine, rows * c.hidden * 3 * e), 0.0)
                 + network.all_reduce_s(cluster, group, size))
     return Cost(forward, backward)
+
+
+def _logits(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
+    tokens, rows = c.mbs * c.seq, c.vocab // c.tp
+    align = alignment_bytes(machine, rows, c.hidden)
+    backward = (matmul_s(machine, tokens, c.hidden, rows, align, kind="input")
+                + matmul_s(machine, rows, c.hidden, tokens, align, kind="weight"))
+    return matmul_s(machine, tokens, rows, c.hidden, align), backward
 
 
 def embedding(c: Configs, cluster: Cluster, machine: Machine) -> Cost:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.plan import pipeline
+from seatrial.plan import pipeline, probed
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats
 from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, stage_parameters
 from seatrial.spec import BYTES, GIB, Cluster
@@ -75,7 +75,7 @@ def peak(configs: Configs, cluster: Cluster) -> Memory:
 
 
 def _peak(c: Configs, cluster: Cluster) -> Memory:
-    gpu = cluster.device.kind == "gpu"
+    gpu, device = cluster.device.kind == "gpu", probed.device_of(cluster)
     element = np.array([float(max(2, BYTES[p])) for p in PRECISIONS])[c.precision]
     parameters = stage_parameters(c)
     exists = np.stack([np.ones(len(c), bool), c.pp > 2, np.ones(len(c), bool)])
@@ -89,13 +89,13 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     buffers = GROUP_GIB * GIB * groups * gpu
     bucket = np.where((c.zero >= 1) & gpu, np.minimum(BUCKET_ELEMENTS, parameters) * element, 0.0)
     parts["communication"] = bucket + buffers
-    parts["context"] = np.full_like(held, cluster.device.context_gib * GIB)
+    parts["context"] = np.full_like(held, device.context_gib * GIB)
     in_gib = {name: np.where(exists, value / GIB, 0.0) for name, value in parts.items()}
     saved = np.minimum(parameters * _passing(c) / GIB, in_gib["activations"] + in_gib["working"] + in_gib["logits"])
     saved = np.where(exists, saved, 0.0)
     by_rank = np.stack(list(in_gib.values())).sum(axis=0)
     # An allocator keeps both as long as there is room.
-    given = np.minimum(saved, np.maximum(by_rank - cluster.device.limit_gib, 0.0)) if gpu else 0.0 * saved
+    given = np.minimum(saved, np.maximum(by_rank - device.limit_gib, 0.0)) if gpu else 0.0 * saved
     in_gib["optimizer"] = in_gib["optimizer"] - given
     by_rank, saved = by_rank - given, saved - given
     fullest = by_rank.argmax(axis=0)[None]
@@ -105,7 +105,7 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     need = gib - np.take_along_axis(saved, fullest, 0)[0]
     if cluster.memory_convention == "node":
         share = np.maximum(1, c.procs_per_node)
-        system = (cluster.device.context_gib if cluster.device.context_gib else 0.0) * (share - 1)
+        system = device.context_gib * (share - 1)
         gib, need = gib * share - system, need * share - system
         pick = {name: value * share - (system if name == "context" else 0.0) for name, value in pick.items()}
     sigma = SIGMA if gpu else SIGMA_CPU

@@ -1,7 +1,8 @@
 """How long processes talk: collectives inside a node or across, and messages between pipeline stages.
 
 Ranks are laid out as Megatron lays them: tensor-parallel neighbours next to each other, then data-parallel, then pipeline. So a
-node's adapters are shared by as many data-parallel groups as it holds tensor-parallel ranks.
+node's adapters are shared by as many data-parallel groups as it holds tensor-parallel ranks. Where the cluster names a machine
+file, what was measured corrects the model, group by group.
 """
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from seatrial.plan import probed
 from seatrial.plan.configs import Configs, Floats, Ints
 from seatrial.spec import Cluster, Link
 
@@ -74,7 +76,11 @@ def ring_s(cluster: Cluster, group: Group, size_bytes: Any, *, passes: int, mess
     hops = np.where(across, np.log2(np.maximum(nodes, 1)) if passes == 2 else nodes - 1, 0.0)
     inside = np.log2(np.maximum(group.per_node, 1))
     latency_s = passes * (hops * cluster.inter.latency_us + inside * cluster.intra.latency_us) * 1e-6
-    return np.where(g > 1, np.where(across, across_s, inside_s) + latency_s * messages, 0.0)
+    seconds = np.where(g > 1, np.where(across, across_s, inside_s) + latency_s * messages, 0.0)
+    found = probed.of(cluster)
+    if found is None:
+        return seconds
+    return seconds * found.ring_factor(passes, group.size, group.nodes, np.asarray(size_bytes, dtype=np.float64) / messages)
 
 
 def all_reduce_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1) -> Floats:
@@ -100,5 +106,8 @@ def send_s(c: Configs, cluster: Cluster, size_bytes: Any) -> Floats:
         rate = np.minimum(rate, cluster.inter.flow_gb_s * 1e9 * per_node)
     across_s = size * (per_node / c.tp) / rate + cluster.inter.latency_us * 1e-6
     inside_s = size / c.tp / _rate(cluster.intra) + cluster.intra.latency_us * 1e-6
+    if (found := probed.of(cluster)) is not None:
+        inside_s = found.messages[False].grown(size / c.tp) if False in found.messages else inside_s
+        across_s = found.messages[True].grown(size / c.tp) if True in found.messages else across_s
     crossing = np.where(c.world <= c.procs_per_node, 0.0, np.minimum(1.0, stage / c.procs_per_node))
     return np.where(c.pp > 1, crossing * across_s + (1 - crossing) * inside_s, 0.0)

@@ -132,6 +132,7 @@ class Parts:
     hidden_share: Floats
     """Share of the iteration's compute that can hide it."""
     optimizer: Floats
+    fixed: Floats
     gpu: bool
 
 
@@ -177,10 +178,12 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
     parameters = stage_parameters(c)
     gradients, hidden_share = _gradients(c, cluster, machine, parameters)
     shard = np.where(c.zero >= 1, c.dp, 1)
+    each_s = OPTIMIZER_BYTES / machine.memory_bytes_s if machine.optimizer_s is None else machine.optimizer_s
     return Parts(
         configs=c, layer=layer(c, cluster, machine), head=head(c, cluster, machine), embedding=embedding(c, cluster, machine),
         send=send, gradients=gradients, hidden_share=hidden_share,
-        optimizer=parameters.max(axis=0) / shard * OPTIMIZER_BYTES / machine.memory_bytes_s, gpu=machine.gpu,
+        optimizer=parameters.max(axis=0) / shard * each_s,
+        fixed=np.full(len(c), FIXED_S) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
     )
 
 
@@ -238,7 +241,7 @@ def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
     traffic = p.gradients * scale["gradients"]
     parts["gradients"] = np.maximum(traffic - p.hidden_share * busy, (1 - p.hidden_share) * traffic)
     parts["optimizer"] = p.optimizer * scale["optimizer"]
-    parts["fixed"] = np.full_like(m, FIXED_S * scale["fixed"])
+    parts["fixed"] = p.fixed * scale["fixed"]
     whole = k.whole * np.exp(k.waiting * np.log2(c.dp)) if k.waiting else k.whole
     parts = {name: value * whole for name, value in parts.items()}
     sec = _total(parts.values())

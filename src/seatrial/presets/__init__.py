@@ -4,6 +4,7 @@
     presets.model("bloom-181b", {"layers": 70})
     presets.cluster("jz-a100", nodes=4)
     presets.cluster("mine.toml")                 a file with one [cluster] table, which may say base = "jz-a100"
+    presets.cluster("machine.json")              what `seatrial probe` found; "here" is the one in this folder
 
 A preset may be built on another with `base`; a circle is refused and shown.
 """
@@ -101,6 +102,21 @@ def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | N
     return fields.build(Model, values, where="model")
 
 
+def model_or_file(name: str) -> Model:
+    """A model by the name of a preset or the path of a TOML file with a [model] table."""
+    if not (name.endswith(".toml") or os.sep in name):
+        return model(name)
+    data = read_toml(name)
+    values = data.get("model")
+    if isinstance(values, str):
+        values = {"base": values}
+    if not isinstance(values, Mapping):
+        raise BadInput(f"{name}: a model file needs a [model] table; base = \"bloom-181b\" is a start")
+    if "base" not in values:
+        return fields.build(Model, values, where="model")
+    return model(values["base"], {k: v for k, v in values.items() if k != "base"}, book=with_user(data))
+
+
 def _part(kind: str, value: Any, book: Book) -> Any:
     """A device or link: a name, a table, or a table on a base."""
     if isinstance(value, str):
@@ -116,6 +132,8 @@ def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int |
     book = book or shipped()
     if name == "local":
         values = local_cluster()
+    elif name == HERE or name.endswith(".json"):
+        values = probed_cluster(name)
     elif name.endswith(".toml") or os.sep in name:
         data = read_toml(name)
         book = with_user(data)
@@ -129,7 +147,7 @@ def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int |
             nodes, procs_per_node = nodes or counts["nodes"], procs_per_node or counts["procs_per_node"]
             own = {k: v for k, v in values.items() if k not in ("base", *counts)}
             values = {**resolve("clusters", values["base"], book), **own}
-        values = {"name": Path(name).stem, **values}
+        values = {"name": Path(name).stem, **beside(name, values)}
     else:
         values = {"name": name, **resolve("clusters", name, book)}
     built = cluster_from({**values, **_onto(values, changes or {})}, book)
@@ -158,7 +176,87 @@ def cluster_from(values: Mapping[str, Any], book: Book) -> Cluster:
     for key, kind in (("device", "devices"), ("intra", "links"), ("inter", "links")):
         if key in values:
             values[key] = _part(kind, values[key], book)
-    return fields.build(Cluster, values, where="cluster")
+    built = fields.build(Cluster, values, where="cluster")
+    if built.machine is not None:
+        machine_for(built, machine_path(built.machine))
+    return built
+
+
+HERE = "here"
+MACHINE_FILE = "machine.json"
+
+
+def machine_path(name: str) -> Path:
+    """A machine file by its path, or by the name of one that comes with the presets."""
+    return Path(name) if name.endswith(".json") or os.sep in name else Path(__file__).parent / "machines" / f"{name}.json"
+
+
+def beside(file: str | os.PathLike[str], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A cluster's values, its machine file found beside the file that names it where it is not in the current folder."""
+    name = values.get("machine")
+    if not isinstance(name, str) or not name.endswith(".json") or Path(name).exists():
+        return values
+    near = Path(file).parent / name
+    return {**values, "machine": str(near)} if near.exists() else values
+
+
+def machine_for(cluster: Cluster, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A machine file, once it is known to speak of this cluster's device."""
+    from seatrial.probe import machine
+
+    found, device = machine.read(path), cluster.device
+    if not machine.same_device(found["device"], name=device.name, kind=device.kind, memory_gib=device.memory_gib):
+        seen = found["device"]
+        raise BadInput(f"{path}: measured on {seen['name']} ({seen['memory_gib']:.0f} GiB), {cluster.name} has {device.name} "
+                       f"({device.memory_gib:.0f} GiB): leave the cluster out to plan for what was measured, or say that they "
+                       f"are the same with --set cluster.device.name={seen['name']!r}")
+    return found
+
+
+def probed_cluster(name: str) -> dict[str, Any]:
+    """A cluster out of a machine file alone: as many nodes and processes as measured it, links as fast as they were."""
+    from seatrial.probe import machine
+
+    path = MACHINE_FILE if name == HERE else name
+    if name == HERE and not Path(path).exists():
+        raise BadInput(f"--cluster here: no {MACHINE_FILE} in this folder; `seatrial probe` writes it, and --cluster local "
+                       "goes without")
+    found = machine.read(path)
+    device, figures, procs = found["device"], found["figures"], found["procs_per_node"]
+    peaks: dict[str, float] = {}
+    for p in figures.get("matmul", []):
+        rate = 2e-12 * p["rows"] * p["cols"] * p["inner"] * p["batch"] / p["s"]
+        peaks[p["dtype"]] = max(peaks.get(p["dtype"], 0.0), rate)
+    if not peaks:
+        raise BadInput(f"{path}: no product was measured: a cluster cannot be made of it; probe again, or name a --cluster")
+    gpu = device["kind"] == "gpu"
+    split = 1 if gpu else procs
+    copied = max((m["moved"] / m["s"] / 1e9 for m in figures.get("memory", []) if m["name"] in ("copy", "add")), default=10.0)
+    values: dict[str, Any] = {
+        "name": str(found.get("host") or HERE), "nodes": found["nodes"], "procs_per_node": procs, "machine": str(path),
+        "memory_convention": "device" if gpu else "node",
+        "device": {"name": device["name"], "kind": device["kind"], "peak_tflops": peaks, "matmul_efficiency": 1.0,
+                   "memory_gib": device["memory_gib"] / split, "usable_gib": device["usable_gib"] / split,
+                   "context_gib": device.get("context_gib", 0.0), "memory_gb_s": copied / 0.85, "units": device["units"],
+                   "fused_attention": bool(figures.get("attention")), "source": f"measured {found.get('when', '')}".strip()},
+        "intra": _measured_link(figures, nodes=1), "inter": _measured_link(figures, nodes=2),
+    }  # fmt: skip
+    if "clock_ghz" in device:
+        values["device"]["clock_ghz"] = device["clock_ghz"]
+    if not gpu:
+        values["host_memory_gib"] = device["memory_gib"]
+    return values
+
+
+def _measured_link(figures: Mapping[str, Any], *, nodes: int) -> Any:
+    """Of the largest group here: what a large all-reduce carries and a small one takes; a guess where there was none."""
+    heard = [e for e in figures.get("collectives", []) if e["op"] == "all_reduce" and (e["nodes"] > 1) == (nodes > 1)]
+    if not heard:
+        return "numa"
+    size = max(e["size"] for e in heard)
+    mine = sorted((e for e in heard if e["size"] == size), key=lambda e: e["bytes"])
+    carried = 2 * (size - 1) / size * mine[-1]["bytes"] / mine[-1]["s"] / 1e9
+    return {"name": "measured", "bandwidth_gb_s": carried, "latency_us": mine[0]["s"] * 1e6, "efficiency": 1.0}
 
 
 def local_cluster() -> dict[str, Any]:

@@ -1,0 +1,180 @@
+"""What is timed on one device: products, attention, kernels that move memory, the optimizer, copies from and to the host.
+
+Each function makes items; nothing is allocated before an item is prepared, and all of it is let go after.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seatrial.probe.item import Item, Works
+from seatrial.probe.shapes import Attention, Product
+
+TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+CROSS_ENTROPY_BYTES = 52
+"""For each logit, forward and backward, as the planner counts them."""
+WIDTH = 1024
+"""Of the rows that norms and activations work on."""
+
+
+def products(shapes: Iterable[Product], dtype: str, device: torch.device) -> Iterator[Item]:
+    for shape in dict.fromkeys(shapes):
+        if dtype == "fp8":
+            if shape.batch == 1 and not any(side % 16 for side in shape[1:4]):
+                yield Item("matmul", {"dtype": dtype, **shape._asdict()}, lambda p=shape: _eight_bits(p, device))  # type: ignore[misc]
+        else:
+            yield Item("matmul", {"dtype": dtype, **shape._asdict()}, lambda p=shape: _product(p, TYPES[dtype], device))  # type: ignore[misc]
+
+
+def _product(p: Product, dtype: torch.dtype, device: torch.device) -> Works:
+    def made(*shape: int) -> Tensor:
+        return torch.randn(*shape, device=device).to(dtype)
+
+    if p.kind == "batched":
+        left, right = made(p.batch, p.rows, p.inner), made(p.batch, p.inner, p.cols)
+        return {"s": lambda: torch.bmm(left, right)}
+    if p.kind == "forward":
+        x, w = made(p.rows, p.inner), made(p.cols, p.inner)
+        return {"s": lambda: x @ w.t()}
+    if p.kind == "input":
+        dy, w = made(p.rows, p.inner), made(p.inner, p.cols)
+        return {"s": lambda: dy @ w}
+    dy, x = made(p.inner, p.rows), made(p.inner, p.cols)
+    out = torch.empty(p.rows, p.cols, dtype=dtype, device=device)
+    return {"s": lambda: torch.mm(dy.t(), x, out=out)}
+
+
+def _eight_bits(p: Product, device: torch.device) -> Works:
+    kind = torch.float8_e4m3fn
+    left = torch.randn(p.rows, p.inner, device=device).to(kind)
+    right = torch.randn(p.cols, p.inner, device=device).to(kind)
+    one = torch.ones((), device=device)
+    return {"s": lambda: torch._scaled_mm(left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)}
+
+
+def attentions(shapes: Iterable[Attention], dtype: str, device: torch.device) -> Iterator[Item]:
+    for shape in dict.fromkeys(shapes):
+        yield Item("attention", {"dtype": dtype, **shape._asdict()}, lambda a=shape: _attention(a, TYPES[dtype], device))  # type: ignore[misc]
+
+
+def _attention(a: Attention, dtype: torch.dtype, device: torch.device) -> Works:
+    """As the engine calls it: heads as views of one product's result."""
+    width = a.heads + 2 * a.kv_heads
+    mixed = torch.randn(a.batch, a.seq, width, a.head_dim, device=device).to(dtype).requires_grad_()
+    bias = None
+    if a.bias:
+        bias = torch.randn(1, a.heads, a.seq, a.seq, device=device).to(dtype)
+        bias.masked_fill_(torch.ones(a.seq, a.seq, dtype=torch.bool, device=device).triu(1), float("-inf"))
+    grad = torch.randn(a.batch, a.heads, a.seq, a.head_dim, device=device).to(dtype)
+
+    def forward() -> Tensor:
+        q, k, v = (t.transpose(1, 2) for t in mixed.split((a.heads, a.kv_heads, a.kv_heads), 2))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None,
+                                              enable_gqa=a.kv_heads != a.heads)
+
+    return {"forward_s": forward, "both_s": lambda: torch.autograd.grad(forward(), mixed, grad)}
+
+
+def streams(sizes: Iterable[int], dtype: str, device: torch.device) -> Iterator[Item]:
+    """Kernels that only move memory; `bytes` is what one tensor has, `moved` what is read and written."""
+    each = torch.empty((), dtype=TYPES[dtype]).element_size()
+    for size in sizes:
+        for name, passes in (("copy", 2), ("add", 3), ("norm", 2), ("norm_backward", 3), ("gelu", 2), ("gelu_backward", 3)):
+            what = {"name": name, "dtype": dtype, "bytes": size, "moved": passes * size}
+            yield Item("memory", what, lambda name=name, n=size // each: _stream(name, n, TYPES[dtype], device))  # type: ignore[misc]
+
+
+def _stream(name: str, elements: int, dtype: torch.dtype, device: torch.device) -> Works:
+    x = torch.randn(max(1, elements // WIDTH), WIDTH, device=device).to(dtype)
+    y, weight = torch.randn_like(x), torch.ones(WIDTH, device=device, dtype=dtype)
+    if name == "copy":
+        return {"s": lambda: x.copy_(y)}
+    if name == "add":
+        return {"s": lambda: x + y}
+    if name == "gelu":
+        return {"s": lambda: F.gelu(x, approximate="tanh")}
+    if name == "gelu_backward":
+        return {"s": lambda: torch.ops.aten.gelu_backward(y, x, approximate="tanh")}
+    if name == "norm":
+        return {"s": lambda: F.layer_norm(x, (WIDTH,), weight, weight)}
+    _, mean, rstd = torch.native_layer_norm(x, (WIDTH,), weight, weight, 1e-5)
+    return {"s": lambda: torch.ops.aten.native_layer_norm_backward(y, x, (WIDTH,), mean, rstd, weight, weight, [True] * 3)}
+
+
+def cross_entropy(tokens: int, vocab: int, dtype: str, device: torch.device) -> Item:
+    """A part of the loss as the engine computes it, gradient included, less its products."""
+    count = tokens * vocab
+    what = {"name": "cross_entropy", "dtype": dtype, "bytes": count * (4 if dtype == "fp32" else 2),
+            "moved": count * CROSS_ENTROPY_BYTES}
+    return Item("memory", what, lambda: _cross_entropy(tokens, vocab, TYPES[dtype], device))
+
+
+def _cross_entropy(tokens: int, vocab: int, dtype: torch.dtype, device: torch.device) -> Works:
+    first = torch.randn(tokens, vocab, device=device).to(dtype)
+    index = torch.randint(0, vocab, (tokens, 1), device=device)
+    one = torch.ones(tokens, 1, device=device)
+
+    def loss() -> Tensor:
+        logits = first.float()
+        at_target, largest = logits.gather(1, index).squeeze(1), logits.amax(1)
+        torch.ops.aten._softmax.out(logits, 1, False, out=logits)
+        log_sum = largest - logits.amax(1).log()
+        logits.scatter_add_(1, index, -one)
+        return (log_sum - at_target).sum() + logits.to(dtype)[0, 0]
+
+    return {"s": loss}
+
+
+def optimizer(parameters: int, dtype: str, device: torch.device) -> Item:
+    """The gradients' norm, one fused AdamW update in fp32, and the weights that are computed with written anew."""
+    what = {"name": "adamw", "dtype": dtype, "parameters": parameters}
+    return Item("optimizer", what, lambda: _optimizer(parameters, TYPES[dtype], device))
+
+
+def _optimizer(parameters: int, dtype: torch.dtype, device: torch.device) -> Works:
+    master, grad, first, second = (torch.rand(parameters, device=device) for _ in range(4))
+    weights = None if dtype == torch.float32 else torch.empty(parameters, dtype=dtype, device=device)
+    done, none = torch.ones((), device=device), torch.zeros((), device=device)
+
+    def step() -> None:
+        norm = torch.stack(torch._foreach_norm([grad])).double().square().sum().sqrt().float()
+        torch._fused_adamw_([master], [grad], [first], [second], [], [done], lr=1e-4, beta1=0.9, beta2=0.95, weight_decay=0.1,
+                            eps=1e-8, amsgrad=False, maximize=False, grad_scale=norm.clamp(min=1.0), found_inf=none)
+        if weights is not None:
+            weights.copy_(master)
+
+    return {"s": step}
+
+
+def copies(sizes: Iterable[int], device: torch.device) -> Iterator[Item]:
+    """Between host and device, with pages that stay in place and without."""
+    for size in sizes:
+        for way in ("to device", "to host"):
+            for pinned in (True, False):
+                yield Item("copies", {"way": way, "pinned": pinned, "bytes": size},
+                           lambda size=size, way=way, pinned=pinned: _copy(size, way, pinned, device))  # type: ignore[misc]
+
+
+def _copy(size: int, way: str, pinned: bool, device: torch.device) -> Works:
+    near = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
+    far = torch.zeros(size, dtype=torch.uint8, device=device)
+    pair = (far, near) if way == "to device" else (near, far)
+    return {"s": lambda: pair[0].copy_(pair[1], non_blocking=pinned)}
+
+
+def launches(device: torch.device) -> Item:
+    """What the host needs to start one kernel of no length."""
+    return Item("launch", {"name": "add"}, lambda: _launch(device))
+
+
+def _launch(device: torch.device) -> Works:
+    x = torch.zeros(1, device=device)
+
+    def many() -> None:
+        for _ in range(100):
+            x.add_(1.0)
+
+    return {"hundred_s": many}

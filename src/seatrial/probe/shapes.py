@@ -1,0 +1,82 @@
+"""What the planner will ask about: the products and attentions of one rank's layer, for a model, TP and micro-batch.
+
+    products(model, tp=8, mbs=4)        [Product(kind="forward", rows=8192, cols=5376, inner=14336), …]
+
+A test holds this list to what `plan/layer.py` really asks.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from seatrial.spec import Model
+
+
+class Product(NamedTuple):
+    """[rows, inner] x [inner, cols], `batch` times."""
+
+    kind: str
+    """`forward` x Wᵀ, `input` dy W, `weight` dyᵀ x, `batched` of attention that stores its scores."""
+    rows: int
+    cols: int
+    inner: int
+    batch: int = 1
+
+
+class Attention(NamedTuple):
+    """Causal, fused."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    seq: int
+    head_dim: int
+    bias: bool
+    """With ALiBi's bias, which other kernels serve."""
+
+
+class Asked(NamedTuple):
+    """A model as one rank sees it."""
+
+    model: Model
+    tp: int
+    mbs: int
+
+
+def products(model: Model, *, tp: int, mbs: int) -> list[Product]:
+    """The four linears of a layer; three products each."""
+    tokens, hidden = mbs * model.seq, model.hidden
+    qkv = (hidden + 2 * model.kv * model.head_dim) // tp
+    up = (2 if model.glu else 1) * model.inner // tp
+    found = []
+    for cols, inner in ((qkv, hidden), (hidden, hidden // tp), (up, hidden), (hidden, model.inner // tp)):
+        found += _three(tokens, cols, inner)
+    return found
+
+
+def head(model: Model, *, tp: int, tokens: int) -> list[Product]:
+    """Logits. They are long; a part of the tokens tells their rate."""
+    return _three(tokens, model.padded_vocab(tp) // tp, model.hidden)
+
+
+def _three(tokens: int, cols: int, inner: int) -> list[Product]:
+    return [Product("forward", tokens, cols, inner), Product("input", tokens, inner, cols),
+            Product("weight", cols, inner, tokens)]
+
+
+def stored(model: Model, *, tp: int, mbs: int) -> list[Product]:
+    """Scores and their weighted sum, where they are not fused."""
+    heads = mbs * model.heads // tp
+    return [Product("batched", model.seq, model.seq, model.head_dim, heads),
+            Product("batched", model.seq, model.head_dim, model.seq, heads)]
+
+
+def attention(model: Model, *, tp: int, mbs: int) -> Attention:
+    return Attention(batch=mbs, heads=model.heads // tp, kv_heads=max(1, model.kv // tp), seq=model.seq,
+                     head_dim=model.head_dim, bias=model.family == "bloom")
+
+
+def possible(models: Iterable[Model], tps: Iterable[int], mbss: Iterable[int]) -> list[Asked]:
+    """The combinations that a layout could have."""
+    return [Asked(model, tp, mbs) for model in models for tp in tps for mbs in mbss
+            if model.heads % tp == 0 and model.kv % tp == 0 and model.inner % tp == 0]
