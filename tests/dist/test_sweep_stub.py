@@ -154,6 +154,7 @@ def test_an_interrupted_sweep_leaves_nothing_running_and_no_row_of_what_it_cut_o
     file = sweeps.write(tmp_path / "slow.toml", one)
     controller = sweeps.start(file, tmp_path / "book", env={"STUB_SLEEP_S": "60"})
     while not list(tmp_path.glob("book/runs/slow/*/logs/node0.log")):
+        assert controller.poll() is None, controller.communicate()
         time.sleep(0.02)
     controller.send_signal(signal.SIGINT)
     _, err = controller.communicate(timeout=120)
