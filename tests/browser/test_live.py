@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import statistics
 import threading
@@ -12,9 +13,15 @@ from typing import Any
 
 import pytest
 
+import sweeps
 from seatrial.engine.watch import Heartbeat
+from seatrial.launch.local import Local
 from seatrial.logbook import Logbook
 from seatrial.report.serve import Server, Source
+from seatrial.sweep.controller import Controller
+from seatrial.sweep.file import build
+from seatrial.sweep.progress import Lines
+from seatrial.sweep.store import Store
 
 pytestmark = pytest.mark.browser
 
@@ -83,6 +90,28 @@ def test_a_running_trial_shows_its_phase_its_line_and_the_time_left(browser: Any
     assert "iteration 4/ 10 | <i>lm loss</i>: 2.5" in text
     (run / "record.json").write_text("{}")
     browser.until("return !document.querySelector('#running .card')", "the trial has ended")
+    browser.driver.get("about:blank")
+
+
+def slow_sweep(book: Path) -> None:
+    sweep = build({"name": "slowly", "model": "tiny", "batch": {"gbs": 8}, "axes": {"tp": [1, 2, 4, 3, 8]}, "budget_s": 600,
+                   "environment": {"variables": {"STUB_SLEEP_S": "2.5"}}, "command": sweeps.stub("slow")})
+    with Logbook(book) as writer:
+        Controller(sweep, Store(writer, "slowly"), Local(), Lines(io.StringIO())).run()
+
+
+def test_a_whole_sweep_shows_how_far_it_is_the_time_left_and_its_budget(browser: Any, server: Server, book: Logbook) -> None:
+    browser.open(server.address)
+    thread = threading.Thread(target=slow_sweep, args=(book.path,))
+    thread.start()
+    card = "const t = document.querySelector('.card.sweep')?.textContent || ''; return "
+    browser.until(f"{card} t.includes('of 5') && t.includes('time left is known after the first')", "the sweep has begun")
+    said = browser.until(f"{card} /[123] of 5.*about 0:[0-9][0-9] left/.test(t) && t", "its time left")
+    assert "of a budget of 10:00" in said
+    said = browser.until(f"{card} t.startsWith('done') && t", "its end")
+    thread.join()
+    assert "5 of 5" in said and "1 invalid" in said and "4 ok" in said and "best tp=1" in said
+    assert browser.errors() == []
     browser.driver.get("about:blank")
 
 

@@ -1,6 +1,7 @@
 """What is running in a logbook right now, from the files that the runs leave: nothing is asked of any process.
 
     live.running(Path("book"))          [{"session": …, "phase": "forward", "step": 3, "left_s": 12.0, "line": " iteration …"}]
+    live.sweeps(Path("book"))           [{"name": "first", "done": 3, "total": 6, "left_s": 40.0, "state": "running"}]
 
 A trial runs when its folder has been prepared, has no record yet and has shown a sign of life lately. Its heartbeat is a few
 bytes that each rank writes; time left is what its own iterations say.
@@ -13,8 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from seatrial import fields
 from seatrial.engine import watch
 from seatrial.launch import files
+from seatrial.sweep.board import posted
 
 QUIET_S = 600.0
 """Without a sign of life for longer, a folder is what a killed controller left."""
@@ -33,6 +36,22 @@ def running(book: Path) -> list[dict[str, Any]]:
             if one is not None:
                 found.append(one)
     return sorted(found, key=lambda one: one["since"])[:MOST_SHOWN]
+
+
+def sweeps(book: Path) -> list[dict[str, Any]]:
+    """Sweeps and tunes that run, and those that ended a short while ago; the newest first."""
+    found = []
+    now = time.time()
+    for session in _folders(book / "runs"):
+        seen = posted(session)
+        if seen is None or now - seen.at > QUIET_S:
+            continue
+        quiet_s = max(0.0, now - seen.at)
+        left_s = None if seen.left_s is None else max(0.0, seen.left_s - quiet_s)
+        spent_s = seen.spent_s + (quiet_s * seen.running if seen.state == "running" else 0.0)
+        found.append({**fields.plain(seen, keep_defaults=True), "session": session.name, "quiet_s": round(quiet_s, 1),
+                      "left_s": left_s, "spent_s": round(spent_s, 1), "for_s": round(seen.at - seen.began, 1)})
+    return sorted(found, key=lambda one: -one["at"])[:MOST_SHOWN]
 
 
 def _folders(parent: Path) -> list[Path]:

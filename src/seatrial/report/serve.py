@@ -334,7 +334,7 @@ def _pipeline(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
 
 
 def _running(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
-    return _json({"running": live.running(server.source.book)})
+    return _json({"running": live.running(server.source.book), "sweeps": live.sweeps(server.source.book)})
 
 
 def _choices(server: Server, query: dict[str, str]) -> tuple[str, bytes]:

@@ -24,6 +24,7 @@ from seatrial.launch.trial import Limits, conclude, invalid, prepare
 from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
 from seatrial.sweep import adopt, foresee, preload
+from seatrial.sweep.board import Board, State
 from seatrial.sweep.file import Sweep, Task
 from seatrial.sweep.measure import Asked, asked, judged
 from seatrial.sweep.store import Row, Store, Submitted
@@ -59,6 +60,8 @@ class View:
     """Left for later: the budget is spent."""
     spent_s: float = 0.0
     """By all trials of the session, whoever ran them."""
+    hopeless: int = 0
+    """Of those that wait, how many cannot run and will take no time."""
 
 
 class Listener(Protocol):
@@ -69,8 +72,9 @@ class Listener(Protocol):
 
 
 class Controller:
-    def __init__(self, sweep: Sweep, store: Store, launcher: Launcher, listener: Listener):
+    def __init__(self, sweep: Sweep, store: Store, launcher: Launcher, listener: Listener, board: Board | None = None):
         self.sweep, self.store, self.launcher, self.listener = sweep, store, launcher, listener
+        self.board = board or Board(store.folder, name=sweep.name, budget_s=sweep.budget_s)
         self.view = View(total=len(sweep.tasks))
         self.groups: dict[str, list[str]] = {}
         for task in sweep.tasks:
@@ -84,13 +88,19 @@ class Controller:
         with self.store.alone(), self._signals():
             pending = self._pending()
             self._adopt(pending)
+            self.view.hopeless = sum(bool(task.invalid) for task in pending)
             self.listener.resumed(self.view)
+            self.board.show(self.view, at_once=True)
+            state: State = "stopped"
             try:
                 self._loop(pending)
+                if not self._stop:
+                    state = "spent" if self.view.not_run else "done"
             except OSError as error:
                 raise self._out_of_room(error.strerror or str(error)) from error
             finally:
                 self._end_all()
+                self.board.show(self.view, state=state)
         if self._stop:
             raise KeyboardInterrupt
         return self.view
@@ -152,6 +162,7 @@ class Controller:
                 self._finish(running, pending)
             if not over and not self._stop:
                 self.listener.waiting(self.view)
+                self.board.show(self.view)
                 time.sleep(self._pause_s())
 
     def _pause_s(self) -> float:
@@ -198,6 +209,7 @@ class Controller:
                                                      submitted=handle.submitted, allocated=allocated))
         running.append(Running(task=task, asked=wanted, handle=handle, before=before, since=time.monotonic()))
         self.listener.started(self.view, task)
+        self.board.show(self.view)
         return True
 
     def _is_there(self, refused: BadInput) -> None:
@@ -268,7 +280,9 @@ class Controller:
         self.store.write(task.key, record)
         self._note(task, record)
         self.view.ran += 1
+        self.view.hopeless -= bool(task.invalid)
         self.listener.finished(self.view, task, record)
+        self.board.show(self.view)
         self._settle(self.groups.get(task.group, []))
         if again := self._second_try(task, self.view.rows[task.key].status):
             pending.appendleft(again)

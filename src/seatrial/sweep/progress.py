@@ -1,6 +1,8 @@
 """How a sweep is shown while it runs: a table that is drawn anew on a terminal, plain lines everywhere else.
 
     listener = listener_for(sys.stderr)         rich on a terminal; else a line for every trial that ends
+
+What the live page shows of it is in `board.py`.
 """
 from __future__ import annotations
 
@@ -10,8 +12,12 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from seatrial.record import Record
+from seatrial.sweep.board import Board, Progress, post, posted, time_left_s
 from seatrial.sweep.controller import Listener, View
 from seatrial.sweep.file import Task
+
+__all__ = ["Board", "Lines", "Progress", "Screen", "clock", "figures", "listener_for", "post", "posted", "summary", "table",
+           "time_left_s"]
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -31,15 +37,6 @@ def figures(record: Record) -> str:
     mark = " (estimated)" if record.state == "estimated" else ""
     tflops = f", {record.tflops:.3g} TFLOPs" if record.tflops is not None else ""
     return f"{record.sec_per_it:.4g} s/it{sure}{mark}{tflops}"
-
-
-def time_left_s(view: View) -> float | None:
-    """From what the finished trials took; None before the first."""
-    took = [row.seconds for row in view.rows.values() if row.seconds > 0]
-    if not took:
-        return None
-    left = view.total - len(view.rows)
-    return max(0.0, left * sum(took) / len(took) - sum(time.monotonic() - r.since for r in view.running))
 
 
 def clock(seconds: float) -> str:

@@ -28,21 +28,42 @@ async function news() {
 }
 
 async function now() {
-  try { drawRunning((await ask("/api/running")).running); } catch { /* the badge says it */ }
+  try { const answer = await ask("/api/running"); drawRunning(answer.running, answer.sweeps); } catch { /* the badge says it */ }
   setTimeout(now, document.hidden ? 5000 : 1000);
 }
 
-function drawRunning(list) {
+function progressBar(value, most, label) {
+  const bar = h("i", {});
+  bar.style.width = `${most ? Math.min(100, (100 * value) / most) : 0}%`;
+  return h("div", { class: "bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": most || 0, "aria-valuenow": value, "aria-label": label }, bar);
+}
+
+const ENDED = { done: ["done", "good"], spent: ["budget spent", "warn"], stopped: ["stopped", "warn"] };
+function sweepCard(s) {
+  const gone = s.state === "running" && s.quiet_s > 30;
+  const [word, kind] = ENDED[s.state] || (gone ? [`no sign of it for ${clock(s.quiet_s)}`, "warn"] : ["running", "good"]);
+  const counts = Object.entries(s.counts).map(([outcome, n]) => `${n} ${outcome}`).join(", ");
+  const facts = [counts, s.best && `best ${s.best}${has(s.best_s) ? `: ${num(s.best_s)} s an iteration` : ""}`, `${clock(s.spent_s)} spent in trials${has(s.budget_s) ? ` of a budget of ${clock(s.budget_s)}` : ""}`, s.note];
+  return h("div", { class: "card sweep", "data-session": s.session },
+    h("div", { class: "head" },
+      h("div", { class: "row" }, h("span", { class: `badge ${kind}`, text: word }), h("b", { text: `${s.kind} ${s.name}` })),
+      h("p", { class: "left" }, h("b", { text: has(s.total) ? `${s.done} of ${s.total}` : `${s.done}` }), " trials", s.state === "running" && !gone && h("span", { class: "dim", text: has(s.left_s) ? ` · about ${clock(s.left_s)} left` : " · time left is known after the first" }))),
+    progressBar(s.done, s.total, `trials of ${s.kind} ${s.name}`),
+    has(s.budget_s) && h("div", { class: "thin" }, progressBar(Math.min(s.spent_s, s.budget_s), s.budget_s, "budget spent")),
+    h("p", { class: "small dim", text: facts.filter(Boolean).join(" · ") }));
+}
+
+function drawRunning(list, sweeps) {
   const box = $("running-in");
-  if (!list.length) { box.replaceChildren(h("p", { class: "dim", text: "Nothing is running in this logbook." })); return; }
-  box.replaceChildren(h("div", { class: "cards now" }, list.map((one) => {
-    const t = one.trial, bar = h("i", {});
-    bar.style.width = `${has(one.steps) && one.steps ? Math.min(100, (100 * one.step) / one.steps) : 0}%`;
+  const above = sweeps.length ? [h("div", { class: "cards now" }, sweeps.map(sweepCard))] : [];
+  if (!list.length) { box.replaceChildren(...above, h("p", { class: "dim small", text: "No trial is running in this logbook." })); return; }
+  box.replaceChildren(...above, h("div", { class: "cards now" }, list.map((one) => {
+    const t = one.trial;
     const stale = one.quiet_s > 15;
-    return h("div", { class: "card" },
+    return h("div", { class: "card trial" },
       h("div", { class: "row" }, h("span", { class: `badge ${stale ? "warn" : "good"}`, text: stale ? `silent for ${clock(one.quiet_s)}` : one.phase || "running" }), h("b", { text: `${t.size || ""} DP ${t.dp} · TP ${t.tp} · PP ${t.pp}, MBS ${t.mbs}, GBS ${t.gbs}` })),
       h("p", { class: "small dim", text: [one.session, has(one.steps) ? `step ${one.step} of ${one.steps}` : `step ${one.step}`, one.phase && (has(one.rank) ? `${one.phase} on rank ${one.rank}` : one.phase), one.collective && `last collective ${one.collective}`, `for ${clock(one.for_s)}`, has(one.left_s) && `about ${clock(one.left_s)} left at most`, has(one.beat_s) && `heartbeat ${num(one.beat_s, 2)} s ago`, has(one.sec) && `${num(one.sec)} s an iteration`].filter(Boolean).join(" · ") }),
-      h("div", { class: "bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": one.steps ?? 0, "aria-valuenow": one.step, "aria-label": "steps" }, bar),
+      progressBar(one.step, one.steps, "steps"),
       one.line && h("div", { class: "logline", title: one.line, text: one.line }));
   })));
 }

@@ -1,0 +1,121 @@
+"""progress.json: how far a sweep is, for whoever looks from outside (`seatrial serve`); nobody needs it to go on.
+
+    board = Board(store.folder, name="first", budget_s=3600.0)          a controller makes its own, or is given one
+    board.show(view)                                                    at most once a second, and when a trial begins or ends
+    posted(folder)                                                      Progress(done=3, total=6, left_s=12.0, …)
+
+A tune of many small sweeps gives each controller the one board, `Board(folder, name=…, kind="tune")`, and sets on it what only
+it knows: `total`, the rows that came `before`, and a `note` in words.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from seatrial import fields
+from seatrial.errors import BadInput
+
+if TYPE_CHECKING:
+    from seatrial.sweep.controller import View
+
+FILE = "progress.json"
+EVERY_S = 1.0
+State = Literal["running", "done", "spent", "stopped"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    name: str
+    kind: str = "sweep"
+    """Or `tune`."""
+    state: State = "running"
+    """`spent`: the budget; `stopped`: by somebody, or by an error."""
+    done: int = 0
+    total: int | None = None
+    """None where it is not known before the end."""
+    running: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    """Outcome -> rows."""
+    best: str = ""
+    best_s: float | None = None
+    """Seconds an iteration of the best."""
+    spent_s: float = 0.0
+    """By the trials themselves, also those of earlier controllers."""
+    budget_s: float | None = None
+    left_s: float | None = None
+    """As of `at`."""
+    began: float = 0.0
+    at: float = 0.0
+    """Seconds since 1970; without news for long, the controller is gone."""
+    note: str = ""
+
+
+def post(folder: Path, progress: Progress) -> None:
+    """Whole or not at all; a disk that is full, or a folder that is gone, is not this file's business."""
+    made = folder / f"{FILE}.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        made.write_text(json.dumps(fields.plain(progress), ensure_ascii=False), encoding="utf-8")
+        os.replace(made, folder / FILE)
+    with contextlib.suppress(OSError):
+        made.unlink()
+
+
+def posted(folder: Path) -> Progress | None:
+    try:
+        return fields.build(Progress, json.loads((folder / FILE).read_text(encoding="utf-8")), where=FILE)
+    except (OSError, ValueError, BadInput):
+        return None
+
+
+class Board:
+    def __init__(self, folder: Path, *, name: str, kind: str = "sweep", budget_s: float | None = None,
+                 total: int | None = None):
+        self.folder, self.name, self.kind, self.budget_s, self.total = folder, name, kind, budget_s, total
+        self.note = ""
+        self.before: dict[str, int] = {}
+        """Outcome -> rows of earlier sweeps that count with this one's."""
+        self.began = time.time()
+        self._next = 0.0
+
+    def show(self, view: View, *, state: State = "running", at_once: bool = False) -> None:
+        if time.monotonic() < self._next and not at_once and state == "running":
+            return
+        self._next = time.monotonic() + EVERY_S
+        post(self.folder, self.progress(view, state))
+
+    def progress(self, view: View, state: State = "running") -> Progress:
+        counts = dict(self.before)
+        for row in view.rows.values():
+            counts[row.status] = counts.get(row.status, 0) + 1
+        earlier = sum(self.before.values())
+        total = self.total if self.total is not None else view.total + earlier if self.kind == "sweep" else None
+        left_s = time_left_s(view)
+        if self.budget_s is not None and left_s is not None:
+            left_s = min(left_s, max(0.0, self.budget_s - spent_s(view)))
+        best = view.best
+        return Progress(name=self.name, kind=self.kind, state=state, done=len(view.rows) + earlier, total=total,
+                        running=len(view.running), counts=counts, best=best.label if best is not None else "",
+                        best_s=best.sec_per_it if best is not None else None, spent_s=round(spent_s(view), 3),
+                        budget_s=self.budget_s, left_s=left_s if state == "running" else None, began=self.began,
+                        at=time.time(), note=self.note)
+
+
+def spent_s(view: View) -> float:
+    """By trials that have ended and by those that run."""
+    return view.spent_s + sum(time.monotonic() - running.since for running in view.running)
+
+
+def time_left_s(view: View) -> float | None:
+    """From what the finished trials took; None before the first. Those that cannot run take no time."""
+    took = [row.seconds for row in view.rows.values() if row.seconds > 0]
+    if not took:
+        return None
+    each = sum(took) / len(took)
+    under_way = sum(max(0.0, each - (time.monotonic() - running.since)) for running in view.running)
+    waiting = max(0, view.total - len(view.rows) - len(view.running) - view.hopeless)
+    return (waiting * each + under_way) / max(1, len(view.running))

@@ -1,0 +1,85 @@
+"""progress.json: what it says follows from the view, it is whole or not there, and a damaged one is none."""
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from seatrial.report import live
+from seatrial.sweep.board import FILE, Board, Progress, post, posted, time_left_s
+from seatrial.sweep.controller import View
+from seatrial.sweep.store import Row
+
+
+def row(seconds, status="ok", sec_per_it=0.5):
+    return Row(status=status, state="measured", value=1.0, sec_per_it=sec_per_it, seconds=seconds, label="tp=1")
+
+
+def view(*rows, total, running=(), hopeless=0):
+    made = View(total=total, rows={str(n): one for n, one in enumerate(rows)}, hopeless=hopeless)
+    made.running = [SimpleNamespace(since=time.monotonic() - ago) for ago in running]
+    made.spent_s = sum(one.seconds for one in rows)
+    made.best = rows[0] if rows else None
+    return made
+
+
+@pytest.mark.parametrize(("seen", "left_s"), [
+    (view(total=4), None),
+    (view(row(10), row(20), total=4, running=[5]), 10 + 15),
+    (view(row(10), row(20), total=5, running=[5, 5]), (10 + 10 + 15) / 2),
+    (view(row(10), total=2, running=[60]), 0),
+    (view(row(10), row(0, "invalid"), total=4, hopeless=1), 10),
+    (view(row(10), row(10), total=2), 0),
+])
+def test_time_left_is_what_the_finished_ones_took_for_those_that_will_run(seen, left_s):
+    assert time_left_s(seen) == (None if left_s is None else pytest.approx(left_s, abs=0.5))
+
+
+def test_the_board_says_how_far_it_is_and_never_more_time_than_the_budget_has(tmp_path):
+    board = Board(tmp_path, name="first", budget_s=50)
+    board.show(view(row(20), row(20, "crash"), total=9, running=[0]))
+    said = posted(tmp_path)
+    assert (said.done, said.total, said.running, said.counts, said.state) == (2, 9, 1, {"ok": 1, "crash": 1}, "running")
+    assert said.left_s == pytest.approx(10, abs=0.5) and said.spent_s == pytest.approx(40, abs=0.5) and said.best == "tp=1"
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_it_is_written_once_a_second_but_its_end_at_once(tmp_path):
+    board = Board(tmp_path, name="first")
+    board.show(view(total=2))
+    board.show(view(row(1), total=2))
+    assert posted(tmp_path).done == 0
+    board.show(view(row(1), row(1), total=2), state="done")
+    assert (posted(tmp_path).done, posted(tmp_path).state, posted(tmp_path).left_s) == (2, "done", None)
+
+
+def test_a_tune_counts_what_came_before_and_may_not_know_its_total(tmp_path):
+    board = Board(tmp_path, name="search", kind="tune")
+    board.before, board.note = {"ok": 3}, "odds of something better: 12 %"
+    assert (board.progress(view(row(1), total=1)).done, board.progress(view(row(1), total=1)).total) == (4, None)
+    board.total = 12
+    assert board.progress(view(row(1, "hang"), total=1)).total == 12
+    assert board.progress(view(row(1, "hang"), total=1)).counts == {"ok": 3, "hang": 1}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"name": 3}', '{"name": "x", "state": "odd"}', '{"name": "x", "more": 1}'])
+def test_a_damaged_file_is_no_progress(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
+    assert posted(tmp_path) is None
+
+
+def test_a_folder_that_is_gone_is_nobodys_error(tmp_path):
+    post(tmp_path / "gone", Progress(name="x"))
+
+
+def test_the_page_hears_of_sweeps_that_run_or_ended_lately(tmp_path):
+    now = time.time()
+    for name, at, state in (("now", now - 4, "running"), ("ended", now - 60, "done"), ("old", now - 90_000, "running")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        said = Progress(name=name, at=at, state=state, running=1, spent_s=10, left_s=100.0, began=at - 9)
+        post(tmp_path / "runs" / name, said)
+    found = live.sweeps(tmp_path)
+    assert [one["session"] for one in found] == ["now", "ended"]
+    assert found[0]["left_s"] == pytest.approx(96, abs=1) and found[0]["spent_s"] == pytest.approx(14, abs=1)
+    assert found[1]["spent_s"] == 10
