@@ -1,0 +1,211 @@
+"""`seatrial tune`: the best topology with as few trials as it takes.
+
+    seatrial tune --model tiny --cluster local --procs-per-node 4 --gbs 16 --logbook book --seconds 60
+    seatrial tune --model bloom-181b --cluster jz-a100 --oracle examples/rows.csv       a table in the machine's place
+
+Plan, measure what teaches most, learn, and stop when nothing left can beat the best by more than the noise, or when the budget
+is spent. Killed and started again with --resume it goes on from the logbook.
+"""
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from seatrial.commands.plan import CALIBRATE, JSON, MODEL, NODES, PRECISION, PROCS, RULE, SEQUENCE, SET, knob, learned_from
+from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+
+if TYPE_CHECKING:
+    from seatrial.plan.rows import Row
+    from seatrial.spec import Cluster
+    from seatrial.tune import Oracle, Tuner
+    from seatrial.tune.machine import Machine
+    from seatrial.tune.search import Budget, Heard, Measure, Spent
+
+EXITS = ("Exit status: 0 a best was measured; 1 no layout works, with the reason; 2 bad input; 3 no trial ran to its end; "
+         "130 interrupted, --resume goes on.")
+EXIT_INTERRUPTED = 128 + 2
+MOST = 400
+"""Candidates that are weighed against each other; the planner's first so many."""
+OWN = ("measure", "limits", "training")
+ORACLE = "Rows to take the measurements from, in place of the machine: CSV, or the folder of a logbook."
+LEAVE = "A row of the oracle that is not believed, as FILE:LINE; may be repeated."
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("tune", help="Find the best topology with few measured trials: plan, measure, learn, stop.", epilog=EXITS)
+    def tune(
+        model: str | None = MODEL,
+        cluster: str = typer.Option("local", "--cluster", help="A preset, or a TOML file with a [cluster] table."),
+        nodes: int | None = NODES,
+        nodes_max: int | None = typer.Option(None, help="Also try fewer: from --nodes (or 1) up to this.", show_default=False),
+        procs_per_node: int | None = PROCS,
+        gbs: str | None = knob("gbs", "Global batch size, in sequences."),
+        dp: str | None = knob("dp", "Data parallel; each knob is a value, several with commas, or searched when left out."),
+        tp: str | None = knob("tp", "Tensor parallel."),
+        pp: str | None = knob("pp", "Pipeline parallel."),
+        vp: str | None = knob("vp", "Virtual stages a rank."),
+        mbs: str | None = knob("mbs", "Micro-batch size."),
+        zero: str | None = knob("zero", "ZeRO stage: 0, 1, 2, 3."),
+        recompute: str | None = knob("recompute", "none, selective, full."),
+        schedule: str | None = knob("schedule", "gpipe, 1f1b, interleaved, zb-h1."),
+        sequence_parallel: str = SEQUENCE,
+        precision: str | None = PRECISION,
+        rule: list[str] = typer.Option([], "--rule", help=RULE, show_default=False),
+        settings: list[str] = SET,
+        calibrate: Path | None = CALIBRATE,
+        trials: int | None = typer.Option(None, "--trials", min=1, help="Most trials to run.", show_default=False),
+        seconds: float | None = typer.Option(None, "--seconds", help="Most time for all trials.", show_default=False),
+        device_hours: float | None = typer.Option(None, "--device-hours", help="Most device-hours.", show_default=False),
+        sure: float = typer.Option(0.95, help="Stop when nothing left is better with this certainty."),
+        margin: float | None = typer.Option(None, help="What is not faster by more than this share is no better; by default "
+                                            "the noise: 0.01 on GPUs, 0.05 on CPUs.", show_default=False),
+        oracle: Path | None = typer.Option(None, "--oracle", help=ORACLE, show_default=False),
+        leave_out: list[str] = typer.Option([], "--leave-out", help=LEAVE, show_default=False),
+        seed: int = typer.Option(0, help="Of the draws that the odds come from, and of which repeat an oracle gives."),
+        logbook: Path = typer.Option(Path("logbook"), "--logbook", help="Folder of the logbook; made if it is not there."),
+        resume: bool = typer.Option(False, "--resume", help="Go on with what the logbook holds of this search."),
+        session: str | None = typer.Option(None, help="Name of this search; by default tune-MODEL.", show_default=False),
+        launcher: str = typer.Option("local", help="local, slurm or pjm."),
+        config: Path | None = typer.Option(None, help="How jobs are started here; by default the user's.", show_default=False),
+        top: int = typer.Option(5, "--top", min=1, help="How many to show at the end."),
+        as_json: bool = JSON,
+    ) -> int:
+        from seatrial import expression, presets
+        from seatrial.commands.sweep import launcher_named
+        from seatrial.logbook import Logbook
+        from seatrial.plan import answer, request
+        from seatrial.plan.search import RULE_NAMES, search
+        from seatrial.sweep.store import Store
+        from seatrial.tune import Tuner
+        from seatrial.tune.machine import Machine
+        from seatrial.tune.search import Budget, Spent
+
+        budget = Budget(trials=trials, seconds=seconds, device_hours=device_hours)
+        how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed}
+        wanted = {"gbs": gbs, "dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
+                  "schedule": schedule}  # fmt: skip
+        if oracle is not None:
+            if used := [name for name, value in {**wanted, "rule": rule or None}.items() if value is not None]:
+                raise BadInput(f"--{used[0]} with --oracle: candidates are the rows of the table; --leave-out takes one out")
+            table = _oracle(oracle, model, cluster, nodes_max or nodes, settings, leave_out, seed)
+            machine = presets.cluster(cluster)
+            tuner = Tuner(table.trials, machine, known=_known(calibrate, machine), **how)
+            opening = f"{len(tuner.trials)} candidates from {oracle.name} on {machine.name}"
+            return _run(tuner, table.measure, budget, Spent(), Shown(opening=opening, top=top, as_json=as_json))
+        if model is None:
+            raise BadInput("--model must be given")
+        own = [text for text in settings if text.partition(".")[0] in OWN]
+        asked = request.Request.read(
+            model=model, cluster=cluster, nodes=nodes, nodes_max=nodes_max, procs_per_node=procs_per_node, fixed=wanted,
+            sequence_parallel=sequence_parallel, precision=precision, engine="seatrial",
+            settings=[text for text in settings if text not in own],
+        )  # fmt: skip
+        found = search(asked.space, rules=[expression.parse(text, RULE_NAMES) for text in rule], precision=asked.precision,
+                       fit=learned_from(calibrate, asked.cluster))
+        if not len(found):
+            print(f"seatrial: {answer.reason(found)}", file=sys.stderr)
+            return EXIT_FINDINGS
+        tuner = Tuner([found.trial(i) for i in range(min(MOST, len(found)))], asked.cluster,
+                      known=_known(calibrate, asked.cluster), **how)
+        more = f", the planner's first {MOST} of {found.accepted:,} that can run" if found.accepted > MOST else ""
+        opening = (f"{model} on {asked.cluster.name}, {asked.cluster.world} processes: {len(tuner.trials)} candidates of "
+                   f"{found.considered:,} layouts{more}")
+        with Logbook(logbook, create=True) as book, launcher_named(launcher, config) as chosen:
+            store = Store(book, session or f"tune-{asked.model.name or 'model'}")
+            return _measured(tuner, Machine(store, chosen, tuner.trials, **_measuring(own)), budget, resume,
+                             Shown(opening=opening, top=top, as_json=as_json, logbook=logbook))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What is printed beside the trials."""
+
+    opening: str
+    top: int
+    as_json: bool
+    logbook: Path | None = None
+
+
+def _known(rows: Path | None, cluster: Cluster) -> tuple[Row, ...]:
+    if rows is None:
+        return ()
+    from seatrial.plan.rows import read
+
+    found = read(rows, cluster).rows
+    return tuple(row for row in found if row.cells.get("machine", "") == cluster.name) or found
+
+
+def _oracle(path: Path, model: str | None, cluster: str, nodes_max: int | None, settings: list[str], leave_out: list[str],
+            seed: int) -> Oracle:
+    from seatrial import presets, trialfile
+    from seatrial.tune import Oracle
+
+    shape = None
+    if model is not None:
+        shape = trialfile.build({"model": {"base": model}, "batch": {"gbs": 1}}, settings, where="tune")[0].model
+    return Oracle.read(path, presets.cluster(cluster), model=shape, nodes_max=nodes_max, leave_out=leave_out, seed=seed)
+
+
+def _measuring(settings: list[str]) -> dict[str, Any]:
+    """`--set measure.seconds=5`, `limits.time_s`, `training.threads`: the tables of a sweep file that are not the trial's."""
+    from seatrial import fields
+    from seatrial.sweep.file import Limits, Measure
+    from seatrial.training import Training
+
+    data: dict[str, Any] = {}
+    for text in settings:
+        fields.assign(data, text)
+    return {"measure": fields.build(Measure, data.get("measure", {}), where="measure"),
+            "limits": fields.build(Limits, data.get("limits", {}), where="limits"),
+            "training": fields.build(Training, data.get("training", {}), where="training")}
+
+
+def _measured(tuner: Tuner, machine: Machine, budget: Budget, resume: bool, shown: Shown) -> int:
+    from seatrial.tune.search import Spent
+
+    spent = Spent()
+    for trial, record in machine.earlier():
+        tuner.tell(trial, record)
+        spent.add(trial, record)
+    if spent.trials and not resume:
+        raise BadInput(f"{shown.logbook}: holds {spent.trials} trials of session {machine.store.session!r} already: "
+                       "--resume goes on with them, --session NAME starts anew")
+    if spent.trials:
+        shown = replace(shown, opening=f"{shown.opening}; {spent.trials} trials are in the logbook already")
+    try:
+        return _run(tuner, machine.measure, budget, spent, shown)
+    except KeyboardInterrupt:
+        print(f"seatrial: interrupted: {spent.trials} trials are in the logbook; --resume goes on", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Shown) -> int:
+    from seatrial.tune.search import search
+    from seatrial.tune.show import closing, document, line, names, trial_entry
+    from seatrial.tune.words import label
+
+    named = names(tuner.trials)
+    width = max(len(label(own)) for own in named.values())
+    out = sys.stderr if shown.as_json else sys.stdout
+    print(shown.opening, file=out, flush=True)
+    entries: list[dict[str, Any]] = []
+
+    def heard(one: Heard) -> None:
+        own = named[one.trial.run_id()]
+        entries.append(trial_entry(one, own))
+        print(line(one, label(own), width), file=out, flush=True)
+
+    ended = search(tuner, measure, budget, heard, spent=spent)
+    found = document(tuner, ended, entries, spent, top=shown.top)
+    if shown.as_json:
+        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
+    else:
+        print(closing(found))
+        if shown.logbook is not None:
+            print(f"\nseatrial table {shown.logbook}    prints the rows")
+    return EXIT_GOOD if found["best"] is not None else EXIT_OTHER_OUTCOME

@@ -1,0 +1,92 @@
+"""What is believed of every candidate at once, after the trials that were told: how fast, how sure, and what they share.
+
+    view = posterior(candidates, told, cluster)
+    view.mean[i], view.covariance[i, j]         the logarithm of candidate i's seconds a sample
+    view.ok[i]                                  the chance that it runs to its end
+    view.draws(1000, rng)                       whole pictures of the truth, each as likely as the next
+
+The time of a candidate is the planner's forecast with its coefficients, which all candidates share, and an error of its own
+that only measuring it removes. The coefficients are those of `plan.calibrate`. A measured candidate is what was measured, but
+for the noise of a repeat.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seatrial.plan import calibrate
+from seatrial.plan.configs import Floats
+from seatrial.plan.rows import Row
+from seatrial.spec import Cluster, Trial
+from seatrial.tune import failing
+from seatrial.tune.told import Told
+
+REPEAT = {"gpu": 0.005, "cpu": 0.02}
+"""By how much two runs of one trial differ: most repeats on GPUs lie within half a per cent, CPUs disturb more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Posterior:
+    mean: Floats
+    covariance: Floats
+    repeat: float
+    """Standard deviation of a repeat, of its logarithm."""
+    ok: Floats
+    measured: np.ndarray
+    """Which candidates have a time."""
+    open: np.ndarray
+    """Which have not been tried."""
+    fit: calibrate.Fit
+
+    def draws(self, count: int, rng: np.random.Generator) -> Floats:
+        """[count, n]: the logarithm of seconds a sample; infinite where a candidate does not run."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        found = self.mean + rng.standard_normal((count, len(self.mean))) @ root.T
+        runs = rng.random(found.shape) < self.ok
+        return np.where(runs, found, np.inf)
+
+    def interval(self, i: int) -> tuple[float, float]:
+        """The 90 % interval of seconds a sample."""
+        reach = 1.6449 * float(np.sqrt(self.covariance[i, i]))
+        return float(np.exp(self.mean[i] - reach)), float(np.exp(self.mean[i] + reach))
+
+
+def row_of(trial: Trial, *, session: str = "", sec_per_it: float | None = None, mem_gib: float | None = None) -> Row:
+    return Row(cells={}, trial=trial, session=session, sec_per_it=sec_per_it, mem_gib=mem_gib, counts=True)
+
+
+def posterior(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], cluster: Cluster, *,
+              known: Sequence[Row] = (), session: str = "") -> Posterior:
+    """`told`: candidate -> what was heard of it; `known`: rows of other trials to learn from as well; `session`: the one that
+    all are seen in, so that what was measured on a slow day is not held against it."""
+    rows = [row_of(trial, session=session) for trial in candidates]
+    timed = {i: [one for one in all_ if one.sec_per_it is not None] for i, all_ in told.items()}
+    timed = {i: all_ for i, all_ in timed.items() if all_}
+    heard = [row_of(candidates[i], session=one.session, sec_per_it=one.sec_per_it, mem_gib=one.mem_gib)
+             for i, all_ in timed.items() for one in all_]
+    fit = calibrate.learn([*known, *heard], cluster, also=rows)
+    mean, moves = fit.linear(rows)
+    noise = fit.noise or calibrate.belief(cluster).noise
+    repeat = REPEAT[cluster.device.kind]
+    own = max(noise**2 - repeat**2, noise**2 / 4)
+    alone = np.full(len(rows), own)
+    if heard:
+        expected, moved = fit.linear(heard)
+        place = 0
+        for i, all_ in timed.items():
+            mine = slice(place, place + len(all_))
+            place += len(all_)
+            spread = max(repeat, *(one.repeat for one in all_)) ** 2 / len(all_)
+            gain = own / (own + spread)
+            measured = np.mean(np.log([one.sec_per_it for one in all_ if one.sec_per_it is not None]))
+            mean[i] += gain * (measured - expected[mine].mean())
+            moves[i] -= gain * moved[mine].mean(axis=0)
+            alone[i] = gain * spread
+    samples = np.log([trial.batch.gbs for trial in candidates])
+    has_time = np.array([i in timed for i in range(len(rows))])
+    return Posterior(mean=mean - samples, covariance=moves @ fit.covariance @ moves.T + np.diag(alone), repeat=repeat,
+                     ok=failing.chance_to_run(candidates, told, cluster, fit), measured=has_time,
+                     open=np.array([i not in told for i in range(len(rows))]), fit=fit)

@@ -1,0 +1,109 @@
+"""A search in words and as one JSON document.
+
+    print(line(heard, label))                           after each trial
+    found = document(tuner, ended, trials, spent)       what --json prints
+    print(closing(found))                               the same for people
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from seatrial.spec import Trial
+from seatrial.tune.search import Ended, Heard, Spent
+from seatrial.tune.tuner import Expected, Standing, Tuner
+from seatrial.tune.words import knobs, label
+
+WHY: dict[str, str] = {
+    "settled": "settled", "trials": "the budget of trials is spent", "seconds": "the budget of time is spent",
+    "device-hours": "the budget of device-hours is spent", "nothing left": "every candidate was tried",
+}
+
+
+def percent(share: float) -> str:
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return f"{100 * share:.0f} %"
+
+
+def names(trials: Sequence[Trial]) -> dict[str, dict[str, str]]:
+    """Run id -> what sets the candidate apart."""
+    return dict(zip((trial.run_id() for trial in trials), knobs(trials)))
+
+
+def line(heard: Heard, named: str, width: int) -> str:
+    record, status = heard.record, heard.record.outcome.status if heard.record.outcome else "ok"
+    if record.sec_per_it is not None and status == "ok":
+        f = heard.forecast
+        came = f"{record.sec_per_it:.4g} s/it, forecast {f.sec_per_it:.4g} ({f.low_s:.3g}-{f.high_s:.3g})"
+    else:
+        came = record.outcome.message if record.outcome is not None else ""
+    return f"{heard.number:3d}  {status:<10} {named:<{width}}  {came}; {stands(heard)}"
+
+
+def stands(heard: Heard) -> str:
+    s = heard.standing
+    if s.best is None:
+        return "nothing ran so far"
+    mine = "best so far" if s.best.run_id() == heard.trial.run_id() else "not the best"
+    return f"{mine}, odds of better {percent(s.odds)}"
+
+
+def trial_entry(heard: Heard, named: dict[str, str]) -> dict[str, Any]:
+    record = heard.record
+    status = record.outcome.status if record.outcome is not None else "ok"
+    where = {"source": f"{record.source_file}:{record.source_line}"} if record.source_file else {}
+    message = {"message": record.outcome.message} if record.outcome is not None and record.outcome.message else {}
+    return {"number": heard.number, "run_id": heard.trial.run_id(), **named, "status": status, **message, **where,
+            "sec_per_it": record.sec_per_it if status == "ok" else None, "mem_gib": record.mem_gib,
+            "forecast": _expected(heard.forecast), "best_run_id": heard.standing.best.run_id() if heard.standing.best else None,
+            "odds_of_better": round(heard.standing.odds, 4)}
+
+
+def document(tuner: Tuner, ended: Ended | str, trials: list[dict[str, Any]], spent: Spent, *, top: int = 5) -> dict[str, Any]:
+    named, s = names(tuner.trials), tuner.standing()
+    return {
+        "ended": ended, "settled": s.settled, "candidates": len(tuner.trials), "left": s.left, "margin": s.margin,
+        "sure": tuner.sure, "odds_of_better": round(s.odds, 4), "best": _best(s, named, tuner),
+        "spent": {"trials": spent.trials, "seconds": round(spent.seconds, 1), "device_hours": round(spent.device_hours, 4)},
+        "trials": trials,
+        "expected": [{**named[e.trial.run_id()], "run_id": e.trial.run_id(), **_expected(e)} for e in tuner.expected(top)],
+        "calibration": tuner.view.seen.fit.describe(),
+    }
+
+
+def _best(s: Standing, named: dict[str, dict[str, str]], tuner: Tuner) -> dict[str, Any] | None:
+    if s.best is None or s.best_s is None:
+        return None
+    return {**named[s.best.run_id()], "run_id": s.best.run_id(), "sec_per_it": s.best_s,
+            "ms_per_sample": 1000 * s.best_s / s.best.batch.gbs}
+
+
+def _expected(e: Expected) -> dict[str, Any]:
+    return {"sec_per_it": round(e.sec_per_it, 6), "sec_lo": round(e.low_s, 6), "sec_hi": round(e.high_s, 6),
+            "runs": round(e.ok, 4), "chance_of_best": round(e.best, 4), "measured": e.measured}
+
+
+def closing(found: dict[str, Any]) -> str:
+    """The answer, and what is left of the doubt."""
+    spent, best = found["spent"], found["best"]
+    took = f"{spent['trials']} of {found['candidates']} candidates tried"
+    if spent["seconds"]:
+        took += f" in {spent['seconds']:.0f} s ({spent['device_hours']:.3g} device-hours)"
+    lines = [f"\n{took}: {WHY.get(found['ended'], found['ended'])}."]
+    if best is None:
+        return "\n".join([*lines, "No trial ran to its end: there is no best."])
+    own = {k: v for k, v in best.items() if k not in ("run_id", "sec_per_it", "ms_per_sample")}
+    lines.append(f"Best: {label(own)}, {best['sec_per_it']:.4g} s/it, {best['ms_per_sample']:.4g} ms a sample.")
+    lines.append(f"Odds that one of the {found['left']} left is more than {100 * found['margin']:.2g} % faster: "
+                 f"{percent(found['odds_of_better'])}.")
+    rows = []
+    for e in found["expected"]:
+        own = {k: e[k] for k in own}
+        rows.append((label(own), f"{e['sec_per_it']:.4g}", f"{e['sec_lo']:.3g}-{e['sec_hi']:.3g}", percent(e["runs"]),
+                     percent(e["chance_of_best"]), "yes" if e["measured"] else ""))
+    head = ("as it looks now", "s/it", "90 %", "runs", "is the best", "measured")
+    widths = [max(map(len, column)) for column in zip(head, *rows)]
+    lines += ["", *("  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:]))]).rstrip()
+                    for row in (head, *rows))]
+    return "\n".join(lines)

@@ -1,0 +1,160 @@
+"""Ask and tell: which trial to measure next, and what is known when it was.
+
+    tuner = Tuner(trials, cluster)
+    while (trial := tuner.ask()) is not None:
+        tuner.tell(trial, run(trial))           a Record, an Outcome, or seconds an iteration
+    tuner.standing()                            the best so far, and the odds that something better is left
+
+`ask` answers None once those odds are below 1 - `sure`. Anybody may choose the trials: `tell` takes what Optuna, Ax or a
+person picked as well as what `ask` gave. Candidates compete by seconds a sample, so batches of different sizes can be mixed.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from seatrial.errors import BadInput
+from seatrial.plan.configs import Floats
+from seatrial.plan.rows import Row
+from seatrial.plan.search import TIE
+from seatrial.record import Outcome, Record
+from seatrial.spec import Cluster, Trial
+from seatrial.tune import choose
+from seatrial.tune.posterior import Posterior, posterior
+from seatrial.tune.told import Told
+
+DRAWS = 2000
+SURE = 0.95
+NOISE = {"gpu": TIE, "cpu": 0.05}
+"""Below this share two measured trials cannot be told apart: about what two repeats differ by at most nine times of ten."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """A candidate as it is seen now."""
+
+    trial: Trial
+    sec_per_it: float
+    low_s: float
+    """Ends of the 90 % interval."""
+    high_s: float
+    ok: float
+    """The chance that it runs to its end."""
+    best: float
+    """The chance that it is the fastest of all."""
+    measured: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where the search is."""
+
+    told: int
+    left: int
+    """Candidates that were not tried."""
+    best: Trial | None
+    """The fastest a sample of those measured."""
+    best_s: float | None
+    """As measured, an iteration."""
+    odds: float
+    """That one of those left beats it by more than `margin`."""
+    margin: float
+    settled: bool
+
+
+class Tuner:
+    def __init__(self, trials: Sequence[Trial], cluster: Cluster, *, known: Sequence[Row] = (), sure: float = SURE,
+                 margin: float | None = None, seed: int = 0):
+        """`known`: rows of other trials that the planner is calibrated with before the first; `margin`: by default NOISE."""
+        self.trials = list({trial.run_id(): trial for trial in trials}.values())
+        if not self.trials:
+            raise BadInput("there is no trial to choose from")
+        margin = NOISE[cluster.device.kind] if margin is None else margin
+        if not 0 <= sure < 1 or not 0 <= margin < 1:
+            raise BadInput(f"sure {sure:g} and margin {margin:g}: shares from 0 to 1, as 0.95 and 0.01")
+        self.cluster, self.known, self.sure, self.margin, self.seed = cluster, tuple(known), sure, margin, seed
+        self.told: dict[int, list[Told]] = {}
+        self._places = {trial.run_id(): i for i, trial in enumerate(self.trials)}
+        self._session = ""
+        self._view: _View | None = None
+
+    def ask(self) -> Trial | None:
+        """The trial whose measurement is worth most; None when the search is settled or nothing is left."""
+        view = self.view
+        if not view.seen.open.any() or self.standing().settled:
+            return None
+        return self.trials[int(np.argmax(np.where(view.seen.open, view.worth, -np.inf)))]
+
+    def tell(self, trial: Trial, result: Record | Outcome | float) -> None:
+        told = Told.of(result)
+        self.told.setdefault(self._place(trial), []).append(told)
+        self._session = told.session if told.ok else self._session
+        self._view = None
+
+    def standing(self) -> Standing:
+        view = self.view
+        count, left = sum(map(len, self.told.values())), int(view.seen.open.sum())
+        if (best := self.best) is None:
+            odds = float(1 - np.prod(1 - view.seen.ok[view.seen.open]))
+            return Standing(told=count, left=left, best=None, best_s=None, odds=odds, margin=self.margin, settled=left == 0)
+        odds = choose.better_left(view.seen, best, view.draws, self.margin)
+        seconds = float(np.median([one.sec_per_it for one in self.told[best] if one.sec_per_it is not None]))
+        return Standing(told=count, left=left, best=self.trials[best], best_s=seconds, odds=odds, margin=self.margin,
+                        settled=odds <= 1 - self.sure)
+
+    @property
+    def best(self) -> int | None:
+        """Of those measured the one believed fastest; sessions that were slow as a whole are allowed for."""
+        measured = self.view.seen.measured
+        return int(np.argmin(np.where(measured, self.view.seen.mean, np.inf))) if measured.any() else None
+
+    def expected(self, count: int = 5) -> list[Expected]:
+        """The fastest as it looks now, measured or not; what failed is left out."""
+        view = self.view
+        alive = np.flatnonzero(view.seen.measured | view.seen.open)
+        order = alive[np.argsort(view.seen.mean[alive] - np.log(np.maximum(view.seen.ok[alive], 1e-3)), kind="stable")][:count]
+        return [self._expected(i) for i in map(int, order)]
+
+    def expect(self, trial: Trial) -> Expected:
+        return self._expected(self._place(trial))
+
+    def _expected(self, i: int) -> Expected:
+        seen, gbs = self.view.seen, self.trials[i].batch.gbs
+        low, high = seen.interval(i)
+        return Expected(trial=self.trials[i], sec_per_it=float(np.exp(seen.mean[i])) * gbs, low_s=low * gbs, high_s=high * gbs,
+                        ok=float(seen.ok[i]), best=float(self.view.chances[i]), measured=bool(seen.measured[i]))
+
+    def _place(self, trial: Trial) -> int:
+        place = self._places.get(trial.run_id())
+        if place is None:
+            raise BadInput(f"trial {trial.run_id()} is none of the {len(self.trials)} candidates")
+        return place
+
+    @property
+    def view(self) -> _View:
+        if self._view is None:
+            seen = posterior(self.trials, self.told, self.cluster, known=self.known, session=self._session)
+            self._view = _View(seen, np.random.default_rng([self.seed, sum(map(len, self.told.values()))]))
+        return self._view
+
+
+class _View:
+    """A posterior with what follows from it, each found once."""
+
+    def __init__(self, seen: Posterior, rng: np.random.Generator):
+        self.seen, self._rng = seen, rng
+
+    @cached_property
+    def draws(self) -> Floats:
+        return self.seen.draws(DRAWS, self._rng)
+
+    @cached_property
+    def chances(self) -> Floats:
+        return choose.chance_of_best(self.draws)
+
+    @cached_property
+    def worth(self) -> Floats:
+        return choose.worth(self.seen)
