@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.commands.plan import CALIBRATE, JSON, MODEL, NODES, PRECISION, PROCS, SET, learned_from
+from seatrial.commands import plan
+from seatrial.commands.plan import CALIBRATE, JSON, MACHINE, MODEL, NODES, PRECISION, PROCS, SET, learned_from
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def register(app: typer.Typer) -> None:
                                   show_default=False),
         model: str | None = MODEL,
         cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
+        machine: Path | None = MACHINE,
         nodes: int | None = NODES,
         procs_per_node: int | None = PROCS,
         gbs: int | None = typer.Option(None, help="Global batch size, in sequences.", show_default=False),
@@ -53,6 +55,10 @@ def register(app: typer.Typer) -> None:
 
         given: dict[str, Any] = {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
                                  "schedule": schedule, "sequence_parallel": sequence_parallel, "precision": precision}
+        if file is None:
+            cluster, settings = plan.with_machine(machine, cluster, settings)
+        elif machine is not None:
+            settings = [f"cluster.machine={machine}", *settings]
         trial = asked_trial(file, model, cluster, nodes, procs_per_node, gbs, engine, settings,
                             {name: value for name, value in given.items() if value is not None}, which)
         assert trial.cluster is not None
@@ -63,8 +69,9 @@ def register(app: typer.Typer) -> None:
             if told.timeline is None:
                 raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
             svg.write_text(timeline(told.timeline, title=_title(told)), encoding="utf-8")
+        rests_on = plan.say_gaps(trial.cluster, precision=trial.topology.precision, processes=trial.topology.world)
         if as_json:
-            print(json.dumps(document(told, top), allow_nan=False))
+            print(json.dumps({**document(told, top), **rests_on}, allow_nan=False))
         else:
             _tell(told, top)
         return EXIT_GOOD if told.fits else EXIT_FINDINGS

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from seatrial.commands.plan import MACHINE, say_gaps, with_machine
+
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Fit
 
@@ -22,8 +24,9 @@ def register(app: typer.Typer) -> None:
     @app.command("forecast", help="Forecast each row of a CSV table: seconds, TFLOPs, memory, whether it fits.")
     def forecast(
         rows: Path = typer.Argument(None, help="CSV with the columns of a trial, or a sweep as TOML.", metavar="ROWS.csv"),
-        cluster: str = typer.Option("jz-a100", help="Name of a cluster, or a TOML file with a [cluster] table; a sweep has "
-                                                    "its own."),
+        cluster: str | None = typer.Option(None, help="Name of a cluster, or a TOML file with a [cluster] table; a sweep has "
+                                                      "its own.", show_default="jz-a100"),
+        machine: Path | None = MACHINE,
         calibrate: Path = typer.Option(None, help="CSV of measured rows to learn from first.", metavar="ROWS.csv"),
         output: Path = typer.Option(None, "--output", "-o", help="Where to write; else to the screen.", metavar="OUT.csv"),
         defaults: bool = typer.Option(False, help="Print what an empty cell of each column means, and stop."),
@@ -44,18 +47,22 @@ def register(app: typer.Typer) -> None:
             from seatrial.sweep import file as sweeps
             from seatrial.sweep import foresee
 
-            table, machine = foresee.as_table(sweeps.load(rows))
+            table, here = foresee.as_table(sweeps.load(rows))
         else:
-            machine = presets.cluster(cluster)
-            table = tables.read(rows, machine)
-        fit = learning.cold(machine) if calibrate is None else learning.fit_csv(calibrate, machine)
+            name, settings = with_machine(machine, cluster, [])
+            here = presets.cluster(name or "jz-a100", {"machine": str(machine)} if settings else None)
+            table = tables.read(rows, here)
+        fit = learning.cold(here) if calibrate is None else learning.fit_csv(calibrate, here)
         made = forecasting.columns(table, fit)
         rejected = sum(line["forecast_reject"] != "" for line in made)
         if output is not None:
             forecasting.write(output, table, made)
+        trials = [row.trial for row in table.rows if row.trial is not None]
+        rests_on = say_gaps(here, precision=trials[0].topology.precision,
+                            processes=max(trial.topology.world for trial in trials)) if trials else {}  # fmt: skip
         if as_json:
             print(json.dumps({"rows": [{**row.cells, **line} for row, line in zip(table.rows, made)], "rejected": rejected,
-                              "learned": fit.describe() if fit.rows else None}))
+                              "learned": fit.describe() if fit.rows else None, **rests_on}))
         elif output is None:
             _screen(table.header, [{**row.cells, **line} for row, line in zip(table.rows, made)], forecasting.COLUMNS)
         _doubts(fit)

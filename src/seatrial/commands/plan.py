@@ -33,6 +33,8 @@ PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, 
 ENGINE = typer.Option("megatron", "--engine", help="Whose rules hold: megatron (equal stages, or layers + 2), or seatrial.")
 SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cluster.device.power_w=500.", show_default=False)
 CALIBRATE = typer.Option(None, "--calibrate", help="Measured rows (CSV) to learn from first.", show_default=False)
+MACHINE = typer.Option(None, "--machine", show_default=False,
+                       help="What `seatrial probe` wrote, in place of the data sheet; alone it is the cluster.")  # fmt: skip
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 
 
@@ -49,6 +51,27 @@ def learned_from(rows: Path | None, cluster: Cluster) -> Fit | None:
     return calibrate.fit_csv(rows, cluster)
 
 
+def with_machine(machine: Path | None, cluster: str | None, settings: list[str]) -> tuple[str | None, list[str]]:
+    """The cluster and the settings that a machine file makes of those given."""
+    if machine is None:
+        return cluster, settings
+    if machine.suffix != ".json":
+        raise BadInput(f"--machine {machine}: expected the .json file that `seatrial probe` writes")
+    return (str(machine), settings) if cluster is None else (cluster, [f"cluster.machine={machine}", *settings])
+
+
+def say_gaps(cluster: Cluster, *, precision: str, processes: int) -> dict[str, object]:
+    """What the forecast rests on where a machine was measured, for the document; what was not measured is said."""
+    from seatrial.plan import probed
+
+    found = probed.told(cluster, precision=precision, processes=processes)
+    if found is None:
+        return {}
+    if found["not_measured"]:
+        print(f"{found['file']}: not measured, taken from the data sheet: {', '.join(found['not_measured'])}", file=sys.stderr)
+    return {"machine": found}
+
+
 def register(app: typer.Typer) -> None:
     @app.command("plan", help="Forecast every layout of a model on a cluster and rank them.", epilog=EXITS)
     def plan(
@@ -56,6 +79,7 @@ def register(app: typer.Typer) -> None:
                                            show_default=False),
         model: str | None = MODEL,
         cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
+        machine: Path | None = MACHINE,
         nodes: int | None = NODES,
         nodes_max: int | None = typer.Option(None, help="Also try fewer: from --nodes (or 1) up to this.", show_default=False),
         procs_per_node: int | None = PROCS,
@@ -111,8 +135,9 @@ def register(app: typer.Typer) -> None:
             engine, rule = told.engine or engine, [*told.rules, *rule]
         if model is None and size is None:
             raise BadInput("--model must be given (or --size, to look for a shape; or a file with a [model] table)")
+        cluster, settings = with_machine(machine, cluster, settings)
         if cluster is None:
-            raise BadInput("--cluster must be given, or a file with a [cluster] table")
+            raise BadInput("--cluster or --machine must be given, or a file with a [cluster] table")
         if price is not None and not math.isfinite(price):
             raise BadInput(f"--price {price}: expected a number")
         rules = [expression.parse(text, RULE_NAMES) for text in rule]
@@ -138,6 +163,7 @@ def register(app: typer.Typer) -> None:
         known = Measured() if calibrate is None else Measured.of(read(calibrate, asked.cluster).rows)
         document = answer.answer(found, asked, top=top, by=by, tokens=count, price=price,  # type: ignore[arg-type]
                                  fit=fit, ways=out_of_it, known=known)  # fmt: skip
+        document |= say_gaps(asked.cluster, precision=asked.precision, processes=asked.cluster.world)
         if emit and len(found):
             document["emitted"] = _emitted(found.trial(0), asked.batch, preamble, out)
         if as_json:

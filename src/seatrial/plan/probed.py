@@ -322,11 +322,19 @@ def _messages(entries: list[dict[str, Any]]) -> dict[bool, Curve]:
     return found
 
 
-def gaps(cluster: Cluster, *, precision: str, tps: Iterable[int] = (), processes: int = 1, nodes: int = 1) -> list[str]:
-    """What a forecast would take from the data sheet all the same, in words."""
+def told(cluster: Cluster, *, precision: str, processes: int) -> dict[str, Any] | None:
+    """What a forecast rests on where a machine was measured, as plain data."""
     found = of(cluster)
     if found is None:
-        return []
+        return None
+    file = found.file
+    return {"file": found.path, "device": file["device"]["name"], "when": file.get("when"), "noise": file.get("noise"),
+            "not_measured": gaps(found, cluster, precision=precision, processes=processes)}
+
+
+def gaps(found: Probed, cluster: Cluster, *, precision: str, processes: int) -> list[str]:
+    """What a forecast for so many processes takes from the data sheet all the same, in words."""
+    nodes = -(-processes // cluster.procs_per_node)
     said = []
     named = [name for name in (precision, *KIN[precision]) if any(dtype == name for dtype, _ in found.products)]
     if not named:

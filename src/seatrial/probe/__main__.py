@@ -40,6 +40,19 @@ def _several(text: str) -> tuple[int, ...]:
 
 
 def main(argv: list[str]) -> int:
+    try:
+        return leave(measured(argv))
+    except SeatrialError as error:
+        if place_from_env().rank == 0:
+            print(f"seatrial: {error}", flush=True)
+        return leave(error.exit_code)
+    except KeyboardInterrupt:
+        print("seatrial: interrupted: nothing was written", flush=True)
+        return leave(130)
+
+
+def measured(argv: list[str]) -> int:
+    """Probe, and on rank 0 write the file."""
     options = parser().parse_args(argv)
     place = place_from_env()
     leads = place.rank == 0
@@ -48,31 +61,24 @@ def main(argv: list[str]) -> int:
         if leads:
             print(line, file=sys.stderr, flush=True)
 
-    try:
-        models = [presets.model_or_file(name) for name in options.model]
-        device = device_of(options.device, place)
-        if "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // place.local_world))
-        ask = Ask.of(models=models, tps=options.tp, mbss=options.mbs, device=device.type, full=options.full,
-                     budget_s=options.seconds)
-        found = probe(ask, place, device, say=say)
-        if leads:
-            machine.write(found, options.output)
-            said = len(found["missing"])
-            say(f"wrote {options.output}: {found['device']['name']}, {found['seconds']:.0f} s, noise {found['noise']:.1%}, "
-                f"{said} not measured")
-            if options.json:
-                print(json.dumps(found, allow_nan=False))
-    except SeatrialError as error:
-        say(f"seatrial: {error}")
-        return _leave(error.exit_code)
-    except KeyboardInterrupt:
-        say("seatrial: interrupted: nothing was written")
-        return _leave(130)
-    return _leave(0)
+    models = [presets.model_or_file(name) for name in options.model]
+    device = device_of(options.device, place)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // place.local_world))
+    ask = Ask.of(models=models, tps=options.tp, mbss=options.mbs, device=device.type, full=options.full,
+                 budget_s=options.seconds)
+    found = probe(ask, place, device, say=say)
+    if leads:
+        machine.write(found, options.output)
+        said = len(found["missing"])
+        say(f"wrote {options.output}: {found['device']['name']}, {found['seconds']:.0f} s, noise {found['noise']:.1%}, "
+            f"{said} not measured")
+        if options.json:
+            print(json.dumps(found, allow_nan=False))
+    return 0
 
 
-def _leave(status: int) -> int:
+def leave(status: int) -> int:
     """With peers there are threads of theirs, which were seen to abort when the interpreter takes itself apart."""
     if not dist.is_initialized():
         return status

@@ -101,10 +101,12 @@ class Ask:
 
     def _layer(self, asked: Asked, dtype: str, device: torch.device) -> Iterator[Item]:
         model, tp, mbs = asked
+        usual = dtype == TYPES[self.device][0]
+        if usual:
+            yield from kernels.attentions([shapes.attention(model, tp=tp, mbs=mbs)], dtype, device)
         yield from kernels.products(shapes.products(model, tp=tp, mbs=mbs), dtype, device)
-        if dtype != TYPES[self.device][0]:
+        if not usual:
             return
         yield from kernels.products(shapes.head(model, tp=tp, tokens=min(self.head_tokens, mbs * model.seq)), dtype, device)
-        yield from kernels.attentions([shapes.attention(model, tp=tp, mbs=mbs)], dtype, device)
         if self.full or self.device == "cuda":
             yield from kernels.products(shapes.stored(model, tp=tp, mbs=mbs), dtype, device)
