@@ -24,16 +24,17 @@ def view(*rows, total, running=(), hopeless=0):
     return made
 
 
-@pytest.mark.parametrize(("seen", "left_s"), [
-    (view(total=4), None),
-    (view(row(10), row(20), total=4, running=[5]), 10 + 15),
-    (view(row(10), row(20), total=5, running=[5, 5]), (10 + 10 + 15) / 2),
-    (view(row(10), total=2, running=[60]), 0),
-    (view(row(10), row(0, "invalid"), total=4, hopeless=1), 10),
-    (view(row(10), row(10), total=2), 0),
+@pytest.mark.parametrize(("rows", "running", "more", "left_s"), [
+    ([], [], dict(total=4), None),
+    ([row(10), row(20)], [5], dict(total=4), 10 + 15),
+    ([row(10), row(20)], [5, 5], dict(total=5), (10 + 10 + 15) / 2),
+    ([row(10)], [60], dict(total=2), 0),
+    ([row(10), row(0, "invalid")], [], dict(total=4, hopeless=1), 10),
+    ([row(10), row(10)], [], dict(total=2), 0),
 ])
-def test_time_left_is_what_the_finished_ones_took_for_those_that_will_run(seen, left_s):
-    assert time_left_s(seen) == (None if left_s is None else pytest.approx(left_s, abs=0.5))
+def test_time_left_is_what_the_finished_ones_took_for_those_that_will_run(rows, running, more, left_s):
+    left = time_left_s(view(*rows, running=running, **more))
+    assert left == (None if left_s is None else pytest.approx(left_s, abs=0.5))
 
 
 def test_the_board_says_how_far_it_is_and_never_more_time_than_the_budget_has(tmp_path):
