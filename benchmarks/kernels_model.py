@@ -1,12 +1,14 @@
 """The planner's kernel model against kernels timed on a GPU: `python -m benchmarks.kernels_model [results/kernels-h200.json]`.
 
+    python -m benchmarks.kernels_model --machine machine-h200.json      also with what a probe of the device found
+
 Products, attention and whole layers of `benchmarks/kernels_gpu.py`, measured and modelled. The layer there has no collectives
 and no fused bias-dropout-add, so a few per cent below the measured time is what a good model says.
 """
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +39,7 @@ def products(found: list[dict], cluster: Cluster) -> list[tuple[str, float, floa
         align = kernels.alignment_bytes(machine, np.array([p["cols"]]), np.array([p["inner"]]))
         total = sums.setdefault(f"hidden {p['hidden']} TP {p['tp']} tokens {p['tokens']}", [0.0, 0.0])
         total[0] += p["s"]
-        total[1] += float(kernels.matmul_s(machine, *shapes[p["kind"]], align)[0])
+        total[1] += float(kernels.matmul_s(machine, *shapes[p["kind"]], align, kind=p["kind"])[0])
     return [(name, measured, modelled) for name, (measured, modelled) in sums.items()]
 
 
@@ -52,15 +54,27 @@ def layers(found: list[dict], cluster: Cluster) -> list[tuple[str, float, float]
 
 
 def main() -> None:
-    found = json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else RESULTS).read_text())
-    cluster = presets.cluster("h200")
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("results", nargs="?", default=str(RESULTS))
+    arguments.add_argument("--machine", help="a machine file of the same device")
+    arguments.add_argument("--short", action="store_true", help="the errors alone")
+    asked = arguments.parse_args()
+    found = json.loads(Path(asked.results).read_text())
+    cluster = replace(presets.cluster("h200"), machine=None)
+    compare("data sheet", found, cluster, short=asked.short)
+    if asked.machine is not None:
+        compare(asked.machine, found, presets.cluster("h200", {"machine": asked.machine}), short=asked.short)
+
+
+def compare(name: str, found: dict, cluster: Cluster, *, short: bool) -> None:
     blocking = replace(cluster, blocking_launch=True)
+    print(f"-- {name}")
     for title, rows in (("products of a layer", products(found["products"], cluster)),
                         ("a layer", layers(found["layers"], cluster)),
                         ("a layer, blocking launches", layers(found["layers_blocking"], blocking))):
         errors = [modelled / measured - 1 for _, measured, modelled in rows]
         print(f"{title}: mean error {100 * np.mean(np.abs(errors)):.1f} %, bias {100 * np.mean(errors):+.1f} %")
-        for (name, measured, modelled), error in zip(rows, errors):
+        for (name, measured, modelled), error in zip([] if short else rows, errors):
             print(f"  {name:44} {1e3 * measured:8.2f} ms, model {1e3 * modelled:8.2f} ms  {100 * error:+.0f} %")
 
 

@@ -74,6 +74,9 @@ def _cluster(value: Any, book: presets.Book) -> Cluster:
     if not isinstance(value, Mapping):
         raise BadInput(f"cluster: expected a name or a table, found {value!r}")
     changes = {k: v for k, v in value.items() if k not in ("base", "nodes", "procs_per_node")}
+    if "base" not in value and "device" not in value and isinstance(value.get("machine"), str):
+        # What was probed is a cluster by itself.
+        value = {**value, "base": value["machine"]}
     if "base" not in value:
         return presets.cluster_from(value, book)
     nodes, procs = (fields.convert(value.get(key), int | None, where=f"cluster.{key}") for key in ("nodes", "procs_per_node"))
