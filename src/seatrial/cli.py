@@ -1,6 +1,6 @@
 """The command line: one typer app, put together from the modules in `seatrial.commands`.
 
-    seatrial                    the commands, grouped, on one screen
+    seatrial                    the commands, grouped, on one screen, and where to start
     seatrial COMMAND --help     one of them
 
 Each module in `commands/` has a `register(app)` and imports what is heavy inside its functions, so that the help is instant.
@@ -28,13 +28,54 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED, EXIT_PIPE_CLOSED = 128 + 2, 128 + 13
 """What a shell gives for SIGINT and SIGPIPE, so that `seatrial … | head` looks like any other tool."""
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Think": ("plan", "forecast", "explain", "shape", "calibrate"),
-    "Run": ("run", "train", "sweep", "tune", "replay", "data", "convert"),
-    "Measure": ("probe", "rehearse", "doctor"),
-    "Keep": ("import", "lint", "table", "compare", "report", "serve"),
+GROUPS: dict[str, dict[str, str]] = {
+    "Look ahead": {
+        "plan": "every layout of a model on a cluster, forecast and ranked",
+        "forecast": "each row of a table forecast: time, memory, TFLOPs",
+        "explain": "one layout taken apart, its pipeline drawn",
+        "shape": "what the hardware likes about a model's shape",
+        "rehearse": "one rank of any layout on one device, the rest charged",
+    },
+    "Run": {
+        "run": "one trial on this machine, timed and measured",
+        "sweep": "every trial of a file, each ends as a row",
+        "tune": "plan, measure, learn, until nothing better can be left",
+        "train": "a real run: checkpoints, validation, resume",
+        "data": "text into the tokens that train reads",
+        "convert": "Hugging Face weights in and out",
+    },
+    "Learn": {
+        "probe": "this machine's own rates, for the planner",
+        "import": "tables, logs, CSV and JSON into a logbook",
+        "lint": "what is wrong in benchmark tables, and what is right",
+        "calibrate": "what measured rows teach about a cluster",
+        "compare": "is A faster than B, and how sure is that",
+        "replay": "a log's search again: what could have been left out",
+    },
+    "Show": {
+        "table": "records as markdown, CSV or JSON",
+        "report": "a logbook as one page that opens anywhere",
+        "serve": "the same page live, while a sweep runs",
+    },
+    "Around it": {
+        "doctor": "check this machine, prove that a topology trains right",
+        "demo": "the main job from end to end on this CPU",
+        "presets": "models and clusters known by name",
+        "completion": "the script by which a shell completes commands",
+    },
 }
-"""Where each command stands on the help screen, in reading order; what is not named here stands under Other."""
+"""Where each command stands on the first screen, and its line there; what is not named here stands under Other."""
+
+START = """Where to start:
+  seatrial doctor                   is this machine ready?
+  seatrial demo -o out              real trials and the page, in minutes
+  seatrial plan --model bloom-181b --cluster jz-a100 --gbs 2048
+  seatrial COMMAND --help           its options; most commands have --json
+
+Exit status: 0 good, 1 findings, 2 bad input, 3 any other outcome."""
+
+COMPLETING = "_SEATRIAL_COMPLETE"
+"""Set by the script of `seatrial completion` when a shell asks what could come next."""
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """Click's own ClickException, which typer keeps in different places in different versions."""
@@ -43,20 +84,17 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 class Screen(TyperGroup):
     """The group of all commands: its help is one screen in plain text."""
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         shown = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
         groups = dict(GROUPS)
-        groups["Other"] = tuple(sorted(set(shown).difference(*GROUPS.values())))
+        others = sorted(set(shown).difference(*GROUPS.values()))
+        groups["Other"] = {name: self.commands[name].get_short_help_str(60) for name in others}
         width = max(map(len, shown), default=0)
-        for title, names in groups.items():
-            rows = [
-                (name.ljust(width), self.commands[name].get_short_help_str(formatter.width - width - 6))
-                for name in names
-                if name in shown
-            ]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        lines = [f"seatrial {__version__}: sea trials for large training runs (-h this screen, --version)", ""]
+        for title, commands_there in groups.items():
+            rows = [f"  {name:{width}s}  {line}" for name, line in commands_there.items() if name in shown]
+            lines += [f"{title}:", *rows] if rows else []
+        formatter.write("\n".join([*lines, "", START]) + "\n")
 
 
 def _print_version(asked: bool) -> None:
@@ -78,7 +116,7 @@ def build_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     )
 
-    @app.callback(epilog="Exit status: 0 good, 1 findings, 2 bad input, 3 any other outcome.")
+    @app.callback()
     def screen(
         ctx: typer.Context,
         version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
@@ -102,6 +140,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A terminal that cannot show a letter of ours gets a question mark, never a traceback.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
+    if COMPLETING in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
     try:
         status = build_app()(args=None if argv is None else list(argv), prog_name="seatrial", standalone_mode=False)
         sys.stdout.flush()
