@@ -65,24 +65,24 @@ def _group(record: Record) -> tuple[object, ...]:
 def _table(rows: Sequence[Record], *, source: bool) -> str:
     names = _columns(rows, source=source)
     best = best_row(rows)
-    shared = _shared_formula(rows)
+    shared = shared_formula(rows)
     headings = [f"TFLOPs ({shared})" if name == "tflops" and shared else HEADINGS[name] for name in names]
     lines = []
     for index, record in enumerate(rows):
-        cells = [_cell(record, name) for name in names]
+        cells = [cell(record, name) for name in names]
         if index == best:
             mark = names.index("sec_per_it" if record.sec_per_it is not None else "tflops")
             cells[mark] = f"**{cells[mark]}**"
         lines.append(cells)
     end = "\nBold: the fastest of this table.\n" if best is not None else ""
-    return _aligned(headings, lines) + end
+    return aligned(headings, lines) + end
 
 
-def _aligned(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def aligned(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     widths = [max(3, *map(_width, column)) for column in zip(headings, *lines)]
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(" " * (width - _width(cell)) + cell for cell, width in zip(cells, widths)) + " |\n"
+        return "| " + " | ".join(" " * (width - _width(text)) + text for text, width in zip(cells, widths)) + " |\n"
 
     rule = "| " + " | ".join("-" * (width - 1) + ":" for width in widths) + " |\n"
     return line(headings) + rule + "".join(map(line, lines))
@@ -93,7 +93,7 @@ def _width(text: str) -> int:
 
 
 def _columns(rows: Sequence[Record], *, source: bool) -> list[str]:
-    shared = _shared_formula(rows)
+    shared = shared_formula(rows)
     counted_in_devices = all(row.nodes is None for row in rows) and any(row.gpus is not None for row in rows)
     names = []
     for name in HEADINGS:
@@ -111,13 +111,13 @@ def _columns(rows: Sequence[Record], *, source: bool) -> list[str]:
             wanted = any(getattr(row, name) not in (None, "", (), {}) for row in rows)
         if wanted:
             names.append(name)
-    if "state" not in names and not all(any(_cell(row, name) for name in names) for row in rows):
+    if "state" not in names and not all(any(cell(row, name) for name in names) for row in rows):
         # A row without a single figure would be a spacer, which is no row to whoever reads it.
         names.insert(len(names) - 1, "state")
     return names
 
 
-def _shared_formula(rows: Sequence[Record]) -> str:
+def shared_formula(rows: Sequence[Record]) -> str:
     """What the heading can say of every TFLOPs below it: the formula, and per what; empty when the rows differ."""
     said = {(row.formula, row.tflops_per, row.tflops is not None) for row in rows}
     formulas = {pair[:2] for pair in said if pair[2]}
@@ -141,7 +141,7 @@ def best_row(rows: Sequence[Record]) -> int | None:
     return max(rated, key=lambda i: rows[i].tflops or 0) if len(rated) > 1 else None
 
 
-def _cell(record: Record, name: str) -> str:
+def cell(record: Record, name: str) -> str:
     if name == "source":
         return f"{encode(record.source_file)}:{record.source_line}" if record.source_line is not None else ""
     if name == "notes":

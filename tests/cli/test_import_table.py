@@ -148,3 +148,18 @@ def test_more_records_than_fit_in_one_write(seatrial, notes, tmp_path, monkeypat
 def test_a_logbook_that_cannot_be_made(seatrial, notes, tmp_path):
     said = seatrial("import", notes, "--logbook", notes / "runs")
     assert said.status in (2, 3) and said.err.count("\n") == 1 and "Traceback" not in said.err
+
+
+def test_own_trials_are_short_unless_asked_for_whole(seatrial, tmp_path):
+    from seatrial.importers import import_file
+
+    with Logbook(tmp_path / "runs", create=True) as book:
+        book.append({"state": "measured", "size_label": "tiny", "family": "gpt2", "dp": 2, "sec_per_it": 0.123456789})
+    short, wide = seatrial("table", tmp_path / "runs"), seatrial("table", tmp_path / "runs", "--wide")
+    assert "0.1235" in short.out and "Family" not in short.out and "Every column: --wide" in short.out
+    assert "0.123456789" in wide.out and "Family" in wide.out
+    (tmp_path / "again.md").write_text(wide.out)
+    assert import_file(tmp_path / "again.md").records[0].sec_per_it == 0.123456789
+    assert seatrial("table", tmp_path / "runs", "--columns", "dp, Family").out.splitlines()[0] == "|  DP | Family |"
+    said = seatrial("table", tmp_path / "runs", "--columns", "dp", "--wide")
+    assert said.status == 2 and "leave out --wide" in said.err

@@ -1,6 +1,8 @@
 """`seatrial table`: the records of logbooks and files as tables.
 
-seatrial table runs                          markdown, as the notes have it
+seatrial table runs                          markdown: own trials short, imported rows as the notes have them
+seatrial table runs --wide                   every column and digit
+seatrial table runs --columns dp,tp,mfu      these alone
 seatrial table notes.md --format csv         one row a record, to compute with
 seatrial table runs notes.md --format json
 """
@@ -32,9 +34,16 @@ def table_command(
     sources: list[Path] = typer.Argument(..., metavar="DIR|FILE...", help="Logbooks, and files that `seatrial import` reads."),
     form: Format = typer.Option(Format.MARKDOWN, "--format", help="How to write them."),
     source: bool = typer.Option(False, "--source", help="In markdown, a column with each row's file and line."),
+    wide: bool = typer.Option(False, "--wide", help="In markdown, every column and digit of our own trials too."),
+    columns: str = typer.Option("", help="In markdown, these columns alone, with commas: dp,tp,pp,sec_per_it."),
 ) -> int:
     """Exit status 1 when a file had a cell or a row that could not be read."""
+    from seatrial.errors import BadInput
     from seatrial.table import to_csv, to_json, to_markdown
+    from seatrial.table_short import to_short
+
+    if columns and (wide or source or form is not Format.MARKDOWN):
+        raise BadInput("--columns chooses columns of a markdown table: leave out --wide, --source and --format")
 
     records: list[Record] = []
     unread = False
@@ -46,7 +55,9 @@ def table_command(
             else:
                 records.append(item)
     if form is Format.MARKDOWN:
-        sys.stdout.write(to_markdown(records, source=source))
+        chosen = [name for name in columns.split(",") if name.strip()]
+        every = wide or source
+        sys.stdout.write(to_markdown(records, source=source) if every else to_short(records, columns=chosen))
     else:
         sys.stdout.write(to_csv(records) if form is Format.CSV else to_json(records))
     if not records:

@@ -1,0 +1,78 @@
+"""The short table of our own trials: what tells rows apart is a column, what they share is a line, nothing is invented."""
+from __future__ import annotations
+
+import pytest
+
+from seatrial.errors import BadInput
+from seatrial.record import Outcome, Record
+from seatrial.table_short import digits, to_short
+
+ONE = dict(state="measured", size_label="tiny", layers=8, hidden=128, heads=16, seq=64, vocab=256, dp=2, tp=1, pp=2, vp=1,
+           mbs=1, gbs=16, zero_stage=0, recompute="none", schedule="1f1b", dtype="fp32", nodes=1, machine="here",
+           mem_value=0.33996, mem_unit="GiB", sec_per_it=0.18605659649983863, time_unit="s", tflops=0.028539643118778674, formula="sc21",
+           tflops_per="process", samples_per_s=85.99533852063061, session="first", iteration=7, run_id="37ec79939359",
+           outcome=Outcome(status="ok"), measurement={"low_s": 0.18, "high_s": 0.19})  # fmt: skip
+
+
+def row(**more):
+    return Record(**{**ONE, **more})
+
+
+def cells(text):
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines() if line.startswith("|")]
+
+
+def test_a_column_is_what_varies_or_was_measured_and_the_rest_is_said_above():
+    text = to_short([row(), row(zero_stage=1, sec_per_it=0.25, measurement={})])
+    heading, _, first, second = cells(text)
+    assert heading == ["DP", "TP", "PP", "MBS", "GBS", "ZS", "Mem", "Sec/it", "TFLOPs (sc21, per process)", "Samples/s"]
+    assert first == ["2", "1", "2", "1", "16", "0", "0.3400 GiB", "**0.1861 ± 2.7%**", "0.02854", "86.00"]
+    assert second[7] == "0.2500"
+    shared = "nodes 1, layers 8, hidden 128, heads 16, seq 64, machine here, session first, fp32"
+    assert text.startswith(f"tiny: 2 trials, {shared}. Every")
+    assert max(map(len, text.splitlines())) < 128
+
+
+def test_knobs_and_variables_that_differ_have_columns_and_others_do_not():
+    rows = [row(extra={"case": "a", "sweep": "s"}, env={"OMP_NUM_THREADS": "1"}),
+            row(extra={"case": "b|", "sweep": "s"}, env={"OMP_NUM_THREADS": "1", "LD_PRELOAD": "x.so"})]  # fmt: skip
+    text = to_short(rows)
+    heading, _, first, second = cells(text)
+    assert heading[5:7] == ["LD_PRELOAD", "case"] and first[5:7] == ["", "a"] and second[5:7] == ["x.so", "b&#124;"]
+    assert "OMP_NUM_THREADS=1, sweep=s" in text.splitlines()[0]
+
+
+def test_what_failed_stands_in_the_same_table_with_empty_figures_and_its_reason():
+    lost = row(state="failed", sec_per_it=None, tflops=None, formula="", tflops_per="", samples_per_s=None, mem_value=None,
+               iteration=None, tp=4, outcome=Outcome(status="hang", message="rank 3 " * 40, rate=(2, 5)), measurement={})
+    heading, _, first, second = cells(to_short([row(), lost]))
+    assert heading[-1] == "Outcome" and first[-1] == "ok" and heading[7] == "TFLOPs (sc21, per process)"
+    assert second[-1].startswith("hang 2 of 5: rank 3") and second[-1].endswith("…") and second[5:-1] == ["", "", "", ""]
+
+
+def test_an_estimate_is_marked_and_is_never_the_best():
+    text = to_short([row(), row(mbs=2, sec_per_it=0.3), row(mbs=4, sec_per_it=0.01, state="estimated",
+                                                           measurement={"kind": "rehearsed"})])
+    assert [line[6] for line in cells(text)[2:]] == ["**0.1861 ± 2.7%**", "0.3000 ± 1.7%", "~0.01000"]
+    assert "~ not measured whole: rehearsed" in text
+
+
+def test_imported_rows_keep_the_layout_of_their_notes():
+    imported = row(source_file="notes.md", source_line=4, section="7B")
+    text = to_short([imported, row()])
+    assert "### 7B" in text and "KV heads" not in text
+    assert sum(line.startswith("| DP") or line.startswith("|  DP") for line in text.splitlines()) == 1
+    assert any("Nodes" in line and "Layers" in line for line in text.splitlines())
+
+
+def test_columns_are_chosen_by_field_or_heading():
+    assert cells(to_short([row()], columns=("dp", "Sec/it", "run_id"))) == [
+        ["DP", "Sec/it", "Run"], ["--:", "------------------:", "-----------:"], ["2", "0.18605659649983863", "37ec79939359"]]
+    with pytest.raises(BadInput, match="did you mean 'tflops'"):
+        to_short([row()], columns=("tflop",))
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.000123456, "0.0001235"), (12345.678, "12346"), (3.0, "3"), (0.0, "0"),
+                                             (-1.5, "-1.500"), (None, "")])
+def test_figures_have_four_digits(value, text):
+    assert digits(value) == text
