@@ -9,7 +9,8 @@ from seatrial.table_short import digits, to_short
 
 ONE = dict(state="measured", size_label="tiny", layers=8, hidden=128, heads=16, seq=64, vocab=256, dp=2, tp=1, pp=2, vp=1,
            mbs=1, gbs=16, zero_stage=0, recompute="none", schedule="1f1b", dtype="fp32", nodes=1, machine="here",
-           mem_value=0.33996, mem_unit="GiB", sec_per_it=0.18605659649983863, time_unit="s", tflops=0.028539643118778674, formula="sc21",
+           mem_value=0.33996, mem_unit="GiB", sec_per_it=0.18605659649983863, time_unit="s", tflops=0.028539643118778674,
+           formula="sc21",
            tflops_per="process", samples_per_s=85.99533852063061, session="first", iteration=7, run_id="37ec79939359",
            outcome=Outcome(status="ok"), measurement={"low_s": 0.18, "high_s": 0.19})  # fmt: skip
 
