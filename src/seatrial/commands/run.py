@@ -51,11 +51,14 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
     return {"ok": EXIT_GOOD, "invalid": EXIT_BAD_INPUT}.get(status, EXIT_OTHER_OUTCOME)
 
 
-def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str]) -> tuple[Any, Any]:
-    """The file's words with the options put over them, and --set over both."""
-    from seatrial import presets, trialfile
+def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str = "") -> tuple[Any, Any]:
+    """The file's words (of a sweep, those of the trial that `which` names), the options over them, --set over both."""
+    from seatrial import trialfile
+    from seatrial.sweep import one
 
-    data: dict[str, Any] = presets.read_toml(file) if file is not None else {}
+    data, label = one.tables(file, which) if file is not None else ({}, "")
+    if label and not which:
+        _say(f"{file}: {label}; --trial names another")
     for table, values in given.items():
         there = data.get(table, {})
         if isinstance(there, str):
