@@ -11,7 +11,7 @@ ALONE  := $(filter-out tests/unit/% tests/cli/%,$(wildcard tests/*/test_*.py))
 # Ranks of the distributed tests are processes: one thread each, or they fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-fast test-full lint venv dist clean system
+.PHONY: demo test test-fast test-full lint docs venv dist clean system
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -30,8 +30,13 @@ test-full: $(STAMP) system lint
 	$(if $(ALONE),$(BIN)/pytest --run-slow tests --ignore=tests/unit --ignore=tests/cli)
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs/conf.py scripts/docs_tools scripts/docs-output
 	$(BIN)/mypy
+
+# Warnings are errors: a dead link, a page that nothing leads to.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d site/.doctrees docs site
+	@echo "site/index.html"
 
 system:
 	scripts/system-packages
@@ -50,5 +55,5 @@ dist: $(STAMP)
 	$(BIN)/python -m build --outdir dist .
 
 clean:
-	rm -rf dist build demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf dist build demo-out site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,8 +3,9 @@
     for result in run(chain, folder):           `chain` are pages that go on in one folder (`chains()` makes them)
         result.complaint()                      "" or what is not as shown, with the page and the line
 
-The folder holds a copy of examples/. Commands run in bash with the seatrial of this interpreter, without colours, one thread
-a rank, and a home of their own.
+The folder holds what a fresh checkout has for a reader: examples/ and the files beside it. Commands run in bash with the
+seatrial of this interpreter, without colours, with one thread a rank and a home of their own. What goes to stdout and stderr
+comes in the order in which a terminal shows it.
 """
 from __future__ import annotations
 
@@ -87,19 +88,18 @@ def commands(block: Block) -> list[Command]:
 
 def chains(paths: Iterable[Path]) -> list[list[Page]]:
     """Pages with something to run, each group in the order in which they go on in one folder."""
-    pages = [read(path) for path in paths]
-    by_path = {page.path.resolve(): page for page in pages}
+    waiting = [read(path) for path in paths]
     groups: dict[Path, list[Page]] = {}
-    for page in pages:
-        root, seen = page, {page.path}
-        while root.after is not None:
-            if root.after not in by_path or root.after in seen:
-                raise ValueError(f"{page.name}: docs: after {root.after}: no such page, or a circle")
-            root = by_path[root.after]
-            seen.add(root.path)
-        group = groups.setdefault(root.path, [])
-        group.insert(0, page) if page is root else group.append(page)
-    return [group for group in groups.values() if any(runs(block) for page in group for block in page.blocks)]
+    while waiting:
+        ready = [page for page in waiting if page.after is None or page.after in groups]
+        if not ready:
+            raise ValueError(f"docs: after: no such page, or a circle: {', '.join(page.name for page in waiting)}")
+        for page in ready:
+            group = groups[page.path] = groups[page.after] if page.after is not None else []
+            group.append(page)
+            waiting.remove(page)
+    different = {id(group): group for group in groups.values()}.values()
+    return [group for group in different if any(runs(block) for page in group for block in page.blocks)]
 
 
 def runs(block: Block) -> bool:
@@ -109,7 +109,9 @@ def runs(block: Block) -> bool:
 def run(pages: Iterable[Page], folder: Path) -> Iterator[Result]:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
-    shutil.copy(ROOT / "Makefile", folder)
+    for name in ("Makefile", "constraints.txt", "pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    ran: dict[str, tuple[Path, int, str]] = {}
     for page in pages:
         for block in page.blocks:
             if "file" in block.asks:
@@ -117,28 +119,32 @@ def run(pages: Iterable[Page], folder: Path) -> Iterator[Result]:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(block.text + "\n", encoding="utf-8")
             elif block.language == "console":
-                yield from _run_block(page, block, folder)
+                yield from _run_block(page, block, folder, ran)
 
 
-def _run_block(page: Page, block: Block, folder: Path) -> Iterator[Result]:
+def _run_block(page: Page, block: Block, folder: Path, ran: dict[str, tuple[Path, int, str]]) -> Iterator[Result]:
+    """`ran` holds what the pages before this one ran: the same command is not run twice for two pages of one folder."""
     found = commands(block)
     for number, command in enumerate(found):
         last = number == len(found) - 1
         if "instead" in block.asks and not last:
             continue
         text = block.asks.get("instead", command.text)
-        status, printed = _bash(text, folder)
+        if text not in ran or ran[text][0] == page.path:
+            ran[text] = (page.path, *_bash(text, folder))
+        _, status, printed = ran[text]
         yield Result(page, block, command, text, status, int(block.asks.get("exit", 0)) if last else 0, printed)
 
 
 def _bash(text: str, folder: Path) -> tuple[int, str]:
     home = folder / ".home"
     home.mkdir(exist_ok=True)
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "SEATRIAL_SEEDS") if name in os.environ}
-    env = {**kept, "HOME": str(home), "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "110", "PYTHONUTF8": "1", "TERM": "dumb",
+    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH") if name in os.environ}
+    env = {**kept, "HOME": str(home), "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "110", "TERM": "dumb",
+           "PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1",
            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])}
     try:
-        done = subprocess.run(["bash", "-o", "pipefail", "-c", text], cwd=folder, env=env, stdin=subprocess.DEVNULL,
+        done = subprocess.run(["bash", "-c", text], cwd=folder, env=env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         return 124, f"{(error.stdout or b'').decode(errors='replace')}\nstill running after {TIMEOUT_S:g} s"

@@ -1,8 +1,10 @@
 """What the reference takes from the code when the site is built: a line in a page, replaced by Markdown.
 
     <!-- docs: insert commands -->                       every command with its arguments and options
-    <!-- docs: insert fields seatrial.spec.Model -->     a dataclass as a table: key, type, default, the docstring under it
+    <!-- docs: insert fields seatrial.spec.Model -->     a dataclass as a table: key, type, default, the docstring under it;
+                                                         names after it: these fields alone
     <!-- docs: insert presets -->                        models and clusters that are known by name
+    <!-- docs: insert pages tune probe -->               these pages in the navigation, those of them that are there
     <!-- docs: insert decisions -->                      the decisions in their order
     <!-- docs: insert modules -->                        the code's packages, each with the first line of its docstring
 
@@ -16,6 +18,7 @@ import importlib
 import inspect
 import re
 import typing
+from collections.abc import Iterable
 from pathlib import Path
 
 from docs_tools.pages import ASK, DOCS, ROOT
@@ -85,12 +88,14 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\[\]<>*_])", r"\\\1", text)
 
 
-def fields(dotted: str) -> str:
+def fields(dotted: str, *only: str) -> str:
     module_name, _, class_name = dotted.rpartition(".")
     cls = getattr(importlib.import_module(module_name), class_name)
     meanings, headings = _docstrings(cls)
     rows = []
     for field in dataclasses.fields(cls):
+        if only and field.name not in only:
+            continue
         if field.name in headings:
             rows.append([f"**{headings[field.name]}**", "", "", ""])
         rows.append([f"`{field.name}`", f"`{_type(field.type)}`", _default(field), _meaning(meanings.get(field.name, ""))])
@@ -161,9 +166,15 @@ def presets() -> str:
 
 
 def decisions() -> str:
-    pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
-    toc = "\n".join(page.stem for page in pages)
-    return f"```{{toctree}}\n:maxdepth: 1\n\n{toc}\n```"
+    return _toctree(page.stem for page in sorted((DOCS / "decisions").glob("[0-9]*.md")))
+
+
+def pages(*names: str) -> str:
+    return _toctree(name for name in names if (DOCS / f"{name}.md").exists())
+
+
+def _toctree(names: Iterable[str]) -> str:
+    return "\n".join(["```{toctree}", ":maxdepth: 1", "", *names, "```"])
 
 
 def modules() -> str:
@@ -179,9 +190,10 @@ def modules() -> str:
 
 
 _KINDS: dict[str, typing.Callable[..., str]] = {
-    "commands": commands, "fields": fields, "presets": presets, "decisions": decisions, "modules": modules}  # fmt: skip
+    "commands": commands, "fields": fields, "presets": presets, "pages": pages, "decisions": decisions, "modules": modules,
+}  # fmt: skip
 
 
-def classes_in(path: Path) -> list[str]:
-    """Dataclasses that a page shows."""
-    return re.findall(r"<!-- docs: insert fields (\S+) -->", path.read_text(encoding="utf-8"))
+def fields_in(path: Path) -> list[list[str]]:
+    """What a page asks `fields` for."""
+    return [asked.split() for asked in re.findall(r"<!-- docs: insert fields (.*) -->", path.read_text(encoding="utf-8"))]

@@ -347,6 +347,7 @@ class Command:
     """Any program as an engine: its arguments with {tp}, {gbs}, {run_dir} and the like in them, never seen by a shell."""
 
     argv: tuple[str, ...]
+    """The program and its arguments."""
     per: Literal["rank", "node"] = "node"
     """Whether it is started once a rank, or once a node because it starts the ranks itself (torchrun)."""
 

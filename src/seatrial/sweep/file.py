@@ -55,6 +55,7 @@ class Measure:
     known_to: float = 0.01
     """Enough iterations for the median to be known to this share; 0 runs `iterations_max` of them."""
     iterations_max: int = 50
+    """No more iterations than this."""
     seconds: float = 120.0
     """Measuring stops here even if the median is not known as well as asked."""
     microbatches: int | None = None
@@ -89,6 +90,7 @@ class Limits:
     """What one trial may take."""
 
     time_s: float = 600.0
+    """A trial that takes longer is ended, with the outcome `timeout`."""
     memory_gib: float | None = None
     """Host memory of one rank; an allocation beyond it fails there and not on the machine."""
     cores: float | None = None

@@ -1,0 +1,79 @@
+"""Every page: what it points to is there, every command it names exists, and the reference says something of every key."""
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from docs_tools import insert, links, pages
+
+PAGES = pages.all_pages()
+RUN = ("console",)
+SHOWN = ("text", "toml", "python", "markdown", "json", "{toctree}")
+
+
+@pytest.fixture(params=PAGES, ids=lambda path: str(path.relative_to(pages.ROOT)))
+def path(request) -> Path:
+    return request.param
+
+
+def test_links_lead_somewhere(path):
+    assert links.dead(path) == []
+
+
+def test_commands_in_the_text_exist(path):
+    assert links.unknown(path) == []
+
+
+def test_every_block_says_what_it_is(path):
+    """A block without a language, or of a shell's, would be a command that nobody runs."""
+    blocks = pages.read(path).blocks
+    assert [f"{block.line}: {block.language!r}" for block in blocks if block.language not in RUN + SHOWN] == []
+
+
+def test_files_that_a_page_shows_are_what_they_claim_to_be(path):
+    import tomllib
+
+    for block in pages.read(path).blocks:
+        if block.language == "toml":
+            tomllib.loads(block.text)
+        elif block.language == "json":
+            json.loads(block.text)
+        elif block.language == "python":
+            ast.parse(block.text)
+
+
+def test_every_key_of_the_files_that_people_write_has_a_meaning():
+    empty = []
+    for name in ("trial-file", "training", "sweep-file", "config"):
+        asked = insert.fields_in(pages.DOCS / f"reference/{name}.md")
+        assert asked
+        for words in asked:
+            rows = [line for line in insert.fields(*words).splitlines()[2:] if not line.startswith("| **")]
+            empty += [f"{words[0]}: {row}" for row in rows if row.endswith("|  |")]
+    assert empty == []
+
+
+def test_every_event_of_the_engine_is_in_the_reference():
+    """Kinds are found where the engine writes them; keys are those of a run's own file (see test_docs_commands)."""
+    written = set()
+    for source in (pages.ROOT / "src/seatrial/engine").glob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "write" and node.args
+                    and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str) and node.keywords):
+                written.add(node.args[0].value)
+    assert {"start", "iteration", "end", "failure"} <= written
+    table = (pages.DOCS / "reference/events.md").read_text(encoding="utf-8")
+    assert written - set(re.findall(r"^\| `(\w+)` \|", table, flags=re.M)) == set()
+
+
+def test_every_command_is_in_the_reference():
+    from seatrial.cli import command_modules
+
+    text = insert.commands()
+    assert len(command_modules()) > 10
+    for name in links._options():
+        assert f"### {name}\n" in text
