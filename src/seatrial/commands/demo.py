@@ -48,7 +48,7 @@ STEPS = (
                "--vp 1 --rule 'dp % 4 == 0' --top 3"),
     Step(says="Real training steps: six layouts of a small model on this CPU, one of which cannot be",
          typed="sweep first-sweep.toml --logbook logbook"),
-    Step(says="What was measured, as a table for a document", typed="table logbook", into="table.md"),
+    Step(says="What was measured", typed="table logbook"),
     Step(says="The rows of the logs, kept like one's own", typed="import rows.csv --logbook logs"),
     Step(says="The page of the trials that just ran", typed="report logbook -o report.html"),
     Step(says="The page of the logs", typed="report logs -o five-logs.html"),
