@@ -1,0 +1,111 @@
+"""`seatrial rehearse`: one rank of any topology on this one device.
+
+    seatrial rehearse --model gpt2-124m --cluster jz-a100 --dp 4 --tp 2 --pp 4 --mbs 1 --gbs 64
+    seatrial rehearse trial.toml --stage last --json
+    seatrial rehearse --model bloom-181b --cluster jz-a100 --dp 4 --tp 8 --pp 12 --gbs 2048 --zero 1 --memory-only
+
+Exit status: 0 good, 2 what was asked cannot run, 3 the device ran out of memory.
+"""
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from seatrial.commands.run import asked_for
+from seatrial.errors import EXIT_GOOD, BadInput
+
+if TYPE_CHECKING:
+    from seatrial.spec import Trial
+    from seatrial.training import Training
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("rehearse", help="Run one rank of any topology on this device: its memory, its actions, the iteration.")
+    def rehearse(
+        file: Path = typer.Argument(None, help="A trial or sweep as TOML; options are put over it.", show_default=False),
+        which: str = typer.Option("", "--trial", help="Which of a sweep, as 'dp=8 tp=4'; by default its first.",
+                                  show_default=False),
+        model: str = typer.Option(None, help="A model by name (see `seatrial presets`).", show_default=False),
+        cluster: str = typer.Option(None, help="Whose network is charged, whose forecast stands beside.", show_default=False),
+        machine: Path = typer.Option(None, help="machine.json of `seatrial probe`, in place of the data sheet.",
+                                     show_default=False),
+        dp: int = typer.Option(None, help="Data-parallel replicas.", show_default=False),
+        tp: int = typer.Option(None, help="Tensor-parallel ranks.", show_default=False),
+        pp: int = typer.Option(None, help="Pipeline stages.", show_default=False),
+        vp: int = typer.Option(None, help="Virtual stages a rank (schedule interleaved).", show_default=False),
+        mbs: int = typer.Option(None, help="Micro-batch size.", show_default=False),
+        gbs: int = typer.Option(None, help="Global batch size.", show_default=False),
+        zero: int = typer.Option(None, help="ZeRO stage, 0 to 3.", show_default=False),
+        recompute: str = typer.Option(None, help="none, selective or full.", show_default=False),
+        schedule: str = typer.Option(None, help="gpipe, 1f1b, interleaved or zb-h1.", show_default=False),
+        precision: str = typer.Option(None, help="fp32, bf16 or fp16; by default the cluster's usual one.", show_default=False),
+        sequence_parallel: bool = typer.Option(None, "--sequence-parallel/--no-sequence-parallel", show_default=False,
+                                               help="Split the sequence over TP outside its regions."),
+        rank: int = typer.Option(None, help="Which process of the layout; by default the first.", show_default=False),
+        stage: str = typer.Option(None, help="first, middle or last pipeline stage, in place of --rank.", show_default=False),
+        all_stages: bool = typer.Option(False, "--all-stages", help="Each distinct rank once, and the pipeline from them."),
+        memory_only: bool = typer.Option(False, "--memory-only", help="Bytes alone, without allocating them."),
+        repeats: int = typer.Option(3, help="How often each action is timed."),
+        device: str = typer.Option(None, help="auto, cpu or cuda.", show_default=False),
+        settings: list[str] = typer.Option([], "--set", help="Any other value, as model.layers=6; may be repeated.",
+                                           show_default=False),
+        logbook: Path = typer.Option(None, help="Keep it in this logbook, marked as rehearsed.", show_default=False),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    ) -> int:
+        if file is None and model is None:
+            raise BadInput("--model must be given, or a TOML file with a [model]")
+        if sum((rank is not None, stage is not None, all_stages)) > 1:
+            raise BadInput("--rank, --stage and --all-stages each say which ranks: give one")
+        given: dict[str, dict[str, Any]] = {
+            "model": {"base": model},
+            "cluster": {"base": cluster, "machine": None if machine is None else str(machine)},
+            "topology": {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
+                         "schedule": schedule, "precision": precision, "sequence_parallel": sequence_parallel},
+            "batch": {"gbs": gbs},
+            "training": {"device": device},
+        }  # fmt: skip
+        trial, training = _asked(file, given, settings, which)
+        from seatrial.logbook import Logbook
+        from seatrial.rehearse import document, whole
+        from seatrial.rehearse.tell import tell
+
+        asked = whole.Asked(rank=rank or 0 if stage is None else whole.stage_rank(trial, stage), all_stages=all_stages,
+                            memory_only=memory_only, repeats=repeats)
+        began = time.perf_counter()
+        found = whole.rehearse(trial, training, asked, cluster=trial.cluster, say=_say)
+        said = document.document(found, training, seconds=time.perf_counter() - began)
+        if logbook is not None:
+            with Logbook(logbook, create=True) as book:
+                said["record_id"] = book.append(document.record(found, training).to_dict())
+        if as_json:
+            print(json.dumps(said, allow_nan=False))
+        else:
+            tell(said)
+        return EXIT_GOOD
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _asked(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str) -> tuple[Trial, Training]:
+    """The trial on as many nodes as it takes, in the precision that one trains in there."""
+    from dataclasses import replace
+
+    from seatrial.plan.request import usual_precision
+
+    trial, training = asked_for(file, given, settings, which)
+    cluster = trial.cluster
+    if cluster is None:
+        return trial, training
+    said = given["topology"]["precision"] is not None or any(s.startswith("topology.precision") for s in settings)
+    if not said and file is None:
+        precision = usual_precision(cluster.device)
+        trial = replace(trial, topology=replace(trial.topology, precision=precision))  # type: ignore[arg-type]
+    nodes = -(-trial.topology.world // cluster.procs_per_node)
+    return replace(trial, cluster=cluster.with_nodes(nodes)), training

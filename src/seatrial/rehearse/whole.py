@@ -1,0 +1,230 @@
+"""Which ranks to rehearse, each of them once, and the iteration put together from them.
+
+    found = rehearse(trial, training, Asked(all_stages=True), cluster=cluster)
+    found.ranks, found.iteration
+
+Ranks of a stage are alike. Stages differ in time by their layers, embedding and head; in memory also by how many micro-batches
+they have in flight. What was rehearsed once stands for all that are alike.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from seatrial import rules
+from seatrial.arith import footprint
+from seatrial.engine import memory as engine_memory
+from seatrial.engine.rendezvous import Place, device_of
+from seatrial.errors import BadInput, Infeasible
+from seatrial.rehearse.assemble import Iteration, RankTimes, assemble
+from seatrial.rehearse.charge import Free, Modelled, Network, replay
+from seatrial.rehearse.rank import Memory, actions, enough, held
+from seatrial.rehearse.recorder import Moment
+from seatrial.rehearse.world import fake_world
+from seatrial.schedule import peak_held
+from seatrial.spec import BYTES, GIB, Cluster, Trial, stages_of
+from seatrial.training import Training
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+REAL_WITHIN_S = 20.0
+"""On a CPU the schedule runs on real tensors where that takes no longer; else on tensors without memory, which count alike."""
+TRACKED = 4.0
+"""How much longer a step takes at most while its storages are watched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    rank: int = 0
+    """Which process of the layout."""
+    all_stages: bool = False
+    memory_only: bool = False
+    repeats: int = 3
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise BadInput(f"--repeats {self.repeats}: each action is timed at least once")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    rank: int
+    pp_rank: int
+    alike: tuple[int, ...]
+    """Pipeline ranks that this one stands for."""
+    layers: tuple[int, ...]
+    """Of each of its virtual stages."""
+    has_embedding: bool
+    has_head: bool
+    in_flight: int
+    times: RankTimes | None
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsal:
+    trial: Trial
+    device: str
+    """What it ran on, in words."""
+    device_type: str
+    threads: int
+    ranks: tuple[Rank, ...]
+    iteration: Iteration | None
+    """None where memory alone was asked for, or had to be."""
+    assumes_alike: bool
+    """Whether stages that were not rehearsed are taken to be like the one that was."""
+    cluster: Cluster | None
+    send_s: float
+    notes: tuple[str, ...]
+
+
+def stage_rank(trial: Trial, stage: str) -> int:
+    """The first process of the first, a middle or the last stage."""
+    t = trial.topology
+    places = {"first": 0, "middle": t.pp // 2, "last": t.pp - 1}
+    if stage not in places:
+        raise BadInput(f"--stage {stage!r}: use first, middle or last")
+    if stage == "middle" and t.pp < 3:
+        raise BadInput(f"--stage middle: PP {t.pp} has none; first and last are there")
+    return places[stage] * t.dp * t.tp
+
+
+def rehearse(trial: Trial, training: Training, asked: Asked, *, cluster: Cluster | None = None, network: Network | None = None,
+             say: Callable[[str], None] = lambda line: None) -> Rehearsal:
+    """`network`: measured curves in place of the cluster's model."""
+    check(trial, asked)
+    t = trial.topology
+    device = device_of(training.device, Place())
+    threads = threads_for(trial, training, cluster)
+    # With a compiled block there is nothing to watch inside; its kernels are timed by running it.
+    training = replace(training, compile=False)
+    notes: list[str] = []
+    chosen = distinct(trial, asked)
+    memory_only = asked.memory_only
+    there = _free_gib(device)
+    needs = {c.pp_rank: _needs_gib(trial, training, c, device) for c in chosen}
+    least = max(one for one, _ in needs.values())
+    if not memory_only and least > there:
+        memory_only = True
+        notes.append(f"a rank needs {least:.1f} GiB or more, {there:.1f} are free here: memory alone, on tensors without any")
+    as_gpu = device.type == "cuda" or cluster is not None and cluster.device.kind == "gpu"
+    charged = network or (Modelled(replace(trial, cluster=cluster), cluster) if cluster is not None else Free())
+    if cluster is None and network is None and t.world > 1 and not memory_only:
+        notes.append("no cluster was named: communication is counted but takes no time; --cluster NAME charges it")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    found: list[Rank] = []
+    timed: dict[tuple[Any, ...], list[Moment]] = {}
+    try:
+        for number, candidate in enumerate(chosen, 1):
+            say(f"rank {candidate.rank} of {t.world} ({number} of {len(chosen)}): pipeline rank {candidate.pp_rank}, "
+                f"{sum(candidate.layers)} layers, {candidate.in_flight} in flight")
+            found.append(_one(trial, training, candidate, device, asked, charged, memory_only, timed, as_gpu=as_gpu,
+                              fits=needs[candidate.pp_rank][1] <= there))
+    finally:
+        torch.set_num_threads(before)
+    iteration, send_s = None, 0.0
+    if not memory_only:
+        part = trial.model.seq // t.tp if t.sequence_parallel else trial.model.seq
+        send_s = charged.send_s(t.mbs * part * trial.model.hidden * BYTES[t.precision]) if t.pp > 1 else 0.0
+        by_rank = {r: one.times for one in found for r in one.alike if one.times is not None}
+        ranks = [by_rank[r] for r in range(t.pp)] if asked.all_stages else [next(iter(by_rank.values()))] * t.pp
+        iteration = assemble(trial, ranks, send_s=send_s)
+    return Rehearsal(trial=trial, device=_words(device), device_type=device.type, threads=threads, ranks=tuple(found),
+                     iteration=iteration, assumes_alike=not asked.all_stages and t.pp > 1, cluster=cluster, send_s=send_s,
+                     notes=tuple(notes))
+
+
+def check(trial: Trial, asked: Asked) -> None:
+    rules.check(replace(trial, cluster=None, engine="seatrial"))
+    t = trial.topology
+    if t.precision not in PRECISIONS:
+        raise Infeasible(f"precision {t.precision}: the engine has {', '.join(PRECISIONS)}", code="precision")
+    if not 0 <= asked.rank < t.world:
+        raise BadInput(f"--rank {asked.rank}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, counted from 0 to "
+                       f"{t.world - 1}")
+
+
+def threads_for(trial: Trial, training: Training, cluster: Cluster | None) -> int:
+    """As many as the rank would have: the cores of this machine divided by the processes of a node."""
+    if training.threads:
+        return training.threads
+    if "OMP_NUM_THREADS" in os.environ:
+        return torch.get_num_threads()
+    cores = len(os.sched_getaffinity(0))
+    return max(1, cores // min(trial.topology.world, cluster.procs_per_node if cluster is not None else cores))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    rank: int
+    pp_rank: int
+    alike: tuple[int, ...]
+    layers: tuple[int, ...]
+    has_embedding: bool
+    has_head: bool
+    in_flight: int
+
+    @property
+    def work(self) -> tuple[Any, ...]:
+        """Ranks that have this in common take the same time."""
+        return self.layers, self.has_embedding, self.has_head
+
+
+def distinct(trial: Trial, asked: Asked) -> list[Candidate]:
+    t = trial.topology
+    split = stages_of(trial.model, t)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    wanted = range(t.pp) if asked.all_stages else [asked.rank // (t.dp * t.tp)]
+    for r in wanted:
+        key = tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak_held(t.schedule, pp=t.pp, rank=r,
+                                                                       microbatches=trial.microbatches, virtual=t.vp)
+        groups.setdefault(key, []).append(r)
+    return [Candidate(rank=group[0] * t.dp * t.tp if asked.all_stages else asked.rank, pp_rank=group[0], alike=tuple(group),
+                      layers=layers, has_embedding=first, has_head=last, in_flight=held_there.activations)
+            for (layers, first, last, held_there), group in groups.items()]
+
+
+def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.device, asked: Asked, network: Network,
+         memory_only: bool, timed: dict[tuple[Any, ...], list[Moment]], *, as_gpu: bool, fits: bool) -> Rank:
+    t = trial.topology
+    times: RankTimes | None = None
+    with fake_world(rank=candidate.rank, world=t.world):
+        if not memory_only:
+            if candidate.work not in timed:
+                timed[candidate.work] = actions(trial, training, device, repeats=asked.repeats, as_gpu=as_gpu)
+            times = RankTimes.of(replay(timed[candidate.work], network, overlap=as_gpu), t)
+        fake = times is None or not fits or device.type == "cpu" and _long(trial, times)
+        # Kernels of a GPU that were written by hand do not know tensors without memory; the CPU's way has the same lifetimes.
+        found = held(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
+    return Rank(rank=candidate.rank, pp_rank=candidate.pp_rank, alike=candidate.alike, layers=candidate.layers,
+                has_embedding=candidate.has_embedding, has_head=candidate.has_head, in_flight=candidate.in_flight, times=times,
+                memory=found)
+
+
+def _long(trial: Trial, times: RankTimes) -> bool:
+    one_s = sum(timed.compute_s for name in ("forward", "backward", "weight") for timed in getattr(times, name))
+    return one_s * enough(trial) * TRACKED > REAL_WITHIN_S
+
+
+def _free_gib(device: torch.device) -> float:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / GIB
+    found = engine_memory.peaks(device)
+    return found["node_total_gib"] - found.get("node_used_gib", 0.0)
+
+
+def _needs_gib(trial: Trial, training: Training, candidate: Candidate, device: torch.device) -> tuple[float, float]:
+    """With one micro-batch at a time, which is enough for times, and with all that are in flight."""
+    counted = footprint(trial, training, rank=candidate.pp_rank, gpu=device.type == "cuda")
+    one = counted.total - counted.activations * (1 - 1 / max(1, candidate.in_flight))
+    return one / GIB, counted.total / GIB
+
+
+def _words(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "CPU"

@@ -1,0 +1,52 @@
+"""Real ranks to hold rehearsals against: what a tracker of storages sees in each, and how long their steps take."""
+from __future__ import annotations
+
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+
+from seatrial.engine.data import Batches
+from seatrial.engine.loop import tracker
+from seatrial.engine.mesh import Mesh, Pool
+from seatrial.engine.step import Engine
+from seatrial.spec import Trial
+from seatrial.training import Training
+
+Seen = tuple[int, int, dict[str, int]]
+"""Pipeline rank, bytes at the fullest moment, and each part's own peak."""
+
+
+def fullest(trials: dict[str, Trial], training: Training) -> dict[str, Seen]:
+    """Of each trial's first step in this process."""
+    pool: Pool = {}
+    found = {}
+    for label, trial in trials.items():
+        mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
+        engine = Engine(trial, training, mesh)
+        with tracker(engine) as live:
+            engine.step(1, first_sample=0, batches=Batches(training, trial.model, training.seed))
+        found[label] = mesh.pp_rank, live.peak_bytes, live.by_part()
+        mesh.close()
+    return found
+
+
+def step_s(trials: dict[str, Trial], training: Training, repeats: int) -> dict[str, float]:
+    """Median seconds of each trial's steps, as rank 0 sees them."""
+    pool: Pool = {}
+    found = {}
+    for label, trial in trials.items():
+        mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
+        engine = Engine(trial, training, mesh)
+        batches = Batches(training, trial.model, training.seed)
+        engine.step(1, first_sample=0, batches=batches)
+        taken = []
+        for number in range(2, 2 + repeats):
+            dist.barrier()
+            began = time.perf_counter()
+            engine.step(number, first_sample=0, batches=batches)
+            taken.append(time.perf_counter() - began)
+        found[label] = statistics.median(taken)
+        mesh.close()
+    return found
