@@ -6,6 +6,7 @@ the bucket, no temporary and no second pass. A parameter without a sink gets an 
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -27,6 +28,14 @@ class Sink(Protocol):
 
     def add_rows(self, rows: Tensor, values_TN: Tensor) -> None: ...
 
+    def add_made(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
+        """gradient += make(place or None, type): where a place is given the result is written there."""
+
+    def place(self) -> tuple[Tensor, bool]:
+        """Where to put the gradient, and whether it overwrites what is there; `filled` follows."""
+
+    def filled(self) -> None: ...
+
 
 def sink_of(weight: Tensor) -> Sink | None:
     return getattr(weight, "sink", None)
@@ -36,7 +45,7 @@ def _rows(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1])
 
 
-def _weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Tensor) -> Tensor | None:
+def weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Tensor) -> Tensor | None:
     """leftᵀ right to the weight's sink, now or when the schedule says W; without a sink, as a plain gradient."""
     sink = sink_of(weight)
     if sink is None:
@@ -66,7 +75,7 @@ class _ColumnLinear(Function):
         dx = (_rows(dy) @ weight).view(*dy.shape[:-1], weight.shape[1])
         # The sum over the ranks travels while the weight gradient is computed.
         travelling = tp.out_of_region(dx)
-        dw = _weight_gradient(tp, weight, dy, x if whole is None else whole.wait())
+        dw = weight_gradient(tp, weight, dy, x if whole is None else whole.wait())
         db = _rows(dy).sum(0) if ctx.has_bias else None
         return travelling.wait(), dw, db, None
 
@@ -89,7 +98,7 @@ class _RowLinear(Function):
         db = _rows(dy).sum(0) if ctx.has_bias else None
         dy = tp.into_region(dy)
         dx = (_rows(dy) @ weight.t()).view_as(x)
-        return dx, _weight_gradient(tp, weight, x, dy), db, None
+        return dx, weight_gradient(tp, weight, x, dy), db, None
 
 
 def column_linear(x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParallel) -> Tensor:

@@ -3,7 +3,8 @@
     total, d_hidden = token_loss(hidden, head, targets, tp, vocab=50257, chunk=1024, scale=1/tokens)
 
 Loss and gradients of a chunk come out of one set of logits, which is overwritten by its own softmax; then it is gone. The ranks
-of a tensor-parallel group each have a part of the vocabulary and exchange three numbers a token. Padding rows are masked.
+of a tensor-parallel group each have a part of the vocabulary and exchange three numbers a token. Padding rows are masked. With
+kernels the logits stay in 16 bits and become their own gradient in place.
 """
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from seatrial.engine.comm import TensorParallel
+from seatrial.engine.kernels import Kernels
 from seatrial.engine.layers import sink_of
 
 
 def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: TensorParallel, *, vocab: int, chunk: int,
-               scale: float | None) -> tuple[Tensor, Tensor | None]:
+               scale: float | None, kernels: Kernels | None = None) -> tuple[Tensor, Tensor | None]:
     """The summed loss (fp32), and `scale` x its gradient by `hidden`; the head's own goes to its sink. None: no gradients."""
     whole_BSH = tp.into_region(hidden_BSH)
     hidden, targets = whole_BSH.reshape(-1, whole_BSH.shape[-1]), targets_BS.reshape(-1)
@@ -29,8 +31,13 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
     sink = sink_of(weight_VH)
     for at in range(0, hidden.shape[0], chunk):
         h = hidden[at : at + chunk]
-        probabilities = _logits(h, weight_VH, real)
-        losses = _softmax_and_loss(probabilities, targets[at : at + chunk] - first, tp)
+        here = targets[at : at + chunk] - first
+        if kernels is None:
+            probabilities = _logits(h, weight_VH, real)
+            losses = _softmax_and_loss(probabilities, here, tp)
+        else:
+            probabilities = h @ weight_VH.t()
+            losses = _in_place(probabilities, here, tp, kernels, real=real, gradient=scale is not None)
         total += losses.sum()
         if d_hidden is None or scale is None:
             continue
@@ -44,6 +51,22 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
     if d_hidden is None:
         return total, None
     return total, tp.out_of_region(d_hidden.view_as(whole_BSH)).wait()
+
+
+def _in_place(logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel, kernels: Kernels, *, real: int,
+              gradient: bool) -> Tensor:
+    """As `_softmax_and_loss`, on 16-bit logits whose first `real` columns count."""
+    largest, total, at_target = kernels.softmax_parts(logits_TV, targets_T, real)
+    if tp.size > 1:
+        mine = largest.clone()
+        tp.comm.all_reduce(largest, tp.group, timer="tp_comm", op=dist.ReduceOp.MAX)
+        both = torch.stack((total * (mine - largest).exp(), at_target))
+        tp.comm.all_reduce(both, tp.group, timer="tp_comm")
+        total, at_target = both
+    log_sum = largest + total.log()
+    if gradient:
+        kernels.softmax_gradient(logits_TV, targets_T, log_sum, real)
+    return log_sum - at_target
 
 
 def _logits(h_TH: Tensor, weight_VH: Tensor, real: int) -> Tensor:

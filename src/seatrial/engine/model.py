@@ -4,17 +4,23 @@
 
 gpt2: learned positions, LayerNorm, GELU. bloom: ALiBi, a norm after the embedding. llama: RoPE, RMSNorm, SwiGLU, grouped
 queries. A Block is a pure function of its input and can be compiled; gathering weights, recompute and counters are around it.
+On a GPU in 16 bits a gpt2 or bloom block runs as one function with its own backward pass (`fused.py`).
 """
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
 
 from seatrial.engine.attention import Positions, attend
 from seatrial.engine.comm import TensorParallel
+from seatrial.engine.fused import Fused
+from seatrial.engine.fused8 import Fused8
+from seatrial.engine.kernels import Kernels, plain_kernels
+from seatrial.engine.kernels.slot import Scales
 from seatrial.engine.layers import LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
 from seatrial.engine.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
 from seatrial.engine.recompute import Discarded
@@ -33,6 +39,15 @@ class Shared:
     std: float
     """Of the initial weights; those that lead back into the residual stream start smaller, by √(2 layers)."""
     selective: bool = False
+    fused: bool = False
+    """Whether gpt2 and bloom blocks run as one function; then the next ones matter."""
+    recompute: str = "none"
+    kernels: Kernels = field(default_factory=plain_kernels)
+    attention: SDPBackend | None = None
+    residual_in_product: bool = False
+    scales: Scales | None = None
+    """Products in eight bits, with these."""
+    fast_accumulation: str = "all"
 
 
 def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
@@ -69,11 +84,17 @@ class Block(nn.Module):
         self.norm1, self.norm2 = norm(f"{at}.norm1", m), norm(f"{at}.norm2", m)
         self.qkv, self.out = column(qkv), row("attn.out", m.hidden)
         self.up, self.down = column(up), row("mlp.down", m.inner)
+        self.fused: Fused | None = None
+        if shared.fused and biased:
+            eight = shared.scales
+            self.fused = Fused(self) if eight is None else Fused8(self, eight, fast=shared.fast_accumulation)
 
     def forward(self, x_BSH: Tensor) -> Tensor:
+        if self.fused is not None:
+            return self.fused(x_BSH)
         tp, positions = self.shared.tp, self.shared.positions
         qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
-        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions)
+        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.attention)
         x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
         inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
         activation = swiglu if self.shared.model.glu else gelu

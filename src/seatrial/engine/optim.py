@@ -1,7 +1,8 @@
 """AdamW over flat shards, clipping by the global norm, and the learning rate.
 
 Two forms, since teams compare both: `adamw-fused` is one pass over each stretch, `adamw-plain` is a dozen with temporaries. The
-factor for clipping and loss scale stays on the device; a step whose gradients are not finite changes nothing.
+factor for clipping and loss scale stays on the device; a step whose gradients are not finite changes nothing. With kernels
+(on a GPU in 16 bits) the fused pass also reads 16-bit gradients and writes the weights that are computed with.
 """
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from seatrial.engine.kernels import Kernels
 from seatrial.engine.zero import Bucket
 from seatrial.training import Training
 
@@ -23,11 +25,13 @@ def learning_rate(training: Training, step: int) -> float:
     return training.min_lr + (training.lr - training.min_lr) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
-def squared_norm(buckets: list[Bucket], device: torch.device) -> Tensor:
+def squared_norm(buckets: list[Bucket], device: torch.device, kernels: Kernels | None = None) -> Tensor:
     """Of the gradients that this rank counts, in double precision."""
     parts = [part for bucket in buckets for part in bucket.counted()]
     if not parts:
         return torch.zeros((), dtype=torch.float64, device=device)
+    if kernels is not None:
+        return kernels.squared(parts)  # type: ignore[no-any-return]
     return torch.stack(torch._foreach_norm(parts)).double().square().sum()
 
 
@@ -38,8 +42,8 @@ def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
 
 
 class AdamW:
-    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device):
-        self.training = training
+    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, kernels: Kernels | None = None):
+        self.training, self.kernels, self.buckets = training, kernels, buckets
         self.steps_done = torch.zeros((), dtype=torch.float32, device=device)
         """Updates that took place; skipped steps are not among them."""
         self.groups: list[tuple[float, list[tuple[Bucket, int, int]]]] = []
@@ -50,6 +54,9 @@ class AdamW:
     def step(self, *, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
         """`overflowed` is 1.0 where the gradients are not finite."""
         self.steps_done += 1.0 - overflowed
+        if self.kernels is not None and self.training.optimizer == "adamw-fused":
+            self._in_one_pass(self.kernels, lr, divide_by, overflowed)
+            return
         for weight_decay, cut in self.groups:
             if not cut:
                 continue
@@ -66,6 +73,19 @@ class AdamW:
             update = self._fused if self.training.optimizer == "adamw-fused" else self._plain
             update(masters, grads, exp_avgs, exp_avg_sqs, lr, weight_decay, divide_by, overflowed)
 
+    def _in_one_pass(self, kernels: Kernels, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
+        t, done = self.training, self.steps_done.double()
+        numbers = torch.stack((divide_by.double(), lr / (1.0 - t.beta1**done), (1.0 - t.beta2**done).sqrt(),
+                               overflowed.double())).float()
+        for weight_decay, cut in self.groups:
+            for bucket, lo, hi in cut:
+                here = slice(lo - bucket.shard[0], hi - bucket.shard[0])
+                weights = None if bucket.part.data_ptr() == bucket.master.data_ptr() else bucket.part[here]
+                kernels.adamw(bucket.master[here], bucket.reduced()[here], bucket.exp_avg[here], bucket.exp_avg_sq[here],
+                              weights, numbers, beta1=t.beta1, beta2=t.beta2, eps=t.eps, keep=1.0 - lr * weight_decay)
+        for bucket in self.buckets:
+            bucket.weights_follow = True
+
     def _fused(self, masters: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor], lr: float,
                weight_decay: float, divide_by: Tensor, overflowed: Tensor) -> None:
         t = self.training
@@ -79,7 +99,7 @@ class AdamW:
             return
         t, done = self.training, self.steps_done.item()
         for master, grad, exp_avg, exp_avg_sq in zip(masters, grads, exp_avgs, exp_avg_sqs):
-            grad = grad / divide_by
+            grad = grad.float() / divide_by
             master.mul_(1.0 - lr * weight_decay)
             exp_avg.lerp_(grad, 1.0 - t.beta1)
             exp_avg_sq.mul_(t.beta2).addcmul_(grad, grad, value=1.0 - t.beta2)

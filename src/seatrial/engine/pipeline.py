@@ -15,9 +15,10 @@ from torch.autograd import Function
 
 from seatrial.engine import recompute
 from seatrial.engine.comm import TensorParallel
+from seatrial.engine.kernels import Kernels
 from seatrial.engine.loss import token_loss
 from seatrial.engine.messages import Messages, Order
-from seatrial.engine.model import Stage
+from seatrial.engine.model import Block, Stage
 from seatrial.engine.zero import Bucket, with_weights
 from seatrial.schedule import Action, Kind, splits_backward
 
@@ -41,8 +42,9 @@ class _Root(Function):
 class Chunk:
     """One virtual stage of this rank: its layers, and the bucket that each unit lies in."""
 
-    def __init__(self, stage: Stage, buckets: dict[str, Bucket], *, full_recompute: bool, logits_chunk: int):
-        self.stage, self.buckets, self.logits_chunk = stage, buckets, logits_chunk
+    def __init__(self, stage: Stage, buckets: dict[str, Bucket], *, full_recompute: bool, logits_chunk: int,
+                 kernels: Kernels | None = None):
+        self.stage, self.buckets, self.logits_chunk, self.kernels = stage, buckets, logits_chunk, kernels
         self.tp: TensorParallel = stage.shared.tp
         self.full_recompute = full_recompute
         """Each block keeps its input alone."""
@@ -50,7 +52,7 @@ class Chunk:
     def forward(self, x: Tensor) -> Tensor:
         for name, unit in self.stage.path():
             run: Callable[[Tensor], Tensor] = unit
-            if self.full_recompute and name.startswith("layers."):
+            if self.full_recompute and isinstance(unit, Block) and unit.fused is None:
                 def run(x: Tensor, unit: torch.nn.Module = unit) -> Tensor:
                     return recompute.full(unit, x, self.tp.comm.timers)
             x = with_weights(self.buckets[name], run, x)
@@ -61,7 +63,7 @@ class Chunk:
         bucket = self.buckets["tokens" if self.stage.head is self.stage.tokens else "head"]
         bucket.gather()
         result = token_loss(hidden, self.stage.head.weight, targets, self.tp, vocab=self.stage.shared.model.vocab,
-                            chunk=self.logits_chunk, scale=scale)
+                            chunk=self.logits_chunk, scale=scale, kernels=self.kernels)
         bucket.release()
         return result
 

@@ -1,6 +1,7 @@
 """Precision: the type that is computed in, and the dynamic loss scale that fp16 needs.
 
-Masters and gradients are always fp32.
+Masters are always fp32, and so are gradients wherever they are added up. fp8 is bf16 with the blocks' products in eight bits
+(`fp8.py`).
 """
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ import torch
 from seatrial.errors import BadInput
 from seatrial.training import Training
 
-TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
+                                 "fp8": torch.bfloat16}
 
 
 def compute_type(precision: str) -> torch.dtype:

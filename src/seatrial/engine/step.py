@@ -8,15 +8,22 @@ The host waits for the device once a step, at its end.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
 
+from seatrial.engine import fp8
 from seatrial.engine.attention import Positions
+from seatrial.engine.attention_backend import BACKENDS, fastest
+from seatrial.engine.choices import Choices
 from seatrial.engine.comm import Comm, TensorParallel
 from seatrial.engine.data import Batches
+from seatrial.engine.fused8 import Fused8
+from seatrial.engine.kernels import Kernels, choose, plain_kernels
+from seatrial.engine.kernels.slot import Scales
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.messages import Messages
 from seatrial.engine.model import Shared, Stage
@@ -27,7 +34,7 @@ from seatrial.engine.precision import LossScale, compute_type
 from seatrial.engine.state import Shard, iter_shards
 from seatrial.engine.timers import Timers
 from seatrial.engine.watch import Heartbeat
-from seatrial.engine.zero import Bucket
+from seatrial.engine.zero import Bucket, wide_products_work
 from seatrial.schedule import Action, Kind, schedule
 from seatrial.spec import Trial, stages_of
 from seatrial.training import Training
@@ -53,17 +60,29 @@ class StepResult:
 
 class Engine:
     def __init__(self, trial: Trial, training: Training, mesh: Mesh, *, timers: Timers | None = None,
-                 heartbeat: Heartbeat | None = None, comm: Comm | None = None):
+                 heartbeat: Heartbeat | None = None, comm: Comm | None = None, choices: Choices | None = None):
+        """`choices`: what a benchmark or a test switches on and off; by default what suits the device."""
         self.trial, self.training, self.mesh = trial, training, mesh
         t, m = trial.topology, trial.model
         dtype = compute_type(t.precision)
+        if t.precision == "fp8":
+            fp8.check(mesh.device, m, t, compiled=training.compile, anywhere=choices is not None)
+        self.choices = choices or Choices.of(mesh.device, precision=t.precision, compiled=training.compile)
+        self.notes: dict[str, str] = {}
+        """What was chosen on this device, and why."""
         self.timers = comm.timers if comm is not None else timers or Timers(mesh.device.type)
         self.comm = comm or Comm(mesh, self.timers, heartbeat, check_order=training.check_order)
         self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not training.compile)
         heads = m.heads // t.tp
         positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
+        self.kernels = self._kernels(dtype)
+        self.scales = Scales(mesh.device) if t.precision == "fp8" else None
         self.shared = Shared(model=m, tp=self.tp, positions=positions, std=training.init_std,
-                             selective=t.recompute == "selective" and not training.compile)
+                             selective=t.recompute == "selective" and not training.compile, fused=self.choices.fused,
+                             recompute=t.recompute, kernels=self.kernels or plain_kernels(), scales=self.scales,
+                             attention=self._attention(positions, heads, dtype),
+                             fast_accumulation=self.choices.fast_accumulation,
+                             residual_in_product=self.choices.residual_in_product)
         self.chunks = [self._chunk(c, dtype) for c in range(t.vp)]
         self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
         travelling: list[Bucket] = []
@@ -72,12 +91,43 @@ class Engine:
         part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
-        self.optimizer = AdamW(self.buckets, training, mesh.device)
+        self.optimizer = AdamW(self.buckets, training, mesh.device, self.kernels)
         self.loss_scale = LossScale(t.precision, training)
         self.stop_asked = False
         """Set by a signal; the next step's sum over the ranks carries it to all."""
         self.local_loss = 0.0
         """This rank's part of the last step's summed loss: where a NaN came from."""
+
+    def _kernels(self, dtype: torch.dtype) -> Kernels | None:
+        """None: the loss and the optimizer are those of plain torch, in fp32."""
+        if self.choices.wide_products and not wide_products_work(self.mesh.device, dtype):
+            self.choices = replace(self.choices, wide_products=False)
+            self.notes["products"] = "weight gradients are rounded to 16 bits before they are added up: this torch has no other"
+        if not self.choices.triton and not self.choices.narrow_gradients:
+            return None
+        if not self.choices.triton:
+            return plain_kernels("not asked for")
+        kernels = choose(self.mesh.device, dtype, hidden=self.trial.model.hidden, eight=self.trial.topology.precision == "fp8")
+        self.notes.update({f"kernel {name}": note for name, note in kernels.notes.items()})
+        return kernels
+
+    def _attention(self, positions: Positions, heads: int, dtype: torch.dtype) -> SDPBackend | None:
+        """The fastest of SDPA's kernels on this shape; None leaves it to torch."""
+        m, t, choice = self.trial.model, self.trial.topology, self.choices.attention
+        if choice == "default" or m.kv != m.heads:
+            return None
+        if choice != "measured":
+            return BACKENDS[choice]
+        backend, took_s = fastest(batch=t.mbs, seq=m.seq, heads=heads, head_dim=m.head_dim, dtype=dtype, bias=positions.bias,
+                                  device=self.mesh.device)
+        self.notes["attention"] = ", ".join(f"{name} {1e3 * s:.2f} ms" for name, s in took_s.items()) or "nothing to choose"
+        return backend
+
+    def _logits_chunk(self) -> int:
+        """Tokens whose logits are made at once: few leave a large device idle in the product back to the hidden size."""
+        t = self.trial.topology
+        fit = self.choices.logits_bytes // (2 * self.trial.model.padded_vocab(t.tp) // t.tp)
+        return max(self.training.logits_chunk, 2 ** (fit.bit_length() - 1) if fit else 0)
 
     def _chunk(self, number: int, dtype: torch.dtype) -> Chunk:
         t = self.trial.topology
@@ -89,7 +139,11 @@ class Engine:
         if self.training.compile:
             for block in stage.layers.values():
                 block.compile()
-        return Chunk(stage, buckets, full_recompute=t.recompute == "full", logits_chunk=self.training.logits_chunk)
+        for name, block in stage.layers.items():
+            if isinstance(block.fused, Fused8):
+                buckets[f"layers.{name}"].when_weights_change.append(block.fused.drop_weights)
+        return Chunk(stage, buckets, full_recompute=t.recompute == "full", logits_chunk=self._logits_chunk(),
+                     kernels=self.kernels)
 
     def _buckets(self, stage: Stage, dtype: torch.dtype) -> dict[str, Bucket]:
         """Whole units until a bucket is full, in the order in which their gradients come; alone with ZeRO 3."""
@@ -108,7 +162,7 @@ class Engine:
         for group in groups:
             params = [p for _, unit in group for p in unit.parameters()]
             bucket = Bucket(group[-1][0], params, hidden=self.trial.model.hidden, zero=self.trial.topology.zero, comm=self.comm,
-                            dtype=dtype, sums_over_tp=self.tp.sequence_parallel)
+                            dtype=dtype, sums_over_tp=self.tp.sequence_parallel, choices=self.choices)
             bucket.initialize(self.training.seed)
             found.update({name: bucket for name, _ in group})
         path = [found[name] for name, _ in stage.path() if name != "tokens"]
@@ -147,7 +201,7 @@ class Engine:
 
     def _update(self, number: int, total: Tensor, gbs: int) -> StepResult:
         self.comm.heartbeat.beat(phase="optimizer")
-        squared = squared_norm(self.buckets, self.mesh.device)
+        squared = squared_norm(self.buckets, self.mesh.device, self.kernels)
         # Each token's loss counts on one rank of a TP group; a loss that is not a number counts on whichever has it.
         counted = total.double() * float(self.mesh.tp_rank == 0)
         # One sum over all ranks carries all that they must agree on.
@@ -160,6 +214,10 @@ class Engine:
                             divide_by=divisor(norm / scale, clip=self.training.clip, loss_scale=scale))
         for pending in [bucket.publish() for bucket in self.buckets]:
             pending.wait()
+        for bucket in self.buckets:
+            bucket.updated()
+        if self.scales is not None:
+            self.scales.update()
         # Here, and nowhere before, the host waits for the device.
         squared_sum, loss_sum, stops, self.local_loss = sums.tolist()
         grad_norm = math.sqrt(squared_sum) / scale if squared_sum >= 0 else math.nan

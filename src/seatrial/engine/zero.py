@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from seatrial.engine import init
+from seatrial.engine.choices import Choices
 from seatrial.engine.comm import Comm, Pending
 from seatrial.engine.layout import Layout, Piece
 from seatrial.engine.params import ParamSpec, spec_of
@@ -21,8 +22,8 @@ from seatrial.engine.params import ParamSpec, spec_of
 
 class Bucket:
     def __init__(self, name: str, params: list[nn.Parameter], *, hidden: int, zero: int, comm: Comm, dtype: torch.dtype,
-                 sums_over_tp: bool):
-        self.name, self.params, self.comm = name, params, comm
+                 sums_over_tp: bool, choices: Choices | None = None):
+        self.name, self.params, self.comm, self.choices = name, params, comm, choices or Choices()
         self.dp, self.tp = comm.mesh.dp, comm.mesh.tp
         self.zero = zero if self.dp.size > 1 else 0
         self.sums_over_tp = sums_over_tp
@@ -43,7 +44,12 @@ class Bucket:
             self.master = self.part if wide else torch.zeros(high - low, device=device)
         self.exp_avg, self.exp_avg_sq = torch.zeros(high - low, device=device), torch.zeros(high - low, device=device)
         self.grad: Tensor | None = None
-        """All of the gradients of the micro-batches since the last reduction (fp32)."""
+        """All of the gradients of the micro-batches since the last reduction."""
+        self.grad_dtype = torch.float32
+        """16 bits in a step in which nothing is added to them, where `choices` says so."""
+        self.weights_follow = False
+        """Whether the optimizer wrote the weights along with their masters."""
+        self.when_weights_change: list[Callable[[], None]] = []
         self.grad_shard = torch.zeros(high - low, device=device) if self.zero >= 2 else None
         self.sinks: list[BucketSink] = []
         self._place_parameters()
@@ -89,13 +95,22 @@ class Bucket:
         # With ZeRO 2 and 3 gradients do not stay whole: every micro-batch's are reduced on their own.
         self._expected = uses * (1 if self.zero >= 2 else microbatches)
         self._arrived, self._reduced_once = 0, False
+        alone = microbatches == self.dp.size == self.comm.mesh.pp.size == 1 and not self.sums_over_tp
+        self.grad_dtype = self.flat.dtype if self.choices.narrow_gradients and alone else torch.float32
+        if self.grad is not None and self.grad.dtype != self.grad_dtype:
+            self.grad = None
         for sink in self.sinks:
             sink.fresh = True
+
+    def updated(self) -> None:
+        """After the optimizer read the gradients."""
+        if self.choices.release_gradients:
+            self.grad = None
 
     def writable(self) -> Tensor:
         if self.grad is None:
             self._drain()
-            self.grad = torch.empty(self.layout.size, device=self.comm.mesh.device)
+            self.grad = torch.empty(self.layout.size, dtype=self.grad_dtype, device=self.comm.mesh.device)
             for low, high in self.layout.gaps():
                 self.grad[low:high] = 0.0
         return self.grad
@@ -164,8 +179,11 @@ class Bucket:
 
     def publish(self) -> Pending:
         """After the masters changed: the weights that are computed with follow."""
-        if self.part.data_ptr() != self.master.data_ptr():
+        if self.part.data_ptr() != self.master.data_ptr() and not self.weights_follow:
             self.part.copy_(self.master)
+        self.weights_follow = False
+        for changed in self.when_weights_change:
+            changed()
         if self.zero in (1, 2):
             # gloo copies into the result while it still reads its input, which lies inside.
             part = self.part if self.comm.scatters else self.part.clone()
@@ -200,6 +218,8 @@ class Bucket:
                 self._gathering = None
             self.flat.untyped_storage().resize_(0)
             self._gathered = False
+            for changed in self.when_weights_change:
+                changed()
 
 
 class BucketSink:
@@ -223,6 +243,8 @@ class BucketSink:
         view = self.view()
         if view.dtype == left_TM.dtype:
             torch.addmm(view, left_TM.t(), right_TN, beta=0.0 if self.fresh else 1.0, alpha=alpha, out=view)
+        elif self.bucket.choices.wide_products:
+            wide_product(view, left_TM.t(), right_TN, fresh=self.fresh, alpha=alpha)
         else:
             product = left_TM.t() @ right_TN
             if self.fresh:
@@ -233,15 +255,54 @@ class BucketSink:
 
     def add_rows(self, rows: Tensor, values_TN: Tensor) -> None:
         view = self.view()
-        if self.fresh:
-            view.zero_()
-        view.index_add_(0, rows, values_TN.to(view.dtype))
+        if view.dtype != torch.float32:
+            # Added up in fp32 inside: a common token's row would stand still in 16 bits.
+            dense = torch.ops.aten.embedding_dense_backward(values_TN.to(view.dtype), rows, view.shape[0], -1, False)
+            view.copy_(dense) if self.fresh else view.add_(dense)
+        else:
+            if self.fresh:
+                view.zero_()
+            view.index_add_(0, rows, values_TN.to(view.dtype))
+        self._arrived()
+
+    def add_made(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
+        view = self.view()
+        if self.fresh and view.dtype == self.bucket.flat.dtype:
+            make(view, view.dtype)
+        else:
+            made = make(None, self.bucket.flat.dtype)
+            view.copy_(made) if self.fresh else view.add_(made)
+        self._arrived()
+
+    def place(self) -> tuple[Tensor, bool]:
+        return self.view().view(-1), self.fresh
+
+    def filled(self) -> None:
         self._arrived()
 
     def _arrived(self, last: bool = True) -> None:
         self.fresh = False
         if last:
             self.bucket.arrived()
+
+
+def wide_product(out: Tensor, left: Tensor, right: Tensor, *, fresh: bool, alpha: float) -> None:
+    """out (fp32) += alpha x left right, of 16-bit matrices, without a 16-bit result between."""
+    torch.addmm(out, left, right, out_dtype=torch.float32, beta=0.0 if fresh else 1.0, alpha=alpha, out=out)
+
+
+def wide_products_work(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether this torch has them, tried on small matrices."""
+    if device.type != "cuda" or dtype == torch.float32:
+        return False
+    left, right = (torch.randn(64, 64, device=device, dtype=dtype) for _ in range(2))
+    out = torch.zeros(64, 64, device=device)
+    try:
+        for fresh in (True, False):
+            wide_product(out, left.t(), right, fresh=fresh, alpha=0.5)
+    except (RuntimeError, TypeError, NotImplementedError):
+        return False
+    return bool(torch.allclose(out, left.float().t() @ right.float(), rtol=1e-3, atol=1e-2))
 
 
 def _take_gradient(p: Tensor) -> None:

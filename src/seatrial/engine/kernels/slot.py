@@ -1,0 +1,61 @@
+"""One tensor's scale in eight bits: what it is multiplied by before the cast, and the largest value seen since the last update.
+
+    scales = Scales(device)
+    slot = scales.slot(torch.float8_e4m3fn)         one for each activation, weight and gradient that is cast
+    scales.update()                                 once a step: the next one's scales come from what this one saw
+
+All slots are rows of a few tensors, so that an update is a handful of operations on the device, however many there are, and the
+host never waits. A cast saturates: a value that outgrew its scale becomes the largest number of the type.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+HISTORY = 16
+"""Steps over which the largest value counts."""
+ROOM = {torch.float8_e4m3fn: 1.25, torch.float8_e5m2: 4.0}
+"""How much larger than ever seen a value may become before it saturates: gradients move more, their type reaches further."""
+
+
+class Scales:
+    def __init__(self, device: torch.device, capacity: int = 4096):
+        self.seen = torch.zeros(capacity, dtype=torch.float32, device=device)
+        self.history = torch.zeros(HISTORY, capacity, dtype=torch.float32, device=device)
+        self.scale = torch.ones(capacity, dtype=torch.float32, device=device)
+        self.inverse = torch.ones(capacity, dtype=torch.float32, device=device)
+        self.reach = torch.ones(capacity, dtype=torch.float32, device=device)
+        self.slots: list[Slot] = []
+        self.updates = 0
+
+    def slot(self, dtype: torch.dtype) -> Slot:
+        number = len(self.slots)
+        assert number < self.seen.numel(), "more slots than the scales were made for"
+        self.reach[number] = torch.finfo(dtype).max / ROOM[dtype]
+        self.slots.append(Slot(self, number, dtype))
+        return self.slots[-1]
+
+    def update(self) -> None:
+        # A step that overflowed is skipped, and so is what it saw.
+        self.history[self.updates % HISTORY] = torch.where(self.seen.isfinite(), self.seen, 0.0)
+        self.updates += 1
+        largest = self.history.amax(0)
+        torch.where(largest > 0, self.reach / largest.clamp(min=1e-30), self.scale, out=self.scale)
+        torch.reciprocal(self.scale, out=self.inverse)
+        self.seen.zero_()
+
+
+class Slot:
+    def __init__(self, scales: Scales, number: int, dtype: torch.dtype):
+        self.dtype, self.largest = dtype, torch.finfo(dtype).max
+        here = slice(number, number + 1)
+        self.seen, self.scale, self.inverse = scales.seen[here], scales.scale[here], scales.inverse[here]
+        self.seen_bits = self.seen.view(torch.int32)
+        """The same as integers, whose order is that of the floats they are: what an atomic maximum wants."""
+
+    def see(self, x: Tensor) -> None:
+        torch.maximum(self.seen, torch.linalg.vector_norm(x, ord=torch.inf, dtype=torch.float32).view(1), out=self.seen)
+
+    def cast(self, x: Tensor) -> Tensor:
+        self.see(x)
+        return (x.float() * self.scale).clamp_(-self.largest, self.largest).to(self.dtype)

@@ -1,0 +1,91 @@
+"""GELU (tanh form) forward to eight bits, and backward with the bias's column sums and the activation itself in one pass."""
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from seatrial.engine.kernels.slot import Slot
+from seatrial.engine.kernels.triton_tools import groups_of, quantise, see, tanh
+
+
+@triton.jit
+def _gelu8(pre, g, scale, seen, count, largest, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(pre + at, mask=at < count, other=0.0).to(tl.float32)
+    out = 0.5 * x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    see(seen, tl.max(tl.abs(out), 0))
+    tl.store(g + at, quantise(out, tl.load(scale), largest).to(g.dtype.element_ty), mask=at < count)
+
+
+@triton.jit
+def _gelu_backward(dg, pre, d, d_t, g, sums, scale_d, seen_d, scale_g, seen_g, tokens, width, tiles, largest_d, largest_g,
+                   EIGHT: tl.constexpr, AGAIN: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
+    cols = tl.program_id(0) * BC + tl.arange(0, BC)
+    group = tl.program_id(1)
+    total = tl.zeros((BC,), tl.float32)
+    top_d = 0.0
+    top_g = 0.0
+    for i in range(tiles):
+        rows = (group * tiles + i) * BR + tl.arange(0, BR)
+        inside = (rows < tokens)[:, None] & (cols < width)[None, :]
+        at = rows.to(tl.int64)[:, None] * width + cols[None, :]
+        x = tl.load(pre + at, mask=inside, other=0.0).to(tl.float32)
+        dy = tl.load(dg + at, mask=inside, other=0.0).to(tl.float32)
+        t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))
+        slope = 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608028654 * (1.0 + 0.134145 * x * x)
+        dx = dy * slope
+        total += tl.sum(dx, 0)
+        if EIGHT:
+            out = 0.5 * x * (1.0 + t)
+            top_d = tl.maximum(top_d, tl.max(tl.max(tl.abs(dx), 1), 0))
+            top_g = tl.maximum(top_g, tl.max(tl.max(tl.abs(out), 1), 0))
+            d8 = quantise(dx, tl.load(scale_d), largest_d).to(d.dtype.element_ty)
+            g8 = quantise(out, tl.load(scale_g), largest_g).to(g.dtype.element_ty)
+            tl.store(d + at, d8, mask=inside)
+            at_t = cols.to(tl.int64)[:, None] * tokens + rows[None, :]
+            tl.store(d_t + at_t, tl.trans(d8), mask=tl.trans(inside))
+            tl.store(g + at_t, tl.trans(g8), mask=tl.trans(inside))
+        else:
+            tl.store(d + at, dx.to(d.dtype.element_ty), mask=inside)
+            if AGAIN:
+                tl.store(g + at, (0.5 * x * (1.0 + t)).to(g.dtype.element_ty), mask=inside)
+    tl.store(sums + group * width + cols, total, mask=cols < width)
+    if EIGHT:
+        see(seen_d, top_d)
+        see(seen_g, top_g)
+
+
+def gelu8(pre: Tensor, slot: Slot) -> Tensor:
+    g, block = torch.empty_like(pre, dtype=slot.dtype), 8192
+    _gelu8[(triton.cdiv(pre.numel(), block),)](pre, g, slot.scale, slot.seen_bits, pre.numel(), slot.largest, BLOCK=block,
+                                               num_warps=8)
+    return g
+
+
+def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    tokens, width = pre.shape
+    rows, cols = 16, 256
+    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(width, cols))
+    sums = torch.empty(1, groups, width, dtype=torch.float32, device=pre.device)
+    g = torch.empty_like(pre) if again else None
+    _gelu_backward[(triton.cdiv(width, cols), groups)](
+        dg, pre, dg, dg, pre if g is None else g, sums, sums, sums, sums, sums, tokens, width, tiles, 0.0, 0.0, EIGHT=False,
+        AGAIN=again, BR=rows, BC=cols, num_warps=4)
+    return dg, g, sums
+
+
+def gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    tokens, width = pre.shape
+    rows, cols = 64, 64
+    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(width, cols))
+    sums = torch.empty(1, groups, width, dtype=torch.float32, device=pre.device)
+    d = torch.empty_like(pre, dtype=slot.dtype)
+    d_t = torch.empty(width, tokens, dtype=slot.dtype, device=pre.device)
+    g_t = torch.empty(width, tokens, dtype=again.dtype, device=pre.device)
+    _gelu_backward[(triton.cdiv(width, cols), groups)](
+        dg, pre, d, d_t, g_t, sums, slot.scale, slot.seen_bits, again.scale, again.seen_bits, tokens, width, tiles,
+        slot.largest, again.largest, EIGHT=True, AGAIN=True, BR=rows, BC=cols, num_warps=8)  # fmt: skip
+    return d, d_t, g_t, sums

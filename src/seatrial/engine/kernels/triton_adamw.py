@@ -1,0 +1,55 @@
+"""AdamW in one pass: reads a 16- or 32-bit gradient, updates masters and moments, writes the weights that are computed with."""
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _adamw(master, grad, exp_avg, exp_avg_sq, weights, numbers, count, beta1, beta2, eps, keep, WEIGHTS: tl.constexpr,
+           BLOCK: tl.constexpr):
+    if tl.load(numbers + 3) == 0.0:
+        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        inside = at < count
+        g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32) / tl.load(numbers)
+        first = tl.load(exp_avg + at, mask=inside, other=0.0)
+        first += (1.0 - beta1) * (g - first)
+        second = tl.load(exp_avg_sq + at, mask=inside, other=0.0) * beta2 + (1.0 - beta2) * g * g
+        after = tl.load(master + at, mask=inside, other=0.0) * keep
+        after -= tl.load(numbers + 1) * first / (tl.sqrt(second) / tl.load(numbers + 2) + eps)
+        tl.store(exp_avg + at, first, mask=inside)
+        tl.store(exp_avg_sq + at, second, mask=inside)
+        tl.store(master + at, after, mask=inside)
+        if WEIGHTS:
+            tl.store(weights + at, after.to(weights.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _squared(x, out, count, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), tl.float32)
+    step = tl.num_programs(0).to(tl.int64) * BLOCK
+    for first in range(tl.program_id(0).to(tl.int64) * BLOCK, count, step):
+        at = first + tl.arange(0, BLOCK)
+        value = tl.load(x + at, mask=at < count, other=0.0).to(tl.float32)
+        total += value * value
+    tl.store(out + tl.program_id(0), tl.sum(total, 0))
+
+
+def adamw(master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, weights: Tensor | None, numbers: Tensor, *,
+          beta1: float, beta2: float, eps: float, keep: float) -> None:
+    block, count = 1024, master.numel()
+    _adamw[(triton.cdiv(count, block),)](
+        master, grad, exp_avg, exp_avg_sq, master if weights is None else weights, numbers, count, beta1, beta2, eps, keep,
+        WEIGHTS=weights is not None, BLOCK=block, num_warps=4)
+
+
+def squared(parts: list[Tensor]) -> Tensor:
+    programs = 132 * 4
+    found = torch.zeros(len(parts), programs, dtype=torch.float32, device=parts[0].device)
+    for part, out in zip(parts, found):
+        block = 4096
+        _squared[(min(programs, triton.cdiv(part.numel(), block)),)](part, out, part.numel(), BLOCK=block, num_warps=8)
+    return found.double().sum()
