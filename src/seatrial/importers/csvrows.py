@@ -153,6 +153,12 @@ def encode_csv(text: str) -> str:
     return _CSV_ODD.sub(lambda m: f"&#{ord(m.group())};", text)
 
 
+def _settings(cell: str) -> dict[str, str]:
+    """`2.2GHz, LD_PRELOAD=libtcmalloc.so`: what has a name and a value."""
+    pairs = (part.strip().strip('"').partition("=") for part in cell.split(","))
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals and name.strip()}
+
+
 def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[str], where: Where) -> Record | Problem:
     """A row of a collection whose columns are named as the fields of a record, kept by hand or by another program."""
     try:
@@ -174,6 +180,9 @@ def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[s
                 data[name] = cell.split()
             elif name == "context":
                 data[name] = json.loads(cell)
+            elif name == "env":
+                data[name] = _settings(cell)
+                extra[heading] = cell
             elif name in exact.TYPES and name not in STRUCTURED and name not in LISTS:
                 data[name] = exact.read_value(name, cell)
             else:
