@@ -1,0 +1,61 @@
+"""`seatrial tune` at the command line, with a table in the machine's place: what it prints and how it ends."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROWS = Path(__file__).parents[2] / "examples" / "rows.csv"
+LOG = ("tune", "--model", "bloom-181b", "--cluster", "jz-a100", "--oracle", ROWS, "--nodes-max", "48", "--leave-out",
+       "bloom-prequel:475")
+
+
+def test_the_log_is_searched_in_a_few_trials(seatrial):
+    said = seatrial(*LOG)
+    assert said.status == 0
+    assert said.out.startswith("27 candidates from rows.csv on jz-a100\n")
+    assert "best so far, odds of better" in said.out and ": settled." in said.out
+    assert "Best: DP 8 TP 4 PP 12 MBS 2 GBS 2048 ZeRO 1, 110.5 s/it" in said.out
+    assert "\x1b" not in said.out
+
+
+def test_json_is_one_document_with_every_trial(seatrial):
+    said = seatrial(*LOG, "--json", "--trials", "2")
+    found = json.loads(said.out)
+    assert said.status == 0 and found["ended"] == "trials" and not found["settled"]
+    assert [one["number"] for one in found["trials"]] == [1, 2] and found["left"] == 25
+    first = found["trials"][0]
+    assert first["source"].startswith("bloom-prequel:") and first["forecast"]["measured"] is False
+    assert found["best"]["run_id"] in {one["run_id"] for one in found["trials"]}
+    assert len(found["expected"]) == 5 and 0 < found["odds_of_better"] < 1
+
+
+def test_nothing_that_runs_is_status_three(seatrial, tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("layers,hidden,heads,dp,tp,mbs,gbs,status\n24,2048,16,4,2,1,64,oom\n24,2048,16,2,4,1,64,hang\n")
+    said = seatrial("tune", "--cluster", "jz-a100", "--oracle", table)
+    assert said.status == 3 and "No trial ran to its end" in said.out and "every candidate was tried" in said.out
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    (("--cluster", "jz-a100", "--oracle", ROWS), "--model says which of them is searched"),
+    (("--cluster", "jz-a100", "--oracle", ROWS, "--tp", "2"), "--tp with --oracle"),
+    (("--cluster", "jz-a100", "--oracle", "nothing.csv", "--model", "tiny"), "nothing.csv"),
+    (("--gbs", "16"), "--model must be given"),
+    (("--model", "tiny"), "--gbs must be given"),
+    (("--model", "tiny", "--gbs", "16", "--sure", "2"), "shares from 0 to 1"),
+    (("--model", "tiny", "--gbs", "16", "--set", "measure.secnds=1"), "did you mean 'seconds'?"),
+    (("--model", "tiny", "--gbs", "16", "--seconds", "-1"), "budget"),
+    (("--model", "tiny", "--gbs", "16", "--launcher", "pjm"), "there is no pjsub"),
+])
+def test_what_cannot_be_is_one_line(seatrial, tmp_path, monkeypatch, given, words):
+    monkeypatch.chdir(tmp_path)
+    said = seatrial("tune", *given)
+    assert said.status == 2 and words in said.err and len(said.err.strip().splitlines()) == 1
+
+
+def test_no_layout_is_status_one_with_the_reason(seatrial, tmp_path):
+    said = seatrial("tune", "--model", "bloom-181b", "--cluster", "jz-a100", "--nodes", "1", "--gbs", "8", "--logbook",
+                    tmp_path / "book")
+    assert said.status == 1 and "nothing fits" in said.err and not (tmp_path / "book").exists()
