@@ -51,8 +51,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
+# The wheel is made from the source archive, so that both are known to be whole; with the pinned tools, so it needs no network.
 dist: $(STAMP)
-	$(BIN)/python -m build --outdir dist .
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	@ls -l dist
 
 clean:
 	rm -rf dist build demo-out site .pytest_cache .mypy_cache .ruff_cache .hypothesis
