@@ -10,7 +10,7 @@ from docs_tools import pages
 def test_the_site_builds_without_a_warning(tmp_path):
     build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "doctrees")]
     build += [str(pages.DOCS), str(tmp_path / "site")]
-    done = subprocess.run(build, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(build, capture_output=True, text=True, timeout=560, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     for path in pages.DOCS.rglob("*.md"):
         assert (tmp_path / "site" / path.relative_to(pages.DOCS).with_suffix(".html")).exists()
