@@ -23,6 +23,8 @@ extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 nitpicky = True
+smartquotes = False
+"""Two hyphens begin an option, and are no dash."""
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4

@@ -75,7 +75,7 @@ def _command(name: str, command: typing.Any) -> str:
         record = param.get_help_record(context)
         if record is not None and not getattr(param, "hidden", False):
             rows[param.param_type_name].append([f"`{_cell(record[0])}`", _escaped(record[1])])
-    for kind, heads in (("argument", ["argument", ""]), ("option", ["option", ""])):
+    for kind, heads in (("argument", ["argument", "meaning"]), ("option", ["option", "meaning"])):
         if rows[kind]:
             parts.append(_table(heads, rows[kind]))
     if command.epilog:
@@ -125,8 +125,13 @@ def _docstrings(cls: type) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _type(annotation: object) -> str:
-    """As the source spells it; names of choices spelt out."""
+    """As a file has it: choices spelt out, what may be left out without its None, lists and tables."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    text = text.removesuffix(" | None")
+    if inner := re.fullmatch(r"tuple\[(.*), \.\.\.\]", text):
+        return f"list of {inner[1]}"
+    if inner := re.fullmatch(r"dict\[str, (.*)\]", text):
+        return "table" if inner[1] == "object" else f"table of {inner[1]}"
     from seatrial import launch, record, spec
 
     for module in (spec, record, launch):
@@ -186,7 +191,7 @@ def modules() -> str:
             continue
         text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
         rows.append([f"`{path.name}{'/' if path.is_dir() else ''}`", _meaning(text.split("\n\n")[0])])
-    return _table(["", ""], rows)
+    return _table(["in src/seatrial", "what it is"], rows)
 
 
 _KINDS: dict[str, typing.Callable[..., str]] = {

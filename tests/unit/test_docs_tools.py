@@ -125,3 +125,8 @@ def test_a_dataclass_becomes_a_table_of_its_docstrings():
     table = insert.fields("seatrial.spec.Batch")
     assert "| `gbs` | `int` | *must be given* | Sequences of one iteration, over all replicas. |" in table
     assert table.count("\n") == 5
+    assert insert.fields("seatrial.record.Record", "env", "flags", "nodes").splitlines()[2:] == [
+        "| `nodes` | `int` |  |  |",
+        "| `env` | `table of str` |  | Environment variables and scheduler options that the row names. |",
+        "| `flags` | `list of str` | `[]` | Marks such as ^ ^^ and a dagger. |",
+    ]
