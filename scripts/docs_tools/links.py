@@ -90,12 +90,19 @@ def unknown(path: Path) -> list[str]:
             named += [(block.line + at, re.sub(r"^[\s$#]+", "", line)) for at, line in enumerate(block.text.splitlines())]
     found = []
     for number, text in named:
-        if text.startswith("seatrial ") and (reason := _unknown(text)):
+        if reason := _unknown(text):
             found.append(f"{path.relative_to(ROOT)}:{number}: `{text}`: {reason}")
     return found
 
 
 def _unknown(text: str) -> str:
+    if target := re.fullmatch(r"make ([a-z-]+)", text):
+        return "" if re.search(rf"^{target[1]}:", (ROOT / "Makefile").read_text(), flags=re.M) else "no such target"
+    if module := re.match(r"python3? -m (benchmarks(?:\.\w+)+)", text):
+        path = ROOT / module[1].replace(".", "/")
+        return "" if path.with_suffix(".py").exists() or (path / "__main__.py").exists() else "no such module"
+    if not text.startswith("seatrial "):
+        return ""
     try:
         words = shlex.split(text, comments=True)[1:]
     except ValueError:

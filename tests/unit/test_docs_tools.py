@@ -113,20 +113,23 @@ def test_a_comment_that_steers_nothing_is_an_error(tmp_path, text):
 def test_dead_links_and_unknown_commands_are_found(monkeypatch, tmp_path):
     for module in (links, pages):
         monkeypatch.setattr(module, "ROOT", tmp_path)
+    (tmp_path / "Makefile").write_text("demo:\n\ttrue\n")
     (tmp_path / "other.md").write_text("# Other\n\n## Part `a` of it\n")
     path = tmp_path / "page.md"
     path.write_text("[a](other.md) [b](other.md#part-a-of-it) [c](other.md#nothing) [d](gone.md) [e](https://x.example) "
-                    "`src/no/such.py` `seatrial plan --model x` `seatrial plan --fast` `seatrial fly`\n")
+                    "`src/no/such.py` `seatrial plan --model x` `seatrial plan --fast` `seatrial fly` `make demo` `make tea` "
+                    "`python -m benchmarks.none`\n")
     assert [line.split(": ")[1] for line in links.dead(path)] == ["other.md#nothing", "gone.md", "`src/no/such.py`"]
-    assert [line.rsplit(": ", 1)[1] for line in links.unknown(path)] == ["plan has no --fast", "no such command as fly"]
+    assert [line.rsplit(": ", 1)[1] for line in links.unknown(path)] == [
+        "plan has no --fast", "no such command as fly", "no such target", "no such module"]
 
 
 def test_a_dataclass_becomes_a_table_of_its_docstrings():
     table = insert.fields("seatrial.spec.Batch")
     assert "| `gbs` | `int` | *must be given* | Sequences of one iteration, over all replicas. |" in table
     assert table.count("\n") == 5
-    assert insert.fields("seatrial.record.Record", "env", "flags", "nodes").splitlines()[2:] == [
-        "| `nodes` | `int` |  |  |",
+    assert insert.fields("seatrial.record.Record", "env", "flags", "procs_per_node").splitlines()[2:] == [
+        "| `procs_per_node` | `int` |  |  |",
         "| `env` | `table of str` |  | Environment variables and scheduler options that the row names. |",
         "| `flags` | `list of str` | `[]` | Marks such as ^ ^^ and a dagger. |",
     ]
