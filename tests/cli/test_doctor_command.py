@@ -41,3 +41,9 @@ def test_something_that_fails_is_the_exit_status(seatrial, monkeypatch) -> None:
 def test_a_topology_that_cannot_be_is_one_line_before_any_check(seatrial, args, words) -> None:
     said = seatrial("doctor", *args)
     assert (said.status, said.out) == (2, "") and words in said.err and len(said.err.splitlines()) == 1
+
+
+def test_in_the_shell_of_a_batch_script_it_looks_at_this_node_alone(seatrial, monkeypatch) -> None:
+    for name, value in {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_LOCALID": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert len(seatrial("doctor", "--no-train").out.splitlines()) == len(NAMES) + 1

@@ -55,3 +55,12 @@ def test_the_nodes_of_a_job_answer_together() -> None:
     document = json.loads(said[0])
     assert len(document["nodes"]) == 2 and named(document, "skew")["level"] == "ok"
     assert "2 nodes, clocks within" in named(document, "skew")["says"]
+
+
+def test_a_rank_whose_peers_do_not_come_says_so_in_one_line() -> None:
+    code = ("import sys; from seatrial.doctor import together; together.JOIN_S = 2.0; from seatrial.cli import main; "
+            "sys.exit(main(['doctor']))")
+    env = {**os.environ, "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr
+    assert "rank 1 did not meet the other 1" in done.stderr.splitlines()[-1]

@@ -115,6 +115,9 @@ def launched() -> Any:
         from seatrial.engine.rendezvous import place_from_env
     except ImportError:
         return None  # torch is broken, which a check says
+    # The shell of a batch script has the numbers of its job, but is one process of no step.
+    if "SLURM_PROCID" in os.environ and not {"SLURM_STEP_ID", "RANK"} & os.environ.keys():
+        return None
     place = place_from_env()
     return place if place.world > 1 else None
 

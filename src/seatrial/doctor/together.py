@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from seatrial.doctor.finding import Finding, worst
 from seatrial.engine.rendezvous import Place, join
+from seatrial.errors import BadInput
 
 ROUNDS = 7
 JOIN_S = 120.0
@@ -25,7 +26,12 @@ LARGEST_SKEW_S = 1.0
 
 def gathered(place: Place, findings: list[Finding]) -> dict[str, list[Finding]] | None:
     """What every node found, and the clocks compared; on rank 0 alone."""
-    join(place, torch.device("cpu"), timeout_s=JOIN_S)
+    try:
+        join(place, torch.device("cpu"), timeout_s=JOIN_S)
+    except (RuntimeError, OSError) as error:
+        first = next(iter(str(error).splitlines()), "")[:200]
+        raise BadInput(f"rank {place.rank} did not meet the other {place.world - 1} within {JOIN_S:.0f} s ({first}): "
+                       "start the doctor once for every rank, as with srun or torchrun") from None
     try:
         mine = (f"{socket.gethostname()}:{place.rank}" if place.local_rank == 0 else "", findings)
         everyone: list[tuple[str, list[Finding]]] = [("", [])] * place.world
