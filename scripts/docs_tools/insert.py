@@ -4,7 +4,7 @@
     <!-- docs: insert fields seatrial.spec.Model -->     a dataclass as a table: key, type, default, the docstring under it;
                                                          names after it: these fields alone
     <!-- docs: insert presets -->                        models and clusters that are known by name
-    <!-- docs: insert pages tune probe -->               these pages in the navigation, those of them that are there
+    <!-- docs: insert pages Parts: tune probe -->        these pages in the navigation, those of them that are there
     <!-- docs: insert decisions -->                      the decisions in their order
     <!-- docs: insert modules -->                        the code's packages, each with the first line of its docstring
 
@@ -171,15 +171,16 @@ def presets() -> str:
 
 
 def decisions() -> str:
-    return _toctree(page.stem for page in sorted((DOCS / "decisions").glob("[0-9]*.md")))
+    return _toctree((page.stem for page in sorted((DOCS / "decisions").glob("[0-9]*.md"))), ":maxdepth: 1")
 
 
-def pages(*names: str) -> str:
-    return _toctree(name for name in names if (DOCS / f"{name}.md").exists())
+def pages(*words: str) -> str:
+    caption, _, names = " ".join(words).partition(": ")
+    return _toctree((name for name in names.split() if (DOCS / f"{name}.md").exists()), ":hidden:", f":caption: {caption}")
 
 
-def _toctree(names: Iterable[str]) -> str:
-    return "\n".join(["```{toctree}", ":maxdepth: 1", "", *names, "```"])
+def _toctree(names: Iterable[str], *options: str) -> str:
+    return "\n".join(["```{toctree}", *options, "", *names, "```"])
 
 
 def modules() -> str:
