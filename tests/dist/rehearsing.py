@@ -50,3 +50,36 @@ def step_s(trials: dict[str, Trial], training: Training, repeats: int) -> dict[s
         found[label] = statistics.median(taken)
         mesh.close()
     return found
+
+
+def curves() -> dict[str, list[tuple[int, float]]]:
+    """Seconds by size of what two ranks say to each other, as rank 0 sees it."""
+    found: dict[str, list[tuple[int, float]]] = {"all_reduce": [], "all_gather": [], "message": []}
+    peer = 1 - dist.get_rank()
+    for size in (64, 2**14, 2**17, 2**20, 2**22, 2**24):
+        x, out = torch.zeros(size // 4), torch.zeros(size // 4)
+        half = torch.zeros(size // 8)
+
+        def message(x: torch.Tensor = x, out: torch.Tensor = out) -> None:
+            # There and back.
+            for sender in (0, 1):
+                if dist.get_rank() == sender:
+                    dist.send(x, peer)
+                else:
+                    dist.recv(out, peer)
+
+        calls = {
+            "all_reduce": lambda x=x: dist.all_reduce(x),
+            "all_gather": lambda out=out, half=half: dist.all_gather(list(out.chunk(2)), half),
+            "message": message,
+        }
+        for name, call in calls.items():
+            taken = []
+            for _ in range(9):
+                dist.barrier()
+                began = time.perf_counter()
+                call()
+                taken.append(time.perf_counter() - began)
+            found[name].append((size, statistics.median(taken) / (2 if name == "message" else 1)))
+    found["reduce_scatter"] = found["all_reduce"]  # gloo has no other
+    return found

@@ -57,15 +57,13 @@ class RankTimes:
 
     @classmethod
     def of(cls, passed: Sequence[Passed], topology: Topology) -> RankTimes:
-        """The first micro-batch is a warm-up: its gradients are written where the others' are added."""
         by_phase = {phase: [p for p in passed if p.phase == phase] for phase in (*PHASES.values(), "reduce", "optimizer")}
 
         def chunks(phase: str, *, backwards: bool) -> tuple[Timed, ...]:
             found = by_phase[phase]
             if not found:
                 return (NOTHING,) * topology.vp
-            counted = found[topology.vp :] or found
-            each = tuple(Timed.of(counted[c :: topology.vp]) for c in range(topology.vp))
+            each = tuple(Timed.of(found[c :: topology.vp]) for c in range(topology.vp))
             return each[::-1] if backwards else each
 
         return cls(forward=chunks("forward", backwards=False), backward=chunks("backward", backwards=True),

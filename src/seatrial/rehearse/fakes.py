@@ -24,14 +24,20 @@ from seatrial.engine.step import Engine
 def no_memory() -> Iterator[None]:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    chunk, init.CHUNK = init.CHUNK, 1 << 62  # first values that nobody will see are "made" in one piece
+    with first_values_in_pieces(1 << 62), FakeTensorMode(), warnings.catch_warnings():
+        # Whether two tensors begin at one address is asked of all tensors; these have none, and it is no matter.
+        warnings.filterwarnings("ignore", message=".*data pointer of FakeTensor")
+        yield
+
+
+@contextlib.contextmanager
+def first_values_in_pieces(numbers: int) -> Iterator[None]:
+    """So many at once: what is made does not depend on it, only how long it takes."""
+    before, init.CHUNK = init.CHUNK, numbers
     try:
-        with FakeTensorMode(), warnings.catch_warnings():
-            # Whether two tensors begin at one address is asked of all tensors; of these it is not so, and no matter.
-            warnings.filterwarnings("ignore", message=".*data pointer of FakeTensor")
-            yield
+        yield
     finally:
-        init.CHUNK = chunk
+        init.CHUNK = before
 
 
 class Answers(TorchDispatchMode):

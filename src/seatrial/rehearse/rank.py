@@ -16,15 +16,20 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
 from seatrial.engine.loop import tracker
 from seatrial.engine.mesh import Mesh
 from seatrial.errors import SeatrialError
-from seatrial.rehearse.fakes import Answers, no_memory
+from seatrial.rehearse.fakes import Answers, first_values_in_pieces, no_memory
 from seatrial.rehearse.recorder import Moment, Recorder
 from seatrial.rehearse.stand_in import StandIn
+from seatrial.schedule import peak_held
 from seatrial.spec import GIB, Batch, Trial
 from seatrial.training import Training
+
+PIECE = 1 << 24
+"""Numbers that a GPU makes at once: its launches would take longer than small pieces do."""
 
 
 class OutOfMemory(SeatrialError):
@@ -54,62 +59,81 @@ def with_microbatches(trial: Trial, count: int) -> Trial:
     return replace(trial, batch=Batch(gbs=count * trial.topology.dp * trial.topology.mbs))
 
 
-def enough(trial: Trial) -> int:
-    """Micro-batches after which the fullest moment has been: the pipeline is full and has turned over once."""
+def enough(trial: Trial, pp_rank: int) -> int:
+    """Micro-batches after which the fullest moment has been: the rank is full and has turned over."""
     t, there = trial.topology, trial.microbatches
-    if t.schedule == "gpipe":
-        return there
-    return min(there, 4 * t.pp if t.schedule == "interleaved" else t.pp + 2)
+    if t.schedule == "interleaved":
+        return min(there, 4 * t.pp)
+    most = peak_held(t.schedule, pp=t.pp, rank=pp_rank, microbatches=there, virtual=t.vp)
+    return min(there, most.activations + most.weight_inputs + 2)
 
 
 def actions(trial: Trial, training: Training, device: torch.device, *, repeats: int, as_gpu: bool) -> list[Moment]:
-    """One micro-batch to warm up and `repeats` that count, one after the other through this rank's stages; then the update.
+    """A step to warm up, and one of `repeats` micro-batches, one after the other through this rank's stages.
 
     `as_gpu`: whether the ranks that it stands for talk through NCCL, whose ways of sending and scattering differ from gloo's.
     """
-    short = with_microbatches(trial, repeats + 1)
-    recorder = Recorder(device.type)
     with _told(trial, device):
-        engine = StandIn(short, training, _mesh(trial, device, as_gpu), recorder, whole=False)
-        batches = Batches(training, trial.model, training.seed)
-        # The first step makes the gradients' buckets and picks kernels; the second is one of many.
-        for number in (1, 2):
-            recorder.take()
-            engine.step(number, first_sample=0, batches=batches)
-            recorder.mark("end")
-        moments = recorder.take()
-        engine.mesh.close()
-    return moments
+        engine = _engine(trial, training, device, as_gpu)
+        # The first step makes the gradients' buckets and picks kernels.
+        _one_by_one(engine, trial, training, 1)
+        return _one_by_one(engine, trial, training, repeats)
 
 
 def held(trial: Trial, training: Training, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
     """Over as much of the schedule as shows its fullest moment."""
-    count = enough(trial)
-    short = with_microbatches(trial, count)
-    recorder = Recorder("cpu")
-    recorder.on = False
-    allocated = reserved = None
     with _told(trial, device), no_memory() if fake else contextlib.nullcontext():
-        if device.type == "cuda" and not fake:
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats(device)
-        engine = StandIn(short, training, _mesh(trial, device, as_gpu), recorder, whole=True)
-        # Tokens without values need no corpus.
-        batches = Batches(replace(training, data=None) if fake else training, trial.model, training.seed)
-        with tracker(engine) as live, Answers(engine) if fake else contextlib.nullcontext():
-            engine.step(1, first_sample=0, batches=batches)
-        if device.type == "cuda" and not fake:
-            torch.cuda.synchronize(device)
-            stats = torch.cuda.memory_stats(device)
-            allocated, reserved = stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
-        engine.mesh.close()
+        choices = gpu_ways(trial) if fake and as_gpu else None
+        return _watched(_engine(trial, training, device, as_gpu, choices), trial, training, fake=fake)
+
+
+def both(trial: Trial, training: Training, device: torch.device, *, repeats: int,
+         as_gpu: bool) -> tuple[list[Moment], Memory]:
+    """On one engine, where the schedule fits and runs quickly enough: it is made once."""
+    with _told(trial, device):
+        engine = _engine(trial, training, device, as_gpu)
+        memory = _watched(engine, trial, training, fake=False)
+        return _one_by_one(engine, trial, training, repeats), memory
+
+
+def gpu_ways(trial: Trial) -> Choices:
+    """What a GPU keeps and lets go, in plain torch: its own kernels do not know tensors without memory."""
+    ways = Choices.of(torch.device("cuda"), precision=trial.topology.precision, compiled=False)
+    return replace(ways, triton=False, wide_products=False, attention="default")
+
+
+def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None) -> StandIn:
+    acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
+    mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
+    with first_values_in_pieces(PIECE) if device.type == "cuda" else contextlib.nullcontext():
+        return StandIn(trial, training, mesh, Recorder(device.type), choices)
+
+
+def _one_by_one(engine: StandIn, trial: Trial, training: Training, count: int) -> list[Moment]:
+    engine.take_part(with_microbatches(trial, count), whole=False)
+    engine.recorder.take()
+    engine.step(1, first_sample=0, batches=Batches(training, trial.model, training.seed))
+    engine.recorder.mark("end")
+    return engine.recorder.take()
+
+
+def _watched(engine: StandIn, trial: Trial, training: Training, *, fake: bool) -> Memory:
+    device, count = engine.mesh.device, enough(trial, engine.mesh.pp_rank)
+    on_gpu = device.type == "cuda"
+    engine.take_part(with_microbatches(trial, count), whole=True)
+    # Tokens without values need no corpus.
+    batches = Batches(replace(training, data=None) if fake else training, trial.model, training.seed)
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(device)
+    with tracker(engine) as live, Answers(engine) if fake else contextlib.nullcontext():
+        engine.step(1, first_sample=0, batches=batches)
+    engine.recorder.take()
+    allocated = reserved = None
+    if on_gpu:
+        stats = torch.cuda.memory_stats(device)
+        allocated, reserved = stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
     return Memory(peak_bytes=live.peak_bytes, at_peak=dict(live.at_peak), parts=live.by_part(), microbatches=count, fake=fake,
                   allocated_bytes=allocated, reserved_bytes=reserved)
-
-
-def _mesh(trial: Trial, device: torch.device, as_gpu: bool) -> Mesh:
-    acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
-    return Mesh(trial.topology, device=device, acts_as=acts_as)
 
 
 @contextlib.contextmanager

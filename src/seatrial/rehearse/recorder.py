@@ -41,11 +41,8 @@ class Recorder:
         self._moments: list[Moment] = []
         self._events: list[torch.cuda.Event] = []
         self._issued = 0
-        self.on = True
 
     def _note(self, moment: Moment) -> None:
-        if not self.on:
-            return
         if self._cuda:
             event = torch.cuda.Event(enable_timing=True)
             event.record()

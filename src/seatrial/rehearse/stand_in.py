@@ -1,17 +1,20 @@
 """The engine on a rank whose peers are not there: it records what it does, and what it would receive is made up.
 
-    engine = StandIn(trial, training, mesh, recorder, whole=True)      whole: the schedule as it stands, for memory
-    engine = StandIn(trial, training, mesh, recorder, whole=False)     each distinct action in turn, for time
+    engine = StandIn(trial, training, mesh, Recorder("cpu"))
+    engine.take_part(shorter, whole=True)                   the schedule as it stands, for memory
+    engine.take_part(shorter, whole=False)                  each action in turn, for time
     engine.step(1, first_sample=0, batches=batches)
 """
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from seatrial.engine import init
+from seatrial.engine.choices import Choices
 from seatrial.engine.comm import Comm, Pending
 from seatrial.engine.mesh import Group, Mesh
 from seatrial.engine.messages import Messages, Order
@@ -20,8 +23,11 @@ from seatrial.engine.timers import Timers
 from seatrial.engine.watch import Heartbeat
 from seatrial.rehearse.recorder import Recorder
 from seatrial.schedule import Action, Kind, splits_backward
-from seatrial.spec import Trial
+from seatrial.spec import Topology, Trial
 from seatrial.training import Training
+
+UPDATED = "optimizer"
+"""The timer of weights that come back from the ranks that updated them: here they stay as they were."""
 
 
 class _Beats(Heartbeat):
@@ -64,12 +70,14 @@ class _Comm(Comm):
         return pending
 
     def all_gather(self, out: Tensor, part: Tensor, group: Group, *, timer: str, wait: bool = True) -> Pending:
-        number = self._issue("all_gather", out, group)
         if group.size == 1:
             return super().all_gather(out, part, group, timer=timer, wait=wait)
-        with self.recorder.aside():
+        number = self._issue("all_gather", out, group)
+        made = Pending(None, lambda: out, self.timers, timer)
+        if timer != UPDATED:
             # The fake backend copies this rank's part to where the others' would come.
-            made = super().all_gather(out, part, group, timer=timer, wait=False)
+            with self.recorder.aside():
+                made = super().all_gather(out, part, group, timer=timer, wait=False)
         pending = _Recorded(made, self.recorder, number)
         if wait:
             pending.wait()
@@ -95,10 +103,10 @@ class _Arrived:
 
 
 class _Messages(Messages):
-    def __init__(self, comm: _Comm, like: Messages, *, gradient_std: float, keeps: bool):
-        """`keeps`: what is sent is held as long as a real rank would hold it."""
+    def __init__(self, comm: _Comm, like: Messages, *, gradient_std: float):
         super().__init__(comm, shape=like.shape, dtype=like.dtype)
-        self.recorder, self.keeps = comm.recorder, keeps
+        self.recorder, self.keeps = comm.recorder, True
+        """`keeps`: what is sent is held as long as a real rank would hold it."""
         self._std = {Kind.FORWARD: 1.0, Kind.BACKWARD: gradient_std}
         # Made once, and before anybody counts: random numbers take a CPU longer than a layer of a small model.
         on_cpu = comm.mesh.device.type == "cpu" and self.pp > 1
@@ -136,18 +144,27 @@ class _Messages(Messages):
 
 
 class StandIn(Engine):
-    def __init__(self, trial: Trial, training: Training, mesh: Mesh, recorder: Recorder, *, whole: bool):
-        self.whole = whole
-        super().__init__(trial, training, mesh, comm=_Comm(mesh, Timers(mesh.device.type), recorder))
+    def __init__(self, trial: Trial, training: Training, mesh: Mesh, recorder: Recorder, choices: Choices | None = None):
+        self.whole, self.recorder = True, recorder
+        comm = _Comm(mesh, Timers(mesh.device.type), recorder)
+        super().__init__(trial, training, mesh, comm=comm, choices=choices)
+        for bucket in self.buckets:
+            # The shards of the other replicas, whose first values would have come from them.
+            for piece in bucket.pieces(0, bucket.layout.size) if bucket.zero in (1, 2) else ():
+                init.fill(bucket.flat[piece.start : piece.start + piece.numel], piece.spec, piece.segment, row=piece.row,
+                          seed=training.seed)
         scale = self.loss_scale.value / (trial.batch.gbs * trial.model.seq)
-        comm = cast(_Comm, self.comm)
-        self.pipeline.messages = _Messages(comm, self.pipeline.messages, gradient_std=scale, keeps=whole)
+        self.made_up = self.pipeline.messages = _Messages(comm, self.pipeline.messages, gradient_std=scale)
+
+    def take_part(self, trial: Trial, *, whole: bool) -> None:
+        """The same layout on another batch, by its schedule or one action after the other."""
+        self.trial, self.whole, self.made_up.keeps = trial, whole, whole
 
     def plan(self, gbs: int) -> list[Action]:
         return super().plan(gbs) if self.whole else one_by_one(self.trial.topology, self.microbatches(gbs))
 
 
-def one_by_one(topology: Any, microbatches: int) -> list[Action]:
+def one_by_one(topology: Topology, microbatches: int) -> list[Action]:
     """Every micro-batch through all of this rank's stages and back before the next."""
     t, found = topology, []
     for m in range(microbatches):

@@ -22,7 +22,7 @@ from seatrial.engine.rendezvous import Place, device_of
 from seatrial.errors import BadInput, Infeasible
 from seatrial.rehearse.assemble import Iteration, RankTimes, assemble
 from seatrial.rehearse.charge import Free, Modelled, Network, replay
-from seatrial.rehearse.rank import Memory, actions, enough, held
+from seatrial.rehearse.rank import Memory, actions, both, enough, held
 from seatrial.rehearse.recorder import Moment
 from seatrial.rehearse.world import fake_world
 from seatrial.schedule import peak_held
@@ -192,22 +192,26 @@ def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.d
          memory_only: bool, timed: dict[tuple[Any, ...], list[Moment]], *, as_gpu: bool, fits: bool) -> Rank:
     t = trial.topology
     times: RankTimes | None = None
+    found: Memory | None = None
     with fake_world(rank=candidate.rank, world=t.world):
         if not memory_only:
-            if candidate.work not in timed:
+            if candidate.work not in timed and device.type == "cuda" and fits:
+                timed[candidate.work], found = both(trial, training, device, repeats=asked.repeats, as_gpu=as_gpu)
+            elif candidate.work not in timed:
                 timed[candidate.work] = actions(trial, training, device, repeats=asked.repeats, as_gpu=as_gpu)
             times = RankTimes.of(replay(timed[candidate.work], network, overlap=as_gpu), t)
-        fake = times is None or not fits or device.type == "cpu" and _long(trial, times)
-        # Kernels of a GPU that were written by hand do not know tensors without memory; the CPU's way has the same lifetimes.
-        found = held(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
+        if found is None:
+            fake = times is None or not fits or device.type == "cpu" and _long(trial, candidate.pp_rank, times)
+            # Without memory a GPU's ways are followed on the CPU: see `gpu_ways`.
+            found = held(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
     return Rank(rank=candidate.rank, pp_rank=candidate.pp_rank, alike=candidate.alike, layers=candidate.layers,
                 has_embedding=candidate.has_embedding, has_head=candidate.has_head, in_flight=candidate.in_flight, times=times,
                 memory=found)
 
 
-def _long(trial: Trial, times: RankTimes) -> bool:
+def _long(trial: Trial, pp_rank: int, times: RankTimes) -> bool:
     one_s = sum(timed.compute_s for name in ("forward", "backward", "weight") for timed in getattr(times, name))
-    return one_s * enough(trial) * TRACKED > REAL_WITHIN_S
+    return one_s * enough(trial, pp_rank) * TRACKED > REAL_WITHIN_S
 
 
 def _free_gib(device: torch.device) -> float:

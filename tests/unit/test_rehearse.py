@@ -1,0 +1,246 @@
+"""Parts of a rehearsal on their own: what is recorded is replayed, what was timed is assembled, which ranks are alike."""
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from seatrial import presets
+from seatrial.engine.mesh import Mesh
+from seatrial.errors import BadInput, SeatrialError
+from seatrial.rehearse import rank, whole
+from seatrial.rehearse.assemble import NOTHING, RankTimes, Timed, assemble
+from seatrial.rehearse.beside import Forecast
+from seatrial.rehearse.charge import Curve, Free, Measured, Modelled, replay
+from seatrial.rehearse.document import record
+from seatrial.rehearse.recorder import Moment
+from seatrial.rehearse.stand_in import one_by_one
+from seatrial.rehearse.whole import Asked, distinct, rehearse, stage_rank
+from seatrial.rehearse.world import fake_world
+from seatrial.schedule import Kind, walk
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
+
+TRAINING = Training(bucket_mib=0.25, logits_chunk=64, device="cpu", threads=1)
+CPU = torch.device("cpu")
+
+
+def trial_of(gbs: int = 4, family: Any = "gpt2", layers: int = 2, **layout: Any) -> Trial:
+    model = Model(family=family, layers=layers, hidden=32, heads=4, vocab=301, seq=16)
+    return Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=1, **layout))
+
+
+class Costs:
+    """A network on which everything takes as long as its name says."""
+
+    def __init__(self, **seconds: float):
+        self.given = seconds
+
+    def seconds(self, name: str, group: str, size_bytes: int) -> float:
+        return self.given[name]
+
+    def send_s(self, size_bytes: int) -> float:
+        return self.given["send"]
+
+
+def moment(kind: Any, at_s: float, **rest: Any) -> Moment:
+    return Moment(kind=kind, at_s=at_s, **rest)
+
+
+# recorded, replayed
+
+
+ISSUED = [moment("mark", 0.0, phase="backward"), moment("issue", 1.0, number=1, name="all_reduce", group="tp"),
+          moment("wait", 4.0, number=1), moment("mark", 5.0, phase="end")]
+
+
+@pytest.mark.parametrize(("cost", "overlap", "charged"), [(2.0, True, 0.0), (7.0, True, 4.0), (2.0, False, 2.0)])
+def test_a_collective_hides_behind_what_is_computed_until_it_is_waited_for(cost, overlap, charged):
+    (passed,) = replay(ISSUED, Costs(all_reduce=cost), overlap=overlap)
+    assert (passed.phase, passed.compute_s, passed.charged_s) == ("backward", 5.0, pytest.approx(charged))
+
+
+def test_collectives_of_a_group_come_one_after_the_other_and_reach_into_the_next_action():
+    moments = [moment("mark", 0.0, phase="backward"), moment("issue", 0.0, number=1, name="all_reduce", group="dp"),
+               moment("issue", 1.0, number=2, name="all_reduce", group="dp"), moment("mark", 2.0, phase="reduce"),
+               moment("wait", 2.0, number=1), moment("wait", 2.0, number=2), moment("mark", 2.5, phase="end")]
+    backward, reduce = replay(moments, Costs(all_reduce=3.0), overlap=True)
+    assert (backward.charged_s, reduce.charged_s) == (0.0, pytest.approx(4.0))
+
+
+def test_what_stands_aside_takes_no_time():
+    moments = [moment("mark", 0.0, phase="forward"), moment("aside", 1.0), moment("back", 9.0),
+               moment("mark", 10.0, phase="end")]
+    (passed,) = replay(moments, Free(), overlap=False)
+    assert passed.compute_s == pytest.approx(2.0)
+
+
+def test_a_curve_goes_through_its_points_and_on_in_proportion():
+    curve = Curve(((1000, 1e-3), (100_000, 1e-1)))
+    assert [curve(s) for s in (10, 1000, 10_000, 200_000)] == pytest.approx([1e-3, 1e-3, 1e-2, 2e-1])
+    network = Measured(collectives={"all_reduce": curve}, message=Curve(((1, 5.0),)))
+    assert network.seconds("sum_of_ends", "pp", 1) == 5.0 and network.seconds("all_reduce", "tp", 1000) == 1e-3
+
+
+def test_a_modelled_network_is_the_planners():
+    cluster = presets.cluster("jz-a100")
+    trial = replace(trial_of(dp=4, tp=8, pp=12, layers=12, gbs=64, family="gpt2"), cluster=cluster)
+    trial = replace(trial, model=presets.model("bloom-181b"))
+    network = Modelled(trial, cluster)
+    inside, across = network.seconds("all_reduce", "tp", 2**26), network.seconds("all_reduce", "dp", 2**26)
+    assert 0 < inside < across
+    assert network.seconds("all_gather", "dp", 2**26) == pytest.approx(across / 2, rel=0.1)
+    assert network.seconds("all_reduce", "world", 24) > 0 and network.send_s(2**26) > 0
+
+
+# assembled
+
+
+def timed(sec: float) -> Timed:
+    return Timed(compute_s=sec, charged_s=0.0, repeats=(sec,))
+
+
+def times(forward: float, backward: float, *, weight: float | None = None, vp: int = 1) -> RankTimes:
+    return RankTimes(forward=(timed(forward),) * vp, backward=(timed(backward),) * vp,
+                     weight=(NOTHING if weight is None else timed(weight),) * vp, reduce=timed(0.5), update=timed(0.25))
+
+
+@pytest.mark.parametrize("layout", [{"pp": 4}, {"pp": 4, "schedule": "gpipe"}, {"pp": 2, "vp": 2, "schedule": "interleaved"},
+                                    {"pp": 4, "schedule": "zb-h1"}, {}], ids=str)
+def test_an_iteration_is_the_schedules_walk_and_its_end(layout):
+    trial = trial_of(gbs=8, layers=4, **layout)
+    t = trial.topology
+    weight = 1.0 if t.schedule == "zb-h1" else None
+    found = assemble(trial, [times(1.0 + r, 2.0, weight=weight, vp=t.vp) for r in range(t.pp)], send_s=0.125)
+    forward = [1.0 + stage % t.pp for stage in range(t.pp * t.vp)]
+    expected = walk(t.schedule, pp=t.pp, microbatches=8, virtual=t.vp, forward_s=forward, backward_s=2.0, weight_s=weight,
+                    send_s=0.125)
+    ends = [spans[-1].end_s for spans in expected.ranks]
+    assert found.sec == pytest.approx(max(ends) + 0.75)
+    assert sum(found.parts.values()) == pytest.approx(found.sec)
+    assert found.busiest == t.pp - 1
+
+
+def test_a_very_long_schedule_is_not_walked(monkeypatch):
+    trial = trial_of(gbs=64, layers=4, pp=4)
+    walked = assemble(trial, [times(1.0, 2.0)] * 4, send_s=0.1)
+    monkeypatch.setattr("seatrial.rehearse.assemble.MOST_WALKED", 10)
+    assert assemble(trial, [times(1.0, 2.0)] * 4, send_s=0.1).sec == pytest.approx(walked.sec)
+
+
+def test_actions_come_one_by_one_and_are_told_apart_by_stage():
+    plan = one_by_one(Topology(pp=2, vp=2, schedule="interleaved"), 2)
+    assert [str(a) for a in plan] == ["F0", "F0.1", "B0.1", "B0", "F1", "F1.1", "B1.1", "B1"]
+    phases = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward"}
+    marks = [moment("mark", float(i), phase=phases[a.kind], microbatch=a.microbatch) for i, a in enumerate(plan)]
+    marks += [moment("mark", 8.0, phase="reduce"), moment("mark", 8.5, phase="optimizer"), moment("mark", 9.0, phase="end")]
+    found = RankTimes.of(replay(marks, Free(), overlap=False), Topology(pp=2, vp=2, schedule="interleaved"))
+    assert [len(t.repeats) for t in (*found.forward, *found.backward)] == [2, 2, 2, 2]
+
+
+# which ranks
+
+
+def test_ranks_are_distinct_by_layers_ends_and_what_they_hold():
+    trial = trial_of(gbs=2, layers=6, pp=6)
+    found = distinct(trial, Asked(all_stages=True))
+    # Two micro-batches fill every rank but the last two alike.
+    assert [one.alike for one in found] == [(0,), (1, 2, 3, 4), (5,)]
+    assert [one.in_flight for one in distinct(trial_of(gbs=8, layers=6, pp=6), Asked(all_stages=True))] == [6, 5, 4, 3, 2, 1]
+    assert stage_rank(trial_of(layers=4, pp=4, tp=2, dp=2, gbs=4), "middle") == 8
+
+
+@pytest.mark.parametrize(("asked", "words"), [
+    (lambda t: Asked(rank=4), "--rank 4: DP 2 x TP 1 x PP 2 = 4 processes, counted from 0 to 3"),
+    (lambda t: Asked(rank=stage_rank(t, "middle")), "PP 2 has none"),
+    (lambda t: Asked(rank=stage_rank(t, "upper")), "use first, middle or last"),
+    (lambda t: Asked(repeats=0), "at least once"),
+])  # fmt: skip
+def test_what_is_not_there_is_said(asked, words):
+    trial = trial_of(dp=2, pp=2)
+    with pytest.raises(BadInput, match=words):
+        rehearse(trial, TRAINING, asked(trial))
+
+
+# one rank
+
+
+def test_a_world_of_thousands_has_one_process_and_the_groups_that_it_is_in():
+    with fake_world(rank=4242, world=6144):
+        mesh = Mesh(Topology(dp=32, tp=4, pp=48), device=CPU, acts_as="nccl")
+        assert (mesh.tp.size, mesh.dp.size, mesh.pp.size, len(mesh._pool)) == (4, 32, 48, 7)
+        with pytest.raises(SeatrialError, match="a process of its own"), fake_world(rank=0, world=2):
+            pass
+    assert not torch.distributed.is_initialized()
+
+
+@pytest.mark.parametrize("layout", [{"tp": 2, "pp": 2, "dp": 2, "zero": 1}, {"dp": 2, "zero": 3},
+                                    {"precision": "fp16", "pp": 2}], ids=str)
+def test_losses_and_gradients_are_finite_with_peers_made_up(layout, monkeypatch):
+    seen = []
+    real = whole.actions.__globals__["StandIn"].step
+
+    def step(self, *args, **kwargs):
+        seen.append(real(self, *args, **kwargs))
+        return seen[-1]
+
+    monkeypatch.setattr(whole.actions.__globals__["StandIn"], "step", step)
+    trial = trial_of(**layout)
+    found = rehearse(trial, TRAINING, Asked(rank=trial.topology.world - 1, repeats=1))
+    assert all(math.isfinite(r.loss) and math.isfinite(r.grad_norm) and r.grad_norm > 0 for r in seen)
+    assert found.ranks[0].times is not None and found.ranks[0].times.forward[0].compute_s > 0
+
+
+@pytest.mark.parametrize("layout", [{"pp": 2}, {"pp": 2, "schedule": "zb-h1"},
+                                    {"pp": 2, "vp": 2, "schedule": "interleaved"}], ids=str)
+def test_part_of_a_long_batch_shows_the_fullest_moment(layout, monkeypatch):
+    trial = trial_of(gbs=16, layers=4, **layout)
+    with fake_world(rank=0, world=2):
+        short = rank.held(trial, TRAINING, CPU, fake=False, as_gpu=False)
+        monkeypatch.setattr(rank, "enough", lambda trial, pp_rank: trial.microbatches)
+        long = rank.held(trial, TRAINING, CPU, fake=False, as_gpu=False)
+    assert short.microbatches < long.microbatches
+    assert (short.peak_bytes, short.parts) == (long.peak_bytes, long.parts)
+
+
+def test_tensors_without_memory_count_like_real_ones():
+    with fake_world(rank=1, world=4):
+        trial = trial_of(tp=2, pp=2, recompute="selective", family="bloom")
+        real, fake = (rank.held(trial, TRAINING, CPU, fake=f, as_gpu=False) for f in (False, True))
+    assert fake.peak_bytes == real.peak_bytes and fake.parts == real.parts and fake.fake
+
+
+def test_a_device_that_is_too_small_is_one_line_with_the_way_out(monkeypatch):
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has …")
+
+    monkeypatch.setattr(rank, "StandIn", full)
+    with pytest.raises(rank.OutOfMemory, match=r"TP 2, PP 1, DP 1, MBS 1 needs about .* GiB a rank.*--memory-only") as error:
+        rehearse(trial_of(tp=2), TRAINING, Asked())
+    assert "\n" not in str(error.value)
+    assert not torch.distributed.is_initialized()
+
+
+def test_a_rank_that_does_not_fit_is_counted_without_memory(monkeypatch):
+    monkeypatch.setattr(whole, "_free_gib", lambda device: 1e-6)
+    found = rehearse(trial_of(pp=2), TRAINING, Asked())
+    assert found.iteration is None and found.ranks[0].memory.fake and "are free here" in found.notes[0]
+
+
+def test_the_logbook_never_takes_it_for_measured():
+    found = rehearse(trial_of(), TRAINING, Asked(repeats=1))
+    kept = record(found, TRAINING)
+    assert kept.state == "estimated" and kept.measurement["kind"] == "rehearsed" and "sec_per_it" in kept.estimated
+    assert kept.to_dict() and kept.sec_per_it and kept.mem_value is not None
+
+
+def test_the_planner_beside_it_has_compute_without_talk():
+    cluster = presets.cluster("jz-a100")
+    trial = Trial(model=presets.model("bloom-181b"), batch=Batch(gbs=2048), cluster=cluster,
+                  topology=Topology(dp=4, tp=8, pp=12, mbs=2, zero=1, recompute="full", precision="bf16"))
+    found = Forecast.of(trial, cluster)
+    for f, b, compute in zip(found.forward_s, found.backward_s, found.compute_s):
+        assert 0 < compute < f + b
