@@ -8,6 +8,7 @@ The host waits for the device once a step, at its end.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -93,6 +94,7 @@ class Engine:
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
         self.optimizer = AdamW(self.buckets, training, mesh.device, self.kernels)
         self.loss_scale = LossScale(t.precision, training)
+        self._prepared: tuple[Batches, int, tuple[Tensor, Tensor]] | None = None
         self.stop_asked = False
         """Set by a signal; the next step's sum over the ranks carries it to all."""
         self.local_loss = 0.0
@@ -190,7 +192,7 @@ class Engine:
             for bucket in self.buckets:
                 bucket.reduced().fill_(math.nan)
         with self.timers("optimizer"):
-            return self._update(number, total, gbs)
+            return self._update(number, total, gbs, lambda: self._prepare(batches, first_sample + gbs))
 
     def _sum_tied(self) -> None:
         """The embedding's gradient comes from two stages, when the head is its copy."""
@@ -199,7 +201,7 @@ class Engine:
             bucket = self.chunks[0].buckets["tokens"] if first else self.chunks[-1].buckets["head"]
             self.pipeline.messages.sum_of_ends(bucket.reduced())
 
-    def _update(self, number: int, total: Tensor, gbs: int) -> StepResult:
+    def _update(self, number: int, total: Tensor, gbs: int, meanwhile: Callable[[], None]) -> StepResult:
         self.comm.heartbeat.beat(phase="optimizer")
         squared = squared_norm(self.buckets, self.mesh.device, self.kernels)
         # Each token's loss counts on one rank of a TP group; a loss that is not a number counts on whichever has it.
@@ -218,6 +220,7 @@ class Engine:
             bucket.updated()
         if self.scales is not None:
             self.scales.update()
+        meanwhile()
         # Here, and nowhere before, the host waits for the device.
         squared_sum, loss_sum, stops, self.local_loss = sums.tolist()
         grad_norm = math.sqrt(squared_sum) / scale if squared_sum >= 0 else math.nan
@@ -247,13 +250,27 @@ class Engine:
         return _places(t.schedule, t.pp, rank, self.microbatches(gbs), t.vp)
 
     def feed(self, batches: Batches, first_sample: int) -> Feed:
-        t, device = self.trial.topology, self.mesh.device
+        t = self.trial.topology
 
         def microbatch(number: int) -> tuple[Tensor, Tensor]:
-            tokens, targets = batches.microbatch(first_sample + (number * t.dp + self.mesh.dp_rank) * t.mbs, t.mbs)
-            return tokens.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+            first = first_sample + (number * t.dp + self.mesh.dp_rank) * t.mbs
+            prepared, self._prepared = self._prepared, None
+            return prepared[2] if prepared is not None and prepared[:2] == (batches, first) else self._load(batches, first)
 
         return microbatch
+
+    def _load(self, batches: Batches, first: int) -> tuple[Tensor, Tensor]:
+        tokens, targets = batches.microbatch(first, self.trial.topology.mbs)
+        if self.mesh.device.type == "cuda":
+            # From pageable memory the copy would wait for the device.
+            tokens, targets = tokens.pin_memory(), targets.pin_memory()
+        return tokens.to(self.mesh.device, non_blocking=True), targets.to(self.mesh.device, non_blocking=True)
+
+    def _prepare(self, batches: Batches, first_sample: int) -> None:
+        """The next step's first micro-batch, while the device still works on this one's: it then starts at once."""
+        if self.mesh.device.type == "cuda" and any(c.stage.has_embedding or c.stage.has_head for c in self.chunks):
+            first = first_sample + self.mesh.dp_rank * self.trial.topology.mbs
+            self._prepared = batches, first, self._load(batches, first)
 
     def shards(self) -> list[Shard]:
         """All of the state that this rank holds, as views."""

@@ -23,7 +23,8 @@ class Scales:
         self.seen = torch.zeros(capacity, dtype=torch.float32, device=device)
         self.history = torch.zeros(HISTORY, capacity, dtype=torch.float32, device=device)
         self.scale = torch.ones(capacity, dtype=torch.float32, device=device)
-        self.inverse = torch.ones(capacity, dtype=torch.float32, device=device)
+        self.inverse = torch.ones(capacity, 4, dtype=torch.float32, device=device)
+        """Of each the first of four: products take their scales at addresses that 16 divides."""
         self.reach = torch.ones(capacity, dtype=torch.float32, device=device)
         self.slots: list[Slot] = []
         self.updates = 0
@@ -41,7 +42,7 @@ class Scales:
         self.updates += 1
         largest = self.history.amax(0)
         torch.where(largest > 0, self.reach / largest.clamp(min=1e-30), self.scale, out=self.scale)
-        torch.reciprocal(self.scale, out=self.inverse)
+        self.inverse[:, 0] = self.scale.reciprocal()
         self.seen.zero_()
 
 
@@ -49,7 +50,7 @@ class Slot:
     def __init__(self, scales: Scales, number: int, dtype: torch.dtype):
         self.dtype, self.largest = dtype, torch.finfo(dtype).max
         here = slice(number, number + 1)
-        self.seen, self.scale, self.inverse = scales.seen[here], scales.scale[here], scales.inverse[here]
+        self.seen, self.scale, self.inverse = scales.seen[here], scales.scale[here], scales.inverse[number, :1]
         self.seen_bits = self.seen.view(torch.int32)
         """The same as integers, whose order is that of the floats they are: what an atomic maximum wants."""
 

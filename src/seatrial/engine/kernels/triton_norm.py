@@ -15,6 +15,8 @@ from seatrial.engine.kernels.slot import Slot
 from seatrial.engine.kernels.triton_tools import groups_of, quantise, see, warps
 
 NARROW = 4096
+RESIDENT = 132 * 3
+"""Programs of the backward pass that a large device holds at once."""
 
 
 @triton.jit
@@ -185,7 +187,7 @@ def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor, residual
     tokens, hidden = x.shape
     block, dx = triton.next_power_of_2(hidden), torch.empty_like(x)
     narrow = hidden <= NARROW
-    programs = min(tokens, 528 if narrow else tokens)
+    programs = min(tokens, RESIDENT if narrow else tokens)
     groups, tiles = (programs, 0) if narrow else groups_of(tokens, 32, columns=triton.cdiv(hidden, 128))
     sums = torch.empty(3, groups, hidden, dtype=torch.float32, device=x.device)
     _norm_backward[(programs,)](dh, x, stats, weight, residual, dx, sums, tokens, hidden, SUMS=narrow, BLOCK=block,

@@ -1,0 +1,130 @@
+"""Our engine and its peers on one GPU, each in a process of its own; the table is printed as it grows.
+
+    python -m benchmarks.gpu                            everything, in the order of what it tells
+    python -m benchmarks.gpu --only smoke ours          the kernels first, then our four lines
+    python -m benchmarks.gpu --only bf16@1.3b -o out    one row; out/gpu.json is rewritten after each
+
+TFLOP/s is formula `model`: no recompute counted, the optimizer's time included. A row that fails says so and the next one runs.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.shapes import GROUPS, ROWS, names
+
+EXTRA = {"smoke": 120, "losses": 200}
+"""Parts that are no rows, and their limits in seconds."""
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=f"{', '.join((*EXTRA, *GROUPS))}, or a row")
+    parser.add_argument("-o", "--out", type=Path, help="folder for gpu.json")
+    parser.add_argument("--budget", type=float, default=1e9, metavar="S", help="start no row after so many seconds")
+    parser.add_argument("--no-profile", action="store_true", help="leave out the kernels of one step of our lines")
+    parser.add_argument("--list", action="store_true", help="names of the rows")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    asked = parser.parse_args(argv)
+    if asked.list:
+        print("\n".join([*EXTRA, *(f"{name}  {row.what} ({row.group})" for name, row in ROWS.items())]))
+        return 0
+    if asked.one:
+        return _one(asked.one, profile=not asked.no_profile)
+    wanted = _wanted(asked.only)
+    began, found = time.monotonic(), {}
+    print(f"{'row':<26} {'ms':>8} {'TFLOP/s':>8} {'GiB':>7} {'forecast':>9}  what", flush=True)
+    for name in wanted:
+        left = asked.budget - (time.monotonic() - began)
+        if left <= 0:
+            print(f"{name:<26} not started: the budget of {asked.budget:g} s is used up", flush=True)
+            continue
+        found[name] = _child(name, asked.no_profile, min(left + 15, EXTRA[name] if name in EXTRA else ROWS[name].limit_s))
+        print(_line(name, found[name]), flush=True)
+        if asked.out:
+            asked.out.mkdir(parents=True, exist_ok=True)
+            part = asked.out / ".gpu.json"
+            part.write_text(json.dumps({"schema": 1, "rows": found}, indent=1) + "\n", encoding="utf-8")
+            os.replace(part, asked.out / "gpu.json")
+    return 0
+
+
+def _wanted(only: list[str]) -> list[str]:
+    if not only:
+        first = names(["ours"])
+        return ["smoke", *first, "losses", *(n for n in names([]) if n not in first)]
+    return [n for word in only for n in ([word] if word in EXTRA else names([word]))]
+
+
+def _child(name: str, no_profile: bool, limit_s: float) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.gpu", "--one", name, *(["--no-profile"] if no_profile else [])]
+    began = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        out, err = child.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        out, err = child.communicate()
+        err += f"\nended after {limit_s:.0f} s"
+    took = {"took_s": round(time.monotonic() - began, 1)}
+    *said, last = (out or "").rstrip("\n").split("\n") or [""]
+    if last.startswith("RESULT "):
+        for line in said:
+            print(line, flush=True)
+        return {**json.loads(last[7:]), **took}
+    for line in [*said, last]:
+        if line:
+            print(line, flush=True)
+    reasons = [line for line in err.strip().splitlines() if line.strip()]
+    return {"error": reasons[-1] if reasons else f"exit {child.returncode}", "stderr": err[-4000:], **took}
+
+
+def _line(name: str, found: dict[str, Any]) -> str:
+    if "error" in found:
+        return f"{name:<26} failed after {found['took_s']} s: {found['error'][:300]}"
+    if "sec" not in found:
+        return f"{name:<26} took {found['took_s']} s"
+    expected = found.get("forecast")
+    said = f"{expected['tflops']:9.0f}" if isinstance(expected, dict) else f"{'-':>9}"
+    fell_back = [n for n, note in found.get("notes", {}).items() if "plain torch is used" in note or n == "products"]
+    figures = f"{1e3 * found['sec']:8.1f} {found['tflops']:8.1f} {found['reserved_gib']:7.1f} {said}"
+    return (f"{name:<26} {figures}  {ROWS[name].what}; allocated {found['allocated_gib']:.1f} GiB, "
+            f"loss {found['losses'][0]:.3f} to {found['losses'][-1]:.3f}, "
+            f"took {found['took_s']} s" + (f", FELL BACK: {', '.join(fell_back)}" if fell_back else "")
+            + (f", attention {found['notes']['attention']}" if "attention" in found.get("notes", {}) else ""))
+
+
+def _one(name: str, *, profile: bool) -> int:
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    if name in EXTRA:
+        from benchmarks.gpu import losses, smoke
+
+        result = {"smoke": smoke.run, "losses": losses.run}[name](say)
+    else:
+        from benchmarks.gpu import ours, peers
+        from benchmarks.gpu.profile import lines
+
+        row = ROWS[name]
+        if row.kind == "ours":
+            result = ours.measure(row, profile=profile and row.group in ("ours", "small"))
+        else:
+            result = peers.measure(row)
+        result["tflops"] = ours.tflops(row, result["sec"])
+        result["forecast"] = ours.forecast(row)
+        if "kernels" in result:
+            for line in lines(result["kernels"]):
+                say(line)
+    print("RESULT " + json.dumps(result), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

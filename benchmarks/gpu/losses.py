@@ -1,0 +1,73 @@
+"""Do the fast forms learn as fp32 does? The 124M model on real text (the sources and notices of this Python), 200 steps each.
+
+Two seeds of fp32 say how far apart two good runs are; bf16 and fp8 share the first one's seed and tokens.
+"""
+from __future__ import annotations
+
+import statistics
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.gpu.shapes import SHAPES
+
+from seatrial.engine import indexed
+from seatrial.engine.data import Batches
+from seatrial.engine.mesh import Mesh
+from seatrial.engine.step import Engine
+from seatrial.spec import Batch, Topology, Trial
+from seatrial.training import Training
+
+STEPS, LAST, BYTES = 200, 50, 8_000_000
+SEQ, MBS = 512, 8
+
+
+def corpus(prefix: Path) -> None:
+    """Bytes as tokens."""
+    held = 0
+    with indexed.Writer(prefix, vocab=257) as out:
+        for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.py")):
+            text = path.read_bytes()[:200_000]
+            if text:
+                out.add([*text, 256])
+                held += len(text)
+            if held > BYTES:
+                return
+
+
+def run(say: Callable[[str], None], *, device: str = "cuda", steps: int = STEPS) -> dict[str, Any]:
+    model = replace(SHAPES["124m"][0], seq=SEQ)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = Path(folder) / "text"
+        corpus(prefix)
+        for name, precision, seed in (("bf16", "bf16", 1), ("fp8", "fp8", 1), ("fp32", "fp32", 1), ("fp32 again", "fp32", 2)):
+            began = time.perf_counter()
+            try:
+                found[name] = _one(model, precision, seed, str(prefix), device, steps)
+                last = statistics.fmean(found[name][-LAST:])
+                say(f"  losses {name}: mean of the last {LAST} of {steps} {last:.4f}, first {found[name][0]:.3f}, "
+                    f"{time.perf_counter() - began:.0f} s")
+            except Exception as error:
+                say(f"  losses {name}: {type(error).__name__}: {error}")
+            torch.cuda.empty_cache()
+    means = {name: statistics.fmean(series[-LAST:]) for name, series in found.items()}
+    if {"fp32", "fp32 again", "bf16", "fp8"} <= means.keys():
+        spread = abs(means["fp32"] - means["fp32 again"])
+        for name in ("bf16", "fp8"):
+            off = means[name] - means["fp32"]
+            say(f"  losses {name} - fp32: {off:+.4f} ({off / means['fp32']:+.2%}); the two fp32 seeds differ by {spread:.4f}")
+    return {"means": means, "series": found}
+
+
+def _one(model: Any, precision: Any, seed: int, prefix: str, device: str, steps: int) -> list[float]:
+    training = Training(steps=steps, seed=seed, lr=6e-4, min_lr=6e-5, warmup_steps=20, data=prefix)
+    trial = Trial(model=model, batch=Batch(gbs=MBS), topology=Topology(mbs=MBS, precision=precision))
+    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device(device)))
+    batches = Batches(training, model, seed)
+    return [engine.step(i + 1, first_sample=MBS * i, batches=batches).loss for i in range(steps)]
