@@ -61,6 +61,7 @@ def register(app: typer.Typer) -> None:
         trials: int | None = typer.Option(None, "--trials", min=1, help="Most trials to run.", show_default=False),
         seconds: float | None = typer.Option(None, "--seconds", help="Most time for all trials.", show_default=False),
         device_hours: float | None = typer.Option(None, "--device-hours", help="Most device-hours.", show_default=False),
+        by: str = typer.Option("time", "--by", help="time (a sample), or cost (device-seconds a sample, for --nodes-max)."),
         sure: float = typer.Option(0.95, help="Stop when nothing left is better with this certainty."),
         margin: float | None = typer.Option(None, help="What is not faster by more than this share is no better; by default "
                                             "the noise: 0.01 on GPUs, 0.05 on CPUs.", show_default=False),
@@ -85,8 +86,10 @@ def register(app: typer.Typer) -> None:
         from seatrial.tune.machine import Machine
         from seatrial.tune.search import Budget, Spent
 
+        if by not in ("time", "cost"):
+            raise BadInput(f"--by {by!r}: time or cost")
         budget = Budget(trials=trials, seconds=seconds, device_hours=device_hours)
-        how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed}
+        how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed, "by": by}
         wanted = {"gbs": gbs, "dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
                   "schedule": schedule}  # fmt: skip
         if oracle is not None:

@@ -1,7 +1,7 @@
 """What is believed of every candidate at once, after the trials that were told: how fast, how sure, and what they share.
 
     view = posterior(candidates, told, cluster)
-    view.mean[i], view.covariance[i, j]         the logarithm of candidate i's seconds a sample
+    view.mean[i], view.covariance[i, j]         the logarithm of candidate i's seconds a sample (by cost: device-seconds)
     view.ok[i]                                  the chance that it runs to its end
     view.draws(1000, rng)                       whole pictures of the truth, each as likely as the next
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from seatrial.spec import Cluster, Trial
 from seatrial.tune import failing
 from seatrial.tune.told import Told
 
+By = Literal["time", "cost"]
+"""What candidates compete by: seconds a sample, or device-seconds a sample where they differ in nodes."""
 REPEAT = {"gpu": 0.005, "cpu": 0.02}
 """By how much two runs of one trial differ: most repeats on GPUs lie within half a per cent, CPUs disturb more."""
 
@@ -41,7 +44,7 @@ class Posterior:
     fit: calibrate.Fit
 
     def draws(self, count: int, rng: np.random.Generator) -> Floats:
-        """[count, n]: the logarithm of seconds a sample; infinite where a candidate does not run."""
+        """[count, n]: what `mean` is of; infinite where a candidate does not run."""
         values, vectors = np.linalg.eigh(self.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         found = self.mean + rng.standard_normal((count, len(self.mean))) @ root.T
@@ -49,9 +52,14 @@ class Posterior:
         return np.where(runs, found, np.inf)
 
     def interval(self, i: int) -> tuple[float, float]:
-        """The 90 % interval of seconds a sample."""
+        """The 90 % interval, no longer a logarithm."""
         reach = 1.6449 * float(np.sqrt(self.covariance[i, i]))
         return float(np.exp(self.mean[i] - reach)), float(np.exp(self.mean[i] + reach))
+
+
+def unit(trial: Trial, by: By) -> float:
+    """What an iteration's seconds are divided by to compare candidates: its samples, or those of one device."""
+    return trial.batch.gbs if by == "time" else trial.batch.gbs / trial.topology.world
 
 
 def row_of(trial: Trial, *, session: str = "", sec_per_it: float | None = None, mem_gib: float | None = None) -> Row:
@@ -59,7 +67,7 @@ def row_of(trial: Trial, *, session: str = "", sec_per_it: float | None = None, 
 
 
 def posterior(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], cluster: Cluster, *,
-              known: Sequence[Row] = (), session: str = "") -> Posterior:
+              known: Sequence[Row] = (), session: str = "", by: By = "time") -> Posterior:
     """`told`: candidate -> what was heard of it; `known`: rows of other trials to learn from as well; `session`: the one that
     all are seen in, so that what was measured on a slow day is not held against it."""
     rows = [row_of(trial, session=session) for trial in candidates]
@@ -85,8 +93,8 @@ def posterior(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], c
             mean[i] += gain * (measured - expected[mine].mean())
             moves[i] -= gain * moved[mine].mean(axis=0)
             alone[i] = gain * spread
-    samples = np.log([trial.batch.gbs for trial in candidates])
+    worth = np.log([unit(trial, by) for trial in candidates])
     has_time = np.array([i in timed for i in range(len(rows))])
-    return Posterior(mean=mean - samples, covariance=moves @ fit.covariance @ moves.T + np.diag(alone), repeat=repeat,
+    return Posterior(mean=mean - worth, covariance=moves @ fit.covariance @ moves.T + np.diag(alone), repeat=repeat,
                      ok=failing.chance_to_run(candidates, told, cluster, fit), measured=has_time,
                      open=np.array([i not in told for i in range(len(rows))]), fit=fit)

@@ -12,7 +12,7 @@ from typing import Any
 from seatrial.spec import Trial
 from seatrial.tune.search import Ended, Heard, Spent
 from seatrial.tune.tuner import Expected, Standing, Tuner
-from seatrial.tune.words import knobs, label
+from seatrial.tune.words import digits, knobs, label
 
 WHY: dict[str, str] = {
     "settled": "settled", "trials": "the budget of trials is spent", "seconds": "the budget of time is spent",
@@ -35,7 +35,7 @@ def line(heard: Heard, named: str, width: int) -> str:
     record, status = heard.record, heard.record.outcome.status if heard.record.outcome else "ok"
     if record.sec_per_it is not None and status == "ok":
         f = heard.forecast
-        came = f"{record.sec_per_it:.4g} s/it, forecast {f.sec_per_it:.4g} ({f.low_s:.3g}-{f.high_s:.3g})"
+        came = f"{digits(record.sec_per_it)} s/it, forecast {digits(f.sec_per_it)} ({digits(f.low_s, 3)}-{digits(f.high_s, 3)})"
     else:
         came = record.outcome.message if record.outcome is not None else ""
     return f"{heard.number:3d}  {status:<10} {named:<{width}}  {came}; {stands(heard)}"
@@ -64,7 +64,7 @@ def document(tuner: Tuner, ended: Ended | str, trials: list[dict[str, Any]], spe
     named, s = names(tuner.trials), tuner.standing()
     return {
         "ended": ended, "settled": s.settled, "candidates": len(tuner.trials), "left": s.left, "margin": s.margin,
-        "sure": tuner.sure, "odds_of_better": round(s.odds, 4), "best": _best(s, named, tuner),
+        "sure": tuner.sure, "by": tuner.by, "odds_of_better": round(s.odds, 4), "best": _best(s, named),
         "spent": {"trials": spent.trials, "seconds": round(spent.seconds, 1), "device_hours": round(spent.device_hours, 4)},
         "trials": trials,
         "expected": [{**named[e.trial.run_id()], "run_id": e.trial.run_id(), **_expected(e)} for e in tuner.expected(top)],
@@ -72,11 +72,12 @@ def document(tuner: Tuner, ended: Ended | str, trials: list[dict[str, Any]], spe
     }
 
 
-def _best(s: Standing, named: dict[str, dict[str, str]], tuner: Tuner) -> dict[str, Any] | None:
+def _best(s: Standing, named: dict[str, dict[str, str]]) -> dict[str, Any] | None:
     if s.best is None or s.best_s is None:
         return None
     return {**named[s.best.run_id()], "run_id": s.best.run_id(), "sec_per_it": s.best_s,
-            "ms_per_sample": 1000 * s.best_s / s.best.batch.gbs}
+            "ms_per_sample": 1000 * s.best_s / s.best.batch.gbs,
+            "device_s_per_sample": s.best_s * s.best.topology.world / s.best.batch.gbs}
 
 
 def _expected(e: Expected) -> dict[str, Any]:
@@ -93,15 +94,17 @@ def closing(found: dict[str, Any]) -> str:
     lines = [f"\n{took}: {WHY.get(found['ended'], found['ended'])}."]
     if best is None:
         return "\n".join([*lines, "No trial ran to its end: there is no best."])
-    own = {k: v for k, v in best.items() if k not in ("run_id", "sec_per_it", "ms_per_sample")}
-    lines.append(f"Best: {label(own)}, {best['sec_per_it']:.4g} s/it, {best['ms_per_sample']:.4g} ms a sample.")
-    lines.append(f"Odds that one of the {found['left']} left is more than {100 * found['margin']:.2g} % faster: "
+    own = {k: v for k, v in best.items() if k not in ("run_id", "sec_per_it", "ms_per_sample", "device_s_per_sample")}
+    each = (f"{digits(best['ms_per_sample'])} ms a sample" if found["by"] == "time" else
+            f"{digits(best['device_s_per_sample'])} device-seconds a sample")
+    lines.append(f"Best: {label(own)}, {digits(best['sec_per_it'])} s/it, {each}.")
+    lines.append(f"Odds that one of the {found['left']} left is more than {100 * found['margin']:.2g} % better: "
                  f"{percent(found['odds_of_better'])}.")
     rows = []
     for e in found["expected"]:
         own = {k: e[k] for k in own}
-        rows.append((label(own), f"{e['sec_per_it']:.4g}", f"{e['sec_lo']:.3g}-{e['sec_hi']:.3g}", percent(e["runs"]),
-                     percent(e["chance_of_best"]), "yes" if e["measured"] else ""))
+        rows.append((label(own), digits(e["sec_per_it"]), f"{digits(e['sec_lo'], 3)}-{digits(e['sec_hi'], 3)}",
+                     percent(e["runs"]), percent(e["chance_of_best"]), "yes" if e["measured"] else ""))
     head = ("as it looks now", "s/it", "90 %", "runs", "is the best", "measured")
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     lines += ["", *("  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:]))]).rstrip()

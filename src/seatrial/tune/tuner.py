@@ -6,7 +6,8 @@
     tuner.standing()                            the best so far, and the odds that something better is left
 
 `ask` answers None once those odds are below 1 - `sure`. Anybody may choose the trials: `tell` takes what Optuna, Ax or a
-person picked as well as what `ask` gave. Candidates compete by seconds a sample, so batches of different sizes can be mixed.
+person picked as well as what `ask` gave. Candidates compete by seconds a sample, so batches of different sizes can be mixed; by
+device-seconds a sample (`by="cost"`) different numbers of nodes can.
 """
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from seatrial.plan.search import TIE
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 from seatrial.tune import choose
-from seatrial.tune.posterior import Posterior, posterior
+from seatrial.tune.posterior import By, Posterior, posterior, unit
 from seatrial.tune.told import Told
 
 DRAWS = 2000
@@ -56,7 +57,7 @@ class Standing:
     left: int
     """Candidates that were not tried."""
     best: Trial | None
-    """The fastest a sample of those measured."""
+    """The best of those measured."""
     best_s: float | None
     """As measured, an iteration."""
     odds: float
@@ -67,7 +68,7 @@ class Standing:
 
 class Tuner:
     def __init__(self, trials: Sequence[Trial], cluster: Cluster, *, known: Sequence[Row] = (), sure: float = SURE,
-                 margin: float | None = None, seed: int = 0):
+                 margin: float | None = None, seed: int = 0, by: By = "time"):
         """`known`: rows of other trials that the planner is calibrated with before the first; `margin`: by default NOISE."""
         self.trials = list({trial.run_id(): trial for trial in trials}.values())
         if not self.trials:
@@ -76,6 +77,7 @@ class Tuner:
         if not 0 <= sure < 1 or not 0 <= margin < 1:
             raise BadInput(f"sure {sure:g} and margin {margin:g}: shares from 0 to 1, as 0.95 and 0.01")
         self.cluster, self.known, self.sure, self.margin, self.seed = cluster, tuple(known), sure, margin, seed
+        self.by: By = by
         self.told: dict[int, list[Told]] = {}
         self._places = {trial.run_id(): i for i, trial in enumerate(self.trials)}
         self._session = ""
@@ -107,12 +109,12 @@ class Tuner:
 
     @property
     def best(self) -> int | None:
-        """Of those measured the one believed fastest; sessions that were slow as a whole are allowed for."""
+        """Of those measured the one believed best; sessions that were slow as a whole are allowed for."""
         measured = self.view.seen.measured
         return int(np.argmin(np.where(measured, self.view.seen.mean, np.inf))) if measured.any() else None
 
     def expected(self, count: int = 5) -> list[Expected]:
-        """The fastest as it looks now, measured or not; what failed is left out."""
+        """The best as it looks now, measured or not; what failed is left out."""
         view = self.view
         alive = np.flatnonzero(view.seen.measured | view.seen.open)
         order = alive[np.argsort(view.seen.mean[alive] - np.log(np.maximum(view.seen.ok[alive], 1e-3)), kind="stable")][:count]
@@ -122,10 +124,11 @@ class Tuner:
         return self._expected(self._place(trial))
 
     def _expected(self, i: int) -> Expected:
-        seen, gbs = self.view.seen, self.trials[i].batch.gbs
+        seen, samples = self.view.seen, unit(self.trials[i], self.by)
         low, high = seen.interval(i)
-        return Expected(trial=self.trials[i], sec_per_it=float(np.exp(seen.mean[i])) * gbs, low_s=low * gbs, high_s=high * gbs,
-                        ok=float(seen.ok[i]), best=float(self.view.chances[i]), measured=bool(seen.measured[i]))
+        return Expected(trial=self.trials[i], sec_per_it=float(np.exp(seen.mean[i])) * samples, low_s=low * samples,
+                        high_s=high * samples, ok=float(seen.ok[i]), best=float(self.view.chances[i]),
+                        measured=bool(seen.measured[i]))
 
     def _place(self, trial: Trial) -> int:
         place = self._places.get(trial.run_id())
@@ -136,7 +139,8 @@ class Tuner:
     @property
     def view(self) -> _View:
         if self._view is None:
-            seen = posterior(self.trials, self.told, self.cluster, known=self.known, session=self._session)
+            seen = posterior(self.trials, self.told, self.cluster, known=self.known, session=self._session,
+                             by=self.by)
             self._view = _View(seen, np.random.default_rng([self.seed, sum(map(len, self.told.values()))]))
         return self._view
 

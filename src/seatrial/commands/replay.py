@@ -1,0 +1,36 @@
+"""`seatrial replay`: a search that was made by hand, told again with the planner beside it.
+
+    seatrial replay bloom-prequel
+    seatrial replay my-rows.csv --cluster my-cluster --markdown > story.md
+"""
+from __future__ import annotations
+
+import json
+
+import typer
+
+from seatrial.errors import EXIT_GOOD, BadInput
+
+WHAT = "A log that comes with the package (bloom-prequel), or a CSV file of measured rows."
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("replay", help="Tell a search of the past again: what was known when, which trials could be left out.")
+    def replay(
+        log: str = typer.Argument(..., help=WHAT),
+        cluster: str | None = typer.Option(None, "--cluster", help="Where the rows were measured, if they do not say.",
+                                           show_default=False),
+        as_markdown: bool = typer.Option(False, "--markdown", help="Print the story as markdown."),
+        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+    ) -> int:
+        from seatrial import replay as replaying
+        from seatrial import replay_show
+
+        if as_json and as_markdown:
+            raise BadInput("--json and --markdown: one of them")
+        story = replaying.tell(log, cluster=cluster)
+        if as_json:
+            print(json.dumps(story, ensure_ascii=False, allow_nan=False))
+        else:
+            print(replay_show.markdown(story) if as_markdown else replay_show.text(story))
+        return EXIT_GOOD
