@@ -104,6 +104,7 @@ def gpu_ways(trial: Trial) -> Choices:
 
 def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None) -> StandIn:
     acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
+    _let_go(device)  # of the rank before
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
     with first_values_in_pieces(PIECE) if device.type == "cuda" else contextlib.nullcontext():
         return StandIn(trial, training, mesh, Recorder(device.type), choices)
@@ -148,9 +149,13 @@ def _told(trial: Trial, device: torch.device) -> Iterator[None]:
             raise
         raise OutOfMemory(_words(trial, device, error)) from None
     finally:
-        gc.collect()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
+        _let_go(device)
+
+
+def _let_go(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _words(trial: Trial, device: torch.device, error: BaseException) -> str:

@@ -137,7 +137,6 @@ class _Messages(Messages):
 
     def exchange_ends(self, mine: Tensor, theirs: Tensor) -> None:
         number = self.recorder.issue("sum_of_ends", "pp", mine.numel() * mine.element_size())
-        super().exchange_ends(mine, theirs)
         with self.recorder.aside():
             theirs.zero_()
         self.recorder.wait(number)
