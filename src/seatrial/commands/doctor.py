@@ -29,7 +29,8 @@ DEFAULT = {"dp": 2}
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("doctor", help="Check this machine, and prove that a topology trains on it like one process does.")
+    @app.command("doctor", help="Check this machine, and prove that a topology trains on it like one process does.",
+                 epilog="Exit status: 0 nothing fails (warnings may be there), 1 something does, 2 what was asked cannot be.")
     def doctor(
         file: Path = typer.Argument(None, help="A TOML file with the trial; options are put over it."),
         model: str = typer.Option(None, help="A model by name (see `seatrial presets`)."),
