@@ -75,7 +75,10 @@ CPU = Belief(spread=SPREAD_CPU, shape=0.06, kin=0.06, waiting=0.03, noise=0.04)
 
 
 def belief(cluster: Cluster) -> Belief:
-    return GPU if cluster.device.kind == "gpu" else CPU
+    """A CPU that was probed is known as well as a GPU's data sheet; its iterations repeat no better for that."""
+    if cluster.device.kind == "gpu":
+        return GPU
+    return CPU if cluster.machine is None else replace(CPU, spread=SPREAD)
 
 
 @dataclass(frozen=True, kw_only=True)

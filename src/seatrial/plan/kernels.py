@@ -120,7 +120,7 @@ class Machine:
     def _with(self, found: probed.Probed, c: Configs, corrected: bool) -> Machine:
         """Rates as they were measured, at the sizes that a configuration's kernels have."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        share = np.ones(len(c)) if self.gpu else found.share(c.procs_per_node)
+        share = np.ones(len(c)) if self.gpu or not corrected else found.share(c.procs_per_node)
         crowd = np.ones(len(c)) if self.gpu else found.crowding(c.procs_per_node)
         if not self.gpu:
             peaks = np.array([found.best_flops(p) or found.best_flops("fp32") or 0.0 for p in PRECISIONS])

@@ -97,8 +97,10 @@ class Probed:
     """Seconds, by whether a node is left."""
 
     @property
-    def gpu(self) -> bool:
-        return bool(self.file["device"]["kind"] == "gpu")
+    def noise(self) -> float:
+        """The median figure's spread; a file that does not say so was made by hand."""
+        value = self.file.get("noise", 0.0)
+        return float(value) if isinstance(value, int | float) else 0.0
 
     def best_flops(self, precision: str) -> float | None:
         """The fastest product of a type, in operations a second."""

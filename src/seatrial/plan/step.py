@@ -134,6 +134,10 @@ class Parts:
     optimizer: Floats
     fixed: Floats
     gpu: bool
+    probed: bool
+    """Whether a machine file stands behind it, and …"""
+    unsteady: float
+    """… the noise of its figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +188,7 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
         send=send, gradients=gradients, hidden_share=hidden_share,
         optimizer=parameters.max(axis=0) / shard * each_s,
         fixed=np.full(len(c), FIXED_S) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
+        probed=machine.figures is not None, unsteady=0.0 if machine.figures is None else machine.figures.noise,
     )
 
 
@@ -245,9 +250,9 @@ def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
     whole = k.whole * np.exp(k.waiting * np.log2(c.dp)) if k.waiting else k.whole
     parts = {name: value * whole for name, value in parts.items()}
     sec = _total(parts.values())
-    prior = SPREAD if p.gpu else SPREAD_CPU
+    prior = SPREAD if p.gpu or p.probed else SPREAD_CPU
     covariance = np.diag([prior[name] ** 2 for name in NAMES]) if k.covariance is None else k.covariance
-    reach = np.sqrt((Z90 * spread(parts, sec, covariance)) ** 2 + k.noise**2)
+    reach = np.sqrt((Z90 * spread(parts, sec, covariance)) ** 2 + (Z90 * p.unsteady) ** 2 + k.noise**2)
     return StepTime(sec=sec, parts=parts, lo=sec * np.exp(-reach), hi=sec * np.exp(reach), stages=stages)
 
 

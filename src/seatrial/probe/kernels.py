@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seatrial.engine.attention import Positions, attend
 from seatrial.probe.item import Item, Works
 from seatrial.probe.shapes import Attention, Product
+from seatrial.spec import Model
 
 TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 CROSS_ENTROPY_BYTES = 52
@@ -61,19 +63,15 @@ def attentions(shapes: Iterable[Attention], dtype: str, device: torch.device) ->
 
 
 def _attention(a: Attention, dtype: torch.dtype, device: torch.device) -> Works:
-    """As the engine calls it: heads as views of one product's result."""
-    width = a.heads + 2 * a.kv_heads
-    mixed = torch.randn(a.batch, a.seq, width, a.head_dim, device=device).to(dtype).requires_grad_()
-    bias = None
-    if a.bias:
-        bias = torch.randn(1, a.heads, a.seq, a.seq, device=device).to(dtype)
-        bias.masked_fill_(torch.ones(a.seq, a.seq, dtype=torch.bool, device=device).triu(1), float("-inf"))
-    grad = torch.randn(a.batch, a.heads, a.seq, a.head_dim, device=device).to(dtype)
+    """The engine's own, heads as views of one product's result."""
+    width = a.heads * a.head_dim
+    model = Model(layers=1, hidden=width, heads=a.heads, vocab=64, seq=a.seq, family="bloom" if a.bias else "gpt2")
+    positions = Positions(model, first_head=0, heads=a.heads, device=device, dtype=dtype)
+    mixed = torch.randn(a.batch, a.seq, width + 2 * a.kv_heads * a.head_dim, device=device).to(dtype).requires_grad_()
+    grad = torch.randn(a.batch, a.seq, width, device=device).to(dtype)
 
     def forward() -> Tensor:
-        q, k, v = (t.transpose(1, 2) for t in mixed.split((a.heads, a.kv_heads, a.kv_heads), 2))
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None,
-                                              enable_gqa=a.kv_heads != a.heads)
+        return attend(mixed, heads=a.heads, kv_heads=a.kv_heads, positions=positions)
 
     return {"forward_s": forward, "both_s": lambda: torch.autograd.grad(forward(), mixed, grad)}
 
