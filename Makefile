@@ -35,7 +35,7 @@ lint: $(STAMP)
 
 # Warnings are errors: a dead link, a page that nothing leads to. All is read anew: tables come from the code.
 docs: $(STAMP)
-	$(BIN)/python -m sphinx -E -W --keep-going -q -b html -d site/.doctrees docs site
+	$(BIN)/python -m sphinx -E -W --keep-going -q -b html -c docs -d site/.doctrees . site
 	@echo "site/index.html"
 
 system:

@@ -1,5 +1,6 @@
 """How the site is built: `make docs` writes it to site/, and a warning is an error.
 
+Its source is the repository itself, so that links between docs/ and examples/ are the same here and on a forge.
 The pages are Markdown that any forge shows as it is; tables of commands and fields are put in from the code (`docs_tools`).
 """
 from __future__ import annotations
@@ -21,7 +22,9 @@ language = "en"
 
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
+root_doc = "docs/index"
+include_patterns = ["docs/**", "examples/*/README.md"]
+exclude_patterns = [".*", "site", "dist", "build", "demo-out", "src", "tests", "benchmarks", "scripts"]
 nitpicky = True
 smartquotes = False
 """Two hyphens begin an option, and are no dash."""
@@ -33,6 +36,7 @@ html_theme = "furo"
 html_title = f"seatrial {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_extra_path = ["_extra"]
 html_show_sphinx = False
 html_copy_source = False
 html_show_copyright = False

@@ -5,6 +5,7 @@
                                                          names after it: these fields alone
     <!-- docs: insert presets -->                        models and clusters that are known by name
     <!-- docs: insert pages Parts: tune probe -->        these pages in the navigation, those of them that are there
+    <!-- docs: insert examples -->                       the folders of examples/ in the navigation
     <!-- docs: insert decisions -->                      the decisions in their order
     <!-- docs: insert modules -->                        the code's packages, each with the first line of its docstring
 
@@ -179,6 +180,12 @@ def pages(*words: str) -> str:
     return _toctree((name for name in names.split() if (DOCS / f"{name}.md").exists()), ":hidden:", f":caption: {caption}")
 
 
+def examples() -> str:
+    folders = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
+    overview = ["examples"] if (DOCS / "examples.md").exists() else []
+    return _toctree([*overview, *(f"../examples/{name}/README" for name in folders)], ":hidden:", ":caption: Examples")
+
+
 def _toctree(names: Iterable[str], *options: str) -> str:
     return "\n".join(["```{toctree}", *options, "", *names, "```"])
 
@@ -196,7 +203,8 @@ def modules() -> str:
 
 
 _KINDS: dict[str, typing.Callable[..., str]] = {
-    "commands": commands, "fields": fields, "presets": presets, "pages": pages, "decisions": decisions, "modules": modules,
+    "commands": commands, "fields": fields, "presets": presets, "pages": pages, "examples": examples,
+    "decisions": decisions, "modules": modules,
 }  # fmt: skip
 
 

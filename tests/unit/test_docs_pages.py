@@ -77,6 +77,13 @@ def test_every_part_of_a_machine_file_is_in_the_reference():
     assert [part for part in PARTS if f"| `{part}` |" not in page] == []
 
 
+def test_every_formula_of_tflops_is_in_the_reference():
+    from seatrial.arith.flops import FORMULAS
+
+    page = (pages.DOCS / "reference/words.md").read_text(encoding="utf-8")
+    assert [formula for formula in FORMULAS if f"| `{formula}` |" not in page] == []
+
+
 def test_every_command_is_in_the_reference():
     from seatrial.cli import command_modules
 
