@@ -111,13 +111,13 @@ def norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, slot: Slot, *,
           added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
     """The norm of x (+ added) in eight bits, its statistics, and the sum."""
     both = None if added is None else x + added
-    h, stats, _ = norm(x if both is None else both, weight, bias, eps)
+    h, stats, _ = norm((x if both is None else both).float(), weight.float(), bias.float(), eps)
     return slot.cast(h), stats, both
 
 
 def norm_again8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, slot: Slot) -> Tensor:
     """Transposed."""
-    return slot.cast(norm_again(x, stats, weight, bias)).t().contiguous()
+    return slot.cast(norm_again(x.float(), stats, weight, bias)).t().contiguous()
 
 
 def gelu8(pre: Tensor, slot: Slot) -> Tensor:

@@ -25,9 +25,11 @@ def _gelu_backward(dg, pre, d, d_t, g, sums, scale_d, seen_d, scale_g, seen_g, t
                    EIGHT: tl.constexpr, AGAIN: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     group = tl.program_id(1)
-    total = tl.zeros((BC,), tl.float32)
-    top_d = 0.0
-    top_g = 0.0
+    # Element by element: a reduction across the tile's threads in every turn would cost more than these registers.
+    total = tl.zeros((BR, BC), tl.float32)
+    if EIGHT:
+        top_d = tl.zeros((BR, BC), tl.float32)
+        top_g = tl.zeros((BR, BC), tl.float32)
     for i in range(tiles):
         rows = (group * tiles + i) * BR + tl.arange(0, BR)
         inside = (rows < tokens)[:, None] & (cols < width)[None, :]
@@ -37,11 +39,11 @@ def _gelu_backward(dg, pre, d, d_t, g, sums, scale_d, seen_d, scale_g, seen_g, t
         t = tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))
         slope = 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.7978845608028654 * (1.0 + 0.134145 * x * x)
         dx = dy * slope
-        total += tl.sum(dx, 0)
+        total += dx
         if EIGHT:
             out = 0.5 * x * (1.0 + t)
-            top_d = tl.maximum(top_d, tl.max(tl.max(tl.abs(dx), 1), 0))
-            top_g = tl.maximum(top_g, tl.max(tl.max(tl.abs(out), 1), 0))
+            top_d = tl.maximum(top_d, tl.abs(dx))
+            top_g = tl.maximum(top_g, tl.abs(out))
             d8 = quantise(dx, tl.load(scale_d), largest_d).to(d.dtype.element_ty)
             g8 = quantise(out, tl.load(scale_g), largest_g).to(g.dtype.element_ty)
             tl.store(d + at, d8, mask=inside)
@@ -52,10 +54,10 @@ def _gelu_backward(dg, pre, d, d_t, g, sums, scale_d, seen_d, scale_g, seen_g, t
             tl.store(d + at, dx.to(d.dtype.element_ty), mask=inside)
             if AGAIN:
                 tl.store(g + at, (0.5 * x * (1.0 + t)).to(g.dtype.element_ty), mask=inside)
-    tl.store(sums + group * width + cols, total, mask=cols < width)
+    tl.store(sums + group * width + cols, tl.sum(total, 0), mask=cols < width)
     if EIGHT:
-        see(seen_d, top_d)
-        see(seen_g, top_g)
+        see(seen_d, tl.max(tl.max(top_d, 1), 0))
+        see(seen_g, tl.max(tl.max(top_g, 1), 0))
 
 
 def gelu8(pre: Tensor, slot: Slot) -> Tensor:

@@ -25,17 +25,19 @@ def _copy(one, two, three, out, out_t, sums, scale, seen, tokens, width, whole, 
         source = three
     cols = block * BC + tl.arange(0, BC)
     group = tl.program_id(1)
-    total = tl.zeros((BC,), tl.float32)
-    top = 0.0
+    if SUMS:
+        total = tl.zeros((BR, BC), tl.float32)
+    if EIGHT:
+        top = tl.zeros((BR, BC), tl.float32)
     for i in range(tiles):
         rows = (group * tiles + i) * BR + tl.arange(0, BR)
         inside = (rows < tokens)[:, None] & (cols < width)[None, :]
         value = tl.load(source + rows.to(tl.int64)[:, None] * width + cols[None, :], mask=inside, other=0.0)
         wide = value.to(tl.float32)
         if SUMS:
-            total += tl.sum(wide, 0)
+            total += wide
         if EIGHT:
-            top = tl.maximum(top, tl.max(tl.max(tl.abs(wide), 1), 0))
+            top = tl.maximum(top, tl.abs(wide))
             value = quantise(wide, tl.load(scale), largest).to(out.dtype.element_ty)
         if ROWS:
             tl.store(out + rows.to(tl.int64)[:, None] * whole + part * width + cols[None, :], value, mask=inside)
@@ -43,9 +45,9 @@ def _copy(one, two, three, out, out_t, sums, scale, seen, tokens, width, whole, 
             tl.store(out_t + (part * width + cols).to(tl.int64)[:, None] * tokens + rows[None, :], tl.trans(value),
                      mask=tl.trans(inside))
     if SUMS:
-        tl.store(sums + group * whole + part * width + cols, total, mask=cols < width)
+        tl.store(sums + group * whole + part * width + cols, tl.sum(total, 0), mask=cols < width)
     if EIGHT:
-        see(seen, top)
+        see(seen, tl.max(tl.max(top, 1), 0))
 
 
 # A flag of 1 would become a constant of the kernel, and its type another one's.

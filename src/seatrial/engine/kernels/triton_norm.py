@@ -61,7 +61,8 @@ def _norm_again(x, stats, weight, bias, h, scale, seen, tokens, hidden, largest,
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)
     b = tl.load(bias + cols, mask=cols < hidden, other=0.0).to(tl.float32)
-    top = 0.0
+    if EIGHT:
+        top = tl.zeros((BR, BC), tl.float32)
     for i in range(tiles):
         rows = (tl.program_id(1) * tiles + i) * BR + tl.arange(0, BR)
         inside = (rows < tokens)[:, None] & (cols < hidden)[None, :]
@@ -71,13 +72,13 @@ def _norm_again(x, stats, weight, bias, h, scale, seen, tokens, hidden, largest,
         out = (value - mean[:, None]) * rstd[:, None] * w[None, :] + b[None, :]
         if EIGHT:
             out = tl.where(inside, out, 0.0)
-            top = tl.maximum(top, tl.max(tl.max(tl.abs(out), 1), 0))
+            top = tl.maximum(top, tl.abs(out))
             eight = tl.trans(quantise(out, tl.load(scale), largest).to(h.dtype.element_ty))
             tl.store(h + cols.to(tl.int64)[:, None] * tokens + rows[None, :], eight, mask=tl.trans(inside))
         else:
             tl.store(h + rows.to(tl.int64)[:, None] * hidden + cols[None, :], out.to(h.dtype.element_ty), mask=inside)
     if EIGHT:
-        see(seen, top)
+        see(seen, tl.max(tl.max(top, 1), 0))
 
 
 @triton.jit
@@ -116,9 +117,9 @@ def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, SUM
 @triton.jit
 def _norm_sums(dh, x, stats, residual, sums, tokens, hidden, tiles, BR: tl.constexpr, BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
-    sum_w = tl.zeros((BC,), tl.float32)
-    sum_b = tl.zeros((BC,), tl.float32)
-    sum_r = tl.zeros((BC,), tl.float32)
+    sum_w = tl.zeros((BR, BC), tl.float32)
+    sum_b = tl.zeros((BR, BC), tl.float32)
+    sum_r = tl.zeros((BR, BC), tl.float32)
     group, groups = tl.program_id(1), tl.num_programs(1)
     for i in range(tiles):
         rows = (group * tiles + i) * BR + tl.arange(0, BR)
@@ -128,12 +129,12 @@ def _norm_sums(dh, x, stats, residual, sums, tokens, hidden, tiles, BR: tl.const
         value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(stats + rows, mask=rows < tokens, other=0.0)
         rstd = tl.load(stats + tokens + rows, mask=rows < tokens, other=0.0)
-        sum_w += tl.sum(dy * (value - mean[:, None]) * rstd[:, None], 0)
-        sum_b += tl.sum(dy, 0)
-        sum_r += tl.sum(tl.load(residual + at, mask=inside, other=0.0).to(tl.float32), 0)
-    tl.store(sums + group * hidden + cols, sum_w, mask=cols < hidden)
-    tl.store(sums + (groups + group) * hidden + cols, sum_b, mask=cols < hidden)
-    tl.store(sums + (2 * groups + group) * hidden + cols, sum_r, mask=cols < hidden)
+        sum_w += dy * (value - mean[:, None]) * rstd[:, None]
+        sum_b += dy
+        sum_r += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(sums + group * hidden + cols, tl.sum(sum_w, 0), mask=cols < hidden)
+    tl.store(sums + (groups + group) * hidden + cols, tl.sum(sum_b, 0), mask=cols < hidden)
+    tl.store(sums + (2 * groups + group) * hidden + cols, tl.sum(sum_r, 0), mask=cols < hidden)
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
@@ -188,11 +189,11 @@ def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor, residual
     block, dx = triton.next_power_of_2(hidden), torch.empty_like(x)
     narrow = hidden <= NARROW
     programs = min(tokens, RESIDENT if narrow else tokens)
-    groups, tiles = (programs, 0) if narrow else groups_of(tokens, 32, columns=triton.cdiv(hidden, 128))
+    groups, tiles = (programs, 0) if narrow else groups_of(tokens, 16, columns=triton.cdiv(hidden, 128))
     sums = torch.empty(3, groups, hidden, dtype=torch.float32, device=x.device)
     _norm_backward[(programs,)](dh, x, stats, weight, residual, dx, sums, tokens, hidden, SUMS=narrow, BLOCK=block,
                                 num_warps=warps(block))
     if not narrow:
-        _norm_sums[(triton.cdiv(hidden, 128), groups)](dh, x, stats, residual, sums, tokens, hidden, tiles, BR=32, BC=128,
+        _norm_sums[(triton.cdiv(hidden, 128), groups)](dh, x, stats, residual, sums, tokens, hidden, tiles, BR=16, BC=128,
                                                        num_warps=4)
     return dx, sums
