@@ -38,6 +38,8 @@ def register(app: typer.Typer) -> None:
                                          help="Ranks to start on this machine; under torchrun or srun they are there already."),
         as_json: bool = typer.Option(False, "--json", help="Print the file as well."),
     ) -> int:
+        from seatrial import presets
+
         if quick and full:
             raise BadInput("--quick and --full: one of them")
         if device not in ("auto", "cpu", "cuda"):
@@ -49,6 +51,7 @@ def register(app: typer.Typer) -> None:
         for name, text in (("tp", tp), ("mbs", mbs)):
             argv += [f"--{name}", _checked(name, text)] if text is not None else []
         for name in model:
+            presets.model_or_file(name)
             argv += ["--model", name]
         argv += ["--seconds", str(seconds)] if seconds is not None else []
         status = _several(argv, ranks) if ranks is not None and ranks > 1 else _alone(argv)

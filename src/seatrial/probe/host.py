@@ -6,9 +6,11 @@ iteration takes. Before the ranks have met: here nobody waits for anybody.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import torch
 
+from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.step import Engine
@@ -34,7 +36,9 @@ def _steps(layers: int, device: torch.device, repeats: int) -> tuple[Sample, Sam
     model = Model(layers=layers, hidden=32, heads=2, vocab=64, seq=SEQ)
     trial = Trial(model=model, batch=Batch(gbs=1), topology=Topology(precision="bf16" if device.type == "cuda" else "fp32"))
     training = Training(steps=1_000_000, device=device.type)  # type: ignore[arg-type]
-    engine = Engine(trial, training, Mesh(trial.topology, device=device))
+    # Triton's kernels would be compiled for widths that nobody has.
+    choices = replace(Choices.of(device, precision=trial.topology.precision, compiled=False), triton=False, attention="default")
+    engine = Engine(trial, training, Mesh(trial.topology, device=device), choices=choices)
     batches = Batches(training, model, training.seed)
     steps, forwards = [], []
     for number in range(1, repeats + 4):

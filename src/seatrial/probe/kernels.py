@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seatrial.engine.attention import Positions, attend
+from seatrial.engine.attention_backend import fastest
 from seatrial.probe.item import Item, Works
 from seatrial.probe.shapes import Attention, Product
 from seatrial.spec import Model
@@ -63,15 +64,20 @@ def attentions(shapes: Iterable[Attention], dtype: str, device: torch.device) ->
 
 
 def _attention(a: Attention, dtype: torch.dtype, device: torch.device) -> Works:
-    """The engine's own, heads as views of one product's result."""
+    """The engine's own, with the backend that it would choose; heads as views of one product's result."""
     width = a.heads * a.head_dim
     model = Model(layers=1, hidden=width, heads=a.heads, vocab=64, seq=a.seq, family="bloom" if a.bias else "gpt2")
     positions = Positions(model, first_head=0, heads=a.heads, device=device, dtype=dtype)
     mixed = torch.randn(a.batch, a.seq, width + 2 * a.kv_heads * a.head_dim, device=device).to(dtype).requires_grad_()
     grad = torch.randn(a.batch, a.seq, width, device=device).to(dtype)
 
+    backend = None
+    if device.type == "cuda" and a.heads == a.kv_heads:
+        backend, _ = fastest(batch=a.batch, seq=a.seq, heads=a.heads, head_dim=a.head_dim, dtype=dtype, bias=positions.bias,
+                             device=device)
+
     def forward() -> Tensor:
-        return attend(mixed, heads=a.heads, kv_heads=a.kv_heads, positions=positions)
+        return attend(mixed, heads=a.heads, kv_heads=a.kv_heads, positions=positions, backend=backend)
 
     return {"forward_s": forward, "both_s": lambda: torch.autograd.grad(forward(), mixed, grad)}
 
