@@ -7,8 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from many import free_port
 
+from dist.many import free_port
 from seatrial import presets
 from seatrial.plan import network, probed
 from seatrial.probe import machine

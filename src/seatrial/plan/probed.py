@@ -331,7 +331,8 @@ def told(cluster: Cluster, *, precision: str, processes: int) -> dict[str, Any] 
         return None
     file = found.file
     return {"file": found.path, "device": file["device"]["name"], "when": file.get("when"), "noise": file.get("noise"),
-            "shipped": str(cluster.machine) == Path(str(cluster.machine)).stem, "not_measured": gaps(found, cluster, precision=precision, processes=processes)}
+            "shipped": str(cluster.machine) == Path(str(cluster.machine)).stem,
+            "not_measured": gaps(found, cluster, precision=precision, processes=processes)}
 
 
 def gaps(found: Probed, cluster: Cluster, *, precision: str, processes: int) -> list[str]:
