@@ -191,3 +191,33 @@ def _until(holds: object, limit_s: float = 120.0) -> None:
     while not holds():  # type: ignore[operator]
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+GOES_ON = """
+import json, os, pathlib, signal, sys, time
+run, rank = pathlib.Path(sys.argv[1]), os.environ["RANK"]
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+def say(**event):
+    if rank == "0":
+        with (run / "events.jsonl").open("a") as file:
+            file.write(json.dumps({"time": time.time(), **event}) + chr(10))
+for step in range(1, 6):
+    say(event="iteration", step=step, sec=0.1, loss=2.0, gbs=8)
+(run / "watch").mkdir(exist_ok=True)
+(run / "watch" / "stalled").touch()
+while not asked:
+    time.sleep(0.02)
+say(event="end", status="stopped", step=5)
+"""
+
+
+def test_ranks_that_leave_cleanly_after_a_stall_that_passed_were_not_cancelled_by_anybody(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(processes, "GRACE_AFTER_FAILURE_S", 0.5)
+    monkeypatch.setattr(processes, "GRACE_AFTER_TERM_S", 60.0)
+    (tmp_path / "goes_on.py").write_text(GOES_ON)
+    command = {"argv": [sys.executable, "-I", "-S", str(tmp_path / "goes_on.py"), "{run_dir}"], "per": "rank"}
+    trial, training = trialfile.build({"model": "tiny", "topology": {"dp": 2}, "batch": {"gbs": 8}, "command": command})
+    record = run_trial(trial, training, Local(), tmp_path / "run", limits=Limits(time_limit_s=120))
+    assert record.outcome.status == "hang" and "stood still; the run went on" in record.outcome.message
+    assert len(record.iterations) == 5 and record.state == "failed"

@@ -104,6 +104,38 @@ def test_good_exit_codes_without_an_end_are_no_good_run(tmp_path: Path) -> None:
     assert judged(tmp_path, trial_of(), codes=(0, 0)).status == "cancelled", "somebody outside asked the ranks to stop"
 
 
+def ended(run_dir: Path, status: str) -> None:
+    writer = EventWriter(run_dir / files.EVENTS)
+    writer.write("iteration", step=4, sec=0.1, loss=2.0, gbs=16)
+    writer.write("end", status=status, step=4)
+    writer.close()
+
+
+@pytest.mark.parametrize("late", [dict(codes=(0, 0), stopped=True), dict(codes=(0, -15), stopped=True, timed_out=True),
+                                  dict(codes=(None, None), scheduler_state="CANCELLED"),
+                                  dict(codes=(0, None), scheduler_state="TIMEOUT")])
+def test_a_run_that_was_done_before_it_was_ended_is_measured(tmp_path: Path, late: dict[str, Any]) -> None:
+    """On a machine that is overrun, leaving takes long enough for anything to come in between."""
+    ended(tmp_path, "finished")
+    assert judged(tmp_path, trial_of(), **late) == Outcome(status="ok")
+
+
+def test_a_run_that_died_after_its_end_is_not_good(tmp_path: Path) -> None:
+    ended(tmp_path, "finished")
+    assert judged(tmp_path, trial_of(), codes=(0, 1), died=(1,)).status == "crash"
+
+
+def test_whoever_was_not_asked_is_not_cancelled_but_was_ended_for_a_stall_that_passed(tmp_path: Path) -> None:
+    ended(tmp_path, "stopped")
+    (tmp_path / files.WATCH).mkdir()
+    files.stall(tmp_path, 1).write_text(json.dumps({"rank": 1, "first": True, "silent_s": 8.2, "step": 3, "phase": "forward"}))
+    files.alarm(tmp_path).touch()
+    outcome = judged(tmp_path, trial_of(), codes=(0, 0))
+    assert (outcome.status, outcome.rank, outcome.iteration, outcome.phase) == ("hang", 1, 3, "forward")
+    assert outcome.message.startswith("rank 1 (pp0 dp1 tp0) stood still for 8 s; the run went on")
+    assert judged(tmp_path, trial_of(), codes=(0, 0), stopped=True).status == "cancelled"
+
+
 def test_a_hang_names_the_rank_its_collective_and_its_line(tmp_path: Path) -> None:
     """tp2 x dp2 x pp2: rank 1 is one short in its tp group; all others wait somewhere because of it."""
     trial = trial_of(tp=2, dp=2, pp=2)

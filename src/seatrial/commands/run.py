@@ -1,6 +1,7 @@
-"""`seatrial run`: one trial on this machine. `seatrial train`: a real run from a TOML file.
+"""`seatrial run`: one trial, on this machine or through a batch system. `seatrial train`: a real run from a TOML file.
 
     seatrial run --model tiny --dp 2 --tp 2 --pp 2 --mbs 1 --gbs 16 --steps 5 --json
+    seatrial run trial.toml --launcher slurm
     seatrial run trial.toml --set topology.tp=2
     seatrial train run.toml --out out --resume
 
@@ -73,7 +74,7 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("run", help="Run one trial on this machine: real training steps, timed and measured.")
+    @app.command("run", help="Run one trial: real training steps, timed and measured.")
     def run(
         file: Path = typer.Argument(None, help="A TOML file with the trial; options are put over it."),
         model: str = typer.Option(None, help="A model by name (see `seatrial presets`)."),
@@ -95,8 +96,11 @@ def register(app: typer.Typer) -> None:
         settings: list[str] = typer.Option([], "--set", help="Any other value, as model.layers=6; may be repeated."),
         timeout: float = typer.Option(600.0, help="Seconds after which the ranks are ended."),
         out: Path = typer.Option(None, help="Folder for run.json, events.jsonl, logs and traces."),
+        launcher: str = typer.Option("local", help="local, slurm or pjm."),
+        config: Path = typer.Option(None, help="How jobs are started here; by default ~/.config/seatrial/config.toml."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object, also on failure."),
     ) -> int:
+        from seatrial.commands.sweep import launcher_named
         from seatrial.launch import single
 
         try:
@@ -110,9 +114,11 @@ def register(app: typer.Typer) -> None:
             if file is None and model is None:
                 raise BadInput("--model must be given, or a TOML file with a [model]")
             trial, training = asked_for(file, given, settings)
-            folder = out or Path(tempfile.mkdtemp(prefix="seatrial-run-"))
-            found = single.run(trial, training, out=folder, timeout_s=timeout, env=_environment(trial),
-                               on_line=_lines(as_json), python=trial.environment.python or sys.executable)
+            with launcher_named(launcher, config) as chosen:
+                # A batch system's nodes see this folder, and not this machine's /tmp.
+                near = None if launcher == "local" else "."
+                folder = out or Path(tempfile.mkdtemp(prefix="seatrial-run-", dir=near))
+                found = single.run(trial, training, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen)
         except BadInput as error:
             if not as_json:
                 raise
@@ -124,6 +130,8 @@ def register(app: typer.Typer) -> None:
     def train(
         file: Path = typer.Argument(..., help="[model], [topology], [batch] and [training]."),
         out: Path = typer.Option(Path("out"), help="Folder for events, logs and (unless the file says where) checkpoints."),
+        launcher: str = typer.Option("local", help="local, slurm or pjm."),
+        config: Path = typer.Option(None, help="How jobs are started here; by default ~/.config/seatrial/config.toml."),
         resume: bool = typer.Option(False, "--resume", help="Go on from the newest checkpoint, on this topology."),
         settings: list[str] = typer.Option([], "--set", help="Any value, as topology.tp=2; may be repeated."),
         timeout: float = typer.Option(LONGEST_S, help="Seconds after which the ranks are ended."),
@@ -131,6 +139,7 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         from dataclasses import replace
 
+        from seatrial.commands.sweep import launcher_named
         from seatrial.launch import single
 
         try:
@@ -138,17 +147,11 @@ def register(app: typer.Typer) -> None:
             # A real run always has somewhere to save: at its end, and when it is asked to stop.
             folder = training.checkpoint_dir or str(out / "checkpoints")
             training = replace(training, checkpoint_dir=folder, resume=resume or training.resume)
-            found = single.run(trial, training, out=out, timeout_s=timeout, env=_environment(trial), on_line=_lines(as_json),
-                               python=trial.environment.python or sys.executable)
+            with launcher_named(launcher, config) as chosen:
+                found = single.run(trial, training, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen)
         except BadInput as error:
             if not as_json:
                 raise
             _say(f"seatrial: {error}")
             found = single.invalid(error)
         return report(found, as_json=as_json)
-
-
-def _environment(trial: Any) -> dict[str, str]:
-    import os
-
-    return {**os.environ, **trial.environment.variables}

@@ -69,11 +69,15 @@ def flight(run_dir: Path, rank: int) -> Path:
     return run_dir / WATCH / f"rank{rank}.flight.json"
 
 
-def clear(run_dir: Path) -> None:
-    """Forgets what an earlier, half-finished try of the same trial left, so that it is not taken for this one's."""
+def clear(run_dir: Path, *, keep_events: bool = False) -> None:
+    """Forgets what an earlier, half-finished try of the same trial left, so that it is not taken for this one's.
+
+    With `keep_events`, what rank 0 said of a run that is now resumed stays.
+    """
     watch.clear(run_dir)
     for folder in (run_dir / NODES, run_dir / LOGS):
         for path in folder.glob("*"):
             path.unlink()
-    for path in [*run_dir.glob("events*.jsonl"), run_dir / CANCEL, run_dir / RECORD, run_dir / SCRIPT_OUTPUT]:
+    said = run_dir.glob("events.rank*.jsonl" if keep_events else "events*.jsonl")
+    for path in [*said, run_dir / CANCEL, run_dir / RECORD, run_dir / SCRIPT_OUTPUT]:
         path.unlink(missing_ok=True)

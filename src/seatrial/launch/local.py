@@ -19,11 +19,10 @@ from typing import IO
 from seatrial.errors import BadInput
 from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Finished, Handle, Job, Launcher, State
-from seatrial.launch.files import log as log_path
 from seatrial.launch.guard import Guard
 from seatrial.launch.processes import Processes, free_port
 
-__all__ = ["Finished", "Local", "free_port", "launch", "log_path", "wait"]
+__all__ = ["Finished", "Local", "free_port", "launch", "wait"]
 
 
 class Local:

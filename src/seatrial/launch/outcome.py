@@ -14,7 +14,7 @@ from typing import Any
 from seatrial.engine import watch
 from seatrial.launch import files, hang, oom
 from seatrial.launch.base import Finished, Job
-from seatrial.launch.engines import Event, engine_for, read_events, rows_in_logs
+from seatrial.launch.engines import Event, read_events, rows_in_logs
 from seatrial.record import Outcome
 from seatrial.spec import Trial
 
@@ -41,6 +41,8 @@ class _Case:
 
     def outcome(self) -> Outcome:
         done = self.finished
+        if self._end() == "finished" and not done.died and not self.failures:
+            return self._of_iterations()  # being asked to stop, or ended, while it was leaving changes nothing
         if done.good and (self.job.per == "node" or self._came_to_its_end()):
             return self._of_iterations()
         own = [e for e in self.failures if not e.get("consequence")]
@@ -64,6 +66,13 @@ class _Case:
     def _came_to_its_end(self) -> bool:
         return any(e["event"] == "end" for e in self.said) or bool(self.trial.command and self._iterations())
 
+    def _last_end(self) -> Event:
+        return next((e for e in reversed(self.said) if e["event"] == "end"), {})
+
+    def _end(self) -> str:
+        """`finished`: all that was asked, or enough of it; `stopped`: asked to; empty: never came so far."""
+        return str(self._last_end().get("status", ""))
+
     def _iterations(self) -> list[Event]:
         return [e for e in self.said if e["event"] == "iteration"]
 
@@ -81,10 +90,12 @@ class _Case:
                 return Outcome(status="nan", rank=ranks[0], iteration=event.get("step"), phase="loss",
                                message=f"the loss of step {event.get('step')} is {event['loss']}{at}",
                                evidence={"nan_ranks": event.get("nan_ranks", [])})
-        ends = [e for e in self.said if e["event"] == "end"]
-        if self.finished.stopped or (ends and ends[-1].get("status") == "stopped"):
-            return Outcome(status="cancelled", message="asked to stop; left cleanly",
-                           iteration=ends[-1].get("step") if ends else None)
+        end = self._end()
+        if end == "stopped" and not self.finished.stopped and files.alarm(self.run_dir).exists():
+            # Nobody asked but the launcher, because a rank saw a stall; on a machine that is overrun it goes on after all.
+            return self._paused()
+        if end == "stopped" or self.finished.stopped and end != "finished":
+            return Outcome(status="cancelled", message="asked to stop; left cleanly", iteration=self._last_end().get("step"))
         if self.trial.command and not self._iterations():
             return Outcome(status="crash", message="the command ended well, but printed no iteration that can be read",
                            evidence={"log": self._tail(0)})
@@ -128,6 +139,16 @@ class _Case:
         found = hang.find(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen)
         return Outcome(status="hang", rank=found.rank, iteration=found.iteration, phase=found.phase, message=found.message,
                        evidence=found.evidence)
+
+    def _paused(self) -> Outcome:
+        stalls = sorted(hang.reports(self.run_dir).values(), key=lambda report: not report.get("first"))
+        seen: dict[str, Any] = stalls[0] if stalls else {}
+        who = hang.label(seen["rank"], self.trial.topology) if seen else "a rank"
+        lasted = f" for {seen['silent_s']:.0f} s" if "silent_s" in seen else ""
+        return Outcome(status="hang", rank=seen.get("rank"), iteration=seen.get("step", self._last_end().get("step")),
+                       phase=seen.get("phase", ""), evidence={"why": "went on after the stall was seen"},
+                       message=f"{who} stood still{lasted}; the run went on, but was ended for it: a larger training.stall_s "
+                               "or a machine with room for all ranks would let it")
 
     def _timeout(self, message: str) -> Outcome:
         place = self._slowest()
@@ -201,14 +222,3 @@ def tail(path: Path) -> list[str]:
         return path.read_text(errors="replace").splitlines()[-TAIL_LINES:]
     except OSError:
         return []
-
-
-def read_all(run_dir: Path) -> list[Event]:
-    """Events of all ranks in the order of their time."""
-    return read_events(run_dir)
-
-
-def judge(run_dir: Path, finished: Finished, *, trial: Trial, said: list[Event]) -> Outcome:
-    """The same of a trial that was started with `local.launch`."""
-    job = Job(name=trial.run_id(), run_dir=run_dir, argv=(), world=trial.topology.world, per=engine_for(trial).per)
-    return classify(run_dir, finished, job=job, trial=trial, said=said)

@@ -50,13 +50,20 @@ def run_trial(trial: Trial, training: Training, launcher: Launcher, out_dir: Pat
               session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None) -> Record:
     """Runs it and waits. Never raises for what the trial does or cannot do."""
     try:
-        job = prepare(trial, training, run_dir=out_dir, limits=limits)
-        before = environment.machine()
-        handle = launcher.submit(job)
+        return attempt(trial, training, launcher, out_dir, limits=limits, session=session, notes=notes, on_line=on_line)
     except BadInput as error:
         return invalid(trial, error, session=session, notes=notes)
+
+
+def attempt(trial: Trial, training: Training, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
+            session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None) -> Record:
+    """The same, but raises BadInput for what cannot start; with nothing written where the words alone tell."""
+    job = prepare(trial, training, run_dir=out_dir, limits=limits)
+    earlier = len(engine_for(trial).said(job.run_dir))
+    before = environment.machine()
+    handle = launcher.submit(job)
     finished = wait(launcher, handle, on_line=on_line)
-    return conclude(trial, training, handle, finished, before=before, session=session, notes=notes)
+    return conclude(trial, training, handle, finished, before=before, session=session, notes=notes, earlier=earlier)
 
 
 def prepare(trial: Trial, training: Training, *, run_dir: Path, limits: Limits = Limits()) -> Job:
@@ -66,7 +73,7 @@ def prepare(trial: Trial, training: Training, *, run_dir: Path, limits: Limits =
     engine.check(trial, training)
     if run_dir.exists():
         end_leftovers(run_dir)
-        files.clear(run_dir)
+        files.clear(run_dir, keep_events=training.resume)
     write_run(trial, training, run_dir)
     cap = limits.memory_cap_gib
     return Job(
@@ -78,10 +85,10 @@ def prepare(trial: Trial, training: Training, *, run_dir: Path, limits: Limits =
 
 
 def conclude(trial: Trial, training: Training, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
-             session: str = "", notes: str = "") -> Record:
-    """The record of a job that is done; also written into the run folder."""
+             session: str = "", notes: str = "", earlier: int = 0) -> Record:
+    """The record of a job that is done; also written into the run folder. `earlier` events are of what it resumed."""
     run_dir = handle.job.run_dir
-    said = engine_for(trial).said(run_dir)
+    said = engine_for(trial).said(run_dir)[earlier:]
     outcome = classify(run_dir, finished, job=handle.job, trial=trial, said=said)
     record = record_of(trial, training, outcome, said, session=session, notes=notes)
     start: Event = next((e for e in said if e["event"] == "start"), {})
