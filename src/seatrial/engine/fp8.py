@@ -41,11 +41,11 @@ def product(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: 
 def refuse(device: torch.device) -> str | None:
     """Why eight bits do not work on this device, or None."""
     if device.type != "cuda":
-        return "fp8 needs a GPU with 8-bit matrix products (Hopper, Ada or newer); bf16 works here"
+        return "fp8 needs a GPU with 8-bit matrix products (Hopper, Ada or newer)"
     if torch.cuda.get_device_capability(device) < (8, 9):
-        return f"{torch.cuda.get_device_name(device)} has no 8-bit matrix products (Hopper and Ada have); bf16 works here"
+        return f"{torch.cuda.get_device_name(device)} has no 8-bit matrix products (Hopper and Ada have)"
     if not hasattr(torch, "_scaled_mm"):
-        return f"torch {torch.__version__} has no scaled product for fp8; bf16 works here"
+        return f"torch {torch.__version__} has no scaled product for fp8"
     return None
 
 
@@ -53,7 +53,7 @@ def check(device: torch.device, model: Model, topology: Topology, *, compiled: b
     """Refuses with a reason and with what would work; `anywhere`: a device without 8-bit products emulates them, for tests."""
     why = refuse(device)
     if why and not anywhere:
-        raise BadInput(f"topology.precision: {why}")
+        raise BadInput(f"topology.precision: {why}; bf16 works here")
     check_shape(model, topology, compiled=compiled)
 
 

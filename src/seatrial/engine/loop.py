@@ -85,6 +85,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     progress = Progress(run, engine, place, device)
     progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
+    report.chosen(engine.notes)
     batches = Batches(training, trial.model, training.seed)
     held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
     measured: dict[str, int] | None = None

@@ -68,6 +68,12 @@ class Report:
         if self.run.training.tensorboard and self.rank == 0 and not self.scalars.available:
             self.events.write("note", message="training.tensorboard is set, but TensorBoard is not installed here")
 
+    def chosen(self, notes: dict[str, str]) -> None:
+        """What the engine chose on this device, and which kernels it does without."""
+        for name, note in notes.items():
+            if not name.startswith("kernel ") or "plain torch is used" in note:
+                self.events.write("note", message=f"{name}: {note}")
+
     def _device_name(self) -> str:
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.processor() or "cpu"
 

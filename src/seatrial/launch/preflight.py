@@ -23,13 +23,29 @@ def check(trial: Trial, training: Training) -> Found | None:
     if trial.engine != "seatrial":
         raise BadInput(f"engine {trial.engine!r}: this command runs our own; leave it out")
     if trial.topology.precision not in PRECISIONS:
-        raise Infeasible(f"precision {trial.topology.precision}: the engine has {', '.join(PRECISIONS)}", code="precision")
+        eight_bits(trial, training)
     devices(trial, training)
     if training.data is not None or training.valid_data is not None:
         from seatrial.engine import data
 
         data.check(training, trial.model)
     return checkpoints(trial, training)
+
+
+def eight_bits(trial: Trial, training: Training) -> None:
+    """fp8 is the one precision that depends on the device."""
+    there = training.device != "cpu" and gpus() > 0
+    why = "needs a GPU with 8-bit matrix products"
+    if there:
+        import torch
+
+        from seatrial.engine import fp8
+
+        fp8.check_shape(trial.model, trial.topology, compiled=training.compile)
+        why = fp8.refuse(torch.device("cuda")) or ""
+    if why:
+        raise Infeasible(f"precision {trial.topology.precision}: {why}; here the engine has {', '.join(PRECISIONS)}",
+                         code="precision")
 
 
 def devices(trial: Trial, training: Training) -> None:

@@ -1,0 +1,165 @@
+"""The kernels of the fused step against autograd and torch's own optimizer; eight bits and what refuses them."""
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from seatrial.engine import fp8
+from seatrial.engine.choices import Choices
+from seatrial.engine.kernels import choose, plain
+from seatrial.engine.kernels.slot import Scales
+from seatrial.engine.kernels.verified import NAMES, difference
+from seatrial.errors import BadInput
+from seatrial.spec import Model, Topology
+
+CPU = torch.device("cpu")
+T, H = 24, 16
+
+
+def some(*shape: int, grad: bool = False) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64).float().requires_grad_(grad)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def test_the_norms_backward_pass_is_autograds_with_the_residual_and_the_sums():
+    x, weight, bias, dh, residual = some(T, H, grad=True), some(H, grad=True), some(H, grad=True), some(T, H), some(T, H)
+    F.layer_norm(x, (H,), weight, bias, 1e-5).backward(dh)
+    h, stats, shifted = plain.norm(x.detach(), weight.detach(), bias.detach(), 1e-5, plus=bias.detach())
+    dx, sums = plain.norm_backward(dh, x.detach(), stats, weight.detach(), residual)
+    torch.testing.assert_close(dx, x.grad + residual)
+    for found, expected in zip(sums.sum(1), (weight.grad, bias.grad, residual.sum(0)), strict=True):
+        torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(plain.norm_again(x.detach(), stats, weight.detach(), bias.detach()), h)
+    torch.testing.assert_close(shifted, x.detach() + bias.detach())
+
+
+def test_the_activations_backward_pass_overwrites_its_gradient_and_adds_up_the_columns():
+    pre, dg = some(T, H, grad=True), some(T, H)
+    g = F.gelu(pre, approximate="tanh")
+    g.backward(dg)
+    d, again, sums = plain.gelu_backward(dg, pre.detach(), again=True)
+    assert d.data_ptr() == dg.data_ptr()
+    torch.testing.assert_close(d, pre.grad)
+    torch.testing.assert_close(again, g.detach())
+    torch.testing.assert_close(sums.sum((0, 1)), pre.grad.sum(0))
+
+
+@pytest.mark.parametrize("real", [H, H - 3])
+def test_logits_become_their_own_gradient(real):
+    logits = some(T, H)
+    targets = torch.randint(0, real, (T,))
+    leaf = logits[:, :real].clone().requires_grad_()
+    loss = F.cross_entropy(leaf, targets, reduction="none")
+    loss.sum().backward()
+    largest, total, at_target = plain.softmax_parts(logits, targets, real)
+    log_sum = largest + total.log()
+    torch.testing.assert_close(log_sum - at_target, loss.detach())
+    plain.softmax_gradient(logits, targets, log_sum, real)
+    torch.testing.assert_close(logits[:, :real], leaf.grad)
+    assert not logits[:, real:].any()
+
+
+def test_one_pass_of_adamw_is_torchs_and_writes_the_weights_too():
+    master, grad, first, second = some(100), some(100), some(100), some(100).square()
+    theirs = [t.clone() for t in (master, grad, first, second)]
+    step = torch.tensor(7.0)
+    torch._fused_adamw_([theirs[0]], [theirs[1]], [theirs[2]], [theirs[3]], [], [step], lr=0.1, beta1=0.9, beta2=0.95,
+                        weight_decay=0.2, eps=1e-8, amsgrad=False, maximize=False, grad_scale=torch.tensor(3.0),
+                        found_inf=torch.tensor(0.0))
+    numbers = torch.tensor([3.0, 0.1 / (1 - 0.9**7), (1 - 0.95**7) ** 0.5, 0.0])
+    weights = torch.zeros(100, dtype=torch.bfloat16)
+    plain.adamw(master, grad, first, second, weights, numbers, beta1=0.9, beta2=0.95, eps=1e-8, keep=1 - 0.1 * 0.2)
+    for mine, expected in zip((master, first, second), (theirs[0], theirs[2], theirs[3]), strict=True):
+        torch.testing.assert_close(mine, expected)
+    assert torch.equal(weights, master.bfloat16())
+    before = master.clone()
+    numbers[3] = 1.0
+    plain.adamw(master, grad * torch.nan, first, second, weights, numbers, beta1=0.9, beta2=0.95, eps=1e-8, keep=0.5)
+    assert torch.equal(master, before), "a step that overflowed changes nothing"
+
+
+def test_a_scale_follows_what_was_seen_and_a_cast_saturates():
+    scales = Scales(CPU, capacity=2)
+    slot, other = scales.slot(torch.float8_e4m3fn), scales.slot(torch.float8_e5m2)
+    slot.see(torch.tensor([3.0, -7.0]))
+    scales.update()
+    assert float(slot.scale) == pytest.approx(448 / 1.25 / 7) and float(slot.inverse) == pytest.approx(1.25 * 7 / 448)
+    assert float(other.scale) == 1.0, "what was never seen keeps its scale"
+    held = slot.cast(torch.tensor([7.0, 1000.0])).float() * slot.inverse
+    assert held[0] == pytest.approx(7.0, rel=0.07) and held[1] == pytest.approx(1.25 * 7.0)
+    other.see(torch.tensor([torch.inf]))
+    scales.update()
+    assert float(other.scale) == 1.0, "an overflow says nothing about the next step"
+
+
+def test_products_in_eight_bits_are_the_products_of_what_was_cast():
+    scales = Scales(CPU)
+    weight = some(32, 16)
+    linear = fp8.Linear8(weight, scales, stored="out,in", fast="all")
+    by_rows = fp8.Linear8(weight.t().contiguous(), scales, stored="in,out", fast="all")
+    x, dy = some(48, 16), some(48, 32)
+    for each in (linear, by_rows):
+        each.look(x)
+        each.dy.see(dy)
+    scales.update()
+    kernels = choose(CPU, torch.bfloat16, hidden=16)
+    for each in (linear, by_rows):
+        x8, x8_t = kernels.cast8(x, each.x, cols=True)
+        dy8, dy8_t = kernels.cast8(dy, each.dy, cols=True)
+        by_weight = dy.t() @ x if each is linear else x.t() @ dy
+        for found, expected in ((each.forward(x8, None, kernels), x @ weight.t()),
+                                (each.input_gradient(dy8, kernels), dy @ weight),
+                                (each.weight_gradient(x8_t, dy8_t, None, torch.float32), by_weight)):
+            assert found.shape == expected.shape
+            assert float((found.float() - expected).norm() / expected.norm()) < 0.15
+
+
+@pytest.mark.parametrize(("changed", "words"), [
+    ({"hidden": 40, "heads": 4}, "hidden / TP is 40"), ({"seq": 12}, "MBS x sequence is 12"),
+    ({"family": "llama"}, "llama works in bf16"),
+])
+def test_what_eight_bits_cannot_do_is_refused_with_what_works(changed, words):
+    model = Model(**{"layers": 2, "hidden": 64, "heads": 4, "vocab": 101, "seq": 32, **changed})
+    with pytest.raises(BadInput, match=words):
+        fp8.check_shape(model, Topology(precision="fp8"), compiled=False)
+    with pytest.raises(BadInput, match="needs a GPU"):
+        fp8.check(CPU, model, Topology(precision="fp8"), compiled=False)
+
+
+def test_on_a_cpu_nothing_is_switched_on():
+    assert Choices.of(CPU, precision="bf16", compiled=False) == Choices()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_tritons_kernels_agree_under_its_interpreter(name):
+    """Its casts to 16 and 8 bits cut off instead of rounding: fp32 shows the arithmetic, eight bits are given an eighth."""
+    code = ("import torch; from seatrial.engine.kernels.verified import *; "
+            f"print(difference({name!r}, triton_kernels()[{name!r}], device=torch.device('cpu'), dtype=torch.float32, "
+            "hidden=80, tokens=24))")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                           env={**os.environ, "TRITON_INTERPRET": "1"})
+    assert found.returncode == 0, found.stderr
+    assert float(found.stdout) < (0.15 if name.endswith("8") else 1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_check_finds_a_kernel_that_is_wrong(name):
+    """Every kernel has a case that tells: one whose inputs were changed on the way is far off."""
+    def wrong(*given, **named):
+        first, *others = given
+        larger = first * 1.5 if isinstance(first, torch.Tensor) else type(first)(t * 1.5 for t in first)
+        return getattr(plain, name)(larger, *others, **named)
+
+    assert difference(name, getattr(plain, name), device=CPU, dtype=torch.bfloat16, hidden=32, tokens=16) == 0.0
+    assert difference(name, wrong, device=CPU, dtype=torch.bfloat16, hidden=32, tokens=16) > 0.02
