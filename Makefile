@@ -15,7 +15,8 @@ export OMP_NUM_THREADS ?= 1
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
-	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
+	@echo "The command is $(BIN)/seatrial; source $(BIN)/activate puts it on the path."
 
 # Unit and command line tests share the cores; the rest start processes of their own and run one after the other.
 test: $(STAMP) system lint
@@ -47,8 +48,10 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"seatrial needs Python 3.11 or newer and $(PYTHON) is {v[0]}.{v[1]}: say make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet "torch==$(TORCH)"
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@echo "torch $(TORCH) goes into $(VENV): once, a few hundred megabytes, some minutes without a word"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==$(TORCH)"
+	@echo "and seatrial with what its tests and documentation need"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
 # The wheel is made from the source archive, so that both are known to be whole; with the pinned tools, so it needs no network.
