@@ -1,0 +1,65 @@
+"""Blocks with their backward pass written out train as the ordinary ones do, on every kind of parallelism."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dist.fused_cases import train_with
+from dist.many import in_world
+from seatrial.engine.choices import Choices
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
+
+pytestmark = pytest.mark.timeout(600)
+
+TRAINING = Training(steps=3, lr=1e-2, bucket_mib=0.05, logits_chunk=24)
+GPT2 = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
+FUSED = Choices(fused=True, residual_in_product=True)
+ALL = replace(FUSED, narrow_gradients=True, release_gradients=True, logits_bytes=2**14)
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "tp": {"tp": 2},
+    "tp selective": {"tp": 2, "recompute": "selective"},
+    "sequence parallel": {"tp": 2, "sequence_parallel": True, "recompute": "full"},
+    "sequence parallel selective": {"tp": 2, "sequence_parallel": True, "recompute": "selective"},
+    "pp": {"pp": 2, "recompute": "selective"},
+    "zero bubble": {"pp": 2, "schedule": "zb-h1"},
+    "zero 1": {"dp": 2, "zero": 1},
+    "zero 3": {"dp": 2, "zero": 3, "recompute": "full"},
+}
+
+
+def trial(model: Model = GPT2, **layout: Any) -> Trial:
+    return Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout))
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[tuple[float, float]]]:
+    cases: dict[str, tuple[Trial, Choices | None]] = {}
+    for name, layout in LAYOUTS.items():
+        cases[name] = trial(**layout), ALL
+        cases[f"{name} fp8"] = trial(precision="fp8", **layout), ALL
+    cases["bloom"] = trial(replace(GPT2, family="bloom"), tp=2, sequence_parallel=True), ALL
+    return in_world(2, train_with, cases, TRAINING)[0]
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, list[tuple[float, float]]]:
+    return train_with({"gpt2": (trial(), None), "bloom": (trial(replace(GPT2, family="bloom")), None)}, TRAINING)
+
+
+@pytest.mark.parametrize("name", [*LAYOUTS, "bloom"])
+def test_a_fused_topology_trains_as_one_ordinary_process(name, found, alone):
+    expected = alone["bloom" if name == "bloom" else "gpt2"]
+    assert [v for pair in found[name] for v in pair] == pytest.approx([v for pair in expected for v in pair], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_eight_bits_train_on_every_topology(name, found, alone):
+    """The first step looks and is bf16's; the next ones are within what eight bits leave."""
+    losses, expected = [loss for loss, _ in found[f"{name} fp8"]], [loss for loss, _ in alone["gpt2"]]
+    assert losses[0] == pytest.approx(expected[0], rel=2e-3)
+    assert losses == pytest.approx(expected, rel=2e-2)
+    assert losses != pytest.approx(expected, rel=1e-6)

@@ -1,0 +1,50 @@
+"""On a CUDA device each kernel is plain torch's function, and the blocks built on them train as the CPU's do."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from seatrial.engine import fp8
+from seatrial.engine.choices import Choices
+from seatrial.engine.data import Batches
+from seatrial.engine.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
+from seatrial.engine.mesh import Mesh
+from seatrial.engine.step import Engine
+from seatrial.spec import Batch, Model, Recompute, Topology, Trial
+from seatrial.training import Training
+
+pytestmark = pytest.mark.gpu
+CUDA = torch.device("cuda", 0)
+MODEL = Model(layers=2, hidden=128, heads=4, vocab=301, seq=32)
+
+
+@pytest.mark.parametrize("hidden", [768, 2048, 14336])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kernel_is_plain_torchs(name: str, hidden: int) -> None:
+    limit = CLOSE_IN_EIGHT_BITS if name in EIGHT else CLOSE
+    assert difference(name, triton_kernels()[name], device=CUDA, dtype=torch.bfloat16, hidden=hidden) <= limit
+
+
+def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:
+    topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
+    trial, training = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Training(steps=5, lr=1e-2)
+    choices = replace(Choices.of(CUDA, precision=precision, compiled=False), **changed)  # type: ignore[arg-type]
+    engine = Engine(trial, training, Mesh(topology, device=CUDA), choices=choices)
+    assert not any("plain torch is used" in note for note in engine.notes.values()), engine.notes
+    batches = Batches(training, MODEL, training.seed)
+    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
+
+
+@pytest.mark.parametrize("mbs", [4, 2])
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_fused_blocks_train_as_ordinary_ones(recompute: Recompute, mbs: int) -> None:
+    expected = losses("bf16", mbs=mbs, fused=False, triton=False, narrow_gradients=False)
+    assert losses("bf16", recompute, mbs=mbs) == pytest.approx(expected, rel=1e-2)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available() or fp8.refuse(CUDA) is not None, reason="the device has no 8-bit products")
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_eight_bits_train(recompute: Recompute) -> None:
+    assert losses("fp8", recompute) == pytest.approx(losses("bf16"), rel=2e-2)
