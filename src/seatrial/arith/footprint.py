@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seatrial import schedule
+from seatrial.arith.parameters import layer_matrices
 from seatrial.spec import BYTES, Model, Topology, Trial, round_up, stages_of
 from seatrial.training import Training
 
 FP32 = 4
+LOGITS_BYTES = 2**30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class Footprint:
 def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, gpu: bool = False) -> Footprint:
     training = training or Training()
     m, t = trial.model, trial.topology
-    element = BYTES[t.precision]
+    element = 2 if t.precision == "fp8" else BYTES[t.precision]
     held = _Held.of(m, t, training, rank)
     mixed = element < FP32
     shards = t.dp if t.zero and t.dp > 1 else 1
@@ -43,16 +45,20 @@ def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, 
     gathered = held.widest_pair * element if zero == 3 else 0
     states = 2 * FP32 + (FP32 if mixed else 0)
     # Whole gradients with ZeRO 2 and 3 are those of the bucket that fills and of the one that travels.
-    gradients = own * FP32 + held.fullest_buckets * FP32 if zero >= 2 else held.flat * FP32
+    # On a GPU they stay in 16 bits where nothing is added to them.
+    narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not t.sequence_parallel
+    gradients = own * FP32 + held.fullest_buckets * FP32 if zero >= 2 else held.flat * (element if narrow else FP32)
+    # Eight bits beside the sixteen, as they are and transposed.
+    eight = 2 * sum(stages_of(m, t)[rank :: t.pp]) * layer_matrices(m) // t.tp if t.precision == "fp8" else 0
     if m.ties and t.pp > 1 and shards == 1 and (held.has_head or rank == 0):
         # The two stages that hold the embedding exchange its gradients; a shard of them is never the fullest moment.
         gradients += m.padded_vocab(t.tp) // t.tp * m.hidden * FP32
     return Footprint(
-        weights=(own if zero == 3 else held.flat) * element + gathered,
+        weights=(own if zero == 3 else held.flat) * element + gathered + eight,
         gradients=gradients,
         optimizer=own * states,
         activations=_activations(trial, rank, element, gpu=gpu),
-        logits=_logits(m, t, training, element) if held.has_head else 0,
+        logits=_logits(m, t, training, element, gpu=gpu) if held.has_head else 0,
         buffers=_buffers(m, t, element),
     )
 
@@ -204,9 +210,13 @@ def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
     return round(peak + messages)
 
 
-def _logits(m: Model, t: Topology, training: Training, element: int) -> int:
-    """One chunk in fp32, beside its 16-bit form where there is one."""
+def _logits(m: Model, t: Topology, training: Training, element: int, *, gpu: bool) -> int:
+    """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
     tokens = min(training.logits_chunk, t.mbs * m.seq)
+    if gpu and element < FP32:
+        fit = LOGITS_BYTES // (element * m.padded_vocab(t.tp) // t.tp)
+        tokens = min(max(training.logits_chunk, 2 ** max(0, fit.bit_length() - 1)), t.mbs * m.seq)
+        return tokens * (m.padded_vocab(t.tp) // t.tp) * element
     return tokens * (m.padded_vocab(t.tp) // t.tp) * (FP32 + (element if element < FP32 else 0))
 
 
