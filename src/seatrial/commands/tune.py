@@ -22,6 +22,7 @@ from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInp
 if TYPE_CHECKING:
     from seatrial.plan.rows import Row
     from seatrial.spec import Cluster
+    from seatrial.sweep.board import Board
     from seatrial.tune import Oracle, Tuner
     from seatrial.tune.machine import Machine
     from seatrial.tune.search import Budget, Heard, Measure, Spent
@@ -96,9 +97,9 @@ def register(app: typer.Typer) -> None:
             if used := [name for name, value in {**wanted, "rule": rule or None}.items() if value is not None]:
                 raise BadInput(f"--{used[0]} with --oracle: candidates are the rows of the table; --leave-out takes one out")
             table = _oracle(oracle, model, cluster, nodes_max or nodes, settings, leave_out, seed)
-            machine = presets.cluster(cluster)
-            tuner = Tuner(table.trials, machine, known=_known(calibrate, machine), **how)
-            opening = f"{len(tuner.trials)} candidates from {oracle.name} on {machine.name}"
+            there = presets.cluster(cluster)
+            tuner = Tuner(table.trials, there, known=_known(calibrate, there), **how)
+            opening = f"{len(tuner.trials)} candidates from {oracle.name} on {there.name}"
             return _run(tuner, table.measure, budget, Spent(), Shown(opening=opening, top=top, as_json=as_json))
         if model is None:
             raise BadInput("--model must be given")
@@ -120,7 +121,8 @@ def register(app: typer.Typer) -> None:
                    f"{found.considered:,} layouts{more}")
         with Logbook(logbook, create=True) as book, launcher_named(launcher, config) as chosen:
             store = Store(book, session or f"tune-{asked.model.name or 'model'}")
-            return _measured(tuner, Machine(store, chosen, tuner.trials, **_measuring(own)), budget, resume,
+            machine = Machine(store, chosen, tuner.trials, budget_s=seconds, **_measuring(own))
+            return _measured(tuner, machine, budget, resume,
                              Shown(opening=opening, top=top, as_json=as_json, logbook=logbook))
 
 
@@ -181,15 +183,15 @@ def _measured(tuner: Tuner, machine: Machine, budget: Budget, resume: bool, show
     if spent.trials:
         shown = replace(shown, opening=f"{shown.opening}; {spent.trials} trials are in the logbook already")
     try:
-        return _run(tuner, machine.measure, budget, spent, shown)
+        return _run(tuner, machine.measure, budget, spent, shown, board=machine.board)
     except KeyboardInterrupt:
         print(f"seatrial: interrupted: {spent.trials} trials are in the logbook; --resume goes on", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
-def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Shown) -> int:
+def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Shown, *, board: Board | None = None) -> int:
     from seatrial.tune.search import search
-    from seatrial.tune.show import closing, document, line, names, trial_entry
+    from seatrial.tune.show import closing, document, line, names, standing_words, trial_entry
     from seatrial.tune.words import label
 
     named = names(tuner.trials)
@@ -202,6 +204,8 @@ def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Sh
         own = named[one.trial.run_id()]
         entries.append(trial_entry(one, own))
         print(line(one, label(own), width), file=out, flush=True)
+        if board is not None:
+            board.note = standing_words(one.standing, named)
 
     ended = search(tuner, measure, budget, heard, spent=spent)
     found = document(tuner, ended, entries, spent, top=shown.top)

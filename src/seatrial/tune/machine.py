@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from seatrial.launch.base import Launcher
 from seatrial.record import Record
 from seatrial.spec import Trial
+from seatrial.sweep.board import Board
 from seatrial.sweep.controller import Controller, View
 from seatrial.sweep.file import Limits, Measure, Sweep, Task
 from seatrial.sweep.store import Store
@@ -24,8 +25,9 @@ from seatrial.tune.words import knobs
 
 class Machine:
     def __init__(self, store: Store, launcher: Launcher, trials: Sequence[Trial], *, measure: Measure = Measure(),
-                 limits: Limits = Limits(), training: Training = Training()):
+                 limits: Limits = Limits(), training: Training = Training(), budget_s: float | None = None):
         self.store, self.launcher, self.how, self.limits = store, launcher, measure, limits
+        self.board = Board(store.folder, name=store.session, kind="tune", budget_s=budget_s)
         self._tasks = {trial.run_id(): Task(key=trial.run_id(), data={}, knobs=named, repeat=0, trial=trial, training=training)
                        for trial, named in zip(trials, knobs(trials))}
 
@@ -35,16 +37,25 @@ class Machine:
         for data in self.store.records():
             task = known.get(data["record_id"])
             if task is not None and task.trial is not None:
-                yield task.trial, _record(data)
+                record = _record(data)
+                self._count(record)
+                yield task.trial, record
 
     def measure(self, trial: Trial, *, seconds: float | None = None) -> Record:
         """Raises KeyboardInterrupt when asked to stop; the trial then counts as not run."""
         task = self._tasks[trial.run_id()]
         sweep = Sweep(name=self.store.session, tasks=(task,), left_out={}, measure=self.how, limits=self.limits,
                       order="file", budget_s=seconds)
-        Controller(sweep, self.store, self.launcher, Quiet()).run()
+        Controller(sweep, self.store, self.launcher, Quiet(), self.board).run()
         wanted = self.store.record_id(task.key)
-        return next(_record(data) for data in self.store.records([task.key]) if data["record_id"] == wanted)
+        record = next(_record(data) for data in self.store.records([task.key]) if data["record_id"] == wanted)
+        self._count(record)
+        return record
+
+    def _count(self, record: Record) -> None:
+        """For `seatrial serve`, which shows the search while it runs."""
+        status = record.outcome.status if record.outcome is not None else "ok"
+        self.board.before[status] = self.board.before.get(status, 0) + 1
 
 
 class Quiet:

@@ -49,6 +49,13 @@ def stands(heard: Heard) -> str:
     return f"{mine}, odds of better {percent(s.odds)}"
 
 
+def standing_words(s: Standing, named: dict[str, dict[str, str]]) -> str:
+    """For the live page."""
+    if s.best is None or s.best_s is None:
+        return "nothing ran so far"
+    return f"best {label(named[s.best.run_id()])} at {digits(s.best_s)} s/it, odds of better {percent(s.odds)}"
+
+
 def trial_entry(heard: Heard, named: dict[str, str]) -> dict[str, Any]:
     record = heard.record
     status = record.outcome.status if record.outcome is not None else "ok"
