@@ -145,16 +145,19 @@ def digits(value: float | None) -> str:
 
 
 def _chosen(records: Sequence[Record], names: Sequence[str]) -> str:
-    fields = [_field(name) for name in names]
-    return aligned([HEADINGS[name] for name in fields], [[cell(row, name) for name in fields] for row in records])
+    columns = dict(_column(name, records) for name in names)
+    return aligned(list(columns), [[text(row) for text in columns.values()] for row in records])
 
 
-def _field(text: str) -> str:
-    """A column by its field or its heading."""
+def _column(text: str, records: Sequence[Record]) -> tuple[str, Callable[[Record], str]]:
+    """By its field or its heading, or by the name of a sweep's axis or of a setting that a record has."""
     by_heading = {heading.lower(): name for name, heading in HEADINGS.items()}
     name = text.strip().lower()
+    name = by_heading.get(name, name)
     if name in HEADINGS:
-        return name
-    if name in by_heading:
-        return by_heading[name]
-    raise BadInput(f"--columns {text!r}: {nearest(name, tuple(HEADINGS))}")
+        return HEADINGS[name], lambda row: cell(row, name)
+    own = text.strip()
+    if any(own in row.extra or own in row.env for row in records):
+        return encode(own), lambda row: encode(str(row.extra.get(own, row.env.get(own, ""))))
+    known = {*HEADINGS, *(key for row in records for key in (*row.extra, *row.env))}
+    raise BadInput(f"--columns {text!r}: {nearest(name, known)}")

@@ -73,6 +73,13 @@ def test_columns_are_chosen_by_field_or_heading():
         to_short([row()], columns=("tflop",))
 
 
+def test_the_axis_of_a_sweep_is_a_column_too():
+    rows = [row(extra={"case": "tp2"}), row(env={"LD_PRELOAD": "libtcmalloc.so"})]
+    assert cells(to_short(rows, columns=("case", "LD_PRELOAD")))[2:] == [["tp2", ""], ["", "libtcmalloc.so"]]
+    with pytest.raises(BadInput, match="did you mean 'case'"):
+        to_short(rows, columns=("cas",))
+
+
 @pytest.mark.parametrize(("value", "text"), [(0.000123456, "0.0001235"), (12345.678, "12346"), (3.0, "3"), (0.0, "0"),
                                              (-1.5, "-1.500"), (None, "")])
 def test_figures_have_four_digits(value, text):
