@@ -102,10 +102,10 @@ def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, d
 def _call(name: str, function: Callable[..., Any], case: int, device: torch.device, dtype: torch.dtype, hidden: int,
           tokens: int) -> list[Tensor]:
     """One call on numbers that depend on the case alone; all that it returned or changed."""
-    generator = torch.Generator(device="cpu").manual_seed(case)
+    generator = torch.Generator(device=device).manual_seed(case)
 
     def some(*shape: int, std: float = 1.0, kind: torch.dtype = dtype) -> Tensor:
-        return (torch.randn(*shape, generator=generator) * std).to(device=device, dtype=kind)
+        return (torch.randn(*shape, generator=generator, device=device) * std).to(kind)
 
     def known(dtype: torch.dtype, scale: float) -> Slot:
         slot = Scales(device, capacity=1).slot(dtype)
@@ -135,7 +135,7 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
     if name in ("softmax_parts", "softmax_gradient"):
         width, real = 128 * (hidden // 128 + 1), hidden
         logits = some(tokens, width, std=3.0)
-        targets = torch.randint(-width, 2 * width, (tokens,), generator=generator).to(device)
+        targets = torch.randint(-width, 2 * width, (tokens,), generator=generator, device=device)
         if name == "softmax_parts":
             return _all(function(logits, targets, real))
         log_sum = torch.logsumexp(logits[:, :real].float(), 1)
