@@ -4,12 +4,11 @@
     python -m seatrial.schedule interleaved 4 8 2   the same with 2 virtual stages a rank
 
 This is the door; behind it are `schedule_lists.py` (who does what in which order, what is held, who sends to whom),
-`schedule_walk.py` (when: the walk and its picture), `schedule_makespan.py` (how long, exactly, without the walk) and
-`schedule_forms.py` (how long, in closed form, for whole tables at once).
+`schedule_walk.py` (when: the walk and its picture) and `schedule_makespan.py` (how long, exactly, without the walk). For whole
+tables at once the planner has closed forms, `plan/pipeline.py`, which tests hold to the walk.
 """
 from __future__ import annotations
 
-from seatrial.schedule_forms import Run, Stage, bulk_makespan, runs
 from seatrial.schedule_lists import (
     KINDS,
     Action,
@@ -38,7 +37,6 @@ __all__ = [
     "Held", "held", "in_flight", "peak_held", "peak_in_flight",
     "Channel", "channels", "comes_from", "goes_to", "arrivals_in_order",
     "Seconds", "Durations", "durations", "Span", "Timeline", "walk", "picture", "makespan",
-    "Run", "Stage", "runs", "bulk_makespan",
 ]  # fmt: skip
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m seatrial.schedule zb-h1 4 8
 
-The walk is the truth that the closed forms of `schedule_forms.py` are held to.
+The walk is the truth that the closed forms of `plan/pipeline.py` are held to.
 """
 from __future__ import annotations
 
