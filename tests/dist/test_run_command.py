@@ -29,8 +29,8 @@ def seatrial(*args: object, env: dict[str, str] | None = None) -> tuple[int, dic
     return done.returncode, found, done.stderr
 
 
-CUBE = ["run", "--model", "tiny", "--dp", 2, "--tp", 2, "--pp", 2, "--mbs", 1, "--gbs", 8, "--steps", 4, "--set", "model.layers=2",
-        "--set", "training.trace_steps=[3]"]
+CUBE = ["run", "--model", "tiny", "--dp", 2, "--tp", 2, "--pp", 2, "--mbs", 1, "--gbs", 8, "--steps", 4,
+        "--set", "model.layers=2", "--set", "training.trace_steps=[3]"]
 
 
 def iterations_of(found: dict) -> list[list[dict]]:

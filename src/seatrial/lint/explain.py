@@ -180,13 +180,12 @@ def layers(row: Row) -> Iterator[Explanation]:
 
 def shape(row: Row) -> Iterator[Explanation]:
     """Hidden size and sequence take only values that are in use."""
-    file = row.elsewhere
     for name, usual, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
         if usual is None or not _may_be_wrong(row, name):
             continue
-        seen = [getattr(mate.record, name) for mate in file if mate is not row]
+        seen = [value for value in row.sheet.in_file(row, name) if isinstance(value, int)]
         near = [getattr(mate.record, name) for mate in row.around if mate is not row]
-        for value in dict.fromkeys([v for v in seen if v] + list(extra)):
+        for value in dict.fromkeys(seen + list(extra)):
             if value != usual and _with(row, **{name: value}):
                 score = (
                     3.5

@@ -70,12 +70,14 @@ class Reading:
 
     def per_sample(self, row: Row, **other: float) -> float | None:
         """FLOPs of one sequence, or None where the shape is not known. `other` replaces fields of the row."""
-        layers, hidden = other.get("layers", row.layers), other.get("hidden", row.hidden)
-        seq = other.get("seq", row.seq or self.seq)
-        vocab = other.get("vocab", row.vocab or self.vocab)
-        tp, pp = other.get("tp", row.get("tp") or 1), other.get("pp", row.get("pp") or 1)
         if self.formula == ALIKE:
             return None if {"layers", "hidden", "seq"} & set(other) else self.each
+        layers, hidden, seq, vocab = row.layers, row.hidden, row.seq or self.seq, row.vocab or self.vocab
+        tp, pp = row.get("tp") or 1, row.get("pp") or 1
+        if other:
+            layers, hidden = other.get("layers", layers), other.get("hidden", hidden)  # type: ignore[assignment]
+            seq, vocab = other.get("seq", seq), other.get("vocab", vocab)  # type: ignore[assignment]
+            tp, pp = other.get("tp", tp), other.get("pp", pp)
         if not seq:
             return None
         if self.formula == "label":
@@ -97,7 +99,11 @@ class Reading:
 
     def _work(self, row: Row, **other: float) -> float | None:
         """TFLOPs times printed time."""
-        each, gbs, world = self.per_sample(row, **other), other.get("gbs", row.get("gbs")), other.get("world", row.world)
+        return self.work(row, self.per_sample(row, **other), other.get("world", row.world), other.get("gbs"))
+
+    def work(self, row: Row, each: float | None, world: float | None, gbs: float | None = None) -> float | None:
+        """The same from the FLOPs of a sequence and the processes."""
+        gbs = row.get("gbs") if gbs is None else gbs
         if not each or not gbs or not world:
             return None
         shared = (row.procs or 1) if self.per == "node" else 1
@@ -105,11 +111,18 @@ class Reading:
 
     def expected(self, row: Row, truncated: bool = False, **other: float) -> tuple[float, float] | None:
         """The range of TFLOPs that belongs to the printed time."""
-        sec, work = row.printed("sec_per_it"), self._work(row, **other)
+        return self._range(row, self._work(row, **other), truncated)
+
+    def _range(self, row: Row, work: float | None, truncated: bool) -> tuple[float, float] | None:
+        sec = row.printed("sec_per_it")
         if sec is None or work is None:
             return None
         low, high = sec.truncated if truncated else sec.rounded
         return None if low <= 0 else (work / high, work / low)
+
+    def fits_work(self, row: Row, work: float | None) -> bool:
+        """`fits` where the work is known."""
+        return self._agrees(row, self._range(row, work, False), row.printed("tflops"), truncated=False)
 
     def fits(self, row: Row, **other: float) -> bool:
         return self._agrees(row, self.expected(row, False, **other), row.printed("tflops"), truncated=False)
@@ -131,8 +144,7 @@ class Reading:
         if expected is None or shown is None:
             return False
         # A figure for a node is often a rounded figure of one process times the processes.
-        unit = shown.unit * ((row.procs or 1) if self.per == "node" else 1)
-        there = Printed(shown.value, unit)
+        there = shown if self.per != "node" or (row.procs or 1) == 1 else Printed(shown.value, shown.unit * (row.procs or 1))
         if self.formula == ALIKE:
             # The common figure is a mean of rounded ones, and paddings differ a little with TP.
             expected = (expected[0] * 0.993, expected[1] * 1.007)

@@ -49,13 +49,19 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
     """As far as both rows say; settings in the environment must be equal."""
-    for name in CONFIGURATION:
-        if name in but:
-            continue
-        one, two = _asked(a, name), _asked(b, name)
-        if one not in (None, "") and two not in (None, "") and one != two:
+    if a.record.env != b.record.env or (a.record.freq_ghz or b.record.freq_ghz) != (b.record.freq_ghz or a.record.freq_ghz):
+        return False
+    for name, one, two in zip(CONFIGURATION, _configuration(a), _configuration(b)):
+        if one != two and one is not None and two is not None and name not in but:
             return False
-    return a.record.env == b.record.env and (a.record.freq_ghz or b.record.freq_ghz) == (b.record.freq_ghz or a.record.freq_ghz)
+    return True
+
+
+def _configuration(row: Row) -> tuple[object, ...]:
+    """All that was asked, None where nobody said; kept until a finding proposes another value."""
+    if row.asked is None:
+        row.asked = tuple(None if (value := _asked(row, name)) == "" else value for name in CONFIGURATION)
+    return row.asked
 
 
 def _asked(row: Row, name: str) -> object:

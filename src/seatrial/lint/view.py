@@ -93,6 +93,8 @@ class Row:
     """Field -> the value that a finding proposes."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Field -> code of that finding."""
+    asked: tuple[object, ...] | None = None
+    """The whole configuration, filled as it is asked for."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)
 
     @cached_property
@@ -209,6 +211,7 @@ class Row:
         )
 
     def propose(self, name: str, value: float, code: str) -> None:
+        self.asked = None
         self.fixed[name] = value
         self.reasons[name] = code
         if name in ("layers", "hidden", "seq"):
@@ -230,6 +233,7 @@ class Sheet:
     trusted: dict[Row, bool] = field(default_factory=dict)
     """Row -> whether its time and TFLOPs agree as printed; filled as it is asked for."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
+    _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
@@ -260,6 +264,20 @@ class Sheet:
             shown = (digits.read(row.cell(name), getattr(row.record, name)) for row in self.tables[key] if row.cell(name))
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
+
+    def in_file(self, row: Row, name: str) -> list[object]:
+        """The values that the other rows of the file have in a field, each once, in the order they first come."""
+        file = row.record.source_file
+        if (file, name) not in self._bearers:
+            bearers: dict[object, list[Row]] = {}
+            for other in row.elsewhere:
+                if value := getattr(other.record, name):
+                    first = bearers.setdefault(value, [])
+                    if len(first) < 2:
+                        first.append(other)
+            self._bearers[file, name] = bearers
+        others = ((value, [b for b in first if b is not row]) for value, first in self._bearers[file, name].items())
+        return [value for value, first in sorted(((v, b) for v, b in others if b), key=lambda pair: pair[1][0].index)]
 
     def text(self, row: Row) -> Prose:
         return self.prose.get(row.record.source_file) or Prose.of("")
