@@ -53,6 +53,16 @@ def test_compile_time_stands_apart():
     assert record.measurement["compile_s"] == pytest.approx(30.0) and record.sec_per_it == 1.0
 
 
+def test_a_batch_that_did_not_grow_to_its_size_has_no_time():
+    batch = {"gbs": 64, "rampup_start": 16, "rampup_increment": 16, "rampup_samples": 1000}
+    one, measure = build({"model": "tiny", "batch": batch}).tasks[0], Measure()
+    record = judged(measured([1.0] * 6, gbs=16), one, measure, asked(one, measure))
+    assert (record.sec_per_it, record.tflops, record.state, len(record.iterations)) == (None, None, "failed", 6)
+    whole = replace(measured([1.0] * 4, gbs=16), iterations=(*measured([1.0] * 4, gbs=16).iterations,
+                                                             *measured([4.0] * 6, gbs=64).iterations))
+    assert judged(whole, one, measure, asked(one, measure)).sec_per_it == 4.0
+
+
 def test_batch_sizes_are_never_mixed():
     rows = [{"step": i, "sec": 1.0, "gbs": 4} for i in range(5)] + [{"step": i, "sec": 2.0, "gbs": 8} for i in range(5)]
     groups, marked = by_size(rows, warmup=1)

@@ -58,11 +58,12 @@ def judged(record: Record, task: Task, measure: Measure, asked: Asked) -> Record
     groups, marked = by_size(record.iterations, warmup=measure.warmup)
     public = environment.public(trial)
     record = replace(record, iterations=tuple(marked), trial=public.to_dict(), gbs=trial.batch.gbs, run_id=trial.run_id())
-    timed = groups.get(asked.trial.batch.gbs) or (next(iter(groups.values())) if len(groups) == 1 else [])
+    grows = asked.trial.batch.rampup_start is not None
+    timed = groups.get(asked.trial.batch.gbs) or (next(iter(groups.values())) if len(groups) == 1 and not grows else [])
     if asked.partial:
         return _estimated(record, trial, groups, asked)
     if not timed:
-        return record
+        return _without_rates(record) if grows else record  # of smaller batches alone; the iterations are kept
     known = median_of(timed)
     first = next((i["sec"] for i in marked if i.get("warmup") and _number(i.get("sec"))), None)
     about = _about(known, timed, marked, measure, asked.training)
@@ -116,10 +117,8 @@ def _about(known: Known, timed: list[float], marked: list[dict], measure: Measur
 def _estimated(record: Record, trial: Trial, groups: dict[int, list[float]], asked: Asked) -> Record:
     replica = trial.topology.dp * trial.topology.mbs
     timings = {size // replica: seconds for size, seconds in groups.items()}
-    bare = replace(record, sec_per_it=None, tflops=None, formula="", tflops_per="", samples_per_s=None, tokens_per_s=None,
-                   time_unit="", state="failed" if record.state == "measured" else record.state)
     if len(timings) != 2:
-        return bare  # it ended before both sizes were timed; the iterations are kept
+        return _without_rates(record)  # it ended before both sizes were timed; the iterations are kept
     found = partial.estimate(trial, timings)
     about: dict[str, Any] = {k: v for k, v in fields.plain(found, keep_defaults=True).items()
                              if not isinstance(v, float) or math.isfinite(v)}
@@ -129,6 +128,11 @@ def _estimated(record: Record, trial: Trial, groups: dict[int, list[float]], ask
         names.append("mem_value")  # here memory grows with every micro-batch
     record = _with_rates(replace(record, measurement=about, estimated=tuple(names)), trial, found.sec_per_it)
     return replace(record, state="estimated" if record.state == "measured" else record.state)
+
+
+def _without_rates(record: Record) -> Record:
+    return replace(record, sec_per_it=None, tflops=None, formula="", tflops_per="", samples_per_s=None, tokens_per_s=None,
+                   time_unit="", state="failed" if record.state == "measured" else record.state)
 
 
 def _with_rates(record: Record, trial: Trial, sec_per_it: float) -> Record:
