@@ -17,6 +17,8 @@ from seatrial.engine.params import ParamSpec, Segment
 
 CHUNK = 1 << 18
 """Numbers made at once: the intermediates stay in cache."""
+CHUNK_ON_GPU = 1 << 22
+"""There each operation costs a launch."""
 
 
 def key_of(seed: int, name: str) -> int:
@@ -28,8 +30,9 @@ def fill_normal(out: Tensor, *, seed: int, name: str, first: int, std: float) ->
     """Fill the contiguous `out` with N(0, std²); `first` is the global index of its first number."""
     key = key_of(seed, name)
     flat = out.view(-1)
-    for at in range(0, flat.numel(), CHUNK):
-        n = min(CHUNK, flat.numel() - at)
+    chunk = CHUNK if out.device.type == "cpu" else CHUNK_ON_GPU
+    for at in range(0, flat.numel(), chunk):
+        n = min(chunk, flat.numel() - at)
         index = torch.arange(first + at, first + at + n, dtype=torch.int64, device=out.device)
         # Two words for each number: the second is a hash of the first, so one counter is enough.
         one = mix(index ^ key)
