@@ -79,20 +79,33 @@ class Browser:
 # Of a module and not of the session: the tests that come after these need the memory.
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    from selenium.common.exceptions import WebDriverException
+
+    for left in (2, 1, 0):
+        try:
+            driver = started(tmp_path_factory.mktemp("profile"))
+            break
+        except WebDriverException:
+            # On a crowded machine its driver gives up before Chromium has come up.
+            if not left:
+                raise
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()
+
+
+def started(profile: Path) -> Any:
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
 
     options = Options()
     options.binary_location = shutil.which("chromium") or ""
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver") or ""))
-    try:
-        yield Browser(driver)
-    finally:
-        driver.quit()
+    return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver") or ""))
 
 
 @pytest.fixture(scope="session")
