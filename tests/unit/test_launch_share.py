@@ -1,6 +1,7 @@
 """A rank that is held to a part of a core gets that much of it and no more."""
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -62,3 +63,15 @@ def test_where_groups_cannot_be_made_one_line_says_so(monkeypatch, tmp_path):
         share.Shares(0.5, ranks=[0])
     with pytest.raises(BadInput, match="0.001 cores a rank: the kernel gives 0.01"):
         share.Shares(0.001, ranks=[0])
+
+
+@pytest.mark.parametrize(("cores", "said"), [(0.5, "10000 20000"), (2.0, "40000 20000"), (0.02, "2000 100000")])
+def test_the_second_version_of_groups_is_told_quota_and_period(monkeypatch, tmp_path, cores, said):
+    """A folder of plain files stands for what the kernel would offer."""
+    (tmp_path / "cgroup.subtree_control").write_text("memory")
+    monkeypatch.setattr(share, "_parents", lambda: iter([(tmp_path, 2)]))
+    shares = share.Shares(cores, ranks=[0, 3])
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
+    assert [(folder / "cpu.max").read_text() for folder in shares._folders.values()] == [said, said]
+    shares.join(3)
+    assert (shares._folders[3] / "cgroup.procs").read_text() == str(os.getpid())
