@@ -23,12 +23,12 @@ def here(tmp_path, monkeypatch) -> Path:
 
 
 def ran(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "seatrial", *args], cwd=cwd, capture_output=True, text=True, timeout=240,
+    return subprocess.run([sys.executable, "-m", "seatrial", *args], cwd=cwd, capture_output=True, text=True, timeout=560,
                           env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def test_probe_then_plan_on_a_laptop(tmp_path):
-    probed = ran("probe", *QUICK, "--seconds", "120", cwd=tmp_path)
+    probed = ran("probe", *QUICK, "--seconds", "400", cwd=tmp_path)
     assert probed.returncode == 0, probed.stderr
     assert "GiB usable; one process" in probed.stdout and "not measured: 2" in probed.stdout
     assert "one process alone" in probed.stdout and "AdamW" in probed.stdout
@@ -41,14 +41,14 @@ def test_probe_then_plan_on_a_laptop(tmp_path):
 
 
 def test_ctrl_c_leaves_a_whole_file_that_lists_what_is_missing(tmp_path):
-    argv = [sys.executable, "-m", "seatrial.probe", "--device", "cpu", "--full", "--seconds", "200", "-o", "machine.json"]
+    argv = [sys.executable, "-m", "seatrial.probe", "--device", "cpu", "--full", "--seconds", "500", "-o", "machine.json"]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stderr is not None
         process.stderr.readline()  # the first parts are done
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
-        assert process.wait(timeout=120) == 0, said
+        assert process.wait(timeout=300) == 0, said
     found = machine.read(tmp_path / "machine.json")
     assert any(entry["why"] == "stopped" for entry in found["missing"]) and found["figures"]["memory"]
     assert os.listdir(tmp_path) == ["machine.json"]

@@ -17,8 +17,8 @@ QUICK = ("--model", "tiny", "--tp", "1", "--mbs", "1", "--device", "cpu")
 
 
 def test_two_ranks_measure_what_they_say_to_each_other(tmp_path):
-    argv = [sys.executable, "-m", "seatrial", "probe", "--ranks", "2", *QUICK, "--seconds", "200"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    argv = [sys.executable, "-m", "seatrial", "probe", "--ranks", "2", *QUICK, "--seconds", "500"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=560)
     assert done.returncode == 0, done.stderr
     found = machine.read(tmp_path / "machine.json")
     assert (found["world"], found["nodes"], found["procs_per_node"], found["backend"]) == (2, 1, 2, "gloo")
@@ -43,10 +43,10 @@ def test_two_ranks_measure_what_they_say_to_each_other(tmp_path):
 def test_ranks_of_two_nodes_measure_across_them(tmp_path):
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1",
            "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
-    argv = [sys.executable, "-m", "seatrial.probe", *QUICK, "--seconds", "200", "-o", "machine.json"]
+    argv = [sys.executable, "-m", "seatrial.probe", *QUICK, "--seconds", "500", "-o", "machine.json"]
     ranks = [subprocess.Popen(argv, cwd=tmp_path, env={**env, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
              for rank in range(2)]
-    said = [rank.communicate(timeout=280)[1] for rank in ranks]
+    said = [rank.communicate(timeout=560)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], said
     found = machine.read(tmp_path / "machine.json")
     assert (found["nodes"], found["procs_per_node"]) == (2, 1)
@@ -60,13 +60,13 @@ def test_a_rank_that_dies_leaves_a_file_that_says_so(tmp_path):
     """The survivor keeps what was measured until then."""
     env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1",
            "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    argv = [sys.executable, "-m", "seatrial.probe", "--device", "cpu", "--full", "--seconds", "200", "-o", "machine.json"]
+    argv = [sys.executable, "-m", "seatrial.probe", "--device", "cpu", "--full", "--seconds", "500", "-o", "machine.json"]
     ranks = [subprocess.Popen(argv, cwd=tmp_path, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                               stderr=subprocess.PIPE, text=True) for rank in range(2)]
     assert ranks[0].stderr is not None
     ranks[0].stderr.readline()
     ranks[1].kill()
-    said = ranks[0].communicate(timeout=280)[1]
+    said = ranks[0].communicate(timeout=560)[1]
     ranks[1].communicate(timeout=60)
     assert ranks[0].returncode == 0, said
     found = machine.read(tmp_path / "machine.json")
