@@ -34,7 +34,7 @@ def started(book, *more):
 
 
 def ended(process, status=0):
-    out, err = process.communicate(timeout=280)
+    out, err = process.communicate(timeout=560)
     assert process.returncode == status, err
     return json.loads(out)
 
@@ -46,7 +46,7 @@ def test_killed_within_a_trial_it_goes_on_and_measures_nothing_twice(tmp_path):
     assert first["trials"][0]["status"] == "ok" and first["spent"]["device_hours"] > 0
 
     again = started(book, "--trials", "2")
-    _, err = again.communicate(timeout=280)
+    _, err = again.communicate(timeout=560)
     assert again.returncode == 2 and "--resume goes on" in err
 
     killed = started(book, "--trials", "3", "--resume", "--sure", "0.99999")
