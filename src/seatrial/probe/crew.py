@@ -16,8 +16,8 @@ import torch.distributed as dist
 
 from seatrial.engine.rendezvous import Place
 
-GOOD, NO_MEMORY, FAILED, STOPPED = 0.0, 1.0, 2.0, 3.0
-WHY = {NO_MEMORY: "out of memory", FAILED: "failed", STOPPED: "stopped"}
+GOOD, NO_MEMORY, FAILED = 0.0, 1.0, 2.0
+WHY = {NO_MEMORY: "out of memory", FAILED: "failed"}
 
 
 class Crew:

@@ -13,6 +13,8 @@ class Item(NamedTuple):
     what: dict[str, Any]
     prepare: Callable[[], Works]
     """Makes the tensors; may run out of memory."""
+    on_host: bool = False
+    """Whether the host's time counts, and not the device's."""
 
     @property
     def label(self) -> str:

@@ -171,7 +171,7 @@ def _copy(size: int, way: str, pinned: bool, device: torch.device) -> Works:
 
 def launches(device: torch.device) -> Item:
     """What the host needs to start one kernel of no length."""
-    return Item("launch", {"name": "add"}, lambda: _launch(device))
+    return Item("launch", {"name": "add"}, lambda: _launch(device), on_host=True)
 
 
 def _launch(device: torch.device) -> Works:

@@ -23,7 +23,7 @@ from seatrial import __version__
 from seatrial.engine.rendezvous import Place, join
 from seatrial.probe import host, room, talk
 from seatrial.probe.ask import Ask
-from seatrial.probe.crew import GOOD, STOPPED, WHY, Crew, status_of
+from seatrial.probe.crew import GOOD, WHY, Crew, status_of
 from seatrial.probe.item import Item
 from seatrial.probe.machine import KIND, PARTS, SCHEMA
 from seatrial.probe.timing import Clock, Sample
@@ -127,17 +127,17 @@ class Probe:
         status, why = GOOD, ""
         samples: dict[str, Sample] = {}
         try:
-            samples = {key: self.clock(work) for key, work in item.prepare().items()}
+            clock = self.clock.host if item.on_host else self.clock
+            samples = {key: clock(work) for key, work in item.prepare().items()}
         except (RuntimeError, MemoryError) as error:
-            status = STOPPED if self.crew.asked_to_stop else status_of(error)
+            status = status_of(error)
             why = (str(error).strip().splitlines() or [""])[0][:120]
-        # What failed keeps its tensors alive in the exception's frames until here.
-        gc.collect() if status != GOOD else None
         worst = self.crew.worst(status)
         if worst != GOOD:
+            gc.collect()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self._miss(item.label, WHY[worst] + (f": {why}" if why and status not in (STOPPED,) else ""))
+            self._miss(item.label, WHY[worst] + (f": {why}" if why else ""))
             return False
         self.figures[item.part].append({**item.what, **self._joined(samples)})
         return True

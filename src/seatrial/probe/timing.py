@@ -42,17 +42,18 @@ class Clock:
     def __init__(self, device: torch.device, *, target_s: float):
         self.device, self.target_s = device, target_s
 
-    def __call__(self, work: Callable[[], object], *, target_s: float | None = None) -> Sample:
-        return (self._cuda if self.device.type == "cuda" else self._host)(work, target_s or self.target_s)
+    def __call__(self, work: Callable[[], object]) -> Sample:
+        return self.host(work) if self.device.type == "cpu" else self._cuda(work)
 
-    def _host(self, work: Callable[[], object], target_s: float) -> Sample:
+    def host(self, work: Callable[[], object]) -> Sample:
+        """What the host takes; a device may still be at work."""
         work()
         once = max(_seconds(work), 1e-7)
         calls = max(1, round(SHORT_S / once))
-        repeats = max(LEAST, min(MOST, round(target_s / (once * calls))))
+        repeats = max(LEAST, min(MOST, round(self.target_s / (once * calls))))
         return summary([_seconds(work, calls) / calls for _ in range(repeats)])
 
-    def _cuda(self, work: Callable[[], object], target_s: float) -> Sample:
+    def _cuda(self, work: Callable[[], object]) -> Sample:
         for _ in range(2):
             work()
         torch.cuda.synchronize(self.device)
@@ -65,7 +66,7 @@ class Clock:
         calls = max(1, min(QUEUED, round(SLICE_S / once)))
         # While the device sleeps the host gets ahead of it.
         ahead_s = host_s * calls if host_s > 0.5 * once else 0.0
-        repeats = max(5, min(MOST, round(target_s / (once * calls))))
+        repeats = max(5, min(MOST, round(self.target_s / (once * calls))))
         return summary([self._queued(work, calls, ahead_s) for _ in range(repeats)])
 
     def _queued(self, work: Callable[[], object], calls: int, ahead_s: float) -> float:
