@@ -204,13 +204,13 @@ def point(trial: Trial, stage: str, device: torch.device, repeats: int, *, fake:
     return {**made, "took_s": time.perf_counter() - began}
 
 
-def planner(trial: Trial, stage: str) -> dict[str, float]:
+def planner(trial: Trial, stage: str) -> dict[str, Any]:
     from seatrial.rehearse.beside import Forecast, kind
 
     at = kind(STAGES[stage], trial.topology.pp)
     a100, h200 = (Forecast.of(trial, presets.cluster(name, nodes=48)) for name in ("jz-a100", "h200"))
     return {"planner_compute_s": h200.compute_s[at], "planner_a100_gib": a100.by_rank_gib[at],
-            "planner_h200_gib": h200.by_rank_gib[at]}
+            "planner_h200_gib": h200.by_rank_gib[at], "planner_a100_parts_gib": a100.memory}
 
 
 def h200(out: Path, *, seconds: float, scale: int, fake: bool) -> bool:
@@ -257,6 +257,30 @@ def line(made: dict[str, Any]) -> str:
     return f"{said}; {made['took_s']:.1f} s"
 
 
+def difference(points: list[dict[str, Any]]) -> str:
+    """What the log's GB hold that a rehearsal does not, and the other way round: the fullest rank by part, beside the
+    planner's account of DeepSpeed on an A100."""
+    said = []
+    for mbs in LOG_GB:
+        mine = [p for p in points if p["mbs"] == mbs and p["precision"] == "bf16" and "error" not in p]
+        if not mine:
+            continue
+        fullest = max(mine, key=lambda p: p["peak_gib"])
+        ours, theirs = fullest["at_peak_gib"], fullest["planner_a100_parts_gib"]
+        rows = [("weights", ours["weights"], theirs["weights"], ""),
+                ("gradients", ours["gradients"], theirs["gradients"], "here fp32, there 16 bits"),
+                ("optimizer", ours["optimizer"], theirs["optimizer"], "there with fp32 copies of the shard's gradients"),
+                ("activations", ours["activations"] + ours["buffers"], theirs["activations"] + theirs["working"],
+                 "there scores are stored, here attention is fused"),
+                ("logits", ours["logits"], theirs["logits"], "here a chunk of tokens at a time"),
+                ("the rest", 0.0, theirs["slack"] + theirs["communication"] + theirs["context"],
+                 "allocator's slack, communication buffers, context: not tensors of a rank")]
+        said.append(f"MBS {mbs}, {fullest['stage']} rank: {fullest['peak_gib']:.1f} GiB here, {LOG_GB[mbs]} in the log, "
+                    f"{sum(theirs.values()):.1f} by the planner's account of it")
+        said += [f"    {name:12} {here:6.2f} {there:6.2f}  {there - here:+6.2f}  {why}" for name, here, there, why in rows]
+    return "\n".join(said)
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=("memory", "time", "fugaku"))
@@ -269,7 +293,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--show", type=Path, help="the table of a file that --h200 wrote")
     asked = parser.parse_args(argv)
     if asked.show is not None:
-        print("\n".join(line(made) for made in json.loads(asked.show.read_text())["points"]))
+        points = json.loads(asked.show.read_text())["points"]
+        print("\n".join(line(made) for made in points))
+        print(difference(points))
         return 0
     if asked.h200:
         return 0 if h200(asked.output, seconds=asked.seconds, scale=asked.scale, fake=asked.fake) else 1

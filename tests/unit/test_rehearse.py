@@ -181,13 +181,13 @@ def test_a_world_of_thousands_has_one_process_and_the_groups_that_it_is_in():
                                     {"precision": "fp16", "pp": 2}], ids=str)
 def test_losses_and_gradients_are_finite_with_peers_made_up(layout, monkeypatch):
     seen = []
-    real = whole.actions.__globals__["StandIn"].step
+    real = rank.StandIn.step
 
     def step(self, *args, **kwargs):
         seen.append(real(self, *args, **kwargs))
         return seen[-1]
 
-    monkeypatch.setattr(whole.actions.__globals__["StandIn"], "step", step)
+    monkeypatch.setattr(rank.StandIn, "step", step)
     trial = trial_of(**layout)
     found = rehearse(trial, TRAINING, Asked(rank=trial.topology.world - 1, repeats=1))
     assert all(math.isfinite(r.loss) and math.isfinite(r.grad_norm) and r.grad_norm > 0 for r in seen)

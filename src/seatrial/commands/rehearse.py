@@ -61,9 +61,11 @@ def register(app: typer.Typer) -> None:
             raise BadInput("--model must be given, or a TOML file with a [model]")
         if sum((rank is not None, stage is not None, all_stages)) > 1:
             raise BadInput("--rank, --stage and --all-stages each say which ranks: give one")
+        measured = None if machine is None else str(machine)
         given: dict[str, dict[str, Any]] = {
             "model": {"base": model},
-            "cluster": {"base": cluster, "machine": None if machine is None else str(machine)},
+            # A measured machine is a cluster of its own, or takes the place of another's data sheet.
+            "cluster": {"base": cluster, "machine": measured} if cluster else {"base": measured},
             "topology": {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
                          "schedule": schedule, "precision": precision, "sequence_parallel": sequence_parallel},
             "batch": {"gbs": gbs},

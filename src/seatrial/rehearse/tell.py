@@ -72,7 +72,7 @@ def _actions(actions: dict[str, Any], forecast: dict[str, Any] | None) -> None:
             rows.append([label, _time(timed["compute_s"]), _time(timed["charged_s"]), _spread(timed["repeats_s"]), beside])
     for name in ("reduce", "update"):
         rows.append([name, _time(actions[name]["compute_s"]), _time(actions[name]["charged_s"]), "", ""])
-    headers = ["action", "compute", "network", "repeats"] + (["planner"] if forecast else [])
+    headers = ["action", "compute", "network", "repeats"] + (["planner, both"] if forecast else [])
     _table(headers, [row[: len(headers)] for row in rows])
 
 
@@ -101,6 +101,9 @@ def _iteration(said: dict[str, Any]) -> None:
         print(f"the planner expects {show.seconds(forecast['sec_per_it'])} s on {said['cluster']}'s own devices "
               f"(90 %: {show.seconds(forecast['sec_lo'])} to {show.seconds(forecast['sec_hi'])})")
         print(show.breakdown(forecast["parts_s"], "s"))
+    if forecast is not None:
+        print(f"and in memory, on its fullest rank, {sum(forecast['memory_gib'].values()):.2f} GiB")
+        print(show.breakdown(forecast["memory_gib"], "GiB"))
 
 
 def _range(numbers: list[int]) -> str:

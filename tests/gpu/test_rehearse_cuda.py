@@ -1,0 +1,27 @@
+"""A rank rehearsed on a CUDA device: the tracker and the allocator agree, and every action has a time."""
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from seatrial import presets
+from seatrial.rehearse.whole import Asked, rehearse
+from seatrial.spec import Batch, Precision, Topology, Trial
+from seatrial.training import Training
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("rank", [0, 15])
+def test_a_rank_of_a_layout_that_this_machine_does_not_have(precision: Precision, rank: int) -> None:
+    cluster = presets.cluster("h200", nodes=2)
+    trial = Trial(model=presets.model("gpt2-124m"), batch=Batch(gbs=32),
+                  topology=Topology(dp=2, tp=2, pp=4, mbs=4, zero=1, recompute="full", precision=precision))
+    found = rehearse(trial, Training(device="cuda"), Asked(rank=rank), cluster=cluster)
+    one = found.ranks[0]
+    assert one.memory.allocated_bytes == pytest.approx(one.memory.peak_bytes, rel=0.1) and not one.memory.fake
+    assert one.times is not None and found.iteration is not None
+    assert 0 < one.times.forward[0].compute_s < one.times.backward[0].compute_s < 1.0
+    assert one.times.forward[0].charged_s > 0 and math.isfinite(found.iteration.sec)
