@@ -26,7 +26,7 @@ def masked(line: str) -> str:
     """`ok: 0.302 s/it` -> `ok: # s/it`: the words and their order stay. A row of shares is one of however
     many there are, a figure may come without its spread, and another may be the best."""
     has_bar = BARS.search(line) is not None
-    line = NUMBER.sub("#", BARS.sub("", line)).replace(" ± #%", "")
+    line = NUMBER.sub("#", BARS.sub("", line)).replace(" ± #%", "").replace("**", "")
     line = re.sub(r"\bbest \S+:", "best #:", line)
     if has_bar or SHARE.fullmatch(line):
         return BAR

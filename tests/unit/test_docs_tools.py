@@ -41,6 +41,7 @@ def test_what_is_shown_must_be_what_is_printed(shown, printed, same):
         ("x: 0.1 s/it ± 2.1%, 3 TFLOPs", "x: 0.1 s/it, 3 TFLOPs", True),
         ("5 ok, best case=data: 0.1 s", "5 ok, best case=zero: 0.2 s", True),
         ("| --- | 1 |", "| ------ | 22 |", True),
+        ("| data | **1.5** |", "| data | 1.4 ± 2% |", True),
     ],
 )
 def test_a_measured_block_is_held_to_its_words(shown, printed, same):
