@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,26 @@ def test_prints_every_row_of_a_small_logbook(browser: Any, a100: str) -> None:
     assert browser.js("return document.querySelectorAll('#grid-body tr[data-row]').length") == browser.js(
         "return JSON.parse(document.getElementById('view').textContent).count")
     browser.js("window.dispatchEvent(new Event('afterprint'))")
+
+
+def test_on_a_phone_time_and_layout_come_first_and_no_label_runs_into_its_figure(browser: Any, a100: str) -> None:
+    browser.open(a100, width=390, height=844)
+    heads = browser.js("return [...document.querySelectorAll('#grid-head th')].slice(0, 5).map((th) => th.dataset.column)")
+    assert heads == ["state", "sec", "dp", "tp", "pp"]
+    overlapping = browser.js("""
+        return [...document.querySelectorAll('#time svg.chart g')].filter((g) => {
+            const [label, note] = [g.querySelector('text.lab'), g.querySelector('text.dimt')];
+            return label && note && label.getBoundingClientRect().right > note.getBoundingClientRect().left;
+        }).map((g) => g.textContent)""")
+    assert overlapping == [] and browser.js("return document.querySelectorAll('#time svg.chart text.lab').length") > 5
+    browser.size(1280, 900)
+
+
+def test_sizes_that_lie_close_do_not_write_over_each_other(browser: Any, a100: str) -> None:
+    browser.open(a100)
+    boxes = browser.js("""
+        return [...document.querySelectorAll('#scaling svg.chart')].map((svg) =>
+            [...svg.querySelectorAll('text[text-anchor=middle]')].map((t) => t.getBoundingClientRect())
+                .map((r) => [r.left, r.right]).sort((a, b) => a[0] - b[0]))""")
+    assert any(len(one) > 2 for one in boxes)
+    assert all(a[1] <= b[0] for one in boxes for a, b in pairwise(one))

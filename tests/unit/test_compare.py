@@ -128,3 +128,9 @@ def test_what_tells_a_from_b_is_not_part_of_the_configuration():
 def test_batches_of_different_size_are_compared_by_the_sample():
     [group] = versus.side_by_side([row(1.0)], [{**row(2.0), "gbs": 16}], apart=["gbs"])
     assert group.comparison.ratio == pytest.approx(1.0)
+
+
+def test_a_rehearsal_is_no_repeat_of_a_measurement():
+    measured = [row(1.0, session="m"), row(1.1, session="m")]
+    rehearsed = [row(0.1, session="r", state="estimated", measurement={"kind": "rehearsed"})]
+    assert versus.side_by_side(measured, rehearsed, apart=["session"]) == []

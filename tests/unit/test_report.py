@@ -276,3 +276,10 @@ def test_lint_is_left_out_of_very_many_rows_and_says_so(monkeypatch: pytest.Monk
     records = [row(100.0, source_file="a", source_line=i) for i in range(2)]
     assert "--lint" in data.look(records).said and data.look(records, False).said
     assert data.look(records, True).said == ""
+
+
+def test_a_rehearsed_row_is_called_so_and_never_ranked():
+    rehearsed = row(10.0, dp=16, state="estimated", measurement={"kind": "rehearsed"})
+    made = data.build([row(100.0), row(110.0, tp=8), rehearsed], title="")
+    assert made.view["rows"]["state"] == ["measured", "measured", "rehearsed"]
+    assert all(2 not in candidate["rows"] for question in made.view["questions"] for candidate in question["ranked"])

@@ -125,6 +125,7 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
 def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mapping[int, list[int]], doubtful: Mapping[int, str],
           findings: Sequence[Finding]) -> dict[str, list[object]]:
     rows: dict[str, list[object]] = {name: [_blank(getattr(r, own)) for r in records] for name, own in COLUMNS.items()}
+    rows["state"] = ["rehearsed" if r.measurement.get("kind") == "rehearsed" else r.state for r in records]
     rows["world"] = [answers.world(r) for r in records]
     rows["mem"] = [_short(r.mem_gib) for r in records]
     rows["status"] = [None if r.outcome is None else r.outcome.status for r in records]

@@ -141,6 +141,8 @@ def _value(data: Mapping[str, Any]) -> float | None:
     """Seconds a sample: also right where A and B have different batches."""
     if data.get("state") not in ("measured", "estimated") or data.get("outcome", {}).get("status", "ok") != "ok":
         return None
+    if data.get("measurement", {}).get("kind") == "rehearsed":
+        return None  # no second machine ever saw it: it is a forecast, not a repeat
     seconds, samples = data.get("sec_per_it"), data.get("gbs")
     if not isinstance(seconds, int | float) or seconds <= 0:
         return None

@@ -71,10 +71,10 @@ function place(row) {
   if (has(file)) return has(cell("line", row)) ? `${file}:${cell("line", row)}` : file;
   return [cell("session", row), cell("machine", row)].filter(has).join(" · ") || V.ids[row];
 }
-const STATUS = { ok: "good", measured: "good", estimated: "info", planned: "", cancelled: "warn", timeout: "warn", invalid: "warn" };
+const STATUS = { ok: "good", measured: "good", estimated: "info", rehearsed: "info", planned: "", cancelled: "warn", timeout: "warn", invalid: "warn" };
 function stateWord(row) {
   const status = cell("status", row), state = cell("state", row);
-  return (has(status) && status !== "ok" ? (state === "measured" || state === "estimated" ? `${state}, ${status}` : status) : state).replace("_", " ");
+  return (has(status) && status !== "ok" ? (["measured", "estimated", "rehearsed"].includes(state) ? `${state}, ${status}` : status) : state).replace("_", " ");
 }
 function badge(row) {
   const status = cell("status", row), state = cell("state", row);
@@ -131,7 +131,7 @@ window.addEventListener("resize", () => {
   for (const [holder, again] of drawn) (holder.isConnected ? again() : drawn.delete(holder));
 });
 function legend(entries) {
-  return h("ul", { class: "legend" }, entries.map(([mark, text]) => h("li", {}, mark, text)));
+  return h("ul", { class: "legend" }, entries.map(([mark, text]) => h("li", { class: mark ? null : "lead" }, mark, text)));
 }
 const swatch = (cls) => s("svg", { viewBox: "0 0 14 12", "aria-hidden": "true" }, s("rect", { x: 0, y: 1, width: 14, height: 11, rx: 2, class: cls }));
 const MARK = {

@@ -30,10 +30,10 @@ function axis(f, low, high, unit, format = num) {
     s("text", { x: x(v), y: bottom + 16, "text-anchor": "middle", class: "dimt", text: format(v, 3) })]);
   return { x, nodes: [marks, s("text", { x: f.left, y: 12, class: "dimt", text: unit })] };
 }
-function rowLabel(f, i, row, text, more) {
+function rowLabel(f, i, row, text) {
   const y = f.y(i), fit = (t, px) => (t.length * 6.4 > px ? `${t.slice(0, Math.max(4, Math.floor(px / 6.4) - 1))}…` : t);
   return f.narrow
-    ? s("text", { x: 0, y: y - 19, class: "lab" }, fit(text.replaceAll(" × ", "×"), f.width - 112))
+    ? s("text", { x: 0, y: y - 19, class: "lab" }, fit(text.replaceAll(" × ", "×"), f.width - 126))
     : s("text", { x: 0, y: y + 4, class: "lab", text: fit(text, f.left - 12) });
 }
 function sideNote(f, i, text) {
@@ -74,15 +74,13 @@ function drawTime() {
   });
 }
 
-// What the rows of a question differ in, and only that.
+// What the rows of a question differ in, and only that; where nothing else tells two apart, the session they ran in.
 function label(row, among = question() ? question().ranked.slice(0, MOST_BARS) : []) {
-  const beside = [row, ...among.map((c) => c.rows[0])], base = [`${["dp", "tp", "pp"].map((k) => cell(k, row) ?? "?").join(" × ")}`];
-  if (has(cell("mbs", row))) base.push(`MBS ${cell("mbs", row)}`);
-  for (const [key, word] of [["gbs", "GBS"], ["zero", "ZeRO"], ["heads", "heads"], ["layers", "layers"], ["hidden", "hidden"], ["schedule", ""], ["recompute", "recompute"], ["dtype", ""], ["freq", "GHz"]]) {
-    if (!has(cell(key, row)) || new Set(beside.map((r) => cell(key, r))).size < 2) continue;
-    base.push(word ? `${word} ${cell(key, row)}` : cell(key, row));
-  }
-  return base.join(", ");
+  const beside = [row, ...among.map((c) => c.rows[0])];
+  const differing = [["gbs", "GBS"], ["zero", "ZeRO"], ["heads", "heads"], ["layers", "layers"], ["hidden", "hidden"], ["schedule", ""], ["recompute", "recompute"], ["dtype", ""], ["freq", "GHz"]].filter(([key]) => new Set(beside.map((r) => cell(key, r))).size > 1);
+  const words = (r) => [["dp", "tp", "pp"].map((k) => cell(k, r) ?? "?").join(" × "), has(cell("mbs", r)) && `MBS ${cell("mbs", r)}`, ...differing.map(([key, word]) => has(cell(key, r)) && `${word} ${cell(key, r)}`.trim())].filter(Boolean).join(", ");
+  const mine = words(row), session = cell("session", row);
+  return has(session) && beside.some((r) => cell("session", r) !== session && words(r) === mine) ? `${mine}, ${session}` : mine;
 }
 
 function stack(f, a, y, high, parts, map) {
@@ -107,7 +105,10 @@ function drawParts() {
   if (!rows.length) { box.replaceChildren(h("p", { class: "note", text: "Nothing says where the time of these rows went: neither timers of a run of ours, nor a machine to forecast on (--cluster)." })); return; }
   const lists = rows.flatMap((r) => [V.parts[r].time, V.parts[r].breakdown]).filter(Boolean), high = Math.max(...lists.map(total), ...rows.map((r) => cell("sec", r) || 0));
   const holder = h("div", {});
-  box.replaceChildren(partsLegend(lists), holder, h("p", { class: "dim small", text: `${rows.some((r) => V.parts[r].time && V.parts[r].breakdown) ? "Upper bar: forecast; lower: the run's own timers, the mean over its ranks. " : rows.some((r) => V.parts[r].time) ? "Forecast, by part. " : "The runs' own timers, the mean over their ranks. "}${rows.some((r) => V.parts[r].time && has(cell("sec", r))) ? "The tick is the measured time." : ""}` }));
+  const forecast = rows.map((r) => V.parts[r].time).filter(Boolean), timers = rows.map((r) => V.parts[r].breakdown).filter(Boolean);
+  // The planner and the run's timers have names of their own, and share colours where they mean the same work.
+  const keys = forecast.length && timers.length ? [partsLegend(forecast, undefined, [[null, "Forecast:"]]), partsLegend(timers, undefined, [[null, "Measured:"]])] : [partsLegend(lists)];
+  box.replaceChildren(...keys, holder, h("p", { class: "dim small", text: `${rows.some((r) => V.parts[r].time && V.parts[r].breakdown) ? "Upper bar: forecast; lower: the run's own timers, the mean over its ranks. " : rows.some((r) => V.parts[r].time) ? "Forecast, by part. " : "The runs' own timers, the mean over their ranks. "}${rows.some((r) => V.parts[r].time && has(cell("sec", r))) ? "The tick is the measured time." : ""}` }));
   picture(holder, (width) => {
     const f = frame(width, rows.length, { line: 36 }), a = axis(f, 0, high * 1.02, "seconds an iteration");
     return s("svg", { class: "chart", viewBox: `0 0 ${width} ${f.height}`, height: f.height, role: "group", "aria-label": "Where the time goes" }, a.nodes, rows.map((row, i) => {

@@ -46,7 +46,12 @@ function remember(name) { try { if (name) localStorage.setItem("seatrial-theme",
   $("theme").addEventListener("click", () => { const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark"; theme(next); remember(next); });
   const there = SECTIONS.filter(([id]) => $(id));
   $("nav").replaceChildren(...there.map(([id, name]) => h("li", {}, h("a", { href: `#${id}`, text: name }))));
-  const seen = new IntersectionObserver((entries) => { for (const entry of entries) if (entry.isIntersecting) for (const a of document.querySelectorAll("nav a")) a.classList.toggle("on", a.hash === `#${entry.target.id}`); }, { rootMargin: "-110px 0px -70% 0px" });
+  const inSight = new Set();
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) inSight.add(entry.target.id); else inSight.delete(entry.target.id);
+    const top = there.find(([id]) => inSight.has(id))?.[0];
+    if (top) for (const a of document.querySelectorAll("nav a")) a.classList.toggle("on", a.hash === `#${top}`);
+  }, { rootMargin: "-110px 0px -70% 0px" });
   for (const [id] of there) seen.observe($(id));
   $("row").addEventListener("click", (event) => { if (event.target === $("row")) $("row").close(); });
   const view = JSON.parse($("view").textContent);

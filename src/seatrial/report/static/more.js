@@ -18,16 +18,17 @@ function drawScaling() {
   const lg = Math.log2, xs = points.map((p) => lg(p.world)), lowX = Math.min(...xs), highX = Math.max(...xs);
   const sketch = (width, values, ticksY, y, extra, name) => {
     const high = 240, l = 48, b = 28, x = (w) => l + 8 + ((lg(w) - lowX) / (highX - lowX || 1)) * (width - l - 24), yy = (v) => 12 + (1 - y(v)) * (high - b - 20);
-    const every = Math.ceil(points.length / Math.max(3, Math.floor(width / 52)));
+    const named = []; // from the largest down, as far as they do not run into each other
+    for (const p of [...points].reverse()) if (!named.length || x(named.at(-1).world) - x(p.world) > 34) named.push(p);
     return s("svg", { class: "chart", viewBox: `0 0 ${width} ${high}`, height: high, role: "group", "aria-label": name },
       ticksY.map((v) => [s("line", { x1: l, x2: width, y1: yy(v), y2: yy(v), class: "axis" }), s("text", { x: l - 6, y: yy(v) + 4, "text-anchor": "end", class: "dimt", text: extra.format(v) })]),
-      points.filter((_, i) => i % every === 0).map((p) => s("text", { x: x(p.world), y: high - 8, "text-anchor": "middle", class: "dimt", text: p.world })),
+      named.map((p) => s("text", { x: x(p.world), y: high - 8, "text-anchor": "middle", class: "dimt", text: p.world })),
       s("path", { d: extra.ideal(x, yy), class: "ideal" }), s("polyline", { points: points.map((p) => `${x(p.world)},${yy(values(p))}`).join(" "), class: "m-line" }),
       points.map((p) => { const g = s("g", { "aria-label": `${p.world} processes: ${num(p.rate)} samples a second, ${percent(p.efficiency, 0)}` }, s("circle", { cx: x(p.world), cy: yy(values(p)), r: 9, fill: "transparent" }), s("circle", { cx: x(p.world), cy: yy(values(p)), r: 4.5, class: "m-dot" }));
         tip(g, `${p.world} processes\n${num(p.rate)} samples/s, efficiency ${percent(p.efficiency)}\n${layout(p.row)}`); return opens(g, p.row); }));
   };
   const rates = points.map((p) => p.rate), ideal = (w) => (first.rate / first.world) * w, top = Math.max(...rates, ideal(points.at(-1).world)), low = Math.min(...rates);
-  const logTicks = []; for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(top)); e++) for (const m of [1, 3]) { const v = m * 10 ** e; if (v >= low * 0.7 && v <= top * 1.4) logTicks.push(v); }
+  const logTicks = []; for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(top)); e++) for (const m of [1, 2, 5]) { const v = m * 10 ** e; if (v >= low * 0.7 && v <= top * 1.4) logTicks.push(v); }
   picture(left, (w) => sketch(w, (p) => p.rate, logTicks, (v) => (Math.log(v) - Math.log(low * 0.8)) / (Math.log(top * 1.15) - Math.log(low * 0.8)), { format: (v) => num(v, 2), ideal: (x, y) => `M${x(first.world)} ${y(first.rate)}L${x(points.at(-1).world)} ${y(ideal(points.at(-1).world))}` }, "Samples a second over processes"));
   const most = Math.max(1.1, ...points.map((p) => p.efficiency * 1.05));
   picture(right, (w) => sketch(w, (p) => p.efficiency, ticks(0, most, 5), (v) => v / most, { format: (v) => `${Math.round(v * 100)} %`, ideal: (x, y) => `M${x(first.world)} ${y(1)}H${x(points.at(-1).world)}` }, "Efficiency over processes"));

@@ -8,6 +8,7 @@ const COLUMNS = [
   ["lint", "Doubts", 0], ["date", "Date", 0], ["session", "Session", 0], ["machine", "Machine", 0], ["notes", "Notes", 0], ["env", "Environment", 0], ["file", "Source", 0],
 ];
 const PRINTED = new Set("state size nodes dp tp pp mbs gbs zero sec f_sec tflops mem lint file".split(" ")); // what fits on paper
+const FIRST_ON_A_PHONE = "state sec dp tp pp mbs mem".split(" "); // what is in sight before anybody scrolls
 const ALIAS = { model: "size", zero_stage: "zero", procs: "world", gpus: "world", sec_per_it: "sec", mem_gib: "mem", source: "file", forecast: "f_sec", doubts: "lint" };
 const LINT_WORD = ["info", "warning", "error"];
 const T = { order: [], sort: null, down: false, filter: "", state: "", columns: [], focus: 0, hay: null };
@@ -129,6 +130,10 @@ function widths() {
 
 function drawTable() {
   T.columns = COLUMNS.filter(([name]) => name in V.rows);
+  if (window.innerWidth < 640) {
+    const front = FIRST_ON_A_PHONE.flatMap((name) => T.columns.filter(([own]) => own === name));
+    T.columns = [...front, ...T.columns.filter((column) => !front.includes(column))];
+  }
   T.hay = null;
   const wide = widths(), states = [...new Set(V.rows.state)];
   const box = $("table-in");
