@@ -24,10 +24,7 @@ _WORDS = {*TABLES, *presets.KINDS, "engine", "repeat"}
 
 
 def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> tuple[Trial, Training]:
-    data = presets.read_toml(path)
-    if isinstance(data.get("cluster"), Mapping):
-        data["cluster"] = presets.beside(path, data["cluster"])
-    return build(data, settings, where=str(path))
+    return build(presets.read_toml(path), settings, where=str(path))
 
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "trial") -> tuple[Trial, Training]:

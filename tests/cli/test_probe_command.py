@@ -101,3 +101,22 @@ def test_what_cannot_be_probed_is_one_line(seatrial, here, args, said):
 def test_here_without_a_probe_says_what_to_do(seatrial, here):
     said = seatrial("plan", "--cluster", "here", "--model", "tiny", "--gbs", 8)
     assert said.status == 2 and "`seatrial probe` writes it" in said.err
+
+
+def test_a_file_that_names_a_cluster_takes_a_machine_too(seatrial, here):
+    found = machines.empty()
+    found["figures"]["host"] = [{"forward_s": 0.5, "backward_s": 1.0, "fixed_s": 2.0, "spread": 0.0}]
+    path = machines.written(found, here)
+    trial = 'model = "gpt-1.3b"\nbatch = {{ gbs = 8 }}\ntopology = {{ dp = 8, precision = "bf16" }}\ncluster = {}\n'
+    for number, cluster in enumerate(('"h200"', '{ base = "h200" }', '{ base = "h200", machine = "machine.json" }')):
+        file = here / f"{number}.toml"
+        file.write_text(trial.format(cluster))
+        given = () if "machine" in cluster else ("--machine", path)
+        said = seatrial("explain", file, *given, "--json")
+        assert said.status == 0, said.err
+        assert json.loads(said.out)["parts_s"]["fixed"] == pytest.approx(2.0)
+    sweep = here / "sweep.toml"
+    sweep.write_text(trial.format('"h200"') + '[axes]\n"topology.mbs" = [1]\n')
+    said = seatrial("forecast", sweep, "--machine", path, "--json")
+    assert said.status == 0, said.err
+    assert float(json.loads(said.out)["rows"][0]["forecast_sec"]) > 2.0

@@ -92,8 +92,8 @@ def asked_trial(file: Path | None, model: str | None, cluster: str | None, nodes
             raise BadInput(f"{file}: {name}: expected a table, found {data[name]!r}")
     if model is not None:
         data["model"] = {"base": model}
-    if cluster is not None:
-        data["cluster"] = {"base": cluster}
+    if cluster is not None or isinstance(data.get("cluster"), str):
+        data["cluster"] = {"base": cluster or data["cluster"]}
     for key, value in (("nodes", nodes), ("procs_per_node", procs_per_node)):
         if value is not None and "cluster" in data:
             table = data["cluster"]

@@ -32,6 +32,8 @@ def register(app: typer.Typer) -> None:
         defaults: bool = typer.Option(False, help="Print what an empty cell of each column means, and stop."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
     ) -> int:
+        from dataclasses import replace
+
         from seatrial import presets
         from seatrial.errors import EXIT_GOOD, BadInput
         from seatrial.plan import calibrate as learning
@@ -48,6 +50,9 @@ def register(app: typer.Typer) -> None:
             from seatrial.sweep import foresee
 
             table, here = foresee.as_table(sweeps.load(rows))
+            if machine is not None:
+                presets.machine_for(here, machine)
+                here = replace(here, machine=str(machine))
         else:
             name, settings = with_machine(machine, cluster, [])
             here = presets.cluster(name or "jz-a100", {"machine": str(machine)} if settings else None)

@@ -40,13 +40,16 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         if os.path.getsize(path) > _MAX_TOML_BYTES:
             raise BadInput(f"{path}: {os.path.getsize(path)} bytes is too large for a TOML file of settings (limit 4 MiB)")
         with open(path, "rb") as f:
-            return tomllib.load(f)
+            found = tomllib.load(f)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise BadInput(f"{path}: not TOML: {e}") from None
     except RecursionError:
         raise BadInput(f"{path}: not TOML that can be read: nested too deeply") from None
     except OSError as e:
         raise BadInput(f"{path}: {e.strerror or e}") from None
+    if isinstance(found.get("cluster"), dict):
+        found["cluster"] = beside(path, found["cluster"])
+    return found
 
 
 def with_user(user: Book) -> Book:
@@ -147,7 +150,7 @@ def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int |
             nodes, procs_per_node = nodes or counts["nodes"], procs_per_node or counts["procs_per_node"]
             own = {k: v for k, v in values.items() if k not in ("base", *counts)}
             values = {**resolve("clusters", values["base"], book), **own}
-        values = {"name": Path(name).stem, **beside(name, values)}
+        values = {"name": Path(name).stem, **values}
     else:
         values = {"name": name, **resolve("clusters", name, book)}
     built = cluster_from({**values, **_onto(values, changes or {})}, book)
@@ -191,7 +194,7 @@ def machine_path(name: str) -> Path:
     return Path(name) if name.endswith(".json") or os.sep in name else Path(__file__).parent / "machines" / f"{name}.json"
 
 
-def beside(file: str | os.PathLike[str], values: Mapping[str, Any]) -> Mapping[str, Any]:
+def beside(file: str | os.PathLike[str], values: dict[str, Any]) -> dict[str, Any]:
     """A cluster's values, its machine file found beside the file that names it where it is not in the current folder."""
     name = values.get("machine")
     if not isinstance(name, str) or not name.endswith(".json") or Path(name).exists():
