@@ -34,6 +34,8 @@ REPEAT = {"gpu": 0.005, "cpu": 0.02}
 class Posterior:
     mean: Floats
     covariance: Floats
+    alone: Floats
+    """What of its diagonal is the candidate's own error, shared with none."""
     repeat: float
     """Standard deviation of a repeat, of its logarithm."""
     ok: Floats
@@ -44,10 +46,13 @@ class Posterior:
     fit: calibrate.Fit
 
     def draws(self, count: int, rng: np.random.Generator) -> Floats:
-        """[count, n]: what `mean` is of; infinite where a candidate does not run."""
-        values, vectors = np.linalg.eigh(self.covariance)
+        """[count, n]: what `mean` is of; infinite where a candidate does not run. Errors of one's own have heavy tails: most
+        candidates lie where they are forecast, a few far from it, and those few are what can be missed."""
+        values, vectors = np.linalg.eigh(self.covariance - np.diag(self.alone))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        found = self.mean + rng.standard_normal((count, len(self.mean))) @ root.T
+        shape = (count, len(self.mean))
+        own = np.where(self.measured, rng.standard_normal(shape), rng.standard_t(calibrate.FREEDOM, shape))
+        found = self.mean + rng.standard_normal(shape) @ root.T + own * np.sqrt(self.alone)
         runs = rng.random(found.shape) < self.ok
         return np.where(runs, found, np.inf)
 
@@ -95,6 +100,7 @@ def posterior(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], c
             alone[i] = gain * spread
     worth = np.log([unit(trial, by) for trial in candidates])
     has_time = np.array([i in timed for i in range(len(rows))])
-    return Posterior(mean=mean - worth, covariance=moves @ fit.covariance @ moves.T + np.diag(alone), repeat=repeat,
+    return Posterior(mean=mean - worth, covariance=moves @ fit.covariance @ moves.T + np.diag(alone), alone=alone,
+                     repeat=repeat,
                      ok=failing.chance_to_run(candidates, told, cluster, fit), measured=has_time,
                      open=np.array([i not in told for i in range(len(rows))]), fit=fit)

@@ -45,7 +45,8 @@ def stands(heard: Heard) -> str:
     s = heard.standing
     if s.best is None:
         return "nothing ran so far"
-    mine = "best so far" if s.best.run_id() == heard.trial.run_id() else "not the best"
+    ran = heard.record.outcome is None or heard.record.outcome.status == "ok"
+    mine = "best so far" if s.best.run_id() == heard.trial.run_id() else "not the best" if ran else "the best stays"
     return f"{mine}, odds of better {percent(s.odds)}"
 
 
