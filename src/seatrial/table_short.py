@@ -150,14 +150,29 @@ def _chosen(records: Sequence[Record], names: Sequence[str]) -> str:
 
 
 def _column(text: str, records: Sequence[Record]) -> tuple[str, Callable[[Record], str]]:
-    """By its field or its heading, or by the name of a sweep's axis or of a setting that a record has."""
+    """By its field or its heading, by the name of a sweep's axis or of a setting, or a part of the memory: memory.weights."""
     by_heading = {heading.lower(): name for name, heading in HEADINGS.items()}
     name = text.strip().lower()
     name = by_heading.get(name, name)
     if name in HEADINGS:
         return HEADINGS[name], lambda row: cell(row, name)
     own = text.strip()
+    if own.startswith("memory.") and any(_part(row, own) is not None for row in records):
+        return f"{own.removeprefix('memory.')}, MiB", lambda row: digits(_part(row, own))
     if any(own in row.extra or own in row.env for row in records):
         return encode(own), lambda row: encode(str(row.extra.get(own, row.env.get(own, ""))))
-    known = {*HEADINGS, *(key for row in records for key in (*row.extra, *row.env))}
+    parts = (f"memory.{part}" for row in records for part in _parts(row))
+    known = {*HEADINGS, *(key for row in records for key in (*row.extra, *row.env)), *parts}
     raise BadInput(f"--columns {text!r}: {nearest(name, known)}")
+
+
+def _part(row: Record, name: str) -> float | None:
+    found = _parts(row).get(name.removeprefix("memory."))
+    return found / 2**20 if isinstance(found, int | float) else None
+
+
+def _parts(row: Record) -> Mapping[str, object]:
+    """What the fullest rank held at its fullest moment, in bytes by kind."""
+    fullest = row.memory.get("fullest")
+    parts = fullest.get("parts") if isinstance(fullest, Mapping) else None
+    return parts if isinstance(parts, Mapping) else {}

@@ -76,6 +76,8 @@ def test_columns_are_chosen_by_field_or_heading():
 def test_the_axis_of_a_sweep_is_a_column_too():
     rows = [row(extra={"case": "tp2"}), row(env={"LD_PRELOAD": "libtcmalloc.so"})]
     assert cells(to_short(rows, columns=("case", "LD_PRELOAD")))[2:] == [["tp2", ""], ["", "libtcmalloc.so"]]
+    held = row(memory={"fullest": {"parts": {"activations": 3 * 2**19}}})
+    assert cells(to_short([held, row(memory={})], columns=("memory.activations",)))[0::2] == [["activations, MiB"], ["1.500"]]
     with pytest.raises(BadInput, match="did you mean 'case'"):
         to_short(rows, columns=("cas",))
 

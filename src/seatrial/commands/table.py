@@ -35,7 +35,7 @@ def table_command(
     form: Format = typer.Option(Format.MARKDOWN, "--format", help="How to write them."),
     source: bool = typer.Option(False, "--source", help="In markdown, a column with each row's file and line."),
     wide: bool = typer.Option(False, "--wide", help="In markdown, every column and digit of our own trials too."),
-    columns: str = typer.Option("", help="In markdown, these columns alone, with commas: dp,tp,pp,sec_per_it."),
+    columns: str = typer.Option("", help="In markdown, these alone, with commas: dp,sec_per_it, an axis, memory.weights."),
 ) -> int:
     """Exit status 1 when a file had a cell or a row that could not be read."""
     from seatrial.errors import BadInput
