@@ -49,8 +49,8 @@ STEPS = (
     Step(says="Real training steps: six layouts of a small model on this CPU, one of which cannot be",
          typed="sweep first-sweep.toml --logbook logbook"),
     Step(says="The best layout of two processes, with as few trials as it takes",
-         typed="tune --model tiny --procs-per-node 2 --gbs 16 --zero 0 --recompute none --schedule 1f1b --trials 5 "
-               "--seconds 20 --set measure.seconds=1 --logbook logbook"),
+         typed="tune --model tiny --procs-per-node 2 --gbs 16 --zero 0 --recompute none --schedule 1f1b --trials 4 "
+               "--seconds 200 --set measure.seconds=1 --logbook logbook"),
     Step(says="What was measured", typed="table logbook"),
     Step(says="The rows of the logs, kept like one's own", typed="import rows.csv --logbook logs"),
     Step(says="The page of the trials that just ran", typed="report logbook -o report.html"),
