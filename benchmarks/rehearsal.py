@@ -144,15 +144,15 @@ def fugaku() -> bool:
     cluster = presets.cluster("fugaku", nodes=6144)
     trial = Trial(model=presets.model("gpt-30b"), batch=Batch(gbs=1536), cluster=cluster,
                   topology=Topology(dp=32, tp=4, pp=48, mbs=1))
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     found = rehearse(trial, Training(device="cpu"), Asked(rank=3072), cluster=cluster, say=print)
-    took = time.perf_counter() - began
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
     one, iteration = found.ranks[0], found.iteration
     assert one.times is not None and iteration is not None
     print(f"  memory {one.memory.peak_bytes / GIB:.2f} GiB ({'without memory' if one.memory.fake else 'real'}, "
           f"{one.memory.microbatches} micro-batches), forward {one.times.forward[0].compute_s:.2f} s, backward "
           f"{one.times.backward[0].compute_s:.2f} s, iteration {iteration.sec:.0f} s with this CPU in place of an A64FX")
-    print(f"  rank 3072 of 6144 in {took:.0f} s, bar {FUGAKU_BAR_S:.0f} s: {'met' if took <= FUGAKU_BAR_S else 'MISSED'}")
+    print(f"  rank 3072 of 6144 in {took:.0f} s ({cpu:.0f} s of a core on {found.threads} threads), bar {FUGAKU_BAR_S:.0f} s: {'met' if took <= FUGAKU_BAR_S else 'MISSED'}")
     return took <= FUGAKU_BAR_S
 
 

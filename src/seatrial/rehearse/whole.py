@@ -99,8 +99,8 @@ def rehearse(trial: Trial, training: Training, asked: Asked, *, cluster: Cluster
     t = trial.topology
     device = device_of(training.device, Place())
     threads = threads_for(trial, training, cluster)
-    # With a compiled block there is nothing to watch inside; its kernels are timed by running it.
-    training = replace(training, compile=False)
+    if training.compile:
+        raise BadInput("training.compile: a rehearsal runs blocks as they are written; leave it out")
     notes: list[str] = []
     chosen = distinct(trial, asked)
     memory_only = asked.memory_only
@@ -142,7 +142,7 @@ def check(trial: Trial, asked: Asked) -> None:
     rules.check(replace(trial, cluster=None, engine="seatrial"))
     t = trial.topology
     if t.precision not in PRECISIONS:
-        raise Infeasible(f"precision {t.precision}: the engine has {', '.join(PRECISIONS)}", code="precision")
+        raise Infeasible(f"precision {t.precision}: a rehearsal has {', '.join(PRECISIONS)}", code="precision")
     if not 0 <= asked.rank < t.world:
         raise BadInput(f"--rank {asked.rank}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, counted from 0 to "
                        f"{t.world - 1}")
@@ -201,8 +201,8 @@ def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.d
                 timed[candidate.work] = actions(trial, training, device, repeats=asked.repeats, as_gpu=as_gpu)
             times = RankTimes.of(replay(timed[candidate.work], network, overlap=as_gpu), t)
         if found is None:
-            fake = times is None or not fits or device.type == "cpu" and _long(trial, candidate.pp_rank, times)
-            # Without memory a GPU's ways are followed on the CPU: see `gpu_ways`.
+            # A GPU's ways can be followed on a CPU, but only without memory: see `gpu_ways`.
+            fake = times is None or not fits or device.type == "cpu" and (as_gpu or _long(trial, candidate.pp_rank, times))
             found = held(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
     return Rank(rank=candidate.rank, pp_rank=candidate.pp_rank, alike=candidate.alike, layers=candidate.layers,
                 has_embedding=candidate.has_embedding, has_head=candidate.has_head, in_flight=candidate.in_flight, times=times,
