@@ -137,11 +137,13 @@ def test_a_slow_session_is_not_held_against_a_topology():
     trials = plain(6)
     tuner = Tuner(trials, A100)
     base = np.exp(tuner.view.seen.mean) * [t.batch.gbs for t in trials]
-    for place, session, factor in ((2, "before", 1.08), (3, "before", 1.08), (4, "after", 1.0), (5, "after", 1.0)):
+    for place, session, factor in ((2, "1 before", 1.08), (3, "1 before", 1.08), (4, "2 after", 1.0), (5, "2 after", 1.0)):
         tuner.tell(trials[place], Record(state="measured", sec_per_it=float(base[place]) * factor, session=session))
     seen = np.exp(tuner.view.seen.mean) * [t.batch.gbs for t in trials]
     apart = seen / base
     assert apart[2] - apart[4] < 0.06, "part of the 8 % is the session's"
+    tuner.tell(trials[0], Record(state="measured", sec_per_it=float(base[0]), session="0 long ago"))
+    assert tuner.expect(trials[5]).sec_per_it == pytest.approx(base[5], rel=0.02), "all are seen in the last session"
 
 
 def test_running_out_of_memory_makes_others_less_likely_to_run_and_fitting_more(table):

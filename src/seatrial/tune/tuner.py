@@ -80,7 +80,6 @@ class Tuner:
         self.by: By = by
         self.told: dict[int, list[Told]] = {}
         self._places = {trial.run_id(): i for i, trial in enumerate(self.trials)}
-        self._session = ""
         self._view: _View | None = None
 
     def ask(self) -> Trial | None:
@@ -91,9 +90,7 @@ class Tuner:
         return self.trials[int(np.argmax(np.where(view.seen.open, view.worth, -np.inf)))]
 
     def tell(self, trial: Trial, result: Record | Outcome | float) -> None:
-        told = Told.of(result)
-        self.told.setdefault(self._place(trial), []).append(told)
-        self._session = told.session if told.ok else self._session
+        self.told.setdefault(self._place(trial), []).append(Told.of(result))
         self._view = None
 
     def standing(self) -> Standing:
@@ -139,8 +136,9 @@ class Tuner:
     @property
     def view(self) -> _View:
         if self._view is None:
-            seen = posterior(self.trials, self.told, self.cluster, known=self.known, session=self._session,
-                             by=self.by)
+            # The last by name, as calibration has it: sessions are named by their dates.
+            session = max((one.session for all_ in self.told.values() for one in all_ if one.ok), default="")
+            seen = posterior(self.trials, self.told, self.cluster, known=self.known, session=session, by=self.by)
             self._view = _View(seen, np.random.default_rng([self.seed, sum(map(len, self.told.values()))]))
         return self._view
 
