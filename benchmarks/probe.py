@@ -2,10 +2,12 @@
 
     python -m benchmarks.probe --ranks 2 -o benchmarks/results/probe-cpu.json
     python -m benchmarks.probe --machine machine.json           a probe made before
+    python -m benchmarks.probe --cpu-time                       one process, in its own CPU seconds
 
 Probes this machine with its usual shapes (not those of the trials), forecasts each trial with cluster `local` (what the kernel
 says of the CPU) and with the machine file, and runs it for real. Both errors come from one run. The load of the machine before
-and after is printed: on a busy one neither means much.
+and after is printed: on a busy one neither means much. There `--cpu-time` helps: probe and trials in one process with one
+thread, both by the CPU time that it used, so that waiting for others does not count; what ranks say to each other is left out.
 """
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,13 @@ TRIALS = [
     (MIDDLE, Topology(pp=2, mbs=1), 6), (MIDDLE, Topology(dp=2, mbs=1, recompute="full"), 4), (LLAMA, Topology(dp=2, mbs=2), 4),
     (LLAMA, Topology(tp=2, mbs=2, sequence_parallel=True), 4),
 ]  # fmt: skip
+BLOOM = Model(layers=4, hidden=384, heads=6, vocab=8192, seq=256, family="bloom", name="bloom")
+ALONE = [
+    (SMALL, Topology(mbs=1), 1), (SMALL, Topology(mbs=2), 4), (MIDDLE, Topology(mbs=1), 2), (MIDDLE, Topology(mbs=4), 4),
+    (MIDDLE, Topology(mbs=1, recompute="full"), 2), (LLAMA, Topology(mbs=2), 4), (BLOOM, Topology(mbs=2), 4),
+    (presets.model("tiny"), Topology(mbs=4), 8),
+]  # fmt: skip
+"""Of one process."""
 
 
 def forecast_s(trial: Trial, cluster: Cluster) -> tuple[float, float, float]:
@@ -50,16 +60,20 @@ def main() -> None:
     arguments.add_argument("--ranks", type=int, default=2)
     arguments.add_argument("--steps", type=int, default=10)
     arguments.add_argument("--machine", type=Path)
+    arguments.add_argument("--cpu-time", action="store_true")
     arguments.add_argument("-o", "--output", type=Path)
     asked = arguments.parse_args()
     before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         machine = asked.machine or Path(folder) / "machine.json"
-        if asked.machine is None:
+        if asked.cpu_time:
+            count_cpu_time(machine, probes=asked.machine is None)
+        elif asked.machine is None:
             argv = [sys.executable, "-m", "seatrial", "probe", "--ranks", str(asked.ranks), "-o", str(machine)]
             subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
         probed = json.loads(machine.read_text())
-        rows = [measured(*one, asked, machine, Path(folder) / str(i)) for i, one in enumerate(TRIALS)]
+        trials = ALONE if asked.cpu_time else TRIALS
+        rows = [measured(*one, asked, machine, Path(folder) / str(i)) for i, one in enumerate(trials)]
     print(f"probe: {probed['seconds']:.0f} s, noise {probed['noise']:.1%}, {len(probed['missing'])} not measured; "
           f"load before {before:.1f}, after {os.getloadavg()[0]:.1f}")
     print(f"{'trial':44} {'real s':>8} {'local s':>8} {'error':>7} {'machine s':>9} {'error':>7}  in 90 %")
@@ -79,16 +93,54 @@ def main() -> None:
 def measured(model: Model, topology: Topology, gbs: int, asked: argparse.Namespace, machine: Path,
              out: Path) -> dict[str, Any]:
     trial = Trial(model=model, topology=topology, batch=Batch(gbs=gbs))
-    found = single.run(trial, Training(steps=asked.steps, warmup_iterations=2), out=out, timeout_s=300)
-    sec = found["sec_per_it"]
-    local, _, _ = forecast_s(trial, presets.cluster("local", procs_per_node=asked.ranks))
-    known, low, high = forecast_s(trial, presets.cluster(str(machine)))
+    if asked.cpu_time:
+        sec, parts = steps_s(trial, asked.steps), {}
+        # One thread has one core: as many processes as there are cores share the node.
+        procs = len(os.sched_getaffinity(0))
+    else:
+        found = single.run(trial, Training(steps=asked.steps, warmup_iterations=2), out=out, timeout_s=300)
+        sec, parts, procs = found["sec_per_it"], found["breakdown"], asked.ranks
+    local, _, _ = forecast_s(trial, presets.cluster("local", procs_per_node=procs))
+    known, low, high = forecast_s(trial, presets.cluster(str(machine), procs_per_node=procs))
     t = topology
     words = [f"{name.upper()} {getattr(t, name)}" for name in ("dp", "tp", "pp") if getattr(t, name) > 1]
     words += [f"MBS {t.mbs}", *(["ZeRO 1"] if t.zero else []), *(["SP"] if t.sequence_parallel else [])]
     words += [f"recompute {t.recompute}"] if t.recompute != "none" else []
     return {"trial": f"{model.name} {' '.join(words)} GBS {gbs}", "sec": sec, "local_s": local, "local_error": local / sec - 1,
-            "machine_s": known, "machine_error": known / sec - 1, "held": low <= sec <= high, "breakdown": found["breakdown"]}
+            "machine_s": known, "machine_error": known / sec - 1, "held": low <= sec <= high, "breakdown": parts}
+
+
+def count_cpu_time(machine: Path, *, probes: bool) -> None:
+    """From here on this process's clock stands still while others run."""
+    import torch
+
+    from seatrial.engine.rendezvous import Place
+    from seatrial.probe import machine as files
+    from seatrial.probe.ask import Ask
+    from seatrial.probe.run import probe
+
+    torch.set_num_threads(1)
+    time.perf_counter = time.process_time
+    if probes:
+        files.write(probe(Ask.of(device="cpu", budget_s=600.0), Place(), torch.device("cpu"), say=print), machine)
+
+
+def steps_s(trial: Trial, steps: int) -> float:
+    """The median step of the engine in this process."""
+    import torch
+
+    from seatrial.engine.data import Batches
+    from seatrial.engine.mesh import Mesh
+    from seatrial.engine.step import Engine
+
+    training = Training(steps=1000)
+    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device("cpu")))
+    batches, seconds = Batches(training, trial.model, training.seed), []
+    for number in range(1, steps + 3):
+        began = time.process_time()
+        engine.step(number, first_sample=0, batches=batches)
+        seconds.append(time.process_time() - began)
+    return statistics.median(seconds[2:])
 
 
 if __name__ == "__main__":
