@@ -40,14 +40,15 @@ def reading_of(row: Row) -> Reading:
     return row.reading
 
 
-def explanations(row: Row) -> list[Explanation]:
-    lean = _leaning(row)
+def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
+    """`agreeing`: the rows of the table whose own figures belong together."""
+    lean = _leaning(row, agreeing)
     # A figure by another formula may look like its neighbours or not: that says less about it than about a wrong figure.
     share = {"formula-mixed": -0.5}
     found = [
         replace(e, score=e.score + lean * share.get(e.code, -1.0 if e.name == "tflops" else 1.0))
         for rule in RULES
-        for e in rule(row)
+        for e in rule(row, agreeing)
     ]
     # Of two that lead to the same cell the one that says why is told, with the better score.
     best: dict[tuple[str, str], Explanation] = {}
@@ -57,20 +58,14 @@ def explanations(row: Row) -> list[Explanation]:
     return sorted(best.values(), key=lambda e: -e.score)
 
 
-def _may_be_wrong(row: Row, name: str) -> bool:
+def _may_be_wrong(row: Row, name: str, agreeing: set[Row]) -> bool:
     """A value from the text above holds for the whole table: it is not wrong for one row where others agree with it."""
-    return row.states(name) or not any(
-        mate is not row and complete(mate) and mate.reading is not None and mate.reading.fits(mate) for mate in row.around
-    )
+    return row.states(name) or not any(mate is not row and mate in agreeing for mate in row.around)
 
 
-def _leaning(row: Row) -> float:
+def _leaning(row: Row, agreeing: set[Row]) -> float:
     """Above 0 when the printed TFLOPs look like the neighbours' and the computed ones do not; below 0 the other way round."""
-    others = [
-        mate.record.tflops
-        for mate in row.around
-        if mate is not row and complete(mate) and mate.reading is not None and mate.reading.fits(mate)
-    ]
+    others = [mate.record.tflops for mate in row.around if mate is not row and mate in agreeing]
     calc, shown = reading_of(row).tflops(row), row.printed("tflops")
     if len(others) < 2 or calc is None or shown is None:
         return 0.0
@@ -94,7 +89,7 @@ def _weight(text: str, low: float, high: float) -> tuple[float, str, Slip | None
     return score, f" ({found.how})", found
 
 
-def unit_of_time(row: Row) -> Iterator[Explanation]:
+def unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     for scale in TIME_SCALES:
         reading = replace(reading_of(row), scale=scale * reading_of(row).scale)
         if reading.fits(row):
@@ -108,7 +103,7 @@ def unit_of_time(row: Row) -> Iterator[Explanation]:
             )
 
 
-def batch(row: Row) -> Iterator[Explanation]:
+def batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     gbs, ratio, expected, shown = (
         row.whole("gbs"),
         reading_of(row).ratio(row),
@@ -150,8 +145,8 @@ def batch(row: Row) -> Iterator[Explanation]:
         yield best
 
 
-def layers(row: Row) -> Iterator[Explanation]:
-    if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers"):
+def layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers", agreeing):
         return
     bounds, pp = reading_of(row).solve_layers(row), row.whole("pp") or 1
     others = [mate.record.layers for mate in row.elsewhere if mate is not row and mate.hidden == row.hidden]
@@ -178,10 +173,10 @@ def layers(row: Row) -> Iterator[Explanation]:
         )
 
 
-def shape(row: Row) -> Iterator[Explanation]:
+def shape(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Hidden size and sequence take only values that are in use."""
     for name, usual, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
-        if usual is None or not _may_be_wrong(row, name):
+        if usual is None or not _may_be_wrong(row, name, agreeing):
             continue
         seen = [value for value in row.sheet.in_file(row, name) if isinstance(value, int)]
         near = [getattr(mate.record, name) for mate in row.around if mate is not row]
@@ -206,7 +201,7 @@ def shape(row: Row) -> Iterator[Explanation]:
                 )
 
 
-def nodes(row: Row) -> Iterator[Explanation]:
+def nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Only where no product of DP, TP and PP holds the count in place."""
     ratio, world = reading_of(row).ratio(row), row.world
     if not ratio or not world or row.product is not None and row.product == row.counted:
@@ -227,7 +222,7 @@ def nodes(row: Row) -> Iterator[Explanation]:
     )
 
 
-def formula(row: Row) -> Iterator[Explanation]:
+def formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Another habit of counting: only believable when the digits are fine enough to tell formulas apart."""
     reading, shown = reading_of(row), row.printed("tflops")
     file = row.elsewhere
@@ -264,7 +259,7 @@ def formula(row: Row) -> Iterator[Explanation]:
         )
 
 
-def either_figure(row: Row) -> Iterator[Explanation]:
+def either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """The time or the TFLOPs themselves, when a slip of the hand or another column points to one of them."""
     sec, shown, calc = row.printed("sec_per_it"), row.printed("tflops"), reading_of(row).tflops(row)
     if sec is None or shown is None or calc is None:
@@ -289,4 +284,5 @@ def either_figure(row: Row) -> Iterator[Explanation]:
         )
 
 
-RULES: tuple[Callable[[Row], Iterator[Explanation]], ...] = (unit_of_time, batch, layers, shape, nodes, formula, either_figure)
+Rule = Callable[[Row, set[Row]], Iterator[Explanation]]
+RULES: tuple[Rule, ...] = (unit_of_time, batch, layers, shape, nodes, formula, either_figure)

@@ -29,8 +29,9 @@ def check(sheet: Sheet) -> list[Finding]:
     for mates in sheet.tables.values():
         found += _times_alone(mates)
         rows = [row for row in mates if complete(row) and row.reading is not None and row.reading.ratio(row) is not None]
-        wrong = [row for row in rows if not _agrees(row)]
-        found += [finding for row in rows if row not in wrong for finding in _slow_units(row)]
+        agreeing = {row for row in rows if _agrees(row)}
+        wrong = [row for row in rows if row not in agreeing]
+        found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
         if _all_cut(rows, wrong):
             found.append(
                 wrong[0].find(
@@ -42,7 +43,7 @@ def check(sheet: Sheet) -> list[Finding]:
                 )
             )
             continue
-        explained = {row: explanations(row) for row in wrong[:_MOST_EXPLAINED]}
+        explained = {row: explanations(row, agreeing) for row in wrong[:_MOST_EXPLAINED]}
         factor = _common_factor(rows, wrong, explained)
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
@@ -110,7 +111,7 @@ def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
     return (
         len(wrong) >= 3
         and len(wrong) >= 0.3 * len(rows)
-        and all(reading_of(row).fits_truncated(row) or row not in wrong for row in rows)
+        and all(reading_of(row).fits_truncated(row) for row in wrong)
     )
 
 
