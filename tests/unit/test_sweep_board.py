@@ -64,6 +64,22 @@ def test_a_tune_counts_what_came_before_and_may_not_know_its_total(tmp_path):
     assert board.progress(view(row(1, "hang"), total=1)).counts == {"ok": 3, "hang": 1}
 
 
+def test_a_tune_runs_on_between_its_sweeps_and_adds_up_what_they_took(tmp_path):
+    board = Board(tmp_path, name="search", kind="tune", budget_s=100)
+    board.show(view(row(20), total=1), state="done")
+    board.before = {"ok": 1}
+    said = posted(tmp_path)
+    assert (said.state, said.done, said.spent_s, said.left_s) == ("running", 1, 20, 80)
+    worse = Row(status="ok", state="measured", value=0.5, sec_per_it=0.9, seconds=30, label="tp=2")
+    board.show(view(worse, total=1), state="done")
+    said = posted(tmp_path)
+    assert (said.done, said.spent_s, said.left_s, said.best) == (2, 50, 50, "tp=1")
+    board.note = "nothing better is left"
+    board.end()
+    said = posted(tmp_path)
+    assert (said.state, said.done, said.left_s, said.note) == ("done", 2, None, "nothing better is left")
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": 3}', '{"name": "x", "state": "odd"}', '{"name": "x", "more": 1}'])
 def test_a_damaged_file_is_no_progress(tmp_path, text):
     (tmp_path / FILE).write_text(text)

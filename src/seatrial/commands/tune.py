@@ -208,6 +208,8 @@ def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Sh
             board.note = standing_words(one.standing, named)
 
     ended = search(tuner, measure, budget, heard, spent=spent)
+    if board is not None:
+        board.end()
     found = document(tuner, ended, entries, spent, top=shown.top)
     if shown.as_json:
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))

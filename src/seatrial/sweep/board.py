@@ -5,7 +5,7 @@
     posted(folder)                                                      Progress(done=3, total=6, left_s=12.0, …)
 
 A tune of many small sweeps gives each controller the one board, `Board(folder, name=…, kind="tune")`, and sets on it what only
-it knows: `total`, the rows that came `before`, and a `note` in words.
+it knows: `total`, the rows that came `before`, a `note` in words; and says `end` when it has come to its own.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +22,7 @@ from seatrial.errors import BadInput
 
 if TYPE_CHECKING:
     from seatrial.sweep.controller import View
+    from seatrial.sweep.store import Row
 
 FILE = "progress.json"
 EVERY_S = 1.0
@@ -81,26 +82,44 @@ class Board:
         """Outcome -> rows of earlier sweeps that count with this one's."""
         self.began = time.time()
         self._next = 0.0
+        self._spent_s = 0.0
+        """By the sweeps of a tune that have ended."""
+        self._best: Row | None = None
 
     def show(self, view: View, *, state: State = "running", at_once: bool = False) -> None:
         if time.monotonic() < self._next and not at_once and state == "running":
             return
         self._next = time.monotonic() + EVERY_S
-        post(self.folder, self.progress(view, state))
+        if self.kind == "sweep":
+            post(self.folder, self.progress(view, state))
+            return
+        post(self.folder, self.progress(view, "running" if state == "done" else state))
+        if state != "running":
+            self._spent_s += view.spent_s
+
+    def end(self, state: State = "done") -> None:
+        """Of a tune as a whole: its controllers only know that their own trials are done."""
+        last = posted(self.folder) or Progress(name=self.name, kind=self.kind, began=self.began)
+        post(self.folder, replace(last, state=state, running=0, left_s=None, at=time.time(), note=self.note))
 
     def progress(self, view: View, state: State = "running") -> Progress:
         counts = dict(self.before)
         for row in view.rows.values():
             counts[row.status] = counts.get(row.status, 0) + 1
         earlier = sum(self.before.values())
-        total = self.total if self.total is not None else view.total + earlier if self.kind == "sweep" else None
-        left_s = time_left_s(view)
-        if self.budget_s is not None and left_s is not None:
-            left_s = min(left_s, max(0.0, self.budget_s - spent_s(view)))
-        best = view.best
+        whole = self.kind == "sweep"
+        total = self.total if self.total is not None else view.total + earlier if whole else None
+        spent = self._spent_s + spent_s(view)
+        left_s = time_left_s(view) if whole else None
+        if self.budget_s is not None and (left_s is not None or not whole):
+            left = max(0.0, self.budget_s - spent)
+            left_s = left if left_s is None else min(left_s, left)
+        if view.best is not None and (self._best is None or (view.best.value or 0.0) > (self._best.value or 0.0)):
+            self._best = view.best
+        best = self._best
         return Progress(name=self.name, kind=self.kind, state=state, done=len(view.rows) + earlier, total=total,
                         running=len(view.running), counts=counts, best=best.label if best is not None else "",
-                        best_s=best.sec_per_it if best is not None else None, spent_s=round(spent_s(view), 3),
+                        best_s=best.sec_per_it if best is not None else None, spent_s=round(spent, 3),
                         budget_s=self.budget_s, left_s=left_s if state == "running" else None, began=self.began,
                         at=time.time(), note=self.note)
 
