@@ -90,7 +90,8 @@ class Tuner:
         return self.trials[int(np.argmax(np.where(view.seen.open, view.worth, -np.inf)))]
 
     def tell(self, trial: Trial, result: Record | Outcome | float) -> None:
-        self.told.setdefault(self._place(trial), []).append(Told.of(result))
+        place, told = self._place(trial), Told.of(result)
+        self.told.setdefault(place, []).append(told)
         self._view = None
 
     def standing(self) -> Standing:
