@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -60,13 +61,15 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 def convert(value: object, hint: Any, *, where: str) -> Any:
     """`value` as the annotated type, or a BadInput that names the place, the value and what was expected."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if type(value) is hint and hint in _AS_THEY_ARE:
+        return value
+    origin, args, composed = _form(hint)
     if origin in (Union, types.UnionType):
         if value is None and type(None) in args:
             return None
         chosen = [a for a in args if a is not type(None)]
         return convert(value, chosen[0], where=where)
-    if dataclasses.is_dataclass(hint):
+    if composed:
         return value if isinstance(value, hint) else build(hint, value, where=where)  # type: ignore[arg-type]
     if origin is typing.Literal:
         if value not in args:
@@ -80,10 +83,22 @@ def convert(value: object, hint: Any, *, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise BadInput(f"{where}: expected a table, found {_shown(value)}")
         item = args[1] if len(args) == 2 else object
+        if item is object:
+            return {str(k): v for k, v in value.items()}
         return {str(k): convert(v, item, where=f"{where}.{k}") for k, v in value.items()}
     if hint in (object, Any):
         return value
     return _scalar(value, hint, where=where)
+
+
+_AS_THEY_ARE = (str, int, bool)
+"""Types whose values need no look; a float may be infinite."""
+
+
+@functools.cache
+def _form(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """What an annotation is made of, and whether it is a dataclass: thousands of records ask for the same few."""
+    return typing.get_origin(hint), typing.get_args(hint), dataclasses.is_dataclass(hint)
 
 
 def _scalar(value: object, hint: type, *, where: str) -> object:
