@@ -119,6 +119,8 @@ def _one(name: str, *, profile: bool) -> int:
             result = peers.measure(row)
         result["tflops"] = ours.tflops(row, result["sec"])
         result["forecast"] = ours.forecast(row)
+        if "kernels_error" in result:
+            say(f"    no profile: {result['kernels_error']}")
         if "kernels" in result:
             for line in lines(result["kernels"]):
                 say(line)

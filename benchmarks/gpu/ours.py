@@ -59,7 +59,10 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     }  # fmt: skip
     if profile:
         at = WARM + steps + 1
-        found["kernels"] = kernels_of(lambda: engine.step(at + 1, first_sample=gbs * at, batches=batches), trial)
+        try:
+            found["kernels"] = kernels_of(lambda: engine.step(at + 1, first_sample=gbs * at, batches=batches), trial)
+        except Exception as error:
+            found["kernels_error"] = f"{type(error).__name__}: {error}"
     return found
 
 

@@ -12,6 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from seatrial import arith
+from seatrial.arith.flops import attention_core_forward
 from seatrial.spec import Trial
 
 KINDS = (
@@ -59,13 +60,13 @@ def _kind(name: str) -> str:
 def _work(trial: Trial) -> dict[str, tuple[str, float]]:
     """What a kind must do at least: operations, or bytes, with the unit of its rate."""
     m, samples = trial.model, trial.batch.gbs
-    attention = 3 * m.layers * arith.attention_core_forward(m) * samples
+    attention = 3 * m.layers * attention_core_forward(m) * samples
     whole = arith.flops("model", m, samples=samples)
     return {"attention": ("TFLOP/s", attention / 1e12), "products": ("TFLOP/s", (whole - attention) / 1e12),
             "optimizer": ("TB/s", 30 * arith.parameters(m).total / 1e12)}
 
 
-def lines(found: dict[str, Any], *, count: int = 8) -> list[str]:
+def lines(found: dict[str, Any], *, count: int = 12) -> list[str]:
     """As text, the largest first."""
     kinds = sorted(found["kinds"].items(), key=lambda item: -item[1]["ms"])
     rates = {u for u in ("TFLOP/s", "TB/s")}

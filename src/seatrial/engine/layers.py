@@ -171,10 +171,12 @@ class LayerNorm(nn.Module):
     def __init__(self, name: str, hidden: int, eps: float):
         super().__init__()
         self.hidden, self.eps = hidden, eps
-        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
-        self.bias = whole_vector(f"{name}.bias", hidden, "zeros")
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones", norm=True)
+        self.bias = whole_vector(f"{name}.bias", hidden, "zeros", norm=True)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.weight.dtype != x.dtype:
+            return F.layer_norm(x.float(), (self.hidden,), self.weight, self.bias, self.eps).to(x.dtype)
         return F.layer_norm(x, (self.hidden,), self.weight, self.bias, self.eps)
 
 
@@ -182,10 +184,12 @@ class RmsNorm(nn.Module):
     def __init__(self, name: str, hidden: int, eps: float):
         super().__init__()
         self.eps = eps
-        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones", norm=True)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda:
+            if self.weight.dtype != x.dtype:
+                return F.rms_norm(x.float(), self.weight.shape, self.weight, self.eps).to(x.dtype)
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
         return _RmsNorm.apply(x, self.weight, self.eps)  # type: ignore[no-any-return]
 

@@ -67,7 +67,8 @@ class Bucket:
         for slot in self.layout.slots:
             p = self.params[slot.index]
             # Through .data a parameter has a version counter of its own: gathering must not look like a modification.
-            p.data = self.flat[slot.start : slot.start + slot.numel].view(slot.spec.shape)
+            held = self.master if self.choices.wide_norms and slot.spec.norm and self.zero == 0 else self.flat
+            p.data = held[slot.start : slot.start + slot.numel].view(slot.spec.shape)
             sink = BucketSink(self, slot.start, slot.numel, slot.spec.shape)
             self.sinks.append(sink)
             p.sink = sink  # type: ignore[attr-defined]

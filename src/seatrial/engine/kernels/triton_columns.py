@@ -83,7 +83,7 @@ def fold(sums: Tensor, places: list[Place]) -> None:
 
 def join(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     whole = parts[0].new_empty(parts[0].shape[0], 3 * parts[0].shape[1])
-    return whole, _start(parts, whole, None, None, with_sums=True, tile=(16, 256))
+    return whole, _start(parts, whole, None, None, with_sums=True, tile=(4, 1024))
 
 
 def join8(parts: tuple[Tensor, Tensor, Tensor], slot: Slot) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,5 +112,5 @@ def _start(parts: tuple[Tensor, Tensor, Tensor], out: Tensor | None, turned: Ten
         *parts, some, some if turned is None else turned, sums, sums if slot is None else slot.scale,
         sums if slot is None else slot.seen_bits, tokens, width, count * width, tiles, 0.0 if slot is None else slot.largest,
         SUMS=with_sums, EIGHT=slot is not None, ROWS=out is not None, COLS=turned is not None, BR=rows, BC=cols,
-        num_warps=8 if turned is not None else 4)  # fmt: skip
+        num_warps=8)  # fmt: skip
     return sums

@@ -175,12 +175,12 @@ def norm_again8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, slot: Sl
 
 def _again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, h: Tensor, slot: Slot | None) -> Tensor:
     tokens, hidden = x.shape
-    rows, cols = (64, 128) if slot else (16, 256)
+    rows, cols = (64, 128) if slot else (4, 1024)
     groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(hidden, cols))
     _norm_again[(triton.cdiv(hidden, cols), groups)](
         x, stats, weight, bias, h, stats if slot is None else slot.scale, stats if slot is None else slot.seen_bits, tokens,
         hidden, 0.0 if slot is None else slot.largest, tiles, EIGHT=slot is not None, BR=rows, BC=cols,
-        num_warps=8 if slot else 4)
+        num_warps=8)
     return h
 
 

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,7 +74,18 @@ def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool
         except Exception as error:
             first_line = (str(error).strip().splitlines() or [""])[0]
             notes[name] = f"plain torch is used: {type(error).__name__}: {first_line}"
-    return Kernels(notes=notes, **chosen)  # type: ignore[arg-type]
+    kernels = Kernels(notes=notes, **chosen)  # type: ignore[arg-type]
+    if eight and "gelu_backward8" not in chosen and {"gelu_backward", "cast8"} <= chosen.keys():
+        notes["gelu_backward8"] = notes["gelu_backward8"].replace("plain torch is used", "three other kernels are used")
+        return replace(kernels, gelu_backward8=partial(_in_steps, kernels))
+    return kernels
+
+
+def _in_steps(kernels: Kernels, dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`gelu_backward8` by way of 16 bits."""
+    d, g, sums = kernels.gelu_backward(dg, pre, again=True)
+    rows, cols = kernels.cast8(d, slot, cols=True)
+    return rows, cols, kernels.cast8(g, again, rows=False, cols=True)[1], sums
 
 
 def triton_kernels() -> dict[str, Callable[..., Any]]:
