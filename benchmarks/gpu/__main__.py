@@ -3,6 +3,7 @@
     python -m benchmarks.gpu                            everything, in the order of what it tells
     python -m benchmarks.gpu --only smoke ours          the kernels first, then our four lines
     python -m benchmarks.gpu --only bf16@1.3b -o out    one row; out/gpu.json is rewritten after each
+    python -m benchmarks.gpu --records out/gpu.json --logbook book
 
 TFLOP/s is formula `model`: no recompute counted, the optimizer's time included. A row that fails says so and the next one runs.
 """
@@ -30,11 +31,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--budget", type=float, default=1e9, metavar="S", help="start no row after so many seconds")
     parser.add_argument("--no-profile", action="store_true", help="leave out the kernels of one step of our lines")
     parser.add_argument("--list", action="store_true", help="names of the rows")
+    parser.add_argument("--records", type=Path, metavar="GPU.JSON", help="measure nothing: write these rows into --logbook")
+    parser.add_argument("--logbook", type=Path, help="also write the rows into this logbook")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     asked = parser.parse_args(argv)
     if asked.list:
         print("\n".join([*EXTRA, *(f"{name}  {row.what} ({row.group})" for name, row in ROWS.items())]))
         return 0
+    if asked.records:
+        return _recorded(asked.records, asked.logbook or Path("logbook"))
     if asked.one:
         return _one(asked.one, profile=not asked.no_profile)
     wanted = _wanted(asked.only)
@@ -52,6 +57,13 @@ def main(argv: list[str]) -> int:
             part = asked.out / ".gpu.json"
             part.write_text(json.dumps({"schema": 1, "rows": found}, indent=1) + "\n", encoding="utf-8")
             os.replace(part, asked.out / "gpu.json")
+    return _recorded(asked.out / "gpu.json", asked.logbook) if asked.logbook and asked.out else 0
+
+
+def _recorded(source: Path, book: Path) -> int:
+    from benchmarks.gpu import records
+
+    print(f"{records.write(source, book)} rows written to {book}", flush=True)
     return 0
 
 
@@ -124,6 +136,9 @@ def _one(name: str, *, profile: bool) -> int:
         if "kernels" in result:
             for line in lines(result["kernels"]):
                 say(line)
+    import torch
+
+    result.update(device=torch.cuda.get_device_name(), torch=torch.__version__)
     print("RESULT " + json.dumps(result), flush=True)
     return 0
 
