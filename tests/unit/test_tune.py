@@ -217,7 +217,8 @@ def test_odds_are_right_where_the_truth_is_as_believed(table):
 
 # ---- ask and tell
 
-@pytest.mark.parametrize("result", [float("nan"), 0.0, -1.0, Outcome(status="ok")])
+@pytest.mark.parametrize("result", [float("nan"), 0.0, -1.0, Outcome(status="ok"),
+                                    Record(state="estimated", sec_per_it=1.0, measurement={"kind": "rehearsed"})])
 def test_what_is_no_result_is_refused(result):
     trials = plain(3)
     tuner = Tuner(trials, A100)

@@ -41,6 +41,8 @@ class Told:
 
 
 def _of_record(record: Record) -> Told:
+    if record.measurement.get("kind") == "rehearsed":
+        raise BadInput("this record was rehearsed, one rank at a time: a tuner learns from trials that were run")
     outcome = record.outcome or Outcome(status="ok")
     counts = outcome.status == "ok" and record.state in ("measured", "estimated") and record.sec_per_it is not None
     low, high = record.measurement.get("low_s"), record.measurement.get("high_s")
