@@ -221,9 +221,10 @@ def test_noise_widens_the_interval_and_a_probe_narrows_a_cpus(tmp_path):
     quiet = presets.cluster(machines.written(found, tmp_path, "quiet.json"))
     noisy = presets.cluster(machines.written({**found, "noise": 0.3}, tmp_path, "noisy.json"))
     c = configs(procs_per_node=1, precision=PRECISIONS.index("fp32"))
-    width = {name: float(np.log(t.hi[0] / t.lo[0])) for name, t in (
-        ("quiet", step.time(c, quiet)), ("noisy", step.time(c, noisy)), ("sheet", step.time(c, replace(quiet, machine=None))))}
-    assert width["quiet"] < width["noisy"] and width["quiet"] < 0.6 * width["sheet"]
+    busy = presets.cluster(machines.written({**found, "core_share": 0.5}, tmp_path, "busy.json"))
+    clusters = {"quiet": quiet, "noisy": noisy, "busy": busy, "sheet": replace(quiet, machine=None)}
+    width = {name: float(np.log(t.hi[0] / t.lo[0])) for name, t in ((n, step.time(c, k)) for n, k in clusters.items())}
+    assert width["quiet"] < width["noisy"] < width["busy"] and width["quiet"] < 0.6 * width["sheet"]
 
 
 def test_what_was_not_measured_is_named(h200, tmp_path):

@@ -98,9 +98,11 @@ class Probed:
 
     @property
     def noise(self) -> float:
-        """The median figure's spread; a file that does not say so was made by hand."""
-        value = self.file.get("noise", 0.0)
-        return float(value) if isinstance(value, int | float) else 0.0
+        """The median figure's spread, and what others on the machine may make of it: a kernel is short enough to run between
+        them, a step is not. A file that does not say so was made by hand."""
+        noise, share = (v if isinstance(v, int | float) else d for v, d in
+                        ((self.file.get("noise"), 0.0), (self.file.get("core_share"), 1.0)))
+        return math.hypot(noise, math.log(min(max(share, 0.05), 1.0)))
 
     def best_flops(self, precision: str) -> float | None:
         """The fastest product of a type, in operations a second."""

@@ -16,6 +16,9 @@ from seatrial.probe import machine
 from seatrial.probe.ask import Ask
 from seatrial.probe.run import probe
 
+BUSY = 0.9
+"""A process that had less of its core than this was not alone."""
+
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m seatrial.probe", description="Measure this machine for the planner.")
@@ -73,6 +76,9 @@ def measured(argv: list[str]) -> int:
         said = len(found["missing"])
         say(f"wrote {options.output}: {found['device']['name']}, {found['seconds']:.0f} s, noise {found['noise']:.1%}, "
             f"{said} not measured")
+        if found["core_share"] < BUSY:
+            say(f"this machine is busy: the probe had {found['core_share']:.0%} of its core, and the figures are short of what "
+                "training beside the same others takes; probe again when it is quiet")
         if options.json:
             print(json.dumps(found, allow_nan=False))
     return 0

@@ -44,6 +44,8 @@ class Probe:
         self.began = time.monotonic()
         self.over = ""
         """Why nothing more is measured."""
+        self.had_s, self.took_s = 0.0, 0.0
+        """Of its core and by the clock, while kernels were timed: where others run, the two differ."""
 
     def run(self) -> dict[str, Any]:
         device = describe(self.device)
@@ -68,7 +70,7 @@ class Probe:
             "nodes": self.crew.nodes, "procs_per_node": self.place.local_world,
             "when": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "mode": "full" if self.ask.full else "quick", "seconds": round(time.monotonic() - self.began, 1),
-            "noise": self._noise(), "figures": self.figures, "missing": self.missing,
+            "noise": self._noise(), "core_share": self._core_share(), "figures": self.figures, "missing": self.missing,
         }  # fmt: skip
 
     def _lost(self, error: BaseException) -> None:
@@ -80,6 +82,12 @@ class Probe:
     def _noise(self) -> float:
         spreads = [entry["spread"] for entries in self.figures.values() for entry in entries]
         return round(median(spreads), 4) if spreads else 0.0
+
+    def _core_share(self) -> float:
+        """How much of its core this process had; on a GPU the host waits, and that is no sign of others."""
+        if self.device.type != "cpu" or not self.took_s:
+            return 1.0
+        return round(min(1.0, self.had_s / self.took_s), 3)
 
     def _host(self) -> None:
         try:
@@ -128,7 +136,10 @@ class Probe:
         samples: dict[str, Sample] = {}
         try:
             clock = self.clock.host if item.on_host else self.clock
-            samples = {key: clock(work) for key, work in item.prepare().items()}
+            works = item.prepare()
+            began, had = time.monotonic(), time.thread_time()
+            samples = {key: clock(work) for key, work in works.items()}
+            self.took_s, self.had_s = self.took_s + time.monotonic() - began, self.had_s + time.thread_time() - had
         except (RuntimeError, MemoryError) as error:
             status = status_of(error)
             why = (str(error).strip().splitlines() or [""])[0][:120]

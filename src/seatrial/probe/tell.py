@@ -12,7 +12,8 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     ranks = f"{found['world']} ranks on {found['nodes']} nodes" if found["world"] > 1 else "one process"
     yield (f"{device['name']}, {device['usable_gib']:.1f} of {device['memory_gib']:.1f} GiB usable; {ranks}, "
            f"{found['threads']} threads each; torch {found['torch']}")
-    yield f"{found['mode']}, {found['seconds']:.0f} s; noise {found['noise']:.1%} (the median figure's spread)"
+    busy = f"; busy: it had {share:.0%} of its core" if (share := found.get("core_share", 1.0)) < 0.9 else ""
+    yield f"{found['mode']}, {found['seconds']:.0f} s; noise {found['noise']:.1%} (the median figure's spread){busy}"
     yield from _products(figures["matmul"])
     yield from _attention(figures["attention"])
     yield from _streams(figures["memory"])
