@@ -115,7 +115,8 @@ def run(pages: Iterable[Page], folder: Path) -> Iterator[Result]:
     shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
     for name in ("Makefile", "constraints.txt", "pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, folder)
-    (folder / "scripts").symlink_to(ROOT / "scripts")
+    for name in ("scripts", "benchmarks"):
+        (folder / name).symlink_to(ROOT / name)
     ran: dict[str, tuple[Path, int, str]] = {}
     for page in pages:
         for block in page.blocks:
