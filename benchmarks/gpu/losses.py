@@ -30,8 +30,6 @@ STEPS, LAST, BYTES = 200, 50, 8_000_000
 SEQ, MBS = 512, 8
 RUNS: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
     ("bf16", "bf16", 1, {}), ("fp8", "fp8", 1, {}), ("fp32", "fp32", 1, {}), ("fp32 again", "fp32", 2, {}),
-    ("bf16, ordinary blocks", "bf16", 1, {"fused": False, "triton": False, "narrow_gradients": False, "wide_norms": False}),
-    ("bf16, norms in bf16", "bf16", 1, {"wide_norms": False}),
 )
 """Name, precision, seed, and what differs from the engine's own choices."""
 
