@@ -121,3 +121,11 @@ def test_a_file_that_names_a_cluster_takes_a_machine_too(seatrial, here):
     said = seatrial("forecast", sweep, "--machine", path, "--json")
     assert said.status == 0, said.err
     assert float(json.loads(said.out)["rows"][0]["forecast_sec"]) > 2.0
+
+
+def test_a_machine_file_that_comes_with_seatrial_goes_by_its_name(seatrial, here):
+    asked = ("plan", "--cluster", "h200", "--model", "gpt2-124m", "--gbs", 64, "--json", "--machine")
+    document = json.loads(seatrial(*asked, "h200").out)
+    assert document["machine"]["file"].endswith("h200.json") and document["candidates"][0]["sec_per_it"] > 0
+    said = seatrial(*asked, "nowhere")
+    assert said.status == 2 and "comes with seatrial: h200" in said.err

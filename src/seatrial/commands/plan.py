@@ -56,7 +56,13 @@ def with_machine(machine: Path | None, cluster: str | None, settings: list[str])
     if machine is None:
         return cluster, settings
     if machine.suffix != ".json":
-        raise BadInput(f"--machine {machine}: expected the .json file that `seatrial probe` writes")
+        from seatrial import presets
+
+        shipped, asked = sorted(presets.machine_path("any").parent.glob("*.json")), str(machine)
+        if asked not in [path.stem for path in shipped]:
+            raise BadInput(f"--machine {asked}: expected the .json file that `seatrial probe` writes, or the name of one that "
+                           f"comes with seatrial: {', '.join(path.stem for path in shipped)}")
+        machine = presets.machine_path(asked)
     return (str(machine), settings) if cluster is None else (cluster, [f"cluster.machine={machine}", *settings])
 
 
