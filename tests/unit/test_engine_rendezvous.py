@@ -73,7 +73,7 @@ mine = {target(fd) for fd in os.listdir("/proc/self/fd")}
 found = [line.split()[1] for kind in ("tcp", "tcp6") for line in open(f"/proc/net/{kind}").readlines()[1:]
          if line.split()[3] == "0A" and f"socket:[{line.split()[9]}]" in mine]
 dist.barrier()
-print(int(x), *found)
+os.write(1, (" ".join((str(int(x)), *found)) + chr(10)).encode())  # at once: ranks share the pipe
 dist.destroy_process_group()
 """
 LOOPBACK_HEX = "0100007F:"
