@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -78,23 +79,28 @@ def _child(name: str, no_profile: bool, limit_s: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.gpu", "--one", name, *(["--no-profile"] if no_profile else [])]
     began = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        out, err = child.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        out, err = child.communicate()
-        err += f"\nended after {limit_s:.0f} s"
-    took = {"took_s": round(time.monotonic() - began, 1)}
-    *said, last = (out or "").rstrip("\n").split("\n") or [""]
-    if last.startswith("RESULT "):
-        for line in said:
-            print(line, flush=True)
-        return {**json.loads(last[7:]), **took}
-    for line in [*said, last]:
-        if line:
-            print(line, flush=True)
-    reasons = [line for line in err.strip().splitlines() if line.strip()]
-    return {"error": reasons[-1] if reasons else f"exit {child.returncode}", "stderr": err[-4000:], **took}
+    assert child.stdout is not None and child.stderr is not None
+    errors: list[str] = []
+    reader = threading.Thread(target=lambda: errors.extend(child.stderr or ()), daemon=True)
+    reader.start()
+    late = threading.Timer(limit_s, child.kill)
+    late.start()
+    result: dict[str, Any] | None = None
+    for line in child.stdout:
+        if line.startswith("RESULT "):
+            result = json.loads(line[7:])
+        else:
+            print(line, end="", flush=True)
+    child.wait()
+    late.cancel()
+    reader.join(5)
+    took_s = round(time.monotonic() - began, 1)
+    if result is not None:
+        return {**result, "took_s": took_s}
+    reasons = [line.strip() for line in errors if line.strip()]
+    if took_s >= limit_s:
+        reasons.append(f"ended after its limit of {limit_s:.0f} s")
+    return {"error": reasons[-1] if reasons else f"exit {child.returncode}", "stderr": "".join(errors)[-4000:], "took_s": took_s}
 
 
 def _line(name: str, found: dict[str, Any]) -> str:

@@ -126,11 +126,11 @@ def gelu8(pre: Tensor, slot: Slot) -> Tensor:
 
 
 def gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradient of `pre` both ways, the activation transposed, and the gradient's column sums."""
-    wide = pre.float()
-    dpre = torch.ops.aten.gelu_backward(dg.float(), wide, approximate="tanh")
+    """The gradient of `pre` both ways, the activation transposed, and the gradient's column sums; dg is used up."""
+    dpre, g, sums = gelu_backward(dg, pre, again=True)
+    assert g is not None
     eight = slot.cast(dpre)
-    return eight, eight.t().contiguous(), again.cast(F.gelu(wide, approximate="tanh")).t().contiguous(), dpre.sum(0)[None, None]
+    return eight, eight.t().contiguous(), again.cast(g).t().contiguous(), sums
 
 
 def join8(parts: tuple[Tensor, Tensor, Tensor], slot: Slot) -> tuple[Tensor, Tensor, Tensor]:

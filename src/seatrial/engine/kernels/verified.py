@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -43,6 +42,8 @@ class Kernels:
 
 
 EIGHT = ("cast8", "norm8", "norm_again8", "gelu8", "gelu_backward8", "join8")
+COMPOSED = {"gelu_backward8": ("gelu_backward", "cast8")}
+"""Kernels that are others in a row: used where those are."""
 NAMES = tuple(f.name for f in fields(Kernels) if f.name != "notes")
 
 
@@ -61,7 +62,7 @@ def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool
     notes: dict[str, str] = {}
     chosen: dict[str, Callable[..., Any]] = {}
     for name in NAMES:
-        if name in EIGHT and not eight:
+        if name in COMPOSED or (name in EIGHT and not eight):
             continue
         try:
             distance = difference(name, found[name], device=device, dtype=dtype, hidden=hidden)
@@ -74,18 +75,10 @@ def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool
         except Exception as error:
             first_line = (str(error).strip().splitlines() or [""])[0]
             notes[name] = f"plain torch is used: {type(error).__name__}: {first_line}"
-    kernels = Kernels(notes=notes, **chosen)  # type: ignore[arg-type]
-    if eight and "gelu_backward8" not in chosen and {"gelu_backward", "cast8"} <= chosen.keys():
-        notes["gelu_backward8"] = notes["gelu_backward8"].replace("plain torch is used", "three other kernels are used")
-        return replace(kernels, gelu_backward8=partial(_in_steps, kernels))
-    return kernels
-
-
-def _in_steps(kernels: Kernels, dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`gelu_backward8` by way of 16 bits."""
-    d, g, sums = kernels.gelu_backward(dg, pre, again=True)
-    rows, cols = kernels.cast8(d, slot, cols=True)
-    return rows, cols, kernels.cast8(g, again, rows=False, cols=True)[1], sums
+    for name, parts in COMPOSED.items():
+        if eight and all(part in chosen for part in parts):
+            chosen[name] = found[name]
+    return Kernels(notes=notes, **chosen)  # type: ignore[arg-type]
 
 
 def triton_kernels() -> dict[str, Callable[..., Any]]:
