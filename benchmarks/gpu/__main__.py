@@ -100,7 +100,8 @@ def _child(name: str, no_profile: bool, limit_s: float) -> dict[str, Any]:
     reasons = [line.strip() for line in errors if line.strip()]
     if took_s >= limit_s:
         reasons.append(f"ended after its limit of {limit_s:.0f} s")
-    return {"error": reasons[-1] if reasons else f"exit {child.returncode}", "stderr": "".join(errors)[-4000:], "took_s": took_s}
+    error = reasons[-1] if reasons else f"exit {child.returncode}"
+    return {"error": error, "stderr": "".join(errors)[-4000:], "took_s": took_s}
 
 
 def _line(name: str, found: dict[str, Any]) -> str:
