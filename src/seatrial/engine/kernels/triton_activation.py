@@ -62,7 +62,7 @@ def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tens
 
 
 def gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """By way of 16 bits: one kernel that also casts and transposes did not give the right numbers on a device."""
+    """By way of 16 bits: one kernel that also casts and transposes failed its check on a device, for a cause not found."""
     d, g, sums = gelu_backward(dg, pre, again=True)
     assert g is not None
     rows, cols = cast8(d, slot, cols=True)
