@@ -50,7 +50,9 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rank:
+class Candidate:
+    """A rank that stands for others: they hold and do the same."""
+
     rank: int
     pp_rank: int
     alike: tuple[int, ...]
@@ -60,6 +62,17 @@ class Rank:
     has_embedding: bool
     has_head: bool
     in_flight: int
+
+    @property
+    def work(self) -> tuple[Any, ...]:
+        """Ranks that have this in common take the same time."""
+        return self.layers, self.has_embedding, self.has_head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank(Candidate):
+    """One that was rehearsed."""
+
     times: RankTimes | None
     memory: Memory
 
@@ -158,22 +171,6 @@ def threads_for(trial: Trial, training: Training, cluster: Cluster | None) -> in
     return max(1, cores // min(trial.topology.world, cluster.procs_per_node if cluster is not None else cores))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    rank: int
-    pp_rank: int
-    alike: tuple[int, ...]
-    layers: tuple[int, ...]
-    has_embedding: bool
-    has_head: bool
-    in_flight: int
-
-    @property
-    def work(self) -> tuple[Any, ...]:
-        """Ranks that have this in common take the same time."""
-        return self.layers, self.has_embedding, self.has_head
-
-
 def distinct(trial: Trial, asked: Asked) -> list[Candidate]:
     t = trial.topology
     split = stages_of(trial.model, t)
@@ -204,9 +201,7 @@ def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.d
             # A GPU's ways can be followed on a CPU, but only without memory: see `gpu_ways`.
             fake = times is None or not fits or device.type == "cpu" and (as_gpu or _long(trial, candidate.pp_rank, times))
             found = held(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
-    return Rank(rank=candidate.rank, pp_rank=candidate.pp_rank, alike=candidate.alike, layers=candidate.layers,
-                has_embedding=candidate.has_embedding, has_head=candidate.has_head, in_flight=candidate.in_flight, times=times,
-                memory=found)
+    return Rank(**vars(candidate), times=times, memory=found)
 
 
 def _long(trial: Trial, pp_rank: int, times: RankTimes) -> bool:
