@@ -60,6 +60,21 @@ def test_people_get_a_line_a_trial_and_the_best(seatrial, tmp_path):
     assert "16 heads are not a multiple of TP 3" in said.err
 
 
+@pytest.mark.parametrize("by", ["tflops", "samples_per_s"])
+def test_the_best_is_the_row_that_the_table_has_in_bold(seatrial, tmp_path, by):
+    """Two processes are faster than one here, but not twice as fast: the most TFLOPs a process are those of the slower row."""
+    cases = [{"name": name, "topology": {"dp": dp}, "command": sweeps.stub("ok", scale=scale)}
+             for name, dp, scale in (("one", 1, "1.5"), ("two", 2, "1"))]
+    file = stub_file(tmp_path, axes={"case": cases}, stop={"by": by})
+    assert "2 ok, best case=two: 0.1001 s/it" in seatrial("sweep", file, "--logbook", tmp_path / "book").out
+    rows = [line.split("|") for line in seatrial("table", tmp_path / "book").out.splitlines() if line.startswith("|")]
+    name, tflops = rows[0].index(next(h for h in rows[0] if h.strip() == "case")), -3
+    assert [row[name].strip() for row in rows if "**" in "".join(row)] == ["two"]
+    assert float(rows[2][tflops]) > float(rows[3][tflops]), "or this would be no test"
+    found = json.loads(seatrial("sweep", file, "--logbook", tmp_path / "book", "--resume", "--json").out)
+    assert (found["best"], found["best_of"]) == ("case=two", {"tiny": "case=two"})
+
+
 def test_compare_runs_both_in_turns_and_says_which_is_faster(seatrial, tmp_path):
     """The stub's time is what its argument says: 0.1 s for TP 1, 0.2 s for TP 2."""
     file = stub_file(tmp_path)

@@ -7,20 +7,23 @@ from types import SimpleNamespace
 import pytest
 
 from seatrial.report import live
+from seatrial.sweep import best
 from seatrial.sweep.board import FILE, Board, Progress, post, posted, time_left_s
 from seatrial.sweep.controller import View
 from seatrial.sweep.store import Row
 
 
-def row(seconds, status="ok", sec_per_it=0.5):
-    return Row(status=status, state="measured", value=1.0, sec_per_it=sec_per_it, seconds=seconds, label="tp=1")
+def row(seconds, status="ok", sec_per_it=0.5, **more):
+    rest = {"state": "measured", "label": "tp=1", "model": "tiny", **more}
+    return Row(status=status, value=1.0, sec_per_it=sec_per_it, seconds=seconds, samples_per_s=8 / sec_per_it, **rest)
 
 
 def view(*rows, total, running=(), hopeless=0):
     made = View(total=total, rows={str(n): one for n, one in enumerate(rows)}, hopeless=hopeless)
     made.running = [SimpleNamespace(since=time.monotonic() - ago) for ago in running]
     made.spent_s = sum(one.seconds for one in rows)
-    made.best = rows[0] if rows else None
+    for one in rows:
+        best.note(made.best, one)
     return made
 
 
@@ -70,14 +73,23 @@ def test_a_tune_runs_on_between_its_sweeps_and_adds_up_what_they_took(tmp_path):
     board.before = {"ok": 1}
     said = posted(tmp_path)
     assert (said.state, said.done, said.spent_s, said.left_s) == ("running", 1, 20, 80)
-    worse = Row(status="ok", state="measured", value=0.5, sec_per_it=0.9, seconds=30, label="tp=2")
-    board.show(view(worse, total=1), state="done")
+    board.show(view(row(30, sec_per_it=0.9, label="tp=2"), total=1), state="done")
     said = posted(tmp_path)
     assert (said.done, said.spent_s, said.left_s, said.best) == (2, 50, 50, "tp=1")
     board.note = "nothing better is left"
     board.end()
     said = posted(tmp_path)
     assert (said.state, said.done, said.left_s, said.note) == ("done", 2, None, "nothing better is left")
+
+
+def test_what_was_measured_whole_is_best_before_any_estimate_and_each_model_has_its_own(tmp_path):
+    guessed = row(1, sec_per_it=0.1, state="estimated", label="tp=8")
+    assert best.words(view(guessed, total=1).best) == "best tp=8: 0.1 s/it (estimated)"
+    assert best.words(view(guessed, row(1), total=2).best) == "best tp=1: 0.5 s/it"
+    two = view(row(1), row(1, sec_per_it=3.0, model="large", label="tp=2"), row(1, "crash", sec_per_it=0.01), total=3)
+    assert best.words(two.best) == "best of tiny tp=1: 0.5 s/it, best of large tp=2: 3 s/it"
+    said = Board(tmp_path, name="first").progress(two)
+    assert (said.best, said.best_s) == ("tp=1 (tiny), tp=2 (large)", None)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": 3}', '{"name": "x", "state": "odd"}', '{"name": "x", "more": 1}'])

@@ -113,6 +113,8 @@ def _listed(wanted: Any, *, as_json: bool) -> int:
 
 
 def _document(wanted: Any, store: Any, view: Any, logbook: Path) -> dict[str, Any]:
+    from seatrial.sweep.best import labels
+
     of = {store.record_id(task.key): task for task in wanted.tasks}
     rows = []
     for data in store.records():
@@ -125,4 +127,5 @@ def _document(wanted: Any, store: Any, view: Any, logbook: Path) -> dict[str, An
             **{k: data[k] for k in ("sec_per_it", "tflops", "formula", "samples_per_s", "mem_value", "mem_unit", "measurement",
                                     "estimated") if k in data}})
     return {"sweep": wanted.name, "session": store.session, "logbook": str(logbook), "trials": rows,
-            "left_out": wanted.left_out, "not_run": view.not_run, "best": view.best.label if view.best else None}
+            "left_out": wanted.left_out, "not_run": view.not_run, "best": labels(view.best) or None,
+            "best_of": {model: row.label for model, row in view.best.items()}}

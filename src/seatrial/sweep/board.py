@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.sweep import best
 
 if TYPE_CHECKING:
     from seatrial.sweep.controller import View
@@ -44,7 +45,7 @@ class Progress:
     """Outcome -> rows."""
     best: str = ""
     best_s: float | None = None
-    """Seconds an iteration of the best."""
+    """Seconds an iteration of the best, where the sweep is of one model."""
     spent_s: float = 0.0
     """By the trials themselves, also those of earlier controllers."""
     budget_s: float | None = None
@@ -84,7 +85,7 @@ class Board:
         self._next = 0.0
         self._spent_s = 0.0
         """By the sweeps of a tune that have ended."""
-        self._best: Row | None = None
+        self._best: dict[str, Row] = {}
 
     def show(self, view: View, *, state: State = "running", at_once: bool = False) -> None:
         if time.monotonic() < self._next and not at_once and state == "running":
@@ -114,12 +115,12 @@ class Board:
         if self.budget_s is not None and (left_s is not None or not whole):
             left = max(0.0, self.budget_s - spent)
             left_s = left if left_s is None else min(left_s, left)
-        if view.best is not None and (self._best is None or (view.best.value or 0.0) > (self._best.value or 0.0)):
-            self._best = view.best
-        best = self._best
+        for row in view.best.values():
+            best.note(self._best, row)
+        only = next(iter(self._best.values())) if len(self._best) == 1 else None
         return Progress(name=self.name, kind=self.kind, state=state, done=len(view.rows) + earlier, total=total,
-                        running=len(view.running), counts=counts, best=best.label if best is not None else "",
-                        best_s=best.sec_per_it if best is not None else None, spent_s=round(spent, 3),
+                        running=len(view.running), counts=counts, best=best.labels(self._best),
+                        best_s=only.sec_per_it if only is not None else None, spent_s=round(spent, 3),
                         budget_s=self.budget_s, left_s=left_s if state == "running" else None, began=self.began,
                         at=time.time(), note=self.note)
 

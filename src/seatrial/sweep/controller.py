@@ -23,7 +23,7 @@ from seatrial.launch.base import Handle, Job, Launcher
 from seatrial.launch.trial import Limits, conclude, invalid, prepare
 from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
-from seatrial.sweep import adopt, foresee, preload
+from seatrial.sweep import adopt, best, foresee, preload
 from seatrial.sweep.board import Board, State
 from seatrial.sweep.file import Sweep, Task
 from seatrial.sweep.measure import Asked, asked, judged
@@ -52,7 +52,10 @@ class View:
     rows: dict[str, Row] = field(default_factory=dict)
     """Key -> row, also of those that an earlier controller finished."""
     running: list[Running] = field(default_factory=list)
-    best: Row | None = None
+    best: dict[str, Row] = field(default_factory=dict)
+    """Model -> the row that its table has in bold."""
+    ahead: Row | None = None
+    """The one that `stop` measures others against."""
     began: float = field(default_factory=time.monotonic)
     ran: int = 0
     """Rows of this controller's own."""
@@ -236,11 +239,11 @@ class Controller:
         if (left := self.store.left_behind(task.key)) is not None:
             ran = adopt.asked_of(task, self.store.run_dir(task.key))
             return self._judged(left, task, ran or asked(task, self.sweep.measure))
-        best = self.view.best
-        if self.sweep.stop.forecast and self.sweep.stop.factor and best is not None and best.value is not None:
+        ahead = self.view.ahead
+        if self.sweep.stop.forecast and self.sweep.stop.factor and ahead is not None and ahead.value is not None:
             seen = self.forecasts.get(task.key)
-            if seen is not None and seen.best * self.sweep.stop.factor < best.value:
-                return foresee.lost(task, seen, best, factor=self.sweep.stop.factor)
+            if seen is not None and seen.best * self.sweep.stop.factor < ahead.value:
+                return foresee.lost(task, seen, ahead, factor=self.sweep.stop.factor)
         return None
 
     def _prepared(self, task: Task) -> tuple[Task, Asked, Job]:
@@ -254,11 +257,11 @@ class Controller:
         return task, wanted, replace(job, name=adopt.job_name(task.key, job.run_dir))
 
     def _slow_s(self, trial: Trial) -> float | None:
-        """An iteration that takes longer cannot be the best any more, by the factor that was asked for."""
-        stop, best = self.sweep.stop, self.view.best
-        if stop.factor is None or best is None or not best.value:
+        """An iteration that takes longer is too far behind, by the factor that was asked for."""
+        stop, ahead = self.sweep.stop, self.view.ahead
+        if stop.factor is None or ahead is None or not ahead.value:
             return None
-        return stop.factor * foresee.seconds_at(trial, best.value, by=stop.by)
+        return stop.factor * foresee.seconds_at(trial, ahead.value, by=stop.by)
 
     # ---- rows
 
@@ -298,11 +301,13 @@ class Controller:
         value = record.tflops if self.sweep.stop.by == "tflops" else record.samples_per_s
         seconds = record.host.get("seconds", 0.0)
         row = Row(status=status, state=record.state, value=value, sec_per_it=record.sec_per_it, label=task.label,
-                  seconds=float(seconds) if isinstance(seconds, int | float) else 0.0)
+                  seconds=float(seconds) if isinstance(seconds, int | float) else 0.0, model=best.model_of(record),
+                  samples_per_s=record.gbs / record.sec_per_it if record.gbs and record.sec_per_it else None)
         self.view.rows[task.key] = row
         self.view.spent_s += row.seconds
-        if status == "ok" and value is not None and (self.view.best is None or value > (self.view.best.value or 0.0)):
-            self.view.best = row
+        best.note(self.view.best, row)
+        if status == "ok" and value is not None and (self.view.ahead is None or value > (self.view.ahead.value or 0.0)):
+            self.view.ahead = row
 
     # ---- the end
 

@@ -72,9 +72,9 @@ class Stop:
     """When a trial is certain to lose, and is not measured any longer."""
 
     factor: float | None = None
-    """So many times slower than the best; by default nothing is stopped."""
+    """So many times behind the one ahead in what `by` names; by default nothing is stopped."""
     by: Literal["tflops", "samples_per_s"] = "tflops"
-    """What the best is judged by: TFLOPs a process, or samples a second of the whole job."""
+    """What others are measured against: the most TFLOPs a process, or the most samples a second of the whole job."""
     forecast: bool = False
     """Also leave out, before it starts, what the planner's whole interval places beyond the factor."""
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from seatrial.record import Record
+from seatrial.sweep import best
 from seatrial.sweep.board import Board, Progress, post, posted, time_left_s
 from seatrial.sweep.controller import Listener, View
 from seatrial.sweep.file import Task
@@ -49,8 +50,8 @@ def summary(view: View) -> str:
     for row in view.rows.values():
         counts[row.status] = counts.get(row.status, 0) + 1
     parts = [f"{len(view.rows)} of {view.total} trials", *(f"{n} {status}" for status, n in sorted(counts.items()))]
-    if view.best is not None and view.best.sec_per_it is not None:
-        parts.append(f"best {view.best.label}: {view.best.sec_per_it:.4g} s/it")
+    if view.best:
+        parts.append(best.words(view.best))
     return ", ".join(parts)
 
 

@@ -39,11 +39,13 @@ class Row:
     status: str
     state: str
     value: float | None
-    """What the best is judged by, larger is better."""
+    """What `stop.by` names, larger is better."""
     sec_per_it: float | None
     seconds: float
     """What the trial took in all."""
     label: str = ""
+    model: str = ""
+    samples_per_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
