@@ -205,7 +205,7 @@ def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Sh
         entries.append(trial_entry(one, own))
         print(line(one, label(own), width), file=out, flush=True)
         if board is not None:
-            board.note = standing_words(one.standing, named)
+            board.note = standing_words(one.standing, named, tuner.by)
 
     ended = search(tuner, measure, budget, heard, spent=spent)
     if board is not None:

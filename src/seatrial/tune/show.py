@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seatrial.spec import Trial
+from seatrial.tune.posterior import By
 from seatrial.tune.search import Ended, Heard, Spent
 from seatrial.tune.tuner import Expected, Standing, Tuner
 from seatrial.tune.words import digits, knobs, label
@@ -50,11 +51,12 @@ def stands(heard: Heard) -> str:
     return f"{mine}, odds of better {percent(s.odds)}"
 
 
-def standing_words(s: Standing, named: dict[str, dict[str, str]]) -> str:
+def standing_words(s: Standing, named: dict[str, dict[str, str]], by: By = "time") -> str:
     """For the live page."""
     if s.best is None or s.best_s is None:
         return "nothing ran so far"
-    return f"best {label(named[s.best.run_id()])} at {digits(s.best_s)} s/it, odds of better {percent(s.odds)}"
+    which = "best by cost" if by == "cost" else "best"
+    return f"{which} {label(named[s.best.run_id()])} at {digits(s.best_s)} s/it, odds of better {percent(s.odds)}"
 
 
 def trial_entry(heard: Heard, named: dict[str, str]) -> dict[str, Any]:
@@ -73,6 +75,7 @@ def document(tuner: Tuner, ended: Ended | str, trials: list[dict[str, Any]], spe
     return {
         "ended": ended, "settled": s.settled, "candidates": len(tuner.trials), "left": s.left, "margin": s.margin,
         "sure": tuner.sure, "by": tuner.by, "odds_of_better": round(s.odds, 4), "best": _best(s, named),
+        "fastest": _fastest(tuner, named),
         "spent": {"trials": spent.trials, "seconds": round(spent.seconds, 1), "device_hours": round(spent.device_hours, 4)},
         "trials": trials,
         "expected": [{**named[e.trial.run_id()], "run_id": e.trial.run_id(), **_expected(e)} for e in tuner.expected(top)],
@@ -86,6 +89,16 @@ def _best(s: Standing, named: dict[str, dict[str, str]]) -> dict[str, Any] | Non
     return {**named[s.best.run_id()], "run_id": s.best.run_id(), "sec_per_it": s.best_s,
             "ms_per_sample": 1000 * s.best_s / s.best.batch.gbs,
             "device_s_per_sample": s.best_s * s.best.topology.world / s.best.batch.gbs}
+
+
+def _fastest(tuner: Tuner, named: dict[str, dict[str, str]]) -> dict[str, Any] | None:
+    """Of all measurements the one with the most samples a second: what a table of them has in bold."""
+    seen = [(one.sec_per_it, tuner.trials[i]) for i, told in tuner.told.items() for one in told if one.sec_per_it is not None]
+    if not seen:
+        return None
+    seconds, trial = min(seen, key=lambda pair: pair[0] / pair[1].batch.gbs)
+    return {**named[trial.run_id()], "run_id": trial.run_id(), "sec_per_it": seconds,
+            "ms_per_sample": 1000 * seconds / trial.batch.gbs}
 
 
 def _expected(e: Expected) -> dict[str, Any]:
@@ -105,7 +118,12 @@ def closing(found: dict[str, Any]) -> str:
     own = {k: v for k, v in best.items() if k not in ("run_id", "sec_per_it", "ms_per_sample", "device_s_per_sample")}
     each = (f"{digits(best['ms_per_sample'])} ms a sample" if found["by"] == "time" else
             f"{digits(best['device_s_per_sample'])} device-seconds a sample")
-    lines.append(f"Best: {label(own)}, {digits(best['sec_per_it'])} s/it, {each}.")
+    by_cost = " by device-seconds a sample" if found["by"] == "cost" else ""
+    lines.append(f"Best{by_cost}: {label(own)}, {digits(best['sec_per_it'])} s/it, {each}.")
+    if (fastest := found["fastest"])["run_id"] != best["run_id"]:
+        why = "costs more" if by_cost else "believed no better, by what all trials together say of it"
+        lines.append(f"Fastest as measured, so in bold in a table: {label({k: fastest[k] for k in own})}, "
+                     f"{digits(fastest['sec_per_it'])} s/it, {digits(fastest['ms_per_sample'])} ms a sample; {why}.")
     lines.append(f"Odds that one of the {found['left']} left is more than {100 * found['margin']:.2g} % better: "
                  f"{percent(found['odds_of_better'])}.")
     rows = []
