@@ -39,6 +39,10 @@ def test_the_norms_backward_pass_is_autograds_with_the_residual_and_the_sums():
     torch.testing.assert_close(dx, x.grad + residual)
     for found, expected in zip(sums.sum(1), (weight.grad, bias.grad, residual.sum(0)), strict=True):
         torch.testing.assert_close(found, expected)
+    alone, sums = plain.norm_backward(dh, x.detach(), stats, weight.detach())
+    torch.testing.assert_close(alone, x.grad)
+    for found, expected in zip(sums.sum(1), (weight.grad, bias.grad), strict=True):
+        torch.testing.assert_close(found, expected)
     torch.testing.assert_close(plain.norm_again(x.detach(), stats, weight.detach(), bias.detach()), h)
     torch.testing.assert_close(shifted, x.detach() + bias.detach())
 

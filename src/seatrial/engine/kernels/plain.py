@@ -1,7 +1,7 @@
 """Every kernel in plain torch: what runs where Triton does not, and what Triton's are compared with.
 
     h, stats, shifted = norm(x, weight, bias, 1e-5, plus=out_bias)      shifted = x + out_bias
-    dx, sums = norm_backward(dh, x, stats, weight, residual=dy)         sums: [3, groups, hidden], still to be added up
+    dx, sums = norm_backward(dh, x, stats, weight, residual=dy)         sums: [3 (or 2), groups, hidden], still to be added
 
 Matrices are [tokens, columns]. Column sums come as fp32 partial sums, which `fold` adds into their places.
 """
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seatrial.engine.kernels.slot import Slot
+from seatrial.engine.masters import parts_of, whole_of
 
 Place = tuple[Tensor, bool]
 """A vector, and whether it is overwritten (else added to)."""
@@ -29,13 +30,17 @@ def norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor
     return torch.addcmul(bias.float(), _normed(x, stats), weight.float()).to(x.dtype)
 
 
-def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of x with the residual's added; the sums of weight, bias and `residual` over the tokens."""
+def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
+                  residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The gradient of x with the residual's added; the sums over the tokens for weight, bias and `residual`."""
     normed, dy = _normed(x, stats), dh.float()
     d = dy * weight.float()
     dx = (d - d.mean(1, keepdim=True) - normed * (d * normed).mean(1, keepdim=True)) * stats[1].unsqueeze(1)
-    sums = torch.stack(((dy * normed).sum(0), dy.sum(0), residual.float().sum(0)))
-    return (dx + residual.float()).to(x.dtype), sums.unsqueeze(1)
+    sums = [(dy * normed).sum(0), dy.sum(0)]
+    if residual is not None:
+        dx += residual.float()
+        sums.append(residual.float().sum(0))
+    return dx.to(x.dtype), torch.stack(sums).unsqueeze(1)
 
 
 def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -98,6 +103,15 @@ def adamw(master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, wei
         old.copy_(torch.where(go, new, old))
     if weights is not None:
         weights.copy_(master)
+
+
+def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: Tensor, *,
+                beta1: float, beta2: float, eps: float, keep: float) -> None:
+    """Of masters that are their bf16 weights and the bits below (`masters.py`)."""
+    master = whole_of(weights, rest)
+    adamw(master, grad, exp_avg, exp_avg_sq, None, numbers, beta1=beta1, beta2=beta2, eps=eps, keep=keep)
+    for old, new in zip((weights, rest), parts_of(master)):
+        old.copy_(new)
 
 
 # eight bits: rows as they are, and transposed where a product wants the tokens last

@@ -82,7 +82,8 @@ def _norm_again(x, stats, weight, bias, h, scale, seen, tokens, hidden, largest,
 
 
 @triton.jit
-def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, SUMS: tl.constexpr, BLOCK: tl.constexpr):
+def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, RESIDUAL: tl.constexpr, SUMS: tl.constexpr,
+                   BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)
     inside = cols < hidden
     w = tl.load(weight + cols, mask=inside, other=0.0).to(tl.float32)
@@ -97,25 +98,32 @@ def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, SUM
             at = row.to(tl.int64) * hidden + cols
             dy = tl.load(dh + at, mask=inside, other=0.0).to(tl.float32)
             value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-            r = tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
+            if RESIDUAL:
+                r = tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
             rstd = tl.load(stats + tokens + row)
             normed = tl.where(inside, (value - tl.load(stats + row)) * rstd, 0.0)
             d = dy * w
             inner = tl.sum(d * normed, 0) / hidden
             mean = tl.sum(d, 0) / hidden
-            tl.store(dx + at, ((d - mean - normed * inner) * rstd + r).to(dx.dtype.element_ty), mask=inside)
+            value = (d - mean - normed * inner) * rstd
+            if RESIDUAL:
+                value += r
+            tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
             if SUMS:
                 sum_w += dy * normed
                 sum_b += dy
-                sum_r += r
+                if RESIDUAL:
+                    sum_r += r
     if SUMS:
         tl.store(sums + program * hidden + cols, sum_w, mask=inside)
         tl.store(sums + (programs + program) * hidden + cols, sum_b, mask=inside)
-        tl.store(sums + (2 * programs + program) * hidden + cols, sum_r, mask=inside)
+        if RESIDUAL:
+            tl.store(sums + (2 * programs + program) * hidden + cols, sum_r, mask=inside)
 
 
 @triton.jit
-def _norm_sums(dh, x, stats, residual, sums, tokens, hidden, tiles, BR: tl.constexpr, BC: tl.constexpr):
+def _norm_sums(dh, x, stats, residual, sums, tokens, hidden, tiles, RESIDUAL: tl.constexpr, BR: tl.constexpr,
+               BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     sum_w = tl.zeros((BR, BC), tl.float32)
     sum_b = tl.zeros((BR, BC), tl.float32)
@@ -131,10 +139,12 @@ def _norm_sums(dh, x, stats, residual, sums, tokens, hidden, tiles, BR: tl.const
         rstd = tl.load(stats + tokens + rows, mask=rows < tokens, other=0.0)
         sum_w += dy * (value - mean[:, None]) * rstd[:, None]
         sum_b += dy
-        sum_r += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
+        if RESIDUAL:
+            sum_r += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
     tl.store(sums + group * hidden + cols, tl.sum(sum_w, 0), mask=cols < hidden)
     tl.store(sums + (groups + group) * hidden + cols, tl.sum(sum_b, 0), mask=cols < hidden)
-    tl.store(sums + (2 * groups + group) * hidden + cols, tl.sum(sum_r, 0), mask=cols < hidden)
+    if RESIDUAL:
+        tl.store(sums + (2 * groups + group) * hidden + cols, tl.sum(sum_r, 0), mask=cols < hidden)
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
@@ -184,16 +194,19 @@ def _again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, h: Tensor, sl
     return h
 
 
-def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
+                  residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
     tokens, hidden = x.shape
     block, dx = triton.next_power_of_2(hidden), torch.empty_like(x)
     narrow = hidden <= NARROW
     programs = min(tokens, RESIDENT if narrow else tokens)
     groups, tiles = (programs, 0) if narrow else groups_of(tokens, 16, columns=triton.cdiv(hidden, 128))
-    sums = torch.empty(3, groups, hidden, dtype=torch.float32, device=x.device)
-    _norm_backward[(programs,)](dh, x, stats, weight, residual, dx, sums, tokens, hidden, SUMS=narrow, BLOCK=block,
+    given = residual is not None
+    other = dh if residual is None else residual
+    sums = torch.empty(2 + given, groups, hidden, dtype=torch.float32, device=x.device)
+    _norm_backward[(programs,)](dh, x, stats, weight, other, dx, sums, tokens, hidden, RESIDUAL=given, SUMS=narrow, BLOCK=block,
                                 num_warps=warps(block))
     if not narrow:
-        _norm_sums[(triton.cdiv(hidden, 128), groups)](dh, x, stats, residual, sums, tokens, hidden, tiles, BR=16, BC=128,
-                                                       num_warps=4)
+        _norm_sums[(triton.cdiv(hidden, 128), groups)](dh, x, stats, other, sums, tokens, hidden, tiles, RESIDUAL=given, BR=16,
+                                                       BC=128, num_warps=4)
     return dx, sums
