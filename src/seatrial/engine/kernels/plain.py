@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seatrial.engine.kernels.slot import Slot
-from seatrial.engine.masters import parts_of, whole_of
 
 Place = tuple[Tensor, bool]
 """A vector, and whether it is overwritten (else added to)."""
@@ -103,15 +102,6 @@ def adamw(master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, wei
         old.copy_(torch.where(go, new, old))
     if weights is not None:
         weights.copy_(master)
-
-
-def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: Tensor, *,
-                beta1: float, beta2: float, eps: float, keep: float) -> None:
-    """Of masters that are their bf16 weights and the bits below (`masters.py`)."""
-    master = whole_of(weights, rest)
-    adamw(master, grad, exp_avg, exp_avg_sq, None, numbers, beta1=beta1, beta2=beta2, eps=eps, keep=keep)
-    for old, new in zip((weights, rest), parts_of(master)):
-        old.copy_(new)
 
 
 # eight bits: rows as they are, and transposed where a product wants the tokens last

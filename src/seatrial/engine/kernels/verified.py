@@ -10,7 +10,6 @@ from torch import Tensor
 
 from seatrial.engine.kernels import plain
 from seatrial.engine.kernels.slot import Scales, Slot
-from seatrial.engine.masters import parts_of, whole_of
 
 CLOSE = 1e-2
 """‖difference‖ / ‖plain‖ that two roundings to 16 bits stay well below."""
@@ -32,7 +31,6 @@ class Kernels:
     softmax_gradient: Callable[..., Any] = plain.softmax_gradient
     squared: Callable[..., Any] = plain.squared
     adamw: Callable[..., Any] = plain.adamw
-    adamw_split: Callable[..., Any] = plain.adamw_split
     cast8: Callable[..., Any] = plain.cast8
     norm8: Callable[..., Any] = plain.norm8
     norm_again8: Callable[..., Any] = plain.norm_again8
@@ -158,15 +156,6 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
         function(state[0], some(count, kind=torch.float32 if case else dtype), state[1], state[2], weights, numbers, beta1=0.9,
                  beta2=0.95, eps=1e-8, keep=0.99)
         return _all((*state, weights))
-    if name == "adamw_split":
-        count = 3 * hidden + 16 * case
-        before, first, second = (some(count, kind=torch.float32) for _ in range(3))
-        weights, rest = parts_of(before)
-        # A step far below what bf16 can tell: it is lost where the lower half is.
-        numbers = torch.tensor([2.0, 1e-4, 0.9, 0.0], device=device)
-        function(weights, rest, some(count, kind=torch.float32 if case else torch.bfloat16), first, second.square_(), numbers,
-                 beta1=0.9, beta2=0.95, eps=1e-8, keep=1.0)
-        return [whole_of(weights, rest) - before, weights, first, second]
     if name == "cast8":
         return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.seen, e5.seen]
     if name == "norm8":
