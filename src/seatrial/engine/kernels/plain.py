@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seatrial.engine.kernels.slot import Slot
+from seatrial.engine.masters import parts_of, whole_of
 
 Place = tuple[Tensor, bool]
 """A vector, and whether it is overwritten (else added to)."""
@@ -114,6 +115,15 @@ def cast8(x: Tensor, slot: Slot, *, rows: bool = True, cols: bool = False) -> tu
 
 def norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, slot: Slot, *,
           added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: Tensor, *,
+                beta1: float, beta2: float, eps: float, keep: float) -> None:
+    """Of masters that are their bf16 weights and the bits below (`masters.py`)."""
+    master = whole_of(weights, rest)
+    adamw(master, grad, exp_avg, exp_avg_sq, None, numbers, beta1=beta1, beta2=beta2, eps=eps, keep=keep)
+    for old, new in zip((weights, rest), parts_of(master)):
+        old.copy_(new)
+
+
     """The norm of x (+ added) in eight bits, its statistics, and the sum."""
     both = None if added is None else x + added
     h, stats, _ = norm((x if both is None else both).float(), weight.float(), bias.float(), eps)

@@ -11,6 +11,7 @@ from torch import Tensor
 from seatrial.engine.kernels import plain
 from seatrial.engine.kernels.slot import Scales, Slot
 
+from seatrial.engine.masters import parts_of, whole_of
 CLOSE = 1e-2
 """‖difference‖ / ‖plain‖ that two roundings to 16 bits stay well below."""
 CLOSE_IN_EIGHT_BITS = 2e-2
@@ -33,6 +34,7 @@ class Kernels:
     adamw: Callable[..., Any] = plain.adamw
     cast8: Callable[..., Any] = plain.cast8
     norm8: Callable[..., Any] = plain.norm8
+    adamw_split: Callable[..., Any] = plain.adamw_split
     norm_again8: Callable[..., Any] = plain.norm_again8
     gelu8: Callable[..., Any] = plain.gelu8
     gelu_backward8: Callable[..., Any] = plain.gelu_backward8
@@ -163,6 +165,15 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
     if name == "norm_again8":
         return [function(x, stats, weight, bias, e4), e4.seen]
     if name == "gelu8":
+    if name == "adamw_split":
+        count = 3 * hidden + 16 * case
+        before, first, second = (some(count, kind=torch.float32) for _ in range(3))
+        weights, rest = parts_of(before)
+        # A step far below what bf16 can tell: it is lost where the lower half is.
+        numbers = torch.tensor([2.0, 1e-4, 0.9, 0.0], device=device)
+        function(weights, rest, some(count, kind=torch.float32 if case else torch.bfloat16), first, second.square_(), numbers,
+                 beta1=0.9, beta2=0.95, eps=1e-8, keep=1.0)
+        return [whole_of(weights, rest) - before, weights, first, second]
         return [function(x, e4), e4.seen]
     if name == "gelu_backward8":
         d, d_t, g_t, sums = function(some(tokens, hidden), x, e5, e4)

@@ -1,0 +1,93 @@
+"""Masters that are split are exactly the fp32 numbers they stand for."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from seatrial.engine.kernels import plain
+from seatrial.engine.masters import Masters, parts_of, whole_of
+
+
+def bits(*values: int) -> Tensor:
+    return torch.tensor([v - 2**32 if v >= 2**31 else v for v in values], dtype=torch.int32).view(torch.float32)
+
+
+def many() -> Tensor:
+    """Every sign, exponent and upper part of the fraction, each with the lower halves where rounding turns; then at random."""
+    upper = torch.arange(-(2**15), 2**15, dtype=torch.int32) << 16
+    edges = torch.tensor([0, 1, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF], dtype=torch.int32)
+    found = (upper[:, None] + edges).view(-1)
+    drawn = torch.randint(-(2**31), 2**31, (1 << 20,), generator=torch.Generator().manual_seed(0)).to(torch.int32)
+    return torch.cat((found, drawn)).view(torch.float32)
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.view(torch.int32), b.view(torch.int32))
+
+
+def test_every_number_comes_back_bit_for_bit():
+    numbers = many()
+    kept = numbers[~numbers.isnan()]
+    assert kept.numel() > 1_500_000 and kept.isinf().any() and (kept[kept != 0].abs() < 2.0**-126).any()
+    weights, rest = parts_of(kept)
+    assert (weights.dtype, rest.dtype) == (torch.bfloat16, torch.int16)
+    assert same_bits(whole_of(weights, rest), kept)
+
+
+def test_the_weight_is_the_nearest_and_of_two_the_one_further_from_zero():
+    numbers = many()
+    kept = numbers[numbers.isfinite()]
+    weights = parts_of(kept)[0]
+    tie = (kept.view(torch.int32) & 0xFFFF) == 0x8000
+    assert tie.sum() > 60_000
+    assert torch.equal(weights[~tie].view(torch.int16), kept[~tie].bfloat16().view(torch.int16))
+    assert (weights[tie].float().abs() > kept[tie].abs()).all()
+    assert parts_of(bits(0x80000000))[0].view(torch.int16).item() == -(2**15), "minus zero stays minus zero"
+
+
+def test_what_is_not_a_number_stays_none():
+    every = bits(0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x7FC00000, 0xFFC00000)
+    weights, rest = parts_of(every)
+    assert weights.isnan().all() and whole_of(weights, rest).isnan().all()
+
+
+@pytest.mark.parametrize(("dtype", "split"), [(torch.float32, False), (torch.bfloat16, False), (torch.bfloat16, True)])
+def test_masters_read_and_change_alike_in_every_form(dtype, split):
+    weights = torch.zeros(64, dtype=dtype)
+    masters = Masters(weights, split=split)
+    values = torch.randn(48, generator=torch.Generator().manual_seed(1))
+    with masters.changing(8, 56) as there:
+        there.copy_(values)
+    with masters.changing(16, 24) as there:
+        there.mul_(2.0)
+    masters.publish()
+    expected = torch.zeros(64)
+    expected[8:56] = values
+    expected[16:24] *= 2.0
+    assert same_bits(masters.read(0, 64), expected)
+    assert torch.equal(weights, expected.to(dtype))
+    assert sum(t.nbytes for t in masters.beside) == {torch.float32: 0, torch.bfloat16: 64 * (2 if split else 4)}[dtype]
+
+
+def test_what_is_not_half_of_fp32_cannot_be_split():
+    with pytest.raises(AssertionError, match="float16"):
+        Masters(torch.zeros(8, dtype=torch.float16), split=True)
+
+
+def test_the_update_of_split_masters_is_that_of_whole_ones_to_the_last_bit():
+    drawn = torch.Generator().manual_seed(2)
+    master, first, grad = (torch.randn(1000, generator=drawn) for _ in range(3))
+    second, grad = torch.rand(1000, generator=drawn), grad.bfloat16()
+    weights, rest = parts_of(master)
+    numbers = torch.tensor([1.5, 1e-5, 0.8, 0.0])
+    moments = first.clone(), second.clone()
+    named = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "keep": 0.9999}
+    for _ in range(20):
+        plain.adamw(master, grad, first, second, None, numbers, **named)
+        plain.adamw_split(weights, rest, grad, *moments, numbers, **named)
+    assert same_bits(whole_of(weights, rest), master)
+    assert torch.equal(moments[0], first) and torch.equal(moments[1], second)
+    numbers[3] = 1.0
+    plain.adamw_split(weights, rest, grad * torch.inf, *moments, numbers, **named)
+    assert same_bits(whole_of(weights, rest), master), "a step that overflowed changes nothing"
