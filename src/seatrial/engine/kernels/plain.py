@@ -61,6 +61,16 @@ def fold(sums: Tensor, places: list[Place]) -> None:
         place.copy_(part) if fresh else place.add_(part)
 
 
+def add_rows(place: Tensor, rows: Tensor, values: Tensor) -> None:
+    """place[rows] += values; each row's are added up in fp32 and rounded once. Rows that are not in the place are left out."""
+    inside = (rows >= 0) & (rows < place.shape[0])
+    rows, order = rows.clamp(0, place.shape[0] - 1).sort(stable=True)
+    run = F.pad(rows.diff() != 0, (1, 0)).cumsum(0)
+    values = values.float().masked_fill(~inside.unsqueeze(1), 0.0)
+    sums = torch.zeros_like(values).index_add_(0, run, values[order])
+    place.index_copy_(0, rows, (place[rows].float() + sums[run]).to(place.dtype))
+
+
 # cross-entropy
 
 
@@ -105,6 +115,15 @@ def adamw(master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, wei
         weights.copy_(master)
 
 
+def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: Tensor, *,
+                beta1: float, beta2: float, eps: float, keep: float) -> None:
+    """Of masters that are their bf16 weights and the bits below (`masters.py`)."""
+    master = whole_of(weights, rest)
+    adamw(master, grad, exp_avg, exp_avg_sq, None, numbers, beta1=beta1, beta2=beta2, eps=eps, keep=keep)
+    for old, new in zip((weights, rest), parts_of(master)):
+        old.copy_(new)
+
+
 # eight bits: rows as they are, and transposed where a product wants the tokens last
 
 
@@ -115,15 +134,6 @@ def cast8(x: Tensor, slot: Slot, *, rows: bool = True, cols: bool = False) -> tu
 
 def norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, slot: Slot, *,
           added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: Tensor, *,
-                beta1: float, beta2: float, eps: float, keep: float) -> None:
-    """Of masters that are their bf16 weights and the bits below (`masters.py`)."""
-    master = whole_of(weights, rest)
-    adamw(master, grad, exp_avg, exp_avg_sq, None, numbers, beta1=beta1, beta2=beta2, eps=eps, keep=keep)
-    for old, new in zip((weights, rest), parts_of(master)):
-        old.copy_(new)
-
-
     """The norm of x (+ added) in eight bits, its statistics, and the sum."""
     both = None if added is None else x + added
     h, stats, _ = norm((x if both is None else both).float(), weight.float(), bias.float(), eps)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -10,8 +11,8 @@ from torch import Tensor
 
 from seatrial.engine.kernels import plain
 from seatrial.engine.kernels.slot import Scales, Slot
-
 from seatrial.engine.masters import parts_of, whole_of
+
 CLOSE = 1e-2
 """‖difference‖ / ‖plain‖ that two roundings to 16 bits stay well below."""
 CLOSE_IN_EIGHT_BITS = 2e-2
@@ -28,13 +29,14 @@ class Kernels:
     gelu_backward: Callable[..., Any] = plain.gelu_backward
     join: Callable[..., Any] = plain.join
     fold: Callable[..., Any] = plain.fold
+    add_rows: Callable[..., Any] = plain.add_rows
     softmax_parts: Callable[..., Any] = plain.softmax_parts
     softmax_gradient: Callable[..., Any] = plain.softmax_gradient
     squared: Callable[..., Any] = plain.squared
     adamw: Callable[..., Any] = plain.adamw
+    adamw_split: Callable[..., Any] = plain.adamw_split
     cast8: Callable[..., Any] = plain.cast8
     norm8: Callable[..., Any] = plain.norm8
-    adamw_split: Callable[..., Any] = plain.adamw_split
     norm_again8: Callable[..., Any] = plain.norm_again8
     gelu8: Callable[..., Any] = plain.gelu8
     gelu_backward8: Callable[..., Any] = plain.gelu_backward8
@@ -84,9 +86,8 @@ def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool
 
 
 def triton_kernels() -> dict[str, Callable[..., Any]]:
-    from seatrial.engine.kernels import triton_activation, triton_adamw, triton_columns, triton_norm, triton_softmax
-
-    modules = (triton_activation, triton_adamw, triton_columns, triton_norm, triton_softmax)
+    kinds = ("activation", "adamw", "columns", "norm", "rows", "softmax")
+    modules = [import_module(f"seatrial.engine.kernels.triton_{kind}") for kind in kinds]
     own = {name: value for m in modules for name, value in vars(m).items() if getattr(value, "__module__", "") == m.__name__}
     return {name: own[name] for name in NAMES}
 
@@ -139,6 +140,12 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
         places = [some(hidden, kind=torch.float32 if case else dtype) for _ in range(3)]
         function(some(3, 37, hidden, kind=torch.float32), [(p, bool((i + case) % 2)) for i, p in enumerate(places)])
         return places
+    if name == "add_rows":
+        place = some(100, hidden, kind=torch.float32 if case else dtype)
+        rows = torch.randint(-5, 105, (tokens,), generator=generator, device=device)
+        rows[: tokens // 2] = 7
+        function(place, rows, x)
+        return [place]
     if name in ("softmax_parts", "softmax_gradient"):
         width, real = 128 * (hidden // 128 + 1), hidden
         logits = some(tokens, width, std=3.0)
@@ -158,13 +165,6 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
         function(state[0], some(count, kind=torch.float32 if case else dtype), state[1], state[2], weights, numbers, beta1=0.9,
                  beta2=0.95, eps=1e-8, keep=0.99)
         return _all((*state, weights))
-    if name == "cast8":
-        return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.seen, e5.seen]
-    if name == "norm8":
-        return [*_all(function(x, weight, bias, 1e-5, e4, added=some(tokens, hidden) if case else None)), e4.seen]
-    if name == "norm_again8":
-        return [function(x, stats, weight, bias, e4), e4.seen]
-    if name == "gelu8":
     if name == "adamw_split":
         count = 3 * hidden + 16 * case
         before, first, second = (some(count, kind=torch.float32) for _ in range(3))
@@ -174,6 +174,13 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
         function(weights, rest, some(count, kind=torch.float32 if case else torch.bfloat16), first, second.square_(), numbers,
                  beta1=0.9, beta2=0.95, eps=1e-8, keep=1.0)
         return [whole_of(weights, rest) - before, weights, first, second]
+    if name == "cast8":
+        return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.seen, e5.seen]
+    if name == "norm8":
+        return [*_all(function(x, weight, bias, 1e-5, e4, added=some(tokens, hidden) if case else None)), e4.seen]
+    if name == "norm_again8":
+        return [function(x, stats, weight, bias, e4), e4.seen]
+    if name == "gelu8":
         return [function(x, e4), e4.seen]
     if name == "gelu_backward8":
         d, d_t, g_t, sums = function(some(tokens, hidden), x, e5, e4)
