@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)
 TRAINING = Training(steps=3, lr=1e-2, bucket_mib=0.05, logits_chunk=24)
 GPT2 = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 FUSED = Choices(fused=True, residual_in_product=True)
-ALL = replace(FUSED, narrow_gradients=True, release_gradients=True, wide_norms=True, logits_bytes=2**14)
+ALL = replace(FUSED, narrow_gradients=True, release_gradients=True, split_masters=True, logits_bytes=2**14)
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "tp": {"tp": 2},

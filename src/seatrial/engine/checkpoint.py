@@ -4,7 +4,7 @@
     keeper.save(step, chunks, state)            copies the tensors and returns; a thread writes them
     keeper.wait()                               until the last one is on disk
     found = latest(folder)                      the newest whole checkpoint, its manifest verified
-    found.reader().fill(chunks)                 slices of any layout, from slices of any other
+    fill(found.reader(), shards)                slices of any layout, from slices of any other
 
 A checkpoint is a folder `step-00000100` in the format of torch.distributed.checkpoint with a `manifest.json`: what it is of,
 the step, and a checksum of every chunk. Each rank writes its file into a hidden folder and then says so in a small file beside
@@ -21,7 +21,7 @@ import shutil
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,16 @@ def key_of(shard: Shard) -> str:
     return f"model.{shard.name}" if shard.kind == "weight" else f"optim.{shard.kind}.{shard.name}"
 
 
-def chunks_of(shards: Iterable[Shard]) -> list[Chunk]:
-    return [Chunk(key=key_of(s), shape=s.global_shape, offsets=s.offsets, tensor=s.tensor) for s in shards]
+def chunks_of(shards: Iterable[Shard]) -> Iterator[Chunk]:
+    """To be saved, one by one: of split masters each is a copy."""
+    return (Chunk(key=key_of(s), shape=s.global_shape, offsets=s.offsets, tensor=s.tensor) for s in shards)
+
+
+def fill(reader: dcp.Reader, shards: Iterable[Shard]) -> None:
+    """Each shard with what was saved of it."""
+    for s in shards:
+        with s.changing() as tensor:
+            reader.fill([Chunk(key=key_of(s), shape=s.global_shape, offsets=s.offsets, tensor=tensor)])
 
 
 def folder_name(step: int) -> str:

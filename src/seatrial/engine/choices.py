@@ -25,10 +25,10 @@ class Choices:
     """Gradients stay in 16 bits where nothing is added to them: one micro-batch, one replica."""
     wide_products: bool = False
     """Where gradients are added up, products of 16-bit numbers come out in fp32."""
-    wide_norms: bool = False
-    """Norms use their fp32 masters where a rank has them whole: near 1 the next number in bf16 is a hundredth away."""
     residual_in_product: bool = False
     """The residual stream is what the product adds to, instead of an addition of its own."""
+    split_masters: bool = False
+    """A master is its bf16 weight and the 16 bits that are missing to fp32 (`masters.py`); with `adamw-fused`."""
     release_gradients: bool = False
     """Gradients' memory goes back to the allocator after the update: activations of the next step can have it."""
     attention: Attention = "default"
@@ -43,5 +43,5 @@ class Choices:
             return cls(fused=precision == "fp8")
         half = precision != "fp32"
         return cls(fused=half and not compiled, triton=half, narrow_gradients=precision in ("bf16", "fp8"), wide_products=half,
-                   wide_norms=half and not compiled, residual_in_product=True, release_gradients=True, attention="measured",
-                   logits_bytes=2**30 if half else 0)
+                   residual_in_product=True, split_masters=precision in ("bf16", "fp8"), release_gradients=True,
+                   attention="measured", logits_bytes=2**30 if half else 0)

@@ -17,6 +17,9 @@ from torch.autograd import Function
 from seatrial.engine.comm import TensorParallel, enter, leave
 from seatrial.engine.params import whole_vector
 
+AddRows = Callable[[Tensor, Tensor, Tensor], None]
+"""(place, rows, values)"""
+
 
 class Sink(Protocol):
     """Where one parameter's gradients are added up."""
@@ -171,12 +174,10 @@ class LayerNorm(nn.Module):
     def __init__(self, name: str, hidden: int, eps: float):
         super().__init__()
         self.hidden, self.eps = hidden, eps
-        self.weight = whole_vector(f"{name}.weight", hidden, "ones", norm=True)
-        self.bias = whole_vector(f"{name}.bias", hidden, "zeros", norm=True)
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
+        self.bias = whole_vector(f"{name}.bias", hidden, "zeros")
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.weight.dtype != x.dtype:
-            return F.layer_norm(x.float(), (self.hidden,), self.weight, self.bias, self.eps).to(x.dtype)
         return F.layer_norm(x, (self.hidden,), self.weight, self.bias, self.eps)
 
 
@@ -184,12 +185,10 @@ class RmsNorm(nn.Module):
     def __init__(self, name: str, hidden: int, eps: float):
         super().__init__()
         self.eps = eps
-        self.weight = whole_vector(f"{name}.weight", hidden, "ones", norm=True)
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda:
-            if self.weight.dtype != x.dtype:
-                return F.rms_norm(x.float(), self.weight.shape, self.weight, self.eps).to(x.dtype)
             return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
         return _RmsNorm.apply(x, self.weight, self.eps)  # type: ignore[no-any-return]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.engine.params import ParamSpec, Segment
 from seatrial.spec import round_up
@@ -37,6 +37,14 @@ class Piece:
     start: int
     """In the bucket."""
     numel: int
+
+    def cut(self, most: int) -> Iterator[Piece]:
+        """The same rows in pieces of at most so many numbers, or of one row."""
+        width = self.numel // self.rows
+        step = max(1, most // width)
+        for row in range(0, self.rows, step):
+            rows = min(step, self.rows - row)
+            yield replace(self, row=self.row + row, rows=rows, start=self.start + row * width, numel=rows * width)
 
 
 class Layout:

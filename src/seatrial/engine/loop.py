@@ -161,7 +161,7 @@ class Progress:
         checkpoint.check_model(found, self.engine.trial.model)
         only_weights = bool(found.state.get("weights_only"))
         shards = [s for s in self.engine.shards() if s.kind == "weight" or not only_weights]
-        found.reader().fill(checkpoint.chunks_of(shards))
+        checkpoint.fill(found.reader(), shards)
         self.engine.loaded()
         self.step, self.consumed = found.step, int(found.state["consumed_samples"])
         self.skipped = int(found.state.get("skipped", 0))
@@ -213,7 +213,7 @@ def tracker(engine: Engine) -> LiveStorages:
     model, tp = engine.trial.model, engine.trial.topology.tp
     tagged = {
         "weights": [t for b in buckets for t in (b.flat, b.part)],
-        "optimizer": [t for b in buckets for t in (b.exp_avg, b.exp_avg_sq, *([] if b.master is b.part else [b.master]))],
+        "optimizer": [t for b in buckets for t in (b.exp_avg, b.exp_avg_sq, *b.masters.beside)],
         "gradients": [t for b in buckets for t in (b.grad, b.grad_shard) if t is not None],
         "buffers": [t for t in (positions.bias, *(positions.turn or ())) if t is not None],
     }  # fmt: skip

@@ -66,7 +66,7 @@ class AdamW:
             exp_avg_sqs: list[Tensor] = []
             for bucket, lo, hi in cut:
                 here = slice(lo - bucket.shard[0], hi - bucket.shard[0])
-                masters.append(bucket.master[here])
+                masters.append(bucket.masters.read(here.start, here.stop))
                 grads.append(bucket.reduced()[here])
                 exp_avgs.append(bucket.exp_avg[here])
                 exp_avg_sqs.append(bucket.exp_avg_sq[here])
@@ -80,9 +80,14 @@ class AdamW:
         for weight_decay, cut in self.groups:
             for bucket, lo, hi in cut:
                 here = slice(lo - bucket.shard[0], hi - bucket.shard[0])
-                weights = None if bucket.part.data_ptr() == bucket.master.data_ptr() else bucket.part[here]
-                kernels.adamw(bucket.master[here], bucket.reduced()[here], bucket.exp_avg[here], bucket.exp_avg_sq[here],
-                              weights, numbers, beta1=t.beta1, beta2=t.beta2, eps=t.eps, keep=1.0 - lr * weight_decay)
+                grad, first, second = (x[here] for x in (bucket.reduced(), bucket.exp_avg, bucket.exp_avg_sq))
+                how = {"beta1": t.beta1, "beta2": t.beta2, "eps": t.eps, "keep": 1.0 - lr * weight_decay}
+                weights, whole, rest = bucket.part, bucket.masters.whole, bucket.masters.rest
+                if rest is not None:
+                    kernels.adamw_split(weights[here], rest[here], grad, first, second, numbers, **how)
+                else:
+                    assert whole is not None
+                    kernels.adamw(whole[here], grad, first, second, None if whole is weights else weights[here], numbers, **how)
         for bucket in self.buckets:
             bucket.weights_follow = True
 

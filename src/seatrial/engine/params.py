@@ -46,8 +46,6 @@ class ParamSpec:
     """Gradients that arrive for it in one micro-batch: 2 for an embedding that is also the head on the same rank."""
     copy: bool = False
     """The last stage's copy of a tied embedding: updated there, counted and saved on the first stage."""
-    norm: bool = False
-    """A norm's weight or bias."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -79,10 +77,10 @@ def split_vector(names: dict[str, int], *, rank: int, size: int) -> nn.Parameter
     return parameter(ParamSpec(segments=segments, split=size > 1, decay=False, fill="zeros"))
 
 
-def whole_vector(name: str, length: int, fill: Fill, *, norm: bool = False) -> nn.Parameter:
+def whole_vector(name: str, length: int, fill: Fill) -> nn.Parameter:
     """A norm's weight or a bias of the residual stream: the same on every tensor-parallel rank."""
     segment = Segment(name=name, global_shape=(length,), start=0, rows=length)
-    return parameter(ParamSpec(segments=(segment,), split=False, decay=False, fill=fill, norm=norm))
+    return parameter(ParamSpec(segments=(segment,), split=False, decay=False, fill=fill))
 
 
 def whole_matrix(name: str, rows: int, cols: int, *, std: float) -> nn.Parameter:

@@ -2,17 +2,23 @@
 
     for shard in iter_shards(engine.buckets):
         shard.name, shard.kind, shard.global_shape, shard.offsets, shard.tensor
+        with shard.changing() as tensor:
+            tensor.copy_(saved)
+    engine.loaded()                                 brings the compute weights in line
 
-`tensor` is a view of the live state: writing into it changes the training; call `engine.loaded()` afterwards, which brings the
-compute weights in line. Padding rows of the vocabulary are left out.
+`tensor` is a view of the live state; of masters that are split it is a copy, made when it is asked for, so that they are never
+in fp32 all at once. Padding rows of the vocabulary are left out.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
+
+from seatrial.engine.masters import Masters
 
 if TYPE_CHECKING:
     from seatrial.engine.zero import Bucket
@@ -28,21 +34,34 @@ class Shard:
     """`weight` is the fp32 master."""
     global_shape: tuple[int, ...]
     offsets: tuple[int, ...]
-    tensor: Tensor
+    shape: tuple[int, ...]
     primary: bool
     """Whether this rank is the one that writes this rectangle; the others hold the same numbers."""
+    held: Masters
+    """A bucket's numbers of this kind; of them these are from `low` up to `high`."""
+    low: int
+    high: int
+
+    @property
+    def tensor(self) -> Tensor:
+        return self.held.read(self.low, self.high).view(self.shape)
+
+    @contextmanager
+    def changing(self) -> Iterator[Tensor]:
+        """To write into; the state has it after the block."""
+        with self.held.changing(self.low, self.high) as values:
+            yield values.view(self.shape)
 
 
 def iter_shards(buckets: Iterable[Bucket]) -> Iterator[Shard]:
     """Everything this rank holds, in an order that depends on the topology alone."""
     for bucket in buckets:
-        states: tuple[tuple[Kind, Tensor], ...] = (
-            ("weight", bucket.master), ("exp_avg", bucket.exp_avg), ("exp_avg_sq", bucket.exp_avg_sq))
+        states: tuple[tuple[Kind, Masters], ...] = (
+            ("weight", bucket.masters), ("exp_avg", Masters(bucket.exp_avg)), ("exp_avg_sq", Masters(bucket.exp_avg_sq)))
         for piece in bucket.pieces(*bucket.shard):
             shape = (piece.rows, *piece.segment.global_shape[1:])
             offsets = (piece.row, *(0 for _ in shape[1:]))
-            for kind, flat in states:
-                low = piece.start - bucket.shard[0]
-                view = flat[low : low + piece.numel].view(shape)
+            low = piece.start - bucket.shard[0]
+            for kind, held in states:
                 yield Shard(name=piece.segment.name, kind=kind, global_shape=piece.segment.global_shape, offsets=offsets,
-                            tensor=view, primary=bucket.is_primary(piece.spec))
+                            shape=shape, primary=bucket.is_primary(piece.spec), held=held, low=low, high=low + piece.numel)

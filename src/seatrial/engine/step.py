@@ -105,7 +105,9 @@ class Engine:
         if self.choices.wide_products and not wide_products_work(self.mesh.device, dtype):
             self.choices = replace(self.choices, wide_products=False)
             self.notes["products"] = "weight gradients are rounded to 16 bits before they are added up: this torch has no other"
-        if not self.choices.triton and not self.choices.narrow_gradients:
+        splits = self.choices.split_masters and dtype == torch.bfloat16 and self.training.optimizer == "adamw-fused"
+        self.choices = replace(self.choices, split_masters=splits)
+        if not self.choices.triton and not self.choices.narrow_gradients and not splits:
             return None
         if not self.choices.triton:
             return plain_kernels("not asked for")
@@ -277,7 +279,7 @@ class Engine:
         return list(iter_shards(self.buckets))
 
     def loaded(self) -> None:
-        """After `shards` were written into: the weights follow their masters."""
+        """After shards were changed: the weights follow their masters."""
         for bucket in self.buckets:
             bucket.publish().wait()
 

@@ -17,7 +17,11 @@ from seatrial.engine import init
 from seatrial.engine.choices import Choices
 from seatrial.engine.comm import Comm, Pending
 from seatrial.engine.layout import Layout, Piece
+from seatrial.engine.masters import Masters
 from seatrial.engine.params import ParamSpec, spec_of
+
+FILLED_AT_ONCE = 1 << 26
+"""Numbers: first values of split masters are made beside them."""
 
 
 class Bucket:
@@ -35,13 +39,9 @@ class Bucket:
 
         self.flat = torch.zeros(size, dtype=dtype, device=device)
         """Weights as they are computed with; its storage is empty between uses with ZeRO 3."""
-        wide = dtype == torch.float32
-        if self.zero == 3:
-            self.master = torch.zeros(high - low, device=device)
-            self.part = self.master if wide else torch.zeros(high - low, dtype=dtype, device=device)
-        else:
-            self.part = self.flat[low:high]
-            self.master = self.part if wide else torch.zeros(high - low, device=device)
+        self.part = torch.zeros(high - low, dtype=dtype, device=device) if self.zero == 3 else self.flat[low:high]
+        """The weights of this rank's shard."""
+        self.masters = Masters(self.part, split=self.choices.split_masters)
         self.exp_avg, self.exp_avg_sq = torch.zeros(high - low, device=device), torch.zeros(high - low, device=device)
         self.grad: Tensor | None = None
         """All of the gradients of the micro-batches since the last reduction."""
@@ -67,8 +67,7 @@ class Bucket:
         for slot in self.layout.slots:
             p = self.params[slot.index]
             # Through .data a parameter has a version counter of its own: gathering must not look like a modification.
-            held = self.master if self.choices.wide_norms and slot.spec.norm and self.zero == 0 else self.flat
-            p.data = held[slot.start : slot.start + slot.numel].view(slot.spec.shape)
+            p.data = self.flat[slot.start : slot.start + slot.numel].view(slot.spec.shape)
             sink = BucketSink(self, slot.start, slot.numel, slot.spec.shape)
             self.sinks.append(sink)
             p.sink = sink  # type: ignore[attr-defined]
@@ -76,9 +75,10 @@ class Bucket:
 
     def initialize(self, seed: int) -> None:
         """First values of what this rank owns, then of the weights."""
-        for piece in self.pieces(*self.shard):
+        for piece in (rows for piece in self.pieces(*self.shard) for rows in piece.cut(FILLED_AT_ONCE)):
             start = piece.start - self.shard[0]
-            init.fill(self.master[start : start + piece.numel], piece.spec, piece.segment, row=piece.row, seed=seed)
+            with self.masters.changing(start, start + piece.numel) as values:
+                init.fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
         self.publish().wait()
 
     def pieces(self, low: int, high: int) -> Iterator[Piece]:
@@ -180,8 +180,8 @@ class Bucket:
 
     def publish(self) -> Pending:
         """After the masters changed: the weights that are computed with follow."""
-        if self.part.data_ptr() != self.master.data_ptr() and not self.weights_follow:
-            self.part.copy_(self.master)
+        if not self.weights_follow:
+            self.masters.publish()
         self.weights_follow = False
         for changed in self.when_weights_change:
             changed()

@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
+from seatrial.engine.kernels import plain_kernels
 from seatrial.engine.loop import tracker
 from seatrial.engine.mesh import Mesh
 from seatrial.errors import SeatrialError
@@ -86,7 +88,7 @@ def held(trial: Trial, training: Training, device: torch.device, *, fake: bool, 
         engine = _engine(trial, training, device, as_gpu, gpu_ways(trial) if fake and as_gpu else None)
         if fake and as_gpu:
             # A GPU updates in one pass; the plain form of that pass has temporaries as large as the state.
-            engine.optimizer.kernels = None
+            engine.optimizer.kernels = replace(plain_kernels(), adamw=_nothing, adamw_split=_nothing)
         return _watched(engine, trial, training, fake=fake)
 
 
@@ -103,6 +105,10 @@ def gpu_ways(trial: Trial) -> Choices:
     """What a GPU keeps and lets go, in plain torch: its own kernels do not know tensors without memory."""
     ways = Choices.of(torch.device("cuda"), precision=trial.topology.precision, compiled=False)
     return replace(ways, triton=False, wide_products=False, attention="default")
+
+
+def _nothing(*_state: Tensor | None, **_numbers: float) -> None:
+    pass
 
 
 def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None) -> StandIn:

@@ -20,10 +20,9 @@ Place = tuple[Tensor, bool]
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
          plus: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-    wide = x if weight.dtype == x.dtype else x.float()
-    h, mean, rstd = torch.native_layer_norm(wide, (x.shape[1],), weight, bias, eps)
+    h, mean, rstd = torch.native_layer_norm(x, (x.shape[1],), weight, bias, eps)
     stats = torch.stack((mean.view(-1), rstd.view(-1))).float()
-    return h.to(x.dtype), stats, None if plus is None else x + plus
+    return h, stats, None if plus is None else x + plus
 
 
 def norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
