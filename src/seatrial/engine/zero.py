@@ -75,10 +75,11 @@ class Bucket:
 
     def initialize(self, seed: int) -> None:
         """First values of what this rank owns, then of the weights."""
-        for piece in (rows for piece in self.pieces(*self.shard) for rows in piece.cut(FILLED_AT_ONCE)):
-            start = piece.start - self.shard[0]
-            with self.masters.changing(start, start + piece.numel) as values:
-                init.fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
+        for whole in self.pieces(*self.shard):
+            for piece in whole.cut(FILLED_AT_ONCE):
+                start = piece.start - self.shard[0]
+                with self.masters.changing(start, start + piece.numel) as values:
+                    init.fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
         self.publish().wait()
 
     def pieces(self, low: int, high: int) -> Iterator[Piece]:
