@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from seatrial.engine.attention import Core, attend_apart
-from seatrial.engine.layers import sink_of, weight_gradient
+from seatrial.engine.ends import fold
+from seatrial.engine.layers import weight_gradient
 
 if TYPE_CHECKING:
     from seatrial.engine.model import Block
@@ -183,11 +184,7 @@ class Fused:
 
     def fold(self, sums: Tensor, *params: Tensor | None) -> None:
         """Column sums into the gradients of biases and norms."""
-        sinks = [sink_of(p) for p in params if p is not None]
-        self.kernels.fold(sums, [s.place() for s in sinks if s is not None])
-        for sink in sinks:
-            if sink is not None:
-                sink.filled()
+        fold(self.kernels, sums, *params)
 
     def _into(self, x_TH: Tensor, like_BSH: Tensor) -> Tensor:
         """All tokens of the region, as a matrix."""

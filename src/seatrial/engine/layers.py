@@ -20,6 +20,9 @@ from seatrial.engine.params import whole_vector
 AddRows = Callable[[Tensor, Tensor, Tensor], None]
 """(place, rows, values)"""
 
+AddRows = Callable[[Tensor, Tensor, Tensor], None]
+"""(place, rows, values)"""
+
 
 class Sink(Protocol):
     """Where one parameter's gradients are added up."""
@@ -29,7 +32,8 @@ class Sink(Protocol):
     def add_product(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
         """gradient[M, N] += alpha x leftᵀ right; `last`: nothing more comes from this use in this micro-batch."""
 
-    def add_rows(self, rows: Tensor, values_TN: Tensor) -> None: ...
+    def add_rows(self, rows: Tensor, values_TN: Tensor, add: AddRows | None = None) -> None:
+        """`add`: a kernel that adds them into a place; it leaves out rows that the place does not have."""
 
     def add_made(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
         """gradient += make(place or None, type): where a place is given the result is written there."""
@@ -121,16 +125,16 @@ class _Embedding(Function):
     """Rows of a matrix whose rows are spread over the ranks: what is not here is zero, and the sum over the ranks has all."""
 
     @staticmethod
-    def forward(ctx: Any, tokens_BS: Tensor, weight: Tensor, tp: TensorParallel) -> Tensor:
-        ctx.weight, ctx.tp = weight, tp
+    def forward(ctx: Any, tokens_BS: Tensor, weight: Tensor, tp: TensorParallel, add: AddRows | None) -> Tensor:
+        ctx.weight, ctx.tp, ctx.add = weight, tp, add
         if tp.size == 1:
             ctx.save_for_backward(tokens_BS)
             return F.embedding(tokens_BS, weight)
         local = tokens_BS - tp.rank * weight.shape[0]
         absent = (local < 0) | (local >= weight.shape[0])
-        local = local.masked_fill(absent, 0)
-        ctx.save_for_backward(local, absent)
-        return tp.out_of_region(F.embedding(local, weight).masked_fill_(absent.unsqueeze(-1), 0.0)).wait()
+        here = local.masked_fill(absent, 0)
+        ctx.save_for_backward(*((here, absent) if add is None else (local,)))
+        return tp.out_of_region(F.embedding(here, weight).masked_fill_(absent.unsqueeze(-1), 0.0)).wait()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -141,13 +145,14 @@ class _Embedding(Function):
         sink = sink_of(ctx.weight)
         if sink is None:
             dw = torch.zeros_like(ctx.weight).index_add_(0, local.reshape(-1), _rows(dy))
-            return None, dw, None
-        sink.add_rows(local.reshape(-1), _rows(dy))
-        return None, None, None
+            return None, dw, None, None
+        sink.add_rows(local.reshape(-1), _rows(dy), ctx.add)
+        return None, None, None, None
 
 
-def embedding(tokens_BS: Tensor, weight: Tensor, tp: TensorParallel) -> Tensor:
-    return _Embedding.apply(tokens_BS, weight, tp)  # type: ignore[no-any-return]
+def embedding(tokens_BS: Tensor, weight: Tensor, tp: TensorParallel, add: AddRows | None = None) -> Tensor:
+    """`add`: what puts the gradients into the weight's sink."""
+    return _Embedding.apply(tokens_BS, weight, tp, add)  # type: ignore[no-any-return]
 
 
 class _RmsNorm(Function):

@@ -17,6 +17,7 @@ from torch.nn.attention import SDPBackend
 
 from seatrial.engine.attention import Positions, attend
 from seatrial.engine.comm import TensorParallel
+from seatrial.engine.ends import FusedNorm, add_positions
 from seatrial.engine.fused import Fused
 from seatrial.engine.fused8 import Fused8
 from seatrial.engine.kernels import Kernels, plain_kernels
@@ -52,6 +53,14 @@ class Shared:
 
 def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
     return (RmsNorm if model.family == "llama" else LayerNorm)(name, model.hidden, model.norm_eps)
+
+
+def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
+    """One outside the blocks."""
+    m = shared.model
+    if shared.fused and m.family != "llama":
+        return FusedNorm(name, m.hidden, m.norm_eps, shared.kernels)
+    return norm(name, m)
 
 
 class Linear(nn.Module):
@@ -115,11 +124,12 @@ class Tokens(nn.Module):
         super().__init__()
         m, tp = shared.model, shared.tp
         self.tp = tp
+        self.add_rows = shared.kernels.add_rows if shared.fused else None
         self.weight = vocabulary(name, m.vocab, m.padded_vocab(tp.size), m.hidden, rank=tp.rank, size=tp.size, std=shared.std,
                                  uses=uses, copy=copy)
 
     def forward(self, tokens_BS: Tensor) -> Tensor:
-        return embedding(tokens_BS, self.weight, self.tp)
+        return embedding(tokens_BS, self.weight, self.tp, self.add_rows)
 
 
 class Entry(nn.Module):
@@ -127,8 +137,8 @@ class Entry(nn.Module):
 
     def __init__(self, shared: Shared):
         super().__init__()
-        m, self.tp = shared.model, shared.tp
-        self.norm = norm("embed.norm", m) if m.family == "bloom" else None
+        m, self.tp, self.fused = shared.model, shared.tp, shared.fused
+        self.norm = end_norm("embed.norm", shared) if m.family == "bloom" else None
         self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.family == "gpt2" else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
@@ -137,6 +147,8 @@ class Entry(nn.Module):
         if self.positions is not None:
             here = x_BSH.shape[1]
             first = self.tp.rank * here if self.tp.sequence_parallel else 0
+            if self.fused:
+                return add_positions(x_BSH, self.positions, first)
             return x_BSH + self.positions[first : first + here]
         return x_BSH
 
@@ -152,7 +164,7 @@ class Stage(nn.Module):
         self.tokens = Tokens(TOKENS, shared, uses=2 if both else 1) if has_embedding else None
         self.entry = Entry(shared) if has_embedding and m.family != "llama" else None
         self.layers = nn.ModuleDict({str(i): Block(i, shared) for i in range(first, last)})
-        self.final_norm = norm("final_norm", m) if has_head else None
+        self.final_norm = end_norm("final_norm", shared) if has_head else None
         self.head: Tokens | None = None
         if has_head:
             tied = self.tokens if m.ties else Tokens("head.weight", shared)

@@ -255,9 +255,13 @@ class BucketSink:
                 view.add_(product, alpha=alpha)
         self._arrived(last)
 
-    def add_rows(self, rows: Tensor, values_TN: Tensor) -> None:
+    def add_rows(self, rows: Tensor, values_TN: Tensor, add: Callable[[Tensor, Tensor, Tensor], None] | None = None) -> None:
         view = self.view()
-        if view.dtype != torch.float32:
+        if add is not None:
+            if self.fresh:
+                view.zero_()
+            add(view, rows, values_TN)
+        elif view.dtype != torch.float32:
             # Added up in fp32 inside: a common token's row would stand still in 16 bits.
             dense = torch.ops.aten.embedding_dense_backward(values_TN.to(view.dtype), rows, view.shape[0], -1, False)
             view.copy_(dense) if self.fresh else view.add_(dense)
