@@ -275,7 +275,7 @@ class Engine:
             self._prepared = batches, first, self._load(batches, first)
 
     def shards(self) -> list[Shard]:
-        """All of the state that this rank holds, as views."""
+        """All of the state that this rank holds."""
         return list(iter_shards(self.buckets))
 
     def loaded(self) -> None:
