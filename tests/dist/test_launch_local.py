@@ -16,6 +16,7 @@ from seatrial.errors import BadInput
 from seatrial.launch import files, processes
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.local import Local, wait
+from seatrial.launch.processes import WAITS_OWN
 from seatrial.launch.trial import Limits, run_trial
 from seatrial.record import Record
 from trial_cases import processes_of
@@ -88,6 +89,17 @@ def test_more_ranks_than_cores_share_them_all(tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
     run(tmp_path, sys.executable, "-c", TELL, str(tmp_path), world=len(cores) + 1)
     assert json.loads((tmp_path / "told.0").read_text())["cores"] == cores
+
+
+@pytest.mark.parametrize(("ranks_a_core", "asked", "found"), [
+    (2, {}, "passive"), (1, {}, None), (2, {"OMP_WAIT_POLICY": "active"}, "active"), (2, {"GOMP_SPINCOUNT": "9"}, None),
+])
+def test_threads_that_share_cores_wait_asleep_unless_told_otherwise(tmp_path: Path, monkeypatch, ranks_a_core, asked, found):
+    for name in WAITS_OWN:
+        monkeypatch.delenv(name, raising=False)
+    world = ranks_a_core * len(os.sched_getaffinity(0))
+    run(tmp_path, sys.executable, "-c", TELL, str(tmp_path), world=world, threads=1, env=asked)
+    assert json.loads((tmp_path / "told.0").read_text())["env"].get("OMP_WAIT_POLICY") == found
 
 
 def test_what_a_program_started_itself_ends_with_it(tmp_path: Path) -> None:

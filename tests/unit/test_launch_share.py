@@ -12,6 +12,8 @@ import pytest
 import attempts
 from seatrial.errors import BadInput
 from seatrial.launch import share
+from seatrial.launch.base import Job
+from seatrial.launch.processes import waiting
 
 BUSY = "import time\nuntil = time.monotonic() + 1.5\nwhile time.monotonic() < until: pass"
 
@@ -75,3 +77,17 @@ def test_the_second_version_of_groups_is_told_quota_and_period(monkeypatch, tmp_
     assert [(folder / "cpu.max").read_text() for folder in shares._folders.values()] == [said, said]
     shares.join(3)
     assert (shares._folders[3] / "cgroup.procs").read_text() == str(os.getpid())
+
+
+@pytest.mark.parametrize(("job", "env", "asleep"), [
+    (dict(world=4, threads=2), {}, False), (dict(world=5, threads=2), {}, True),
+    (dict(world=8), {}, False), (dict(world=9), {}, True),
+    (dict(world=4), {"OMP_NUM_THREADS": "2,1"}, False), (dict(world=4), {"OMP_NUM_THREADS": "3"}, True),
+    (dict(world=4, threads=2), {"OMP_NUM_THREADS": "3"}, False),
+    (dict(world=1, threads=2, cores=1.5), {}, True), (dict(world=1, threads=2, cores=2.0), {}, False),
+    (dict(world=16, procs_per_node=8, threads=1), {}, False),
+    (dict(world=9), {"KMP_BLOCKTIME": "200"}, False), (dict(world=9), {"OMP_WAIT_POLICY": "ACTIVE"}, False),
+])
+def test_threads_wait_asleep_where_they_do_not_all_have_a_core(tmp_path, job, env, asleep):
+    wanted = Job(name="t", run_dir=tmp_path, argv=("true",), **job)
+    assert waiting(wanted, env, threads=1, cores=8) == ({"OMP_WAIT_POLICY": "passive"} if asleep else {})

@@ -39,6 +39,9 @@ SAMPLE_S = 0.25
 OOM_SCORE = 800
 LEAST_FREE = 0.015
 """Below this share of a machine's memory its fullest rank is ended, before the kernel chooses somebody or all stands still."""
+WAITS = "OMP_WAIT_POLICY"
+WAITS_OWN = (WAITS, "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
+"""What says how OpenMP's threads wait: the standard's word, which both libraries that torch comes with heed, and their own."""
 PR_SET_PDEATHSIG = 1
 NODE_MARK = "SEATRIAL_RUN_NODE"
 _LIBC = ctypes.CDLL(None)
@@ -49,6 +52,18 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def waiting(job: Job, env: Mapping[str, str], *, threads: int, cores: int) -> dict[str, str]:
+    """How OpenMP's threads wait for each other: asleep where they do not all have a core.
+
+    Spinning they keep a shared core, or a rank's share of one, from those that they wait for; where each has its own, spinning
+    is the faster way and stays. What somebody set is left as it is.
+    """
+    given = env.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    a_rank = job.threads or (int(given) if given.isdecimal() else threads)
+    shared = job.local_world * a_rank > cores or job.cores is not None and a_rank > job.cores
+    return {WAITS: "passive"} if shared and not any(name in env for name in WAITS_OWN) else {}
 
 
 def rank_environment(rank: int, world: int, env: Mapping[str, str], *, local_rank: int | None = None,
@@ -115,15 +130,16 @@ class Processes:
                 own = _share(cores, i, len(self.ranks))
                 if job.cores is not None and job.cores <= 1 and cores:
                     own = [cores[i % len(cores)]]  # the kernel cuts off a share at each core that it is used on
-                self.processes[rank] = self._start(rank, i, master, threads, own)
+                self.processes[rank] = self._start(rank, i, master, threads, own, len(cores))
         except BaseException:
             self.kill()
             raise
 
-    def _start(self, rank: int, local_rank: int, master: tuple[str, int], threads: int,
-               cores: Sequence[int]) -> subprocess.Popen[bytes]:
+    def _start(self, rank: int, local_rank: int, master: tuple[str, int], threads: int, cores: Sequence[int],
+               cores_here: int) -> subprocess.Popen[bytes]:
         job = self.job
         env = {**os.environ, **job.env, MARK: str(job.run_dir), NODE_MARK: self._node_mark}
+        env |= waiting(job, env, threads=threads, cores=cores_here)
         if job.per == "rank":
             env = rank_environment(rank, job.world, env, local_rank=local_rank, local_world=job.local_world, master=master,
                                    threads=threads)
