@@ -1,10 +1,17 @@
 """Trials with the choices of a GPU, run on the CPU: what the ranks of a test execute."""
 from __future__ import annotations
 
-import torch
+from dataclasses import replace
+from typing import Any
 
+import torch
+import torch.distributed as dist
+
+from seatrial.engine import checkpoint
 from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
+from seatrial.engine.kernels import plain
+from seatrial.engine.masters import parts_of
 from seatrial.engine.mesh import Mesh, Pool
 from seatrial.engine.step import Engine
 from seatrial.spec import Trial
@@ -22,4 +29,88 @@ def train_with(cases: dict[str, tuple[Trial, Choices | None]], training: Trainin
         results = [engine.step(i + 1, first_sample=trial.batch.gbs * i, batches=batches) for i in range(training.steps)]
         found[label] = [(r.loss, r.grad_norm) for r in results]
         mesh.close()
+    return found
+
+
+# masters that are split
+
+
+def run_some(engine: Engine, first: int, last: int) -> list[tuple[float, float]]:
+    """Loss and gradient norm of steps first to last."""
+    gbs, batches = engine.trial.batch.gbs, Batches(engine.training, engine.trial.model, engine.training.seed)
+    results = [engine.step(i, first_sample=gbs * (i - 1), batches=batches) for i in range(first, last + 1)]
+    return [(r.loss, r.grad_norm) for r in results]
+
+
+def held_by(engine: Engine) -> dict[str, Any]:
+    """All of the state, and the weights of this rank's shard; as arrays, which a queue carries whole."""
+    found = {checkpoint.key_of(s): s.tensor.clone().numpy() for s in engine.shards()}
+    return found | {f"weights of {b.name}": b.part.float().clone().numpy() for b in engine.buckets}
+
+
+def rounds_away(engine: Engine) -> None:
+    """An engine of whole masters then rounds its weights as split ones do: ties away from zero instead of to even."""
+    def adamw(master: torch.Tensor, grad: torch.Tensor, first: torch.Tensor, second: torch.Tensor,
+              weights: torch.Tensor, numbers: torch.Tensor, **how: float) -> None:
+        plain.adamw(master, grad, first, second, None, numbers, **how)
+        weights.copy_(parts_of(master)[0])
+
+    assert engine.optimizer.kernels is not None
+    engine.optimizer.kernels = replace(engine.optimizer.kernels, adamw=adamw)
+    for bucket in engine.buckets:
+        assert bucket.masters.whole is not None
+        bucket.part.copy_(parts_of(bucket.masters.whole)[0])
+        bucket.weights_follow = True
+        bucket.publish().wait()
+
+
+def split_and_whole(cases: dict[str, Trial], training: Training, choices: Choices) -> dict[str, Any]:
+    """Of each case: the steps and the state of split masters, and of whole ones that round alike."""
+    pool: Pool = {}
+    found: dict[str, Any] = {}
+    for label, trial in cases.items():
+        mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
+        for splits in (True, False):
+            engine = Engine(trial, training, mesh, choices=replace(choices, split_masters=splits))
+            assert all((b.masters.rest is not None) == splits for b in engine.buckets)
+            if not splits:
+                rounds_away(engine)
+            found[label, splits] = run_some(engine, 1, training.steps), held_by(engine)
+        mesh.close()
+    return found
+
+
+def saved_and_continued(trial: Trial, training: Training, choices: Choices, folder: str) -> dict[str, Any]:
+    """Split masters all the way; saved half-way by each kind of engine and taken up by each kind."""
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    mesh = Mesh(trial.topology, device=torch.device("cpu"))
+    half = training.steps // 2
+
+    def engine_of(splits: bool) -> Engine:
+        engine = Engine(trial, training, mesh, choices=replace(choices, split_masters=splits))
+        if not splits:
+            rounds_away(engine)
+        return engine
+
+    found: dict[str, Any] = {}
+    for writer in (True, False):
+        engine = engine_of(writer)
+        run_some(engine, 1, half)
+        keeper = checkpoint.Checkpointer(f"{folder}/{writer}", rank=rank, world=world, barrier=lambda: dist.barrier())
+        keeper.save(half, checkpoint.chunks_of(s for s in engine.shards() if s.primary), {"step": half})
+        # The files are written beside these steps, which change every number that was to be saved.
+        found[f"{writer} went on"] = run_some(engine, half + 1, training.steps), held_by(engine)
+        keeper.wait()
+        dist.barrier()
+        for reader in (True, False):
+            engine = engine_of(reader)
+            latest = checkpoint.latest(f"{folder}/{writer}")
+            assert latest is not None
+            checkpoint.fill(latest.reader(), engine.shards())
+            engine.optimizer.steps_done.fill_(half)
+            engine.loaded()
+            if not reader:
+                rounds_away(engine)
+            found[f"{writer} read by {reader}"] = run_some(engine, half + 1, training.steps), held_by(engine)
+    mesh.close()
     return found
