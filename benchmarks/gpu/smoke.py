@@ -169,6 +169,11 @@ def _streams(device: torch.device, say: Callable[[str], None]) -> dict[str, floa
     return found
 
 
+def _text(tokens: int, vocab: int, device: torch.device) -> Tensor:
+    """Tokens as frequent as words are: the n-th most common has 1/n of the first one's share, which is one in sixteen."""
+    return (vocab ** torch.rand(tokens, device=device, dtype=torch.float64)).long() - 1
+
+
 def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, tuple[int, Callable[[], Any]]]:
     """Bytes, and the work."""
     def some(*shape: int) -> Tensor:
@@ -185,11 +190,15 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
     grad, weights = some(count), some(count)
     numbers = torch.tensor([1.0, 1e-4, 1.0, 0.0], device=device)
     targets, log_sum = torch.zeros(4096, device=device, dtype=torch.int64), torch.full((4096,), 12.0, device=device)
+    vocabulary, random, text = some(vocab, h), torch.randint(vocab, (tokens,), device=device), _text(tokens, vocab, device)
     sums, places = torch.randn(3, 528, h, device=device), [(some(h), True) for _ in range(3)]
     return {
         "norm": (6 * n, lambda: k.norm(x, w, b, 1e-5, plus=b)),
         "norm_again": (4 * n, lambda: k.norm_again(x, stats, w, b)),
         "norm_backward": (8 * n, lambda: k.norm_backward(dy, x, stats, w, r)),
+        "norm_backward alone": (6 * n, lambda: k.norm_backward(dy, x, stats, w)),
+        "add_rows": (2 * n + 4 * h * len(random.unique()), lambda: k.add_rows(vocabulary, random, dy)),
+        "add_rows of a text": (2 * n + 4 * h * len(text.unique()), lambda: k.add_rows(vocabulary, text, dy)),
         "torch's gelu": (16 * n, lambda: F.gelu(pre, approximate="tanh")),
         "gelu_backward": (24 * n, lambda: k.gelu_backward(dg, pre, again=False)),
         "gelu_backward again": (32 * n, lambda: k.gelu_backward(dg, pre, again=True)),

@@ -9,6 +9,7 @@ import torch
 from seatrial.engine import fp8
 from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
+from seatrial.engine.kernels import plain
 from seatrial.engine.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.step import Engine
@@ -25,6 +26,20 @@ MODEL = Model(layers=2, hidden=128, heads=4, vocab=301, seq=32)
 def test_a_kernel_is_plain_torchs(name: str, hidden: int) -> None:
     limit = CLOSE_IN_EIGHT_BITS if name in EIGHT else CLOSE
     assert difference(name, triton_kernels()[name], device=CUDA, dtype=torch.bfloat16, hidden=hidden) <= limit
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
+def test_rows_of_common_and_rare_tokens_are_added_up_the_same_every_time(kind: torch.dtype) -> None:
+    torch.manual_seed(0)
+    rows = (5000 ** torch.rand(16384, device=CUDA, dtype=torch.float64)).long() - 1
+    assert rows.bincount().max() > 1000
+    before, values = torch.randn(4900, 2048, device=CUDA).to(kind), torch.randn(16384, 2048, device=CUDA).bfloat16()
+    expected, found, again = before.clone(), before.clone(), before.clone()
+    plain.add_rows(expected, rows, values)
+    for place in (found, again):
+        triton_kernels()["add_rows"](place, rows, values)
+    assert torch.equal(found, again)
+    torch.testing.assert_close(found, expected, rtol=1e-2 if kind == torch.bfloat16 else 1e-4, atol=1e-3)
 
 
 def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:

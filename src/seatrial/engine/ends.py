@@ -30,7 +30,7 @@ class _Norm(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (rows, stats), norm = ctx.saved_tensors, ctx.norm
-        dx, sums = norm.kernels.norm_backward(grads[0].reshape(rows.shape), rows, stats, norm.weight)
+        dx, sums = norm.kernels.norm_backward(grads[0].reshape(rows.shape).contiguous(), rows, stats, norm.weight)
         fold(norm.kernels, sums, norm.weight, norm.bias)
         return dx.view(grads[0].shape), None
 

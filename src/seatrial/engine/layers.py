@@ -20,9 +20,6 @@ from seatrial.engine.params import whole_vector
 AddRows = Callable[[Tensor, Tensor, Tensor], None]
 """(place, rows, values)"""
 
-AddRows = Callable[[Tensor, Tensor, Tensor], None]
-"""(place, rows, values)"""
-
 
 class Sink(Protocol):
     """Where one parameter's gradients are added up."""

@@ -143,7 +143,7 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
     if name == "add_rows":
         place = some(100, hidden, kind=torch.float32 if case else dtype)
         rows = torch.randint(-5, 105, (tokens,), generator=generator, device=device)
-        rows[: tokens // 2] = 7
+        rows[: tokens * 3 // 4] = 7
         function(place, rows, x)
         return [place]
     if name in ("softmax_parts", "softmax_gradient"):
