@@ -63,7 +63,7 @@ def _work(trial: Trial) -> dict[str, tuple[str, float]]:
     attention = 3 * m.layers * attention_core_forward(m) * samples
     whole = arith.flops("model", m, samples=samples)
     return {"attention": ("TFLOP/s", attention / 1e12), "products": ("TFLOP/s", (whole - attention) / 1e12),
-            "optimizer": ("TB/s", 30 * arith.parameters(m).total / 1e12)}
+            "optimizer": ("TB/s", 28 * arith.parameters(m).total / 1e12)}
 
 
 def lines(found: dict[str, Any], *, count: int = 12) -> list[str]:

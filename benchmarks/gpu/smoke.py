@@ -186,7 +186,8 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
     pre, dg, logits = some(tokens, 4 * h), some(tokens, 4 * h), some(4096, vocab)
     stats = k.norm(x, w, b, 1e-5)[1]
     n, count = tokens * h, 2**28
-    masters, first, second = (torch.zeros(count, device=device) for _ in range(3))
+    first, second = (torch.zeros(count, device=device) for _ in range(2))
+    rest = torch.zeros(count, device=device, dtype=torch.int16)
     grad, weights = some(count), some(count)
     numbers = torch.tensor([1.0, 1e-4, 1.0, 0.0], device=device)
     targets, log_sum = torch.zeros(4096, device=device, dtype=torch.int64), torch.full((4096,), 12.0, device=device)
@@ -204,8 +205,8 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
         "gelu_backward again": (32 * n, lambda: k.gelu_backward(dg, pre, again=True)),
         "join": (12 * n, lambda: k.join((x, dy, r))),
         "fold": (12 * 528 * h, lambda: k.fold(sums, places)),
-        "adamw": (28 * count, lambda: k.adamw(masters, grad, first, second, weights, numbers, beta1=0.9, beta2=0.95, eps=1e-8,
-                                              keep=1.0)),
+        "adamw": (26 * count, lambda: k.adamw_split(weights, rest, grad, first, second, numbers, beta1=0.9, beta2=0.95,
+                                                    eps=1e-8, keep=1.0)),
         "squared": (2 * count, lambda: k.squared([grad])),
         "softmax_parts": (2 * logits.numel(), lambda: k.softmax_parts(logits, targets, vocab)),
         "softmax_gradient": (4 * logits.numel(), lambda: k.softmax_gradient(logits, targets, log_sum, vocab)),

@@ -54,8 +54,10 @@ def _tflops(found: Rehearsal) -> float | None:
 
 
 def _rank(one: Rank, found: Rehearsal, training: Training, forecast: Forecast | None) -> dict[str, Any]:
-    counted = footprint(found.trial, training, rank=one.pp_rank, gpu=found.device_type == "cuda")
     memory = one.memory
+    kind_of_cluster = found.cluster.device.kind if found.cluster is not None else "cpu"
+    counted = footprint(found.trial, training, rank=one.pp_rank,
+                        gpu=found.device_type == "cuda" or memory.fake and kind_of_cluster == "gpu")
     made: dict[str, Any] = {
         "rank": one.rank, "pipeline_rank": one.pp_rank, "stands_for": list(one.alike), "layers": list(one.layers),
         "has_embedding": one.has_embedding, "has_head": one.has_head, "in_flight": one.in_flight,
