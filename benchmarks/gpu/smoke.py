@@ -17,7 +17,7 @@ from seatrial.engine import fp8
 from seatrial.engine.attention_backend import fastest
 from seatrial.engine.kernels import choose
 from seatrial.engine.kernels.slot import Scales
-from seatrial.engine.zero import wide_products_work
+from seatrial.engine.products import wide_products_work
 
 HALF = torch.bfloat16
 

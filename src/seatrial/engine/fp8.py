@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seatrial.engine.kernels import Kernels
 from seatrial.engine.kernels.slot import Scales
+from seatrial.engine.products import Products
 from seatrial.errors import BadInput
 from seatrial.spec import Model, Topology
 
@@ -26,16 +27,19 @@ MULTIPLE = 16
 
 
 def product(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *, bias: Tensor | None = None,
-            out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None) -> Tensor:
+            out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None,
+            products: Products | None = None) -> Tensor:
     """left [m, k] x right_tᵀ [k, n], both k-contiguous; the scales' inverses undo them."""
     if left.device.type != "cuda":
         wide = (left.float() * left_inverse) @ (right_t.float() * right_inverse).t()
         wide = wide if bias is None else wide + bias.float()
         return wide.to(out_dtype) if out is None else out.copy_(wide)
+    run, scales = products or Products(), (left_inverse, right_inverse)
     if out is not None:
-        return torch._scaled_mm(left, right_t.t(), left_inverse, right_inverse, bias=bias, out_dtype=out.dtype,
-                                use_fast_accum=fast, out=out)
-    return torch._scaled_mm(left, right_t.t(), left_inverse, right_inverse, bias=bias, out_dtype=out_dtype, use_fast_accum=fast)
+        assert bias is None
+        return run.into(out, left, right_t.t(), scales=scales, fast=fast)
+    assert out_dtype == torch.bfloat16
+    return run(left, right_t.t(), bias, scales=scales, fast=fast)
 
 
 def refuse(device: torch.device) -> str | None:
@@ -72,8 +76,9 @@ def check_shape(model: Model, topology: Topology, *, compiled: bool) -> None:
 class Linear8:
     """The scales of one linear layer and its weight in eight bits."""
 
-    def __init__(self, weight: Tensor, scales: Scales, *, stored: Literal["out,in", "in,out"], fast: str):
-        self.weight, self.stored = weight, stored
+    def __init__(self, weight: Tensor, scales: Scales, *, stored: Literal["out,in", "in,out"], fast: str,
+                 products: Products | None = None):
+        self.weight, self.stored, self.products = weight, stored, products
         self.x, self.w, self.dy = scales.slot(FORWARD), scales.slot(FORWARD), scales.slot(GRADIENT)
         self.fast_forward, self.fast_backward = fast != "none", fast == "all"
         self._cast: tuple[Tensor, Tensor] | None = None
@@ -100,14 +105,15 @@ class Linear8:
     def forward(self, x8: Tensor, bias: Tensor | None, kernels: Kernels) -> Tensor:
         rows, cols = self._weights(kernels)
         return product(x8, rows if self.stored == "out,in" else cols, self.x.inverse, self.w.inverse, bias=bias,
-                       fast=self.fast_forward)
+                       fast=self.fast_forward, products=self.products)
 
     def input_gradient(self, dy8: Tensor, kernels: Kernels) -> Tensor:
         rows, cols = self._weights(kernels)
-        return product(dy8, cols if self.stored == "out,in" else rows, self.dy.inverse, self.w.inverse, fast=self.fast_backward)
+        return product(dy8, cols if self.stored == "out,in" else rows, self.dy.inverse, self.w.inverse, fast=self.fast_backward,
+                       products=self.products)
 
     def weight_gradient(self, x_t8: Tensor, dy_t8: Tensor, out: Tensor | None, dtype: torch.dtype) -> Tensor:
         """[rows, columns] as the weight is stored."""
         x, dy = (x_t8, self.x.inverse), (dy_t8, self.dy.inverse)
         (left, a), (right, b) = (dy, x) if self.stored == "out,in" else (x, dy)
-        return product(left, right, a, b, out_dtype=dtype, fast=self.fast_backward, out=out)
+        return product(left, right, a, b, out_dtype=dtype, fast=self.fast_backward, out=out, products=self.products)

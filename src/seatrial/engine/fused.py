@@ -64,7 +64,7 @@ class Fused:
         self.shared, self.tp = block.shared, block.shared.tp
         self.block: Any = block
         """Of a family whose norms and linear layers have biases."""
-        self.kernels = block.shared.kernels
+        self.kernels, self.product = block.shared.kernels, block.shared.products
         self.heads = block.heads
 
     def __call__(self, x_BSH: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class Fused:
     def attention(self, x_BSH: Tensor, kept: Kept, keep: str | None) -> Tensor:
         b, x = self.block, _rows(x_BSH)
         h, kept.stats1, shifted = self.kernels.norm(x, b.norm1.weight, b.norm1.bias, b.norm1.eps, plus=b.out.bias)
-        qkv = F.linear(self._into(h, x_BSH), b.qkv.weight, b.qkv.bias)
+        qkv = self.product(self._into(h, x_BSH), b.qkv.weight.t(), b.qkv.bias)
         kept.h1 = h if keep == "none" else None
         mixed = self.core(qkv, x_BSH, kept, keep)
         kept.stream = self.onto(mixed, b.out.weight, shifted, x_BSH)
@@ -118,7 +118,7 @@ class Fused:
         assert kept.core is not None and kept.stats1 is not None
         dy = self._into(_rows(d_stream_BSH), kept.x)
         self.notice("out", dy)
-        d_mixed = dy @ b.out.weight.t()
+        d_mixed = self.product(dy, b.out.weight.t())
         weight_gradient(self.tp, b.out.weight, kept.core.mixed, dy)
         parts = kept.core.back(d_mixed)
         kept.core = None
@@ -126,7 +126,7 @@ class Fused:
         del parts, d_mixed
         self.notice("qkv", d_qkv)
         self.fold(sums, b.qkv.bias)
-        travelling = self.tp.out_of_region(self._shaped(d_qkv @ b.qkv.weight, kept.x))
+        travelling = self.tp.out_of_region(self._shaped(self.product(d_qkv, b.qkv.weight), kept.x))
         weight_gradient(self.tp, b.qkv.weight, d_qkv, self._into(self.again(kept.h1, x, kept.stats1, b.norm1), kept.x))
         del d_qkv
         dx, sums = k.norm_backward(_rows(travelling.wait()), x, kept.stats1, b.norm1.weight, _rows(d_stream_BSH))
@@ -139,7 +139,7 @@ class Fused:
         b = self.block
         h, kept.stats2, shifted = self.kernels.norm(_rows(stream_BSH), b.norm2.weight, b.norm2.bias, b.norm2.eps,
                                                     plus=b.down.bias if whole else None)
-        kept.pre = F.linear(self._into(h, stream_BSH), b.up.weight, b.up.bias)
+        kept.pre = self.product(self._into(h, stream_BSH), b.up.weight.t(), b.up.bias)
         kept.h2 = h if keep == "none" else None
         if not whole:
             return None
@@ -153,12 +153,12 @@ class Fused:
         stream = _rows(kept.stream)
         dy = self._into(_rows(dy_BSH), kept.x)
         self.notice("down", dy)
-        d_pre, made, sums = k.gelu_backward(dy @ b.down.weight.t(), kept.pre, again=kept.g is None)
+        d_pre, made, sums = k.gelu_backward(self.product(dy, b.down.weight.t()), kept.pre, again=kept.g is None)
         weight_gradient(self.tp, b.down.weight, made if kept.g is None else kept.g, dy)
         kept.pre = kept.g = made = None
         self.notice("up", d_pre)
         self.fold(sums, b.up.bias)
-        travelling = self.tp.out_of_region(self._shaped(d_pre @ b.up.weight, kept.x))
+        travelling = self.tp.out_of_region(self._shaped(self.product(d_pre, b.up.weight), kept.x))
         weight_gradient(self.tp, b.up.weight, d_pre, self._into(self.again(kept.h2, stream, kept.stats2, b.norm2), kept.x))
         kept.h2 = None
         del d_pre
@@ -172,8 +172,8 @@ class Fused:
     def onto(self, h: Tensor, weight: Tensor, stream: Tensor, like_BSH: Tensor) -> Tensor:
         """stream + h weight, summed over the tensor-parallel ranks; `stream` is used up."""
         if self.tp.size == 1 and self.shared.residual_in_product:
-            return stream.addmm_(h, weight).view(like_BSH.shape)
-        y = self.tp.out_of_region(self._shaped(h @ weight, like_BSH)).wait()
+            return self.product.into(stream, h, weight, add=True).view(like_BSH.shape)
+        y = self.tp.out_of_region(self._shaped(self.product(h, weight), like_BSH)).wait()
         return y.add_(stream.view(y.shape))
 
     def again(self, h: Tensor | None, x: Tensor, stats: Tensor, norm: nn.Module) -> Tensor:

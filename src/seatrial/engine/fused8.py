@@ -25,8 +25,10 @@ class Fused8(Fused):
     def __init__(self, block: Block, scales: Scales, *, fast: str):
         super().__init__(block)
         self.scales = scales
-        self.qkv, self.up = (Linear8(p.weight, scales, stored="out,in", fast=fast) for p in (block.qkv, block.up))
-        self.out, self.down = (Linear8(p.weight, scales, stored="in,out", fast=fast) for p in (block.out, block.down))
+        self.qkv, self.up = (Linear8(p.weight, scales, stored="out,in", fast=fast, products=self.product)
+                             for p in (block.qkv, block.up))
+        self.out, self.down = (Linear8(p.weight, scales, stored="in,out", fast=fast, products=self.product)
+                               for p in (block.out, block.down))
         self.linears = (self.qkv, self.out, self.up, self.down)
 
     @property

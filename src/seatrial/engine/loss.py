@@ -17,10 +17,12 @@ from torch import Tensor
 from seatrial.engine.comm import TensorParallel
 from seatrial.engine.kernels import Kernels
 from seatrial.engine.layers import sink_of
+from seatrial.engine.products import Products
 
 
 def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: TensorParallel, *, vocab: int, chunk: int,
-               scale: float | None, kernels: Kernels | None = None) -> tuple[Tensor, Tensor | None]:
+               scale: float | None, kernels: Kernels | None = None,
+               products: Products | None = None) -> tuple[Tensor, Tensor | None]:
     """The summed loss (fp32), and `scale` x its gradient by `hidden`; the head's own goes to its sink. None: no gradients."""
     whole_BSH = tp.into_region(hidden_BSH)
     hidden, targets = whole_BSH.reshape(-1, whole_BSH.shape[-1]), targets_BS.reshape(-1)
@@ -28,7 +30,7 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
     real = max(0, min(weight_VH.shape[0], vocab - first))
     total = torch.zeros((), dtype=torch.float32, device=hidden.device)
     d_hidden = torch.empty_like(hidden) if scale is not None else None
-    sink = sink_of(weight_VH)
+    sink, product = sink_of(weight_VH), products or Products()
     for at in range(0, hidden.shape[0], chunk):
         h = hidden[at : at + chunk]
         here = targets[at : at + chunk] - first
@@ -36,14 +38,14 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
             probabilities = _logits(h, weight_VH, real)
             losses = _softmax_and_loss(probabilities, here, tp)
         else:
-            probabilities = h @ weight_VH.t()
+            probabilities = product(h, weight_VH.t())
             losses = _in_place(probabilities, here, tp, kernels, real=real, gradient=scale is not None)
         total += losses.sum()
         if d_hidden is None or scale is None:
             continue
         # What is left of the logits is their gradient but for the factor, which the products take as alpha.
         d_logits = probabilities.to(h.dtype)
-        torch.addmm(h, d_logits, weight_VH, beta=0.0, alpha=scale, out=d_hidden[at : at + chunk])
+        product.into(d_hidden[at : at + chunk], d_logits, weight_VH, alpha=scale)
         if sink is not None:
             sink.add_product(d_logits, h, alpha=scale, last=at + chunk >= hidden.shape[0])
         # Else the next chunk's logits would be made beside these.

@@ -24,6 +24,7 @@ from seatrial.engine.kernels import Kernels, plain_kernels
 from seatrial.engine.kernels.slot import Scales
 from seatrial.engine.layers import LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
 from seatrial.engine.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
+from seatrial.engine.products import Products
 from seatrial.engine.recompute import Discarded
 from seatrial.spec import Model
 
@@ -44,6 +45,7 @@ class Shared:
     """Whether gpt2 and bloom blocks run as one function; then the next ones matter."""
     recompute: str = "none"
     kernels: Kernels = field(default_factory=plain_kernels)
+    products: Products = field(default_factory=Products)
     attention: SDPBackend | None = None
     residual_in_product: bool = False
     scales: Scales | None = None

@@ -63,7 +63,7 @@ class Chunk:
         bucket = self.buckets["tokens" if self.stage.head is self.stage.tokens else "head"]
         bucket.gather()
         result = token_loss(hidden, self.stage.head.weight, targets, self.tp, vocab=self.stage.shared.model.vocab,
-                            chunk=self.logits_chunk, scale=scale, kernels=self.kernels)
+                            chunk=self.logits_chunk, scale=scale, kernels=self.kernels, products=self.stage.shared.products)
         bucket.release()
         return result
 

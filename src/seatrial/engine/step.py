@@ -32,10 +32,12 @@ from seatrial.engine.optim import AdamW, divisor, learning_rate, squared_norm
 from seatrial.engine.params import spec_of
 from seatrial.engine.pipeline import Chunk, Feed, Pipeline
 from seatrial.engine.precision import LossScale, compute_type
+from seatrial.engine.product_forms import forms_of
+from seatrial.engine.products import Products, measured, wide_products_work
 from seatrial.engine.state import Shard, iter_shards
 from seatrial.engine.timers import Timers
 from seatrial.engine.watch import Heartbeat
-from seatrial.engine.zero import Bucket, wide_products_work
+from seatrial.engine.zero import Bucket
 from seatrial.schedule import Action, Kind, schedule
 from seatrial.spec import Trial, stages_of
 from seatrial.training import Training
@@ -78,9 +80,11 @@ class Engine:
         positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
         self.kernels = self._kernels(dtype)
         self.scales = Scales(mesh.device) if t.precision == "fp8" else None
+        self.products = self._products(dtype)
         self.shared = Shared(model=m, tp=self.tp, positions=positions, std=training.init_std,
                              selective=t.recompute == "selective" and not training.compile, fused=self.choices.fused,
-                             recompute=t.recompute, kernels=self.kernels or plain_kernels(), scales=self.scales,
+                             recompute=t.recompute, kernels=self.kernels or plain_kernels(), products=self.products,
+                             scales=self.scales,
                              attention=self._attention(positions, heads, dtype),
                              fast_accumulation=self.choices.fast_accumulation,
                              residual_in_product=self.choices.residual_in_product)
@@ -114,6 +118,18 @@ class Engine:
         kernels = choose(self.mesh.device, dtype, hidden=self.trial.model.hidden, eight=self.trial.topology.precision == "fp8")
         self.notes.update({f"kernel {name}": note for name, note in kernels.notes.items()})
         return kernels
+
+    def _products(self, dtype: torch.dtype) -> Products:
+        """The fastest kernel for each of the products of fused blocks and of the head."""
+        t, m = self.trial.topology, self.trial.model
+        if self.choices.products == "library" or not self.choices.fused or m.family == "llama":
+            return Products()
+        alone = self.microbatches(self.trial.batch.gbs) == t.dp == t.pp == 1 and not t.sequence_parallel
+        forms = forms_of(m, t, dtype, gradients=dtype if alone and self.choices.narrow_gradients else torch.float32,
+                         onto=t.tp == 1 and self.choices.residual_in_product, logits_chunk=self._logits_chunk(),
+                         fast=self.choices.fast_accumulation)
+        products, self.notes["kernels of products"] = measured(forms, self.mesh.device)
+        return products
 
     def _attention(self, positions: Positions, heads: int, dtype: torch.dtype) -> SDPBackend | None:
         """The fastest of SDPA's kernels on this shape; None leaves it to torch."""
@@ -166,7 +182,7 @@ class Engine:
         for group in groups:
             params = [p for _, unit in group for p in unit.parameters()]
             bucket = Bucket(group[-1][0], params, hidden=self.trial.model.hidden, zero=self.trial.topology.zero, comm=self.comm,
-                            dtype=dtype, sums_over_tp=self.tp.sequence_parallel, choices=self.choices)
+                            dtype=dtype, sums_over_tp=self.tp.sequence_parallel, choices=self.choices, products=self.products)
             bucket.initialize(self.training.seed)
             found.update({name: bucket for name, _ in group})
         path = [found[name] for name, _ in stage.path() if name != "tokens"]

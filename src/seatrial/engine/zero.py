@@ -19,6 +19,7 @@ from seatrial.engine.comm import Comm, Pending
 from seatrial.engine.layout import Layout, Piece
 from seatrial.engine.masters import Masters
 from seatrial.engine.params import ParamSpec, spec_of
+from seatrial.engine.products import Products
 
 FILLED_AT_ONCE = 1 << 26
 """Numbers: first values of split masters are made beside them."""
@@ -26,8 +27,9 @@ FILLED_AT_ONCE = 1 << 26
 
 class Bucket:
     def __init__(self, name: str, params: list[nn.Parameter], *, hidden: int, zero: int, comm: Comm, dtype: torch.dtype,
-                 sums_over_tp: bool, choices: Choices | None = None):
+                 sums_over_tp: bool, choices: Choices | None = None, products: Products | None = None):
         self.name, self.params, self.comm, self.choices = name, params, comm, choices or Choices()
+        self.products = products or Products()
         self.dp, self.tp = comm.mesh.dp, comm.mesh.tp
         self.zero = zero if self.dp.size > 1 else 0
         self.sums_over_tp = sums_over_tp
@@ -243,10 +245,8 @@ class BucketSink:
 
     def add_product(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
         view = self.view()
-        if view.dtype == left_TM.dtype:
-            torch.addmm(view, left_TM.t(), right_TN, beta=0.0 if self.fresh else 1.0, alpha=alpha, out=view)
-        elif self.bucket.choices.wide_products:
-            wide_product(view, left_TM.t(), right_TN, fresh=self.fresh, alpha=alpha)
+        if view.dtype == left_TM.dtype or self.bucket.choices.wide_products:
+            self.bucket.products.into(view, left_TM.t(), right_TN, alpha=alpha, add=not self.fresh)
         else:
             product = left_TM.t() @ right_TN
             if self.fresh:
@@ -290,25 +290,6 @@ class BucketSink:
         self.fresh = False
         if last:
             self.bucket.arrived()
-
-
-def wide_product(out: Tensor, left: Tensor, right: Tensor, *, fresh: bool, alpha: float) -> None:
-    """out (fp32) += alpha x left right, of 16-bit matrices, without a 16-bit result between."""
-    torch.addmm(out, left, right, out_dtype=torch.float32, beta=0.0 if fresh else 1.0, alpha=alpha, out=out)
-
-
-def wide_products_work(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether this torch has them, tried on small matrices."""
-    if device.type != "cuda" or dtype == torch.float32:
-        return False
-    left, right = (torch.randn(64, 64, device=device, dtype=dtype) for _ in range(2))
-    out = torch.zeros(64, 64, device=device)
-    try:
-        for fresh in (True, False):
-            wide_product(out, left.t(), right, fresh=fresh, alpha=0.5)
-    except (RuntimeError, TypeError, NotImplementedError):
-        return False
-    return bool(torch.allclose(out, left.float().t() @ right.float(), rtol=1e-3, atol=1e-2))
 
 
 def _take_gradient(p: Tensor) -> None:

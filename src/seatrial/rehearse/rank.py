@@ -104,7 +104,7 @@ def both(trial: Trial, training: Training, device: torch.device, *, repeats: int
 def gpu_ways(trial: Trial) -> Choices:
     """What a GPU keeps and lets go, in plain torch: its own kernels do not know tensors without memory."""
     ways = Choices.of(torch.device("cuda"), precision=trial.topology.precision, compiled=False)
-    return replace(ways, triton=False, wide_products=False, attention="default")
+    return replace(ways, triton=False, wide_products=False, attention="default", products="library")
 
 
 def _nothing(*_state: Tensor | None, **_numbers: float) -> None:

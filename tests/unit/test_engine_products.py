@@ -1,0 +1,106 @@
+"""Products: torch's where nothing was chosen, the chosen kernel where one was, and every product of a block among the forms."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from seatrial.engine import step
+from seatrial.engine.choices import Choices
+from seatrial.engine.cublaslt import Form, kernels
+from seatrial.engine.data import Batches
+from seatrial.engine.mesh import Mesh
+from seatrial.engine.products import Products, measured
+from seatrial.engine.step import Engine
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
+
+MODEL = Model(layers=2, hidden=64, heads=4, vocab=301, seq=32)
+CHOICES = Choices(fused=True, residual_in_product=True, narrow_gradients=True, products="measured", logits_bytes=2**15)
+
+
+def some(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def test_without_a_choice_products_are_torchs() -> None:
+    x, w, b = some(6, 8), some(4, 8), some(4)
+    torch.testing.assert_close(Products()(x, w.t(), b), torch.nn.functional.linear(x, w, b), rtol=0, atol=0)
+    out = some(6, 4)
+    expected = out + 0.5 * (x @ w.t())
+    assert Products().into(out, x, w.t(), alpha=0.5, add=True) is out
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(Products().into(out.fill_(torch.nan), x, w.t()), x @ w.t())
+
+
+class Chosen:
+    def __init__(self) -> None:
+        self.calls: list[tuple[float, bool]] = []
+
+    def __call__(self, left: Tensor, right: Tensor, out: Tensor, *, alpha: float = 1.0, bias: Tensor | None = None,
+                 scales: Any = None) -> None:
+        self.calls.append((alpha, bias is not None))
+        out.copy_(alpha * (left @ right) + (0.0 if bias is None else bias))
+
+
+def test_a_chosen_kernel_computes_its_form_and_no_other() -> None:
+    kernel, x, w, b = Chosen(), some(6, 8), some(4, 8), some(4)
+    form = Form(rows=6, cols=4, inner=8, right_t=True, bias=True, left=x.dtype, right=x.dtype, out=x.dtype)
+    products = Products({form: kernel})  # type: ignore[dict-item]
+    torch.testing.assert_close(products(x, w.t(), b), x @ w.t() + b)
+    products(x, w.t())
+    products(x, w.t().contiguous(), b)
+    products.into(some(6, 4), x, w.t())
+    assert kernel.calls == [(1.0, True)]
+
+
+def test_an_operand_that_is_part_of_a_wider_matrix_has_no_form() -> None:
+    wide = some(6, 16)
+    assert Form.of(wide[:, :8], some(8, 4), torch.float32) is None
+    assert Form.of(wide[:3], some(16, 4), torch.float32) is not None
+    turned = Form.of(some(8, 6).t(), some(8, 4), torch.float32)
+    assert turned is not None and turned.left_t and not turned.right_t
+
+
+def test_without_a_gpu_there_is_nothing_to_choose() -> None:
+    form = Form(rows=4096, cols=4096, inner=4096)
+    assert kernels(form, torch.device("cpu")) == []
+    assert measured([replace(form, rows=16)], torch.device("cpu"))[0].chosen == {}
+
+
+class Recording(Products):
+    """Asked for, and computed by torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[Form | None] = set()
+
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, **given: Any) -> Tensor:
+        self.seen.add(Form.of(left, right, left.dtype, bias=bias is not None))
+        return super().__call__(left, right, bias, **given)
+
+    def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False, **given: Any) -> Tensor:
+        self.seen.add(Form.of(left, right, out.dtype, add=add))
+        return super().into(out, left, right, alpha=alpha, add=add, **given)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bloom"])
+def test_the_forms_are_those_that_a_step_computes(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, asked = Recording(), []
+
+    def remember(forms: list[Form], _device: torch.device) -> tuple[Products, str]:
+        asked.extend(forms)
+        return recording, "remembered"
+
+    monkeypatch.setattr(step, "measured", remember)
+    topology = Topology(mbs=4, precision="bf16")
+    trial = Trial(model=replace(MODEL, family=family), batch=Batch(gbs=4), topology=topology)  # type: ignore[arg-type]
+    training = Training(steps=2, logits_chunk=64)
+    engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu")), choices=CHOICES)
+    for number in (1, 2):
+        engine.step(number, first_sample=4 * (number - 1), batches=Batches(training, trial.model, training.seed))
+    assert recording.seen == set(asked)
+    assert engine.notes["kernels of products"] == "remembered"
