@@ -104,6 +104,9 @@ def measured(forms: Iterable[Form], device: torch.device) -> tuple[Products, str
             chosen[form] = kernel
     if not wanted:
         return Products(), "too small for a choice"
+    if device.type == "cuda":
+        # What was tried on is of sizes that training does not ask for again.
+        torch.cuda.empty_cache()
     return Products(chosen), (f"{len(chosen)} of {len(wanted)} forms by another kernel than torch's: {after_ms:.2f} ms instead "
                               f"of {before_ms:.2f}, one of each")
 

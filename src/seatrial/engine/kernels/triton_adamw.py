@@ -24,7 +24,8 @@ def _adamw(master, rest, grad, exp_avg, exp_avg_sq, weights, numbers, count, bet
     if tl.load(numbers + 3) == 0.0:
         at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         inside = at < count
-        g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32) / tl.load(numbers)
+        # Divided once a program, not once a number: near its power limit a device has no operation to spare.
+        g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32) * (1.0 / tl.load(numbers))
         first = tl.load(exp_avg + at, mask=inside, other=0.0)
         first += (1.0 - beta1) * (g - first)
         second = tl.load(exp_avg_sq + at, mask=inside, other=0.0) * beta2 + (1.0 - beta2) * g * g
@@ -33,7 +34,7 @@ def _adamw(master, rest, grad, exp_avg, exp_avg_sq, weights, numbers, count, bet
             after = (upper + tl.load(rest + at, mask=inside, other=0).to(tl.int32)).to(tl.float32, bitcast=True) * keep
         else:
             after = tl.load(master + at, mask=inside, other=0.0) * keep
-        after -= tl.load(numbers + 1) * first / (tl.sqrt(second) / tl.load(numbers + 2) + eps)
+        after -= tl.load(numbers + 1) * first / (tl.sqrt(second) * (1.0 / tl.load(numbers + 2)) + eps)
         tl.store(exp_avg + at, first, mask=inside)
         tl.store(exp_avg_sq + at, second, mask=inside)
         if SPLIT:
