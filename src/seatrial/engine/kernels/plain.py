@@ -32,14 +32,15 @@ def norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor
 def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
                   residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The gradient of x with the residual's added; the sums over the tokens for weight, bias and `residual`."""
-    normed, dy = _normed(x, stats), dh.float()
-    d = dy * weight.float()
-    dx = (d - d.mean(1, keepdim=True) - normed * (d * normed).mean(1, keepdim=True)) * stats[1].unsqueeze(1)
-    sums = [(dy * normed).sum(0), dy.sum(0)]
+    normed, d = _normed(x, stats), dh.to(torch.float32, copy=True)
+    sums = [(d * normed).sum(0), d.sum(0)]
+    d *= weight.float()
+    inner = (d * normed).mean(1, keepdim=True)
+    d.sub_(d.mean(1, keepdim=True)).sub_(normed.mul_(inner)).mul_(stats[1].unsqueeze(1))
     if residual is not None:
-        dx += residual.float()
-        sums.append(residual.float().sum(0))
-    return dx.to(x.dtype), torch.stack(sums).unsqueeze(1)
+        d += residual
+        sums.append(residual.sum(0, dtype=torch.float32))
+    return d.to(x.dtype), torch.stack(sums).unsqueeze(1)
 
 
 def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -163,4 +164,4 @@ def join8(parts: tuple[Tensor, Tensor, Tensor], slot: Slot) -> tuple[Tensor, Ten
 
 
 def _normed(x: Tensor, stats: Tensor) -> Tensor:
-    return (x.float() - stats[0].unsqueeze(1)) * stats[1].unsqueeze(1)
+    return (x - stats[0].unsqueeze(1)).mul_(stats[1].unsqueeze(1))
