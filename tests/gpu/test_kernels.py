@@ -11,6 +11,7 @@ from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
 from seatrial.engine.kernels import plain
 from seatrial.engine.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
+from seatrial.engine.masters import parts_of, whole_of
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.step import Engine
 from seatrial.spec import Batch, Model, Recompute, Topology, Trial
@@ -57,6 +58,26 @@ def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **cha
 def test_fused_blocks_train_as_ordinary_ones(recompute: Recompute, mbs: int) -> None:
     expected = losses("bf16", mbs=mbs, fused=False, triton=False, narrow_gradients=False)
     assert losses("bf16", recompute, mbs=mbs) == pytest.approx(expected, rel=1e-2)
+
+
+def test_split_masters_train_as_whole_ones() -> None:
+    """One kernel, the same arithmetic: weights differ where a master lies between two, as one in 65,536 does."""
+    assert losses("bf16") == pytest.approx(losses("bf16", split_masters=False), rel=1e-3)
+
+
+def test_the_split_update_is_that_of_whole_masters_to_the_last_bit() -> None:
+    kernels = triton_kernels()
+    drawn = torch.Generator(device=CUDA).manual_seed(0)
+    master, first, grad = (torch.randn(100_000, generator=drawn, device=CUDA) for _ in range(3))
+    second, grad = torch.rand(100_000, generator=drawn, device=CUDA), grad.bfloat16()
+    (weights, rest), moments = parts_of(master), (first.clone(), second.clone())
+    numbers = torch.tensor([1.5, 1e-5, 0.8, 0.0], device=CUDA)
+    named = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "keep": 0.9999}
+    for _ in range(20):
+        kernels["adamw"](master, grad, first, second, None, numbers, **named)
+        kernels["adamw_split"](weights, rest, grad, *moments, numbers, **named)
+    assert torch.equal(whole_of(weights, rest), master)
+    assert torch.equal(moments[0], first) and torch.equal(moments[1], second)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available() or fp8.refuse(CUDA) is not None, reason="the device has no 8-bit products")

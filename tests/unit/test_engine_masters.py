@@ -5,8 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from seatrial.arith import footprint
 from seatrial.engine.kernels import plain
 from seatrial.engine.masters import Masters, parts_of, whole_of
+from seatrial.rehearse import rank
+from seatrial.rehearse.world import fake_world
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
 
 
 def bits(*values: int) -> Tensor:
@@ -91,3 +96,17 @@ def test_the_update_of_split_masters_is_that_of_whole_ones_to_the_last_bit():
     numbers[3] = 1.0
     plain.adamw_split(weights, rest, grad * torch.inf, *moments, numbers, **named)
     assert same_bits(whole_of(weights, rest), master), "a step that overflowed changes nothing"
+
+
+@pytest.mark.parametrize(("precision", "optimizer", "each"),
+                         [("bf16", "adamw-fused", 10), ("bf16", "adamw-plain", 12), ("fp16", "adamw-fused", 12)])
+@pytest.mark.parametrize("zero", [0, 3])
+def test_a_gpus_rank_is_counted_with_the_masters_it_has(precision, optimizer, each, zero):
+    model = Model(layers=2, hidden=64, heads=4, vocab=256, seq=32)
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(dp=2, zero=zero, precision=precision))
+    training = Training(optimizer=optimizer, bucket_mib=0.5)
+    with fake_world(rank=0, world=2):
+        held = rank.held(trial, training, torch.device("cpu"), fake=True, as_gpu=True)
+    counted = footprint(trial, training, gpu=True)
+    assert held.parts["optimizer"] == counted.optimizer and counted.optimizer % each == 0
+    assert held.parts["weights"] == pytest.approx(counted.weights, rel=0.05)
