@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from seatrial.launch.port import HeldPort
 
 # How long one example takes depends on what else the machine does; a test that wants a bar on time sets its own.
 settings.register_profile("seatrial", deadline=None, suppress_health_check=[HealthCheck.too_slow],
@@ -68,6 +70,13 @@ def seeds_dir() -> Path:
         pytest.skip("SEATRIAL_SEEDS does not name the folder of the raw logs")
     assert Path(folder).is_dir(), f"SEATRIAL_SEEDS={folder} is not a directory"
     return Path(folder)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """To meet at on loopback; nobody else is given it meanwhile."""
+    with HeldPort() as held:
+        yield held.number
 
 
 class Said(NamedTuple):

@@ -7,7 +7,6 @@ Starting a process costs more than training a tiny model, so trials are grouped 
 from __future__ import annotations
 
 import os
-import socket
 import time
 import traceback
 from collections.abc import Callable
@@ -23,16 +22,11 @@ from seatrial.engine.data import Batches
 from seatrial.engine.loop import tracker
 from seatrial.engine.mesh import Mesh, Pool
 from seatrial.engine.step import Engine, StepResult
+from seatrial.launch.port import HeldPort
 from seatrial.spec import Trial
 from seatrial.training import Training
 
 T = TypeVar("T")
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def _entry(rank: int, world: int, port: int, work: Callable[..., Any], args: tuple[Any, ...], answers: Any) -> None:
@@ -53,8 +47,9 @@ def in_world(world: int, work: Callable[..., T], *args: Any, timeout_s: float = 
     """work(*args) on every rank of a new world; the results by rank. The first failure is raised with its traceback."""
     context = mp.get_context("spawn")
     answers = context.Queue()
-    port = free_port()
-    processes = [context.Process(target=_entry, args=(r, world, port, work, args, answers), daemon=True) for r in range(world)]
+    port = HeldPort()
+    processes = [context.Process(target=_entry, args=(r, world, port.number, work, args, answers), daemon=True)
+                 for r in range(world)]
     for p in processes:
         p.start()
     results: dict[int, T] = {}
@@ -76,6 +71,7 @@ def in_world(world: int, work: Callable[..., T], *args: Any, timeout_s: float = 
             if len(results) < world:
                 p.kill()
             p.join(10)
+        port.close()
     return [results[r] for r in range(world)]
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.launch.processes import free_port
 
 
 def doctor(*args: object, env: dict[str, str] | None = None) -> tuple[int, dict, str]:
@@ -44,9 +43,8 @@ def test_ranks_that_fail_are_a_finding_with_the_rank_and_where_its_words_are() -
     assert (folder / "events.jsonl").exists()
 
 
-def test_the_nodes_of_a_job_answer_together() -> None:
+def test_the_nodes_of_a_job_answer_together(port: int) -> None:
     """Two processes that each believe to be alone on their node, as srun would start them."""
-    port = free_port()
     ranks = [subprocess.Popen([sys.executable, "-m", "seatrial", "doctor", "--json"], stdout=subprocess.PIPE, text=True, env={
         **os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in range(2)]  # fmt: skip
@@ -57,10 +55,10 @@ def test_the_nodes_of_a_job_answer_together() -> None:
     assert "2 nodes, clocks within" in named(document, "skew")["says"]
 
 
-def test_a_rank_whose_peers_do_not_come_says_so_in_one_line() -> None:
+def test_a_rank_whose_peers_do_not_come_says_so_in_one_line(port: int) -> None:
     code = ("import sys; from seatrial.doctor import together; together.JOIN_S = 2.0; from seatrial.cli import main; "
             "sys.exit(main(['doctor']))")
-    env = {**os.environ, "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    env = {**os.environ, "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr
     assert "rank 1 did not meet the other 1" in done.stderr.splitlines()[-1]

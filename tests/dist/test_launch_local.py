@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -89,6 +90,26 @@ def test_more_ranks_than_cores_share_them_all(tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
     run(tmp_path, sys.executable, "-c", TELL, str(tmp_path), world=len(cores) + 1)
     assert json.loads((tmp_path / "told.0").read_text())["cores"] == cores
+
+
+def test_the_port_is_the_ranks_own_before_one_of_them_listens(tmp_path: Path) -> None:
+    told, done, local = tmp_path / "told.0", tmp_path / "go", Local()
+    wait_for = f"{TELL}\nimport time\nwhile not os.path.exists({str(done)!r}): time.sleep(0.01)"
+    handle = local.submit(Job(name="t", run_dir=tmp_path / "run", argv=(sys.executable, "-c", wait_for, str(tmp_path)), world=1))
+    until = time.monotonic() + 120
+    while not (told.exists() and told.read_text().endswith("}}")) and time.monotonic() < until:
+        time.sleep(0.01)
+    port = int(json.loads(told.read_text())["env"]["MASTER_PORT"])
+    try:
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        socket.create_server(("127.0.0.1", port)).close()  # as rank 0 does
+    finally:
+        done.touch()
+        assert wait(local, handle).codes == (0,)
+        local.close()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))  # given back
 
 
 @pytest.mark.parametrize(("ranks_a_core", "asked", "found"), [

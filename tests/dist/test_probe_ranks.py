@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from dist.many import free_port
 from seatrial import presets
 from seatrial.plan import network, probed
 from seatrial.probe import machine
@@ -40,8 +39,8 @@ def test_two_ranks_measure_what_they_say_to_each_other(tmp_path):
     assert probed.told(cluster, precision="fp32", processes=2)["not_measured"] == []
 
 
-def test_ranks_of_two_nodes_measure_across_them(tmp_path):
-    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1",
+def test_ranks_of_two_nodes_measure_across_them(tmp_path, port):
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
            "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
     argv = [sys.executable, "-m", "seatrial.probe", *QUICK, "--seconds", "500", "-o", "machine.json"]
     ranks = [subprocess.Popen(argv, cwd=tmp_path, env={**env, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True)
@@ -56,9 +55,9 @@ def test_ranks_of_two_nodes_measure_across_them(tmp_path):
     assert (cluster.nodes, cluster.inter.name) == (2, "measured")
 
 
-def test_a_rank_that_dies_leaves_a_file_that_says_so(tmp_path):
+def test_a_rank_that_dies_leaves_a_file_that_says_so(tmp_path, port):
     """The survivor keeps what was measured until then."""
-    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1",
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
            "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     argv = [sys.executable, "-m", "seatrial.probe", "--device", "cpu", "--full", "--seconds", "500", "-o", "machine.json"]
     ranks = [subprocess.Popen(argv, cwd=tmp_path, env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},

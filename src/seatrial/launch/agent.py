@@ -20,7 +20,8 @@ from pathlib import Path
 from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
 from seatrial.launch import files, jobfile
 from seatrial.launch.base import POLL_S, Job
-from seatrial.launch.processes import Processes, free_port
+from seatrial.launch.port import HeldPort
+from seatrial.launch.processes import Processes
 
 NODE_VARIABLES = ("SEATRIAL_NODE", "SLURM_NODEID", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 """The number of this node among the job's, by what started the agent."""
@@ -39,7 +40,8 @@ def main(argv: list[str]) -> int:
     asked: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: asked.append(n))
-    master, interface = meet(job, node)
+    port = HeldPort() if node == 0 else None
+    master, interface = meet(job, node, port.number if port is not None else 0)
     if interface:
         names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
         job = replace(job, env={**{name: interface for name in names if name not in os.environ}, **job.env})
@@ -65,10 +67,10 @@ def main(argv: list[str]) -> int:
     return EXIT_GOOD if all(code == 0 for code in processes.found.codes.values()) else EXIT_OTHER_OUTCOME
 
 
-def meet(job: Job, node: int) -> tuple[tuple[str, int], str]:
+def meet(job: Job, node: int, port: int) -> tuple[tuple[str, int], str]:
     """Where rank 0 will listen, and the network interface of this node; none when all agents are on one machine."""
     interface, address = own_address()
-    mine = {"host": socket.gethostname(), "machine": machine(), "address": address, "port": free_port() if node == 0 else 0}
+    mine = {"host": socket.gethostname(), "machine": machine(), "address": address, "port": port}
     jobfile.replace_file(files.node_here(job.run_dir, node), mine)
     everyone = _wait_for_all(job)
     if len({str(other["machine"]) for other in everyone}) == 1:

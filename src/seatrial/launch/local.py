@@ -20,9 +20,9 @@ from seatrial.errors import BadInput
 from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Finished, Handle, Job, Launcher, State
 from seatrial.launch.guard import Guard
-from seatrial.launch.processes import Processes, free_port
+from seatrial.launch.processes import Processes
 
-__all__ = ["Finished", "Local", "free_port", "launch", "wait"]
+__all__ = ["Finished", "Local", "launch", "wait"]
 
 
 class Local:

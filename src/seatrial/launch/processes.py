@@ -26,6 +26,7 @@ from pathlib import Path
 from seatrial.launch import files
 from seatrial.launch.base import Job
 from seatrial.launch.guard import MARK, end_marked
+from seatrial.launch.port import HeldPort
 from seatrial.launch.share import Shares
 
 GRACE_AFTER_FAILURE_S = 6.0
@@ -46,12 +47,6 @@ PR_SET_PDEATHSIG = 1
 NODE_MARK = "SEATRIAL_RUN_NODE"
 _LIBC = ctypes.CDLL(None)
 """Loaded here, because little is safe to do between fork and exec."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def waiting(job: Job, env: Mapping[str, str], *, threads: int, cores: int) -> dict[str, str]:
@@ -124,7 +119,10 @@ class Processes:
         (job.run_dir / files.LOGS).mkdir(parents=True, exist_ok=True)
         cores = sorted(os.sched_getaffinity(0)) if cores is None else list(cores)
         threads = job.threads or max(1, len(cores) // job.local_world)
-        master = master or ("127.0.0.1", free_port())
+        self._port: HeldPort | None = None
+        if master is None:
+            self._port = HeldPort()
+            master = ("127.0.0.1", self._port.number)
         try:
             for i, rank in enumerate(self.ranks):
                 own = _share(cores, i, len(self.ranks))
@@ -298,6 +296,8 @@ class Processes:
             end_marked([f"{NODE_MARK}={self._node_mark}"])
         if self._shares is not None:
             self._shares.close()
+        if self._port is not None:
+            self._port.close()
         for rank, process in self.processes.items():
             self.found.codes.setdefault(rank, process.returncode)
         self.found.seconds = now - self.started
