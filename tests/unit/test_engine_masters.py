@@ -7,6 +7,7 @@ from torch import Tensor
 
 from seatrial.arith import footprint
 from seatrial.engine.kernels import plain
+from seatrial.engine.kernels.verified import difference
 from seatrial.engine.masters import Masters, parts_of, whole_of
 from seatrial.rehearse import rank
 from seatrial.rehearse.world import fake_world
@@ -96,6 +97,15 @@ def test_the_update_of_split_masters_is_that_of_whole_ones_to_the_last_bit():
     numbers[3] = 1.0
     plain.adamw_split(weights, rest, grad * torch.inf, *moments, numbers, **named)
     assert same_bits(whole_of(weights, rest), master), "a step that overflowed changes nothing"
+
+
+def test_a_kernel_that_loses_the_lower_half_is_found_out():
+    def loses(weights: Tensor, rest: Tensor, *given: Tensor, **named: float) -> None:
+        plain.adamw_split(weights, rest, *given, **named)
+        rest.zero_()
+
+    found = difference("adamw_split", loses, device=torch.device("cpu"), dtype=torch.bfloat16, hidden=32, tokens=16)
+    assert found > 1.0
 
 
 @pytest.mark.parametrize(("precision", "optimizer", "each"),

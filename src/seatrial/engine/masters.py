@@ -24,11 +24,12 @@ QUIET_NAN = 0x7FC00000
 def parts_of(master: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest bf16 number, of two the one further from zero; and what is left, as int16."""
     bits = torch.where(master.isnan(), QUIET_NAN, master.view(torch.int32))
-    return ((bits + TIE) >> 16).to(torch.int16).view(torch.bfloat16), bits.to(torch.int16)
+    rest = bits.to(torch.int16)
+    return bits.add_(TIE).bitwise_right_shift_(16).to(torch.int16).view(torch.bfloat16), rest
 
 
 def whole_of(weights: Tensor, rest: Tensor) -> Tensor:
-    return ((weights.view(torch.int16).to(torch.int32) << 16) + rest).view(torch.float32)
+    return weights.view(torch.int16).to(torch.int32).bitwise_left_shift_(16).add_(rest).view(torch.float32)
 
 
 class Masters:
