@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from seatrial.engine.choices import Choices
 from seatrial.engine.cublaslt import Form, kernels
 from seatrial.engine.data import Batches
 from seatrial.engine.mesh import Mesh
+from seatrial.engine.product_notes import Choice, Notebook
 from seatrial.engine.products import Products, measured
 from seatrial.engine.step import Engine
 from seatrial.spec import Batch, Model, Topology, Trial
@@ -69,6 +71,39 @@ def test_without_a_gpu_there_is_nothing_to_choose() -> None:
     form = Form(rows=4096, cols=4096, inner=4096)
     assert kernels(form, torch.device("cpu")) == []
     assert measured([replace(form, rows=16)], torch.device("cpu"))[0].chosen == {}
+
+
+def test_what_was_chosen_is_known_to_the_next_process(tmp_path: Path) -> None:
+    cpu, form = torch.device("cpu"), Form(rows=64, cols=32, inner=16, bias=True)
+    first, second = Notebook(cpu, tmp_path), Notebook(cpu, tmp_path)
+    first.put(form, Choice(code="00ff", torch_ms=2.0, ms=1.5))
+    second.put(replace(form, add=True), Choice(code="", torch_ms=1.0, ms=1.0))
+    first.save()
+    second.save()
+    third = Notebook(cpu, tmp_path)
+    assert third.get(form) == Choice(code="00ff", torch_ms=2.0, ms=1.5)
+    assert third.get(replace(form, add=True)) == Choice(code="", torch_ms=1.0, ms=1.0)
+    assert third.get(replace(form, left_t=True)) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 99, "choices": {}}', '{"schema": 1, "choices": {"x": 3}}'])
+def test_a_notebook_that_cannot_be_read_is_an_empty_one(text: str, tmp_path: Path) -> None:
+    cpu, form = torch.device("cpu"), Form(rows=64, cols=32, inner=16)
+    path = Notebook(cpu, tmp_path).path
+    path.write_text(text.replace('"x"', f'"{form!r}"'))
+    notebook = Notebook(cpu, tmp_path)
+    assert notebook.get(form) is None
+    notebook.put(form, Choice(code="", torch_ms=1.0, ms=1.0))
+    notebook.save()
+    assert Notebook(cpu, tmp_path).get(form) is not None
+
+
+def test_a_notebook_that_cannot_be_written_is_left(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    notebook = Notebook(torch.device("cpu"), tmp_path / "file")
+    notebook.put(Form(rows=1, cols=1, inner=1), Choice(code="", torch_ms=1.0, ms=1.0))
+    notebook.save()
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 class Recording(Products):

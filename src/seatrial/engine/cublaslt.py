@@ -83,10 +83,11 @@ class Refused(Exception):
 
 
 class Kernel:
-    """One way to compute a form."""
+    """One way to compute a form; `code` brings it back in another process with the same library."""
 
-    def __init__(self, problem: _Problem, offer: _Offer):
-        self._problem, self._algorithm, self.number = problem, offer.algorithm, 0
+    def __init__(self, problem: _Problem, algorithm: _Algorithm):
+        self._problem, self._algorithm = problem, algorithm
+        self.code = bytes(algorithm).hex()
 
     def __call__(self, left: Tensor, right: Tensor, out: Tensor, *, alpha: float = 1.0, bias: Tensor | None = None,
                  scales: tuple[Tensor, Tensor] | None = None) -> None:
@@ -162,12 +163,22 @@ def kernels(form: Form, device: torch.device) -> list[Kernel]:
         return []
     try:
         problem = _Problem(library, form, device)
-        found = [Kernel(problem, offer) for offer in problem.offers()]
+        return [Kernel(problem, offer.algorithm) for offer in problem.offers()]
     except Refused:
         return []
-    for number, kernel in enumerate(found):
-        kernel.number = number
-    return found
+
+
+def kernel_of(code: str, form: Form, device: torch.device) -> Kernel:
+    return Kernel(_Problem(_library(), form, device), _Algorithm.from_buffer_copy(bytes.fromhex(code)))
+
+
+def version() -> int:
+    """Of the library; 0 without one."""
+    library = _library()
+    if library is None:
+        return 0
+    library.cublasLtGetVersion.restype = c_size_t
+    return int(library.cublasLtGetVersion())
 
 
 @cache

@@ -7,25 +7,31 @@
     products(x8, weight8.t(), scales=(a, b))            in eight bits
 
 A library's guess is made for a device that may draw what it likes. A large one at its power limit runs at three quarters of its
-clock, and there another tile is often the faster one.
+clock, and there the kernel that draws least is the fastest. So each runs until the clock has settled before it is timed, which
+takes a second a form; what was chosen is remembered (`product_notes.py`) and only checked the next time.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from seatrial.engine.cublaslt import ALIGNED, Form, Kernel, Refused, kernels
+from seatrial.engine.cublaslt import ALIGNED, Form, Kernel, Refused, kernel_of, kernels, version
+from seatrial.engine.product_notes import Choice, Notebook
 
 Pair = tuple[Tensor, Tensor]
+Ways = dict[Kernel | None, Callable[[], None]]
+"""None is torch's own."""
 
 WORTH = 2e10
 """Operations from which a product is long enough for the choice to matter."""
-SLICE_MS, ROUNDS = 6.0, 3
-"""Each kernel runs about so long at a time, in turns: what the clock does in between, it does to all of them."""
-BEHIND = 1.05
-"""Kernels slower than the fastest by this after their first turn get no other."""
+BURST_MS = 6.0
+BEHIND = 1.08
+"""Kernels slower than the fastest by this in a burst are out."""
+SETTLE_MS, SLICE_MS = 90.0, 60.0
+"""The others run for so long that the clock follows what they draw, and are timed then."""
 GAIN = 0.995
 """Less than this of torch's time, or torch keeps the product."""
 CLOSE = 1e-2
@@ -94,74 +100,93 @@ def wide_products_work(device: torch.device, dtype: torch.dtype) -> bool:
 
 def measured(forms: Iterable[Form], device: torch.device) -> tuple[Products, str]:
     """And what was found, in a line."""
-    chosen: dict[Form, Kernel] = {}
-    before_ms = after_ms = 0.0
     wanted = [form for form in dict.fromkeys(forms) if form.operations >= WORTH]
+    if not wanted or not version():
+        return Products(), "left to torch: " + ("there is no cuBLASLt" if wanted else "too small for a choice")
+    notebook = Notebook(device)
+    chosen: dict[Form, Kernel] = {}
+    known = 0
+    before_ms = after_ms = 0.0
     for form in wanted:
-        kernel, torchs_ms, best_ms = _fastest(form, device)
-        before_ms, after_ms = before_ms + torchs_ms, after_ms + best_ms
-        if kernel is not None:
-            chosen[form] = kernel
-    if not wanted:
-        return Products(), "too small for a choice"
-    if device.type == "cuda":
-        # What was tried on is of sizes that training does not ask for again.
-        torch.cuda.empty_cache()
-    return Products(chosen), (f"{len(chosen)} of {len(wanted)} forms by another kernel than torch's: {after_ms:.2f} ms instead "
-                              f"of {before_ms:.2f}, one of each")
-
-
-def _fastest(form: Form, device: torch.device) -> tuple[Kernel | None, float, float]:
-    """The kernel if one is faster than torch's, and the milliseconds of torch's and of the fastest."""
-    left, right = _operand(form.left, form.rows, form.inner, form.left_t, device), _operand(form.right, form.inner, form.cols,
-                                                                                            form.right_t, device)
-    eight = form.left in (torch.float8_e4m3fn, torch.float8_e5m2)
-    scales = (torch.ones(4, device=device)[:1], torch.ones(4, device=device)[:1]) if eight else None
-    bias = torch.randn(form.cols, device=device).to(form.out) if form.bias else None
-    out = torch.zeros(form.rows, form.cols, dtype=form.out, device=device)
-
-    def torchs() -> None:
-        if form.bias or eight:
-            plain(left, right, bias, scales=scales, fast=form.fast)
+        trial = _Trial(form, device)
+        choice = notebook.get(form)
+        if choice is None or (choice.code and not trial.agrees(kernel_of(choice.code, form, device))):
+            choice = trial.choose()
+            notebook.put(form, choice)
         else:
-            plain_into(out, left, right, add=form.add)
+            known += 1
+        before_ms, after_ms = before_ms + choice.torch_ms, after_ms + choice.ms
+        if choice.code:
+            chosen[form] = kernel_of(choice.code, form, device)
+        del trial
+    notebook.save()
+    # What was tried on is of sizes that training does not ask for again.
+    torch.cuda.empty_cache()
+    return Products(chosen), (f"{len(chosen)} of {len(wanted)} forms by another kernel than torch's: {after_ms:.2f} ms instead "
+                              f"of {before_ms:.2f}, one of each; {known} known from before")
 
-    def with_kernel(kernel: Kernel) -> Callable[[], None]:
-        return lambda: kernel(left, right, out, bias=bias, scales=scales)
 
-    expected = plain(left, right, bias, scales=scales, fast=form.fast).float()
-    ways: dict[Kernel | None, Callable[[], None]] = {None: torchs}
-    for kernel in kernels(form, device):
-        out.zero_()
+class _Trial:
+    """One form on random numbers."""
+
+    def __init__(self, form: Form, device: torch.device):
+        self.form, self.device = form, device
+        self.left = _operand(form.left, form.rows, form.inner, form.left_t, device)
+        self.right = _operand(form.right, form.inner, form.cols, form.right_t, device)
+        eight = form.left in (torch.float8_e4m3fn, torch.float8_e5m2)
+        self.scales = (torch.ones(4, device=device)[:1], torch.ones(4, device=device)[:1]) if eight else None
+        self.bias = torch.randn(form.cols, device=device).to(form.out) if form.bias else None
+        self.out = torch.zeros(form.rows, form.cols, dtype=form.out, device=device)
+        self.expected = plain(self.left, self.right, self.bias, scales=self.scales, fast=form.fast)
+
+    def agrees(self, kernel: Kernel) -> bool:
+        """Whether it computes what torch does."""
+        self.out.zero_()
         try:
-            with_kernel(kernel)()
+            self._run(kernel)
         except Refused:
-            continue
-        if float((out.float() - expected).norm() / expected.norm().clamp(min=1e-30)) < CLOSE:
-            ways[kernel] = with_kernel(kernel)
-    del expected
-    first = _turn(ways, dict.fromkeys(ways, 1))
-    repeats = {way: max(1, round(SLICE_MS / ms)) for way, ms in first.items()}
-    first = _turn(ways, repeats)
-    ways = {way: run for way, run in ways.items() if way is None or first[way] <= BEHIND * min(first.values())}
-    turns = [_turn(ways, repeats) for _ in range(ROUNDS)]
-    took = {way: sum(turn[way] for turn in turns) / ROUNDS for way in ways}
-    best = min(took, key=lambda way: took[way])
-    if took[best] > GAIN * took[None]:
-        best = None
-    return best, took[None], took[best]
+            return False
+        off = torch.linalg.vector_norm(self.out - self.expected, dtype=torch.float32)
+        return bool(off < CLOSE * torch.linalg.vector_norm(self.expected, dtype=torch.float32))
+
+    def choose(self) -> Choice:
+        ways: Ways = {None: self._torchs}
+        for kernel in kernels(self.form, self.device):
+            if self.agrees(kernel):
+                ways[kernel] = partial(self._run, kernel)
+        once = _turn(ways, dict.fromkeys(ways, 0.0))
+        took = _turn(ways, once, BURST_MS)
+        ways = {way: run for way, run in ways.items() if way is None or took[way] <= BEHIND * min(took.values())}
+        took = _turn(ways, once, SETTLE_MS, SLICE_MS)
+        best = min(took, key=lambda way: took[way])
+        if best is None or took[best] > GAIN * took[None]:
+            return Choice(code="", torch_ms=took[None], ms=took[None])
+        return Choice(code=best.code, torch_ms=took[None], ms=took[best])
+
+    def _run(self, kernel: Kernel) -> None:
+        kernel(self.left, self.right, self.out, bias=self.bias, scales=self.scales)
+
+    def _torchs(self) -> None:
+        if self.form.bias or self.scales is not None:
+            plain(self.left, self.right, self.bias, scales=self.scales, fast=self.form.fast)
+        else:
+            plain_into(self.out, self.left, self.right, add=self.form.add)
 
 
-def _turn(ways: dict[Kernel | None, Callable[[], None]], repeats: dict[Kernel | None, int]) -> dict[Kernel | None, float]:
-    """Milliseconds of one product each, one kernel after the other without a pause."""
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(ways) + 1)]
-    marks[0].record()
-    for (way, run), mark in zip(ways.items(), marks[1:]):
-        for _ in range(repeats[way]):
-            run()
-        mark.record()
-    marks[-1].synchronize()
-    return {way: a.elapsed_time(b) / repeats[way] for way, a, b in zip(ways, marks, marks[1:])}
+def _turn(ways: Ways, once_ms: dict[Kernel | None, float], *slices_ms: float) -> dict[Kernel | None, float]:
+    """Milliseconds of one product each, in the last of the slices; one kernel after the other without a pause."""
+    marks: dict[Kernel | None, tuple[torch.cuda.Event, torch.cuda.Event, int]] = {}
+    for way, run in ways.items():
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for slice_ms in slices_ms or (0.0,):
+            repeats = max(1, round(slice_ms / once_ms[way])) if once_ms[way] else 1
+            start.record()
+            for _ in range(repeats):
+                run()
+        end.record()
+        marks[way] = start, end, repeats
+    torch.cuda.synchronize()
+    return {way: start.elapsed_time(end) / repeats for way, (start, end, repeats) in marks.items()}
 
 
 def _operand(dtype: torch.dtype, rows: int, cols: int, transposed: bool, device: torch.device) -> Tensor:
