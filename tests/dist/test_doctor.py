@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 
-
 def doctor(*args: object, env: dict[str, str] | None = None) -> tuple[int, dict, str]:
     done = subprocess.run([sys.executable, "-m", "seatrial", "doctor", *map(str, args), "--json"], capture_output=True,
                           text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})

@@ -95,7 +95,8 @@ def test_more_ranks_than_cores_share_them_all(tmp_path: Path) -> None:
 def test_the_port_is_the_ranks_own_before_one_of_them_listens(tmp_path: Path) -> None:
     told, done, local = tmp_path / "told.0", tmp_path / "go", Local()
     wait_for = f"{TELL}\nimport time\nwhile not os.path.exists({str(done)!r}): time.sleep(0.01)"
-    handle = local.submit(Job(name="t", run_dir=tmp_path / "run", argv=(sys.executable, "-c", wait_for, str(tmp_path)), world=1))
+    argv = (sys.executable, "-c", wait_for, str(tmp_path))
+    handle = local.submit(Job(name="t", run_dir=tmp_path / "run", argv=argv, world=1))
     until = time.monotonic() + 120
     while not (told.exists() and told.read_text().endswith("}}")) and time.monotonic() < until:
         time.sleep(0.01)
