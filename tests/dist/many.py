@@ -19,7 +19,6 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 from seatrial.engine.data import Batches
-from seatrial.engine.loop import tracker
 from seatrial.engine.mesh import Mesh, Pool
 from seatrial.engine.step import Engine, StepResult
 from seatrial.launch.port import HeldPort
@@ -106,20 +105,6 @@ def run_all(trials: dict[str, Trial], training: Training) -> dict[str, Series]:
     for world in sorted({t.topology.world for t in trials.values()}):
         group = {label: t for label, t in trials.items() if t.topology.world == world}
         found.update(_train_each(group, training) if world == 1 else in_world(world, _train_each, group, training)[0])
-    return found
-
-
-def live_bytes(trials: dict[str, Trial], training: Training) -> dict[str, tuple[int, dict[str, int]]]:
-    """Of each trial's first step: this process's pipeline rank, and the peak of each part as the tracker of storages saw it."""
-    pool: Pool = {}
-    found = {}
-    for label, trial in trials.items():
-        mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        engine = Engine(trial, training, mesh)
-        with tracker(engine) as live:
-            engine.step(1, first_sample=0, batches=Batches(training, trial.model, training.seed))
-        found[label] = mesh.pp_rank, live.by_part()
-        mesh.close()
     return found
 
 

@@ -21,12 +21,12 @@ Seen = tuple[int, int, dict[str, int]]
 
 def fullest(trials: dict[str, Trial], training: Training) -> dict[str, Seen]:
     """Of each trial's first step in this process; a message that is still leaving is counted or not, as the threads have it, so
-    the least of three engines."""
+    the least of three engines; alone, nothing leaves."""
     pool: Pool = {}
     found: dict[str, Seen] = {}
     for label, trial in trials.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        for _ in range(3):
+        for _ in range(3 if trial.topology.world > 1 else 1):
             engine = Engine(trial, training, mesh)
             with tracker(engine) as live:
                 engine.step(1, first_sample=0, batches=Batches(training, trial.model, training.seed))

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from dist.many import in_world, live_bytes
+from dist.many import in_world
+from dist.rehearsing import fullest
 from seatrial.arith import footprint, parameters
 from seatrial.spec import Batch, Model, Topology, Trial
 from seatrial.training import Training
@@ -45,8 +46,8 @@ def measured() -> dict[str, dict[int, Parts]]:
     found: dict[str, dict[int, Parts]] = {}
     for world in sorted({t.topology.world for t in TRIALS.values()}):
         group = {name: t for name, t in TRIALS.items() if t.topology.world == world}
-        for answer in [live_bytes(group, TRAINING)] if world == 1 else in_world(world, live_bytes, group, TRAINING):
-            for name, (rank, parts) in answer.items():
+        for answer in [fullest(group, TRAINING)] if world == 1 else in_world(world, fullest, group, TRAINING):
+            for name, (rank, _, parts) in answer.items():
                 found.setdefault(name, {}).setdefault(rank, parts)
     return found
 
