@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from benchmarks.gpu.power import Power
 from benchmarks.gpu.profile import kernels_of
 from benchmarks.gpu.shapes import SHAPES, Row
 
@@ -40,22 +41,24 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     built_s = time.perf_counter() - began
     seconds, losses = [], []
     gbs = trial.batch.gbs
-    for i in range(WARM + steps):
-        if i == WARM:
-            torch.cuda.reset_peak_memory_stats()
-        start = time.perf_counter()
-        result = engine.step(i + 1, first_sample=gbs * i, batches=batches)
-        seconds.append(time.perf_counter() - start)
-        losses.append(result.loss)
-        engine.timers.take()
-    engine.timers.take()
+    with Power() as power:
+        for i in range(WARM + steps):
+            if i == WARM:
+                torch.cuda.reset_peak_memory_stats()
+                measured_from = time.perf_counter()
+            start = time.perf_counter()
+            result = engine.step(i + 1, first_sample=gbs * i, batches=batches)
+            engine.timers.take()
+            seconds.append(time.perf_counter() - start)
+            losses.append(result.loss)
+        drawn = power.since(measured_from)
     engine.step(WARM + steps + 1, first_sample=gbs * (WARM + steps), batches=batches)
     taken = engine.timers.take()
     found = {
         "sec": statistics.median(seconds[WARM:]), "all_sec": seconds, "losses": losses, "built_s": built_s,
         "first_s": seconds[0], "grad_norm": result.grad_norm, "skipped": result.skipped, "timers": taken, "notes": engine.notes,
         "attention": str(engine.shared.attention), "choices": {k: str(v) for k, v in vars(engine.choices).items()},
-        **memory(),
+        **memory(), **drawn,
     }  # fmt: skip
     if profile:
         at = WARM + steps + 1

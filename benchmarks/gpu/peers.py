@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from benchmarks.gpu.ours import STEPS, WARM, memory, trial_of
 from benchmarks.gpu.plain_gpt import PlainGpt
+from benchmarks.gpu.power import Power
 from benchmarks.gpu.shapes import Row
 from torch import Tensor
 
@@ -31,21 +32,24 @@ def measure(row: Row) -> dict[str, Any]:
     tokens, targets = (t.cuda() for t in batches.microbatch(0, trial.topology.mbs))
     casting = torch.autocast("cuda", torch.bfloat16) if row.precision == "autocast" else nullcontext()
     seconds, losses = [], []
-    for i in range(WARM + STEPS):
-        if i == WARM:
-            torch.cuda.reset_peak_memory_stats()
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        with casting:
-            loss = loss_of(tokens, targets)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
-        seconds.append(time.perf_counter() - start)
+    with Power() as power:
+        for i in range(WARM + STEPS):
+            if i == WARM:
+                torch.cuda.reset_peak_memory_stats()
+                measured_from = time.perf_counter()
+            start = time.perf_counter()
+            with casting:
+                loss = loss_of(tokens, targets)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(loss.item())
+            torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - start)
+        drawn = power.since(measured_from)
     return {"sec": statistics.median(seconds[WARM:]), "all_sec": seconds, "losses": losses, "first_s": seconds[0],
-            "built_s": time.perf_counter() - began - sum(seconds), **memory()}
+            "built_s": time.perf_counter() - began - sum(seconds), **memory(), **drawn}
 
 
 def _plain(model: Any) -> tuple[torch.nn.Module, Callable[[Tensor, Tensor], Tensor]]:
