@@ -2,7 +2,7 @@
 
     with Power() as power:
         ...
-        power.since(began)          {"watts": 697.0, "mhz": 1440.0, "limit_watts": 700.0}, or {} where nvidia-smi does not answer
+        power.since(began)          {"watts": 697.0, "mhz": 1440.0, "limit_watts": 700.0}; {} where nvidia-smi is silent
 """
 from __future__ import annotations
 
