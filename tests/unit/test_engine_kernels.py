@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from seatrial.engine import fp8
 from seatrial.engine.choices import Choices
 from seatrial.engine.kernels import choose, plain
+from seatrial.engine.kernels.grid import fewer_programs, groups_of, programs
 from seatrial.engine.kernels.slot import Scales
 from seatrial.engine.kernels.verified import NAMES, difference
 from seatrial.errors import BadInput
@@ -51,6 +52,14 @@ def test_the_activations_backward_pass_overwrites_its_gradient_and_adds_up_the_c
     pre, dg = some(T, H, grad=True), some(T, H)
     g = F.gelu(pre, approximate="tanh")
     g.backward(dg)
+    assert torch.equal(plain.gelu(pre.detach()), g.detach())
+    scales = Scales(CPU, capacity=2)
+    e5, e4 = scales.slot(torch.float8_e5m2), scales.slot(torch.float8_e4m3fn)
+    d8, d8_t, g8_t, sums8 = plain.gelu_backward8(dg, pre.detach(), e5, e4)
+    assert torch.equal(d8.float(), pre.grad.to(torch.float8_e5m2).float()) and torch.equal(d8_t.float(), d8.float().t())
+    assert torch.equal(g8_t.float(), g.detach().t().to(torch.float8_e4m3fn).float())
+    assert float(e5.seen) == pre.grad.abs().max() and float(e4.seen) == g.abs().max()
+    torch.testing.assert_close(sums8.sum((0, 1)), pre.grad.sum(0))
     d, again, sums = plain.gelu_backward(dg, pre.detach(), again=True)
     assert d.data_ptr() == dg.data_ptr()
     torch.testing.assert_close(d, pre.grad)
@@ -155,6 +164,21 @@ def test_tritons_kernels_agree_under_its_interpreter(name):
                            env={**os.environ, "TRITON_INTERPRET": "1"})
     assert found.returncode == 0, found.stderr
     assert float(found.stdout) < (0.15 if name.endswith("8") else 1e-5)
+
+
+def test_programs_walk_over_all_tiles_and_a_check_makes_them_walk_far():
+    for tokens, rows, columns in ((16384, 2, 8), (336, 4, 14), (84, 32, 224), (3, 4, 1)):
+        tiles = -(-tokens // rows)
+        groups, walked = groups_of(tokens, rows, columns=columns, each=16)
+        assert (groups - 1) * walked < tiles <= groups * walked and (groups * columns <= programs(16) or groups == 1)
+        with fewer_programs():
+            assert groups_of(tokens, rows, columns=columns, each=16)[1] >= min(tiles, walked + 1)
+    assert programs(1) == 132
+
+    def wrong_later(pre):
+        return plain.gelu(pre) * (1.0 if programs(1) == 132 else 1.1)
+
+    assert difference("gelu", wrong_later, device=CPU, dtype=torch.bfloat16, hidden=32, tokens=16) > 0.02
 
 
 @pytest.mark.parametrize("name", NAMES)

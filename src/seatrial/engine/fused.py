@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
@@ -143,7 +142,7 @@ class Fused:
         kept.h2 = h if keep == "none" else None
         if not whole:
             return None
-        g = F.gelu(kept.pre, approximate="tanh")
+        g = self.kernels.gelu(kept.pre)
         kept.g = g if keep == "none" else None
         return self.onto(g, b.down.weight, shifted, stream_BSH)
 

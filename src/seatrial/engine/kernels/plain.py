@@ -43,11 +43,15 @@ def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
     return d.to(x.dtype), torch.stack(sums).unsqueeze(1)
 
 
+def gelu(pre: Tensor) -> Tensor:
+    return F.gelu(pre, approximate="tanh")
+
+
 def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
     """The gradient of `pre`, in the place of dg; its column sums; the activation itself where it was not kept."""
     dpre = torch.ops.aten.gelu_backward(dg, pre, approximate="tanh")
     dg.copy_(dpre)
-    return dg, F.gelu(pre, approximate="tanh") if again else None, dpre.float().sum(0)[None, None]
+    return dg, gelu(pre) if again else None, dpre.float().sum(0)[None, None]
 
 
 def join(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -102,12 +106,15 @@ def squared(parts: list[Tensor]) -> Tensor:
 
 def adamw(master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, weights: Tensor | None, numbers: Tensor, *,
           beta1: float, beta2: float, eps: float, keep: float) -> None:
-    """`numbers`: what to divide the gradient by, the step size, the root of the second correction, 1.0 to change nothing."""
+    """`numbers`: what to divide the gradient by, the step size, the root of the second correction, 1.0 to change nothing.
+
+    Moments in 16 bits are rounded once, after the step was computed with them.
+    """
     divide_by, size, root, overflowed = numbers.unbind()
     go = overflowed == 0.0
     g = grad.float() / divide_by
-    first = torch.lerp(exp_avg, g, 1.0 - beta1)
-    second = exp_avg_sq * beta2 + (1.0 - beta2) * g * g
+    first = torch.lerp(exp_avg.float(), g, 1.0 - beta1)
+    second = exp_avg_sq.float() * beta2 + (1.0 - beta2) * g * g
     after = master * keep - size * first / (second.sqrt() / root + eps)
     for old, new in ((exp_avg, first), (exp_avg_sq, second), (master, after)):
         old.copy_(torch.where(go, new, old))
@@ -146,15 +153,15 @@ def norm_again8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, slot: Sl
 
 
 def gelu8(pre: Tensor, slot: Slot) -> Tensor:
-    return slot.cast(F.gelu(pre.float(), approximate="tanh"))
+    return slot.cast(gelu(pre.float()))
 
 
 def gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradient of `pre` both ways, the activation transposed, and the gradient's column sums; dg is used up."""
-    dpre, g, sums = gelu_backward(dg, pre, again=True)
-    assert g is not None
+    """The gradient of `pre` both ways, the activation transposed, and the gradient's column sums; rounded once."""
+    wide = pre.float()
+    dpre = torch.ops.aten.gelu_backward(dg.float(), wide, approximate="tanh")
     eight = slot.cast(dpre)
-    return eight, eight.t().contiguous(), again.cast(g).t().contiguous(), sums
+    return eight, eight.t().contiguous(), again.cast(gelu(wide)).t().contiguous(), dpre.sum(0)[None, None]
 
 
 def join8(parts: tuple[Tensor, Tensor, Tensor], slot: Slot) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """AdamW in one pass: reads a 16- or 32-bit gradient, updates masters and moments, writes the weights that are computed with.
 
 Masters that are split (`masters.py`) are put together in registers, 26 bytes a parameter with a 16-bit gradient; whole ones
-take 28.
+take 28. Moments in 16 bits take 8 less; they are rounded once, to the nearest, after the step was computed with them.
 """
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
@@ -26,17 +26,17 @@ def _adamw(master, rest, grad, exp_avg, exp_avg_sq, weights, numbers, count, bet
         inside = at < count
         # Divided once a program, not once a number: near its power limit a device has no operation to spare.
         g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32) * (1.0 / tl.load(numbers))
-        first = tl.load(exp_avg + at, mask=inside, other=0.0)
+        first = tl.load(exp_avg + at, mask=inside, other=0.0).to(tl.float32)
         first += (1.0 - beta1) * (g - first)
-        second = tl.load(exp_avg_sq + at, mask=inside, other=0.0) * beta2 + (1.0 - beta2) * g * g
+        second = tl.load(exp_avg_sq + at, mask=inside, other=0.0).to(tl.float32) * beta2 + (1.0 - beta2) * g * g
         if SPLIT:
             upper = tl.load(weights + at, mask=inside, other=0).to(tl.int32) << 16
             after = (upper + tl.load(rest + at, mask=inside, other=0).to(tl.int32)).to(tl.float32, bitcast=True) * keep
         else:
             after = tl.load(master + at, mask=inside, other=0.0) * keep
         after -= tl.load(numbers + 1) * first / (tl.sqrt(second) * (1.0 / tl.load(numbers + 2)) + eps)
-        tl.store(exp_avg + at, first, mask=inside)
-        tl.store(exp_avg_sq + at, second, mask=inside)
+        tl.store(exp_avg + at, first.to(exp_avg.dtype.element_ty), mask=inside)
+        tl.store(exp_avg_sq + at, second.to(exp_avg_sq.dtype.element_ty), mask=inside)
         if SPLIT:
             bits = tl.where(after == after, after.to(tl.int32, bitcast=True), QUIET_NAN)
             tl.store(weights + at, ((bits + TIE) >> 16).to(tl.int16), mask=inside)

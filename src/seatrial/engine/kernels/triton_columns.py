@@ -7,15 +7,26 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from seatrial.engine.kernels.grid import groups_of
 from seatrial.engine.kernels.plain import Place
 from seatrial.engine.kernels.slot import Slot
-from seatrial.engine.kernels.triton_tools import groups_of, quantise, see
+from seatrial.engine.kernels.triton_eight import (
+    as_bytes,
+    as_quads,
+    five,
+    largest_of,
+    load_four,
+    room_for,
+    row_bytes,
+    store_four,
+    store_turned,
+)
+from seatrial.engine.kernels.triton_tools import see
 
 
 @triton.jit
-def _copy(one, two, three, out, out_t, sums, scale, seen, tokens, width, whole, tiles, largest, SUMS: tl.constexpr,
-          EIGHT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
-    """Up to three matrices of `width` columns into one of `whole`."""
+def _block_of(one, two, three, width, BC: tl.constexpr):
+    """Which of three matrices side by side this program works on, its number, and the block of columns in it."""
     blocks = tl.cdiv(width, BC)
     part, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     source = one
@@ -23,31 +34,61 @@ def _copy(one, two, three, out, out_t, sums, scale, seen, tokens, width, whole, 
         source = two
     if part == 2:
         source = three
+    return source, part, block
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def _join(one, two, three, out, sums, tokens, width, tiles, BR: tl.constexpr, BC: tl.constexpr):
+    source, part, block = _block_of(one, two, three, width, BC)
     cols = block * BC + tl.arange(0, BC)
     group = tl.program_id(1)
-    if SUMS:
-        total = tl.zeros((BR, BC), tl.float32)
-    if EIGHT:
-        top = tl.zeros((BR, BC), tl.float32)
+    total = tl.zeros((BR, BC), tl.float32)
     for i in range(tiles):
         rows = (group * tiles + i) * BR + tl.arange(0, BR)
         inside = (rows < tokens)[:, None] & (cols < width)[None, :]
         value = tl.load(source + rows.to(tl.int64)[:, None] * width + cols[None, :], mask=inside, other=0.0)
-        wide = value.to(tl.float32)
+        total += value.to(tl.float32)
+        tl.store(out + rows.to(tl.int64)[:, None] * (3 * width) + part * width + cols[None, :], value, mask=inside)
+    tl.store(sums + group * (3 * width) + part * width + cols, tl.sum(total, 0), mask=cols < width)
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def _turn8(one, two, three, out, out_t, sums, scale, seen, tokens, width, whole, tiles, SUMS: tl.constexpr, ROWS: tl.constexpr,
+           FIVE: tl.constexpr, NEAR: tl.constexpr, BQ: tl.constexpr, BC: tl.constexpr):
+    """Up to three matrices of `width` columns into one of `whole`: transposed, and by rows where ROWS says so."""
+    source, part, block = _block_of(one, two, three, width, BC)
+    cols = block * BC + tl.max_contiguous(tl.arange(0, BC), NEAR)
+    group = tl.program_id(1)
+    if SUMS:
+        total = tl.zeros((BQ, BC), tl.float32)
+    top = tl.zeros((BQ, BC), tl.float32)
+    by, quads = tl.load(scale), tokens // 4
+    for i in range(tiles):
+        quad = (group * tiles + i) * BQ + tl.arange(0, BQ)
+        inside = (quad < quads)[:, None] & (cols < width)[None, :]
+        v0, v1, v2, v3 = load_four(source, quad.to(tl.int64)[:, None] * (4 * width) + cols[None, :], width, inside)
         if SUMS:
-            total += wide
-        if EIGHT:
-            top = tl.maximum(top, tl.abs(wide))
-            value = quantise(wide, tl.load(scale), largest).to(out.dtype.element_ty)
+            total += (v0 + v1) + (v2 + v3)
+        top = tl.maximum(top, largest_of(v0, v1, v2, v3))
+        v0 *= by
+        v1 *= by
+        v2 *= by
+        v3 *= by
         if ROWS:
-            tl.store(out + rows.to(tl.int64)[:, None] * whole + part * width + cols[None, :], value, mask=inside)
-        if COLS:
-            tl.store(out_t + (part * width + cols).to(tl.int64)[:, None] * tokens + rows[None, :], tl.trans(value),
-                     mask=tl.trans(inside))
+            here = quad.to(tl.int64)[:, None] * (4 * whole) + part * width + cols[None, :]
+            store_four(out, here, whole, v0, v1, v2, v3, inside, FIVE)
+        store_turned(out_t, quad, part * width + cols, quads, v0, v1, v2, v3, inside, FIVE)
     if SUMS:
         tl.store(sums + group * whole + part * width + cols, tl.sum(total, 0), mask=cols < width)
-    if EIGHT:
-        see(seen, tl.max(tl.max(top, 1), 0))
+    see(seen, tl.max(tl.max(top, 1), 0))
+
+
+@triton.jit
+def _cast8(x, out, scale, seen, count, FIVE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.max_contiguous(tl.arange(0, BLOCK), 8)
+    value = tl.load(x + at, mask=at < count, other=0.0).to(tl.float32)
+    see(seen, tl.max(tl.abs(value), 0))
+    tl.store(out + at, row_bytes(value * tl.load(scale), FIVE), mask=at < count)
 
 
 # A flag of 1 would become a constant of the kernel, and its type another one's.
@@ -82,35 +123,42 @@ def fold(sums: Tensor, places: list[Place]) -> None:
 
 
 def join(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    whole = parts[0].new_empty(parts[0].shape[0], 3 * parts[0].shape[1])
-    return whole, _start(parts, whole, None, None, with_sums=True, tile=(4, 1024))
+    (tokens, width), rows, cols = parts[0].shape, 4, 2048
+    columns = 3 * triton.cdiv(width, cols)
+    groups, tiles = groups_of(tokens, rows, columns=columns, each=16)
+    whole = parts[0].new_empty(tokens, 3 * width)
+    sums = torch.empty(1, groups, 3 * width, dtype=torch.float32, device=whole.device)
+    _join[(columns, groups)](*parts, whole, sums, tokens, width, tiles, BR=rows, BC=cols, num_warps=8)
+    return whole, sums
 
 
 def join8(parts: tuple[Tensor, Tensor, Tensor], slot: Slot) -> tuple[Tensor, Tensor, Tensor]:
     tokens, width = parts[0].shape
-    eight = torch.empty(tokens, 3 * width, dtype=slot.dtype, device=parts[0].device)
-    turned = torch.empty(3 * width, tokens, dtype=slot.dtype, device=parts[0].device)
-    return eight, turned, _start(parts, eight, turned, slot, with_sums=True, tile=(64, 128))
+    eight = room_for(tokens, 3 * width, slot, parts[0].device)
+    turned, sums = _turned(parts, eight, slot, count=3, with_sums=True, near=8, each=32, num_warps=4)
+    return eight, turned, sums
 
 
 def cast8(x: Tensor, slot: Slot, *, rows: bool = True, cols: bool = False) -> tuple[Tensor | None, Tensor | None]:
     eight = torch.empty_like(x, dtype=slot.dtype) if rows else None
-    turned = torch.empty(x.shape[::-1], dtype=slot.dtype, device=x.device) if cols else None
-    _start((x, x, x), eight, turned, slot, with_sums=False, tile=(64, 128) if cols else (16, 512), count=1)
-    return eight, turned
+    if cols:
+        return eight, _turned((x, x, x), eight, slot, count=1, with_sums=False, near=16, each=16, num_warps=8)[0]
+    if eight is not None:
+        block = 8192
+        _cast8[(triton.cdiv(x.numel(), block),)](x, as_bytes(eight), slot.scale, slot.seen_bits, x.numel(), FIVE=five(slot),
+                                                 BLOCK=block, num_warps=8)
+    return eight, None
 
 
-def _start(parts: tuple[Tensor, Tensor, Tensor], out: Tensor | None, turned: Tensor | None, slot: Slot | None, *,
-           with_sums: bool, tile: tuple[int, int], count: int = 3) -> Tensor:
-    (tokens, width), (rows, cols) = parts[0].shape, tile
-    blocks = triton.cdiv(width, cols) * count
-    groups, tiles = groups_of(tokens, rows, columns=blocks)
-    sums = torch.empty(1, groups if with_sums else 0, count * width, dtype=torch.float32, device=parts[0].device)
-    some = out if out is not None else turned
-    assert some is not None
-    _copy[(blocks, groups)](
-        *parts, some, some if turned is None else turned, sums, sums if slot is None else slot.scale,
-        sums if slot is None else slot.seen_bits, tokens, width, count * width, tiles, 0.0 if slot is None else slot.largest,
-        SUMS=with_sums, EIGHT=slot is not None, ROWS=out is not None, COLS=turned is not None, BR=rows, BC=cols,
-        num_warps=8)  # fmt: skip
-    return sums
+def _turned(parts: tuple[Tensor, Tensor, Tensor], eight: Tensor | None, slot: Slot, *, count: int, with_sums: bool, near: int,
+            each: int, num_warps: int) -> tuple[Tensor, Tensor]:
+    """`near`: how many columns a thread may hold side by side; `each`: programs of a multiprocessor, one after another."""
+    (tokens, width), quads, cols = parts[0].shape, 32, 64
+    columns = count * triton.cdiv(width, cols)
+    groups, tiles = groups_of(tokens // 4, quads, columns=columns, each=each)
+    turned = room_for(count * width, tokens, slot, parts[0].device)
+    sums = torch.empty(1, groups if with_sums else 0, count * width, dtype=torch.float32, device=turned.device)
+    _turn8[(columns, groups)](*parts, as_bytes(turned if eight is None else eight), as_quads(turned), sums, slot.scale,
+                              slot.seen_bits, tokens, width, count * width, tiles, SUMS=with_sums, ROWS=eight is not None,
+                              FIVE=five(slot), NEAR=near, BQ=quads, BC=cols, num_warps=num_warps)
+    return turned, sums

@@ -11,117 +11,153 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from seatrial.engine.kernels.grid import groups_of, programs
 from seatrial.engine.kernels.slot import Slot
-from seatrial.engine.kernels.triton_tools import groups_of, quantise, see, warps
+from seatrial.engine.kernels.triton_eight import (
+    as_bytes,
+    as_quads,
+    five,
+    largest_of,
+    load_four,
+    room_for,
+    row_bytes,
+    store_turned,
+)
+from seatrial.engine.kernels.triton_tools import see, warps
 
 NARROW = 4096
-RESIDENT = 132 * 3
-"""Programs of the backward pass that a large device holds at once."""
+RESIDENT = 3
+"""Programs of the backward pass that a multiprocessor holds at once."""
 
 
 @triton.jit
-def _norm(x, added, weight, bias, plus, h, stream, stats, scale, seen, tokens, hidden, eps, largest,
-          ADDED: tl.constexpr, PLUS: tl.constexpr, EIGHT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    cols = tl.arange(0, BLOCK)
-    inside = cols < hidden
-    w = tl.load(weight + cols, mask=inside, other=0.0).to(tl.float32)
-    b = tl.load(bias + cols, mask=inside, other=0.0).to(tl.float32)
-    top = 0.0
-    for i in range(ROWS):
-        row = tl.program_id(0) * ROWS + i
-        if row < tokens:
-            at = row.to(tl.int64) * hidden + cols
-            value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-            if ADDED:
-                value += tl.load(added + at, mask=inside, other=0.0).to(tl.float32)
-                stored = value.to(stream.dtype.element_ty)
-                tl.store(stream + at, stored, mask=inside)
-                value = stored.to(tl.float32)
-            mean = tl.sum(value, 0) / hidden
-            centred = tl.where(inside, value - mean, 0.0)
-            rstd = 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / hidden + eps)
-            out = centred * rstd * w + b
-            if EIGHT:
-                top = tl.maximum(top, tl.max(tl.where(inside, tl.abs(out), 0.0), 0))
-                out = quantise(out, tl.load(scale), largest)
-            tl.store(h + at, out.to(h.dtype.element_ty), mask=inside)
-            if PLUS:
-                shifted = value + tl.load(plus + cols, mask=inside, other=0.0).to(tl.float32)
-                tl.store(stream + at, shifted.to(stream.dtype.element_ty), mask=inside)
-            tl.store(stats + row, mean)
-            tl.store(stats + tokens + row, rstd)
+def _norm(x, added, weight, bias, plus, h, stream, stats, scale, seen, tokens, hidden, eps, ADDED: tl.constexpr,
+          PLUS: tl.constexpr, EIGHT: tl.constexpr, FIVE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    # Eight numbers a thread side by side, also where bytes are stored: those would take sixteen, by way of shared memory.
+    cols = tl.max_contiguous(tl.arange(0, BLOCK), 8)
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = (rows < tokens)[:, None] & (cols < hidden)[None, :]
+    at = rows.to(tl.int64)[:, None] * hidden + cols[None, :]
+    value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+    if ADDED:
+        stored = (value + tl.load(added + at, mask=inside, other=0.0).to(tl.float32)).to(stream.dtype.element_ty)
+        tl.store(stream + at, stored, mask=inside)
+        value = stored.to(tl.float32)
+    mean = tl.sum(value, 1) / hidden
+    centred = tl.where(inside, value - mean[:, None], 0.0)
+    rstd = tl.rsqrt(tl.sum(centred * centred, 1) / hidden + eps)
+    # Not before they are needed: registers are what limits how many rows are on the way.
+    w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
+    b = tl.load(bias + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
+    out = centred * rstd[:, None] * w + b
     if EIGHT:
-        see(seen, top)
+        see(seen, tl.max(tl.max(tl.where(inside, tl.abs(out), 0.0), 1), 0))
+        tl.store(h + at, row_bytes(out * tl.load(scale), FIVE), mask=inside)
+    else:
+        tl.store(h + at, out.to(h.dtype.element_ty), mask=inside)
+    if PLUS:
+        shifted = value + tl.load(plus + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
+        tl.store(stream + at, shifted.to(stream.dtype.element_ty), mask=inside)
+    tl.store(stats + rows, mean, mask=rows < tokens)
+    tl.store(stats + tokens + rows, rstd, mask=rows < tokens)
 
 
-@triton.jit
-def _norm_again(x, stats, weight, bias, h, scale, seen, tokens, hidden, largest, tiles,
-                EIGHT: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
-    """From the statistics that are known: as it is, or in eight bits and transposed."""
+@triton.jit(do_not_specialize=["tiles"])
+def _norm_again(x, stats, weight, bias, h, tokens, hidden, tiles, BR: tl.constexpr, BC: tl.constexpr):
+    """From the statistics that are known."""
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)
     b = tl.load(bias + cols, mask=cols < hidden, other=0.0).to(tl.float32)
-    if EIGHT:
-        top = tl.zeros((BR, BC), tl.float32)
     for i in range(tiles):
         rows = (tl.program_id(1) * tiles + i) * BR + tl.arange(0, BR)
         inside = (rows < tokens)[:, None] & (cols < hidden)[None, :]
-        value = tl.load(x + rows.to(tl.int64)[:, None] * hidden + cols[None, :], mask=inside, other=0.0).to(tl.float32)
+        at = rows.to(tl.int64)[:, None] * hidden + cols[None, :]
+        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(stats + rows, mask=rows < tokens, other=0.0)
         rstd = tl.load(stats + tokens + rows, mask=rows < tokens, other=0.0)
         out = (value - mean[:, None]) * rstd[:, None] * w[None, :] + b[None, :]
-        if EIGHT:
-            out = tl.where(inside, out, 0.0)
-            top = tl.maximum(top, tl.abs(out))
-            eight = tl.trans(quantise(out, tl.load(scale), largest).to(h.dtype.element_ty))
-            tl.store(h + cols.to(tl.int64)[:, None] * tokens + rows[None, :], eight, mask=tl.trans(inside))
-        else:
-            tl.store(h + rows.to(tl.int64)[:, None] * hidden + cols[None, :], out.to(h.dtype.element_ty), mask=inside)
-    if EIGHT:
-        see(seen, tl.max(tl.max(top, 1), 0))
+        tl.store(h + at, out.to(h.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _normed(value, stats, row, tokens, there, w, b, inside):
+    mean = tl.load(stats + row, mask=there, other=0.0)[:, None]
+    rstd = tl.load(stats + tokens + row, mask=there, other=0.0)[:, None]
+    return tl.where(inside, (value - mean) * rstd * w + b, 0.0)
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def _norm_again8(x, stats, weight, bias, h_t, scale, seen, tokens, hidden, tiles, FIVE: tl.constexpr, BQ: tl.constexpr,
+                 BC: tl.constexpr):
+    """The same in eight bits and transposed."""
+    cols = tl.program_id(0) * BC + tl.max_contiguous(tl.arange(0, BC), 16)
+    w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
+    b = tl.load(bias + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
+    top = tl.zeros((BQ, BC), tl.float32)
+    by, quads = tl.load(scale), tokens // 4
+    for i in range(tiles):
+        quad = (tl.program_id(1) * tiles + i) * BQ + tl.arange(0, BQ)
+        there = quad < quads
+        inside = there[:, None] & (cols < hidden)[None, :]
+        v0, v1, v2, v3 = load_four(x, quad.to(tl.int64)[:, None] * (4 * hidden) + cols[None, :], hidden, inside)
+        v0 = _normed(v0, stats, 4 * quad, tokens, there, w, b, inside)
+        v1 = _normed(v1, stats, 4 * quad + 1, tokens, there, w, b, inside)
+        v2 = _normed(v2, stats, 4 * quad + 2, tokens, there, w, b, inside)
+        v3 = _normed(v3, stats, 4 * quad + 3, tokens, there, w, b, inside)
+        top = tl.maximum(top, largest_of(v0, v1, v2, v3))
+        store_turned(h_t, quad, cols, quads, v0 * by, v1 * by, v2 * by, v3 * by, inside, FIVE)
+    see(seen, tl.max(tl.max(top, 1), 0))
+
+
+@triton.jit
+def _both(a, b, c, d):
+    return a + c, b + d
 
 
 @triton.jit
 def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, RESIDUAL: tl.constexpr, SUMS: tl.constexpr,
-                   BLOCK: tl.constexpr):
+                   STAGES: tl.constexpr, BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)
-    inside = cols < hidden
-    w = tl.load(weight + cols, mask=inside, other=0.0).to(tl.float32)
+    w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
     program, programs = tl.program_id(0), tl.num_programs(0)
     if SUMS:
-        sum_w = tl.zeros((BLOCK,), tl.float32)
-        sum_b = tl.zeros((BLOCK,), tl.float32)
-        sum_r = tl.zeros((BLOCK,), tl.float32)
-    for i in range(tl.cdiv(tokens, programs)):
-        row = program + i * programs
-        if row < tokens:
-            at = row.to(tl.int64) * hidden + cols
-            dy = tl.load(dh + at, mask=inside, other=0.0).to(tl.float32)
-            value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-            if RESIDUAL:
-                r = tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
-            rstd = tl.load(stats + tokens + row)
-            normed = tl.where(inside, (value - tl.load(stats + row)) * rstd, 0.0)
-            d = dy * w
-            inner = tl.sum(d * normed, 0) / hidden
-            mean = tl.sum(d, 0) / hidden
-            value = (d - mean - normed * inner) * rstd
-            if RESIDUAL:
-                value += r
-            tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
-            if SUMS:
-                sum_w += dy * normed
-                sum_b += dy
-                if RESIDUAL:
-                    sum_r += r
-    if SUMS:
-        tl.store(sums + program * hidden + cols, sum_w, mask=inside)
-        tl.store(sums + (programs + program) * hidden + cols, sum_b, mask=inside)
+        sum_w = tl.zeros((1, BLOCK), tl.float32)
+        sum_b = tl.zeros((1, BLOCK), tl.float32)
+        sum_r = tl.zeros((1, BLOCK), tl.float32)
+    for i in tl.range(0, tl.cdiv(tokens, programs), num_stages=STAGES):
+        row = program + i * programs + tl.arange(0, 1)
+        inside = (row < tokens)[:, None] & (cols < hidden)[None, :]
+        at = row.to(tl.int64)[:, None] * hidden + cols[None, :]
+        dy = tl.load(dh + at, mask=inside, other=0.0).to(tl.float32)
+        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+        if RESIDUAL and SUMS:
+            r = tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
+        mean_x = tl.load(stats + row, mask=row < tokens, other=0.0)[:, None]
+        rstd = tl.load(stats + tokens + row, mask=row < tokens, other=0.0)[:, None]
+        normed = tl.where(inside, (value - mean_x) * rstd, 0.0)
+        d = dy * w
+        # Both sums across the row in one: half the barriers.
+        inner, mean = tl.reduce((d * normed, d), 1, _both)
+        value = (d - mean[:, None] / hidden - normed * (inner[:, None] / hidden)) * rstd
         if RESIDUAL:
-            tl.store(sums + (2 * programs + program) * hidden + cols, sum_r, mask=inside)
+            if not SUMS:
+                r = tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
+            value += r
+        tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
+        if SUMS:
+            sum_w += dy * normed
+            sum_b += dy
+            if RESIDUAL:
+                sum_r += r
+    if SUMS:
+        here = sums + program * hidden + cols[None, :]
+        tl.store(here, sum_w, mask=(cols < hidden)[None, :])
+        tl.store(here + programs * hidden, sum_b, mask=(cols < hidden)[None, :])
+        if RESIDUAL:
+            tl.store(here + 2 * programs * hidden, sum_r, mask=(cols < hidden)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tiles"])
 def _norm_sums(dh, x, stats, residual, sums, tokens, hidden, tiles, RESIDUAL: tl.constexpr, BR: tl.constexpr,
                BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
@@ -166,32 +202,42 @@ def _start(x: Tensor, added: Tensor | None, weight: Tensor, bias: Tensor, plus: 
            eps: float, slot: Slot | None) -> Tensor:
     tokens, hidden = x.shape
     stats = torch.empty(2, tokens, dtype=torch.float32, device=x.device)
-    block, rows = triton.next_power_of_2(hidden), 4
+    block, eight = triton.next_power_of_2(hidden), slot is not None
+    rows, num_warps, registers = _cut(block, eight=eight)
     _norm[(triton.cdiv(tokens, rows),)](
-        x, x if added is None else added, weight, bias, weight if plus is None else plus, h, x if stream is None else stream,
-        stats, stats if slot is None else slot.scale, stats if slot is None else slot.seen_bits, tokens, hidden, eps,
-        0.0 if slot is None else slot.largest, ADDED=added is not None, PLUS=plus is not None, EIGHT=slot is not None,
-        ROWS=rows, BLOCK=block, num_warps=warps(block))  # fmt: skip
+        x, x if added is None else added, weight, bias, weight if plus is None else plus, as_bytes(h) if eight else h,
+        x if stream is None else stream, stats, stats if slot is None else slot.scale,
+        stats if slot is None else slot.seen_bits, tokens, hidden, eps, ADDED=added is not None, PLUS=plus is not None,
+        EIGHT=eight, FIVE=slot is not None and five(slot), ROWS=rows, BLOCK=block, num_warps=num_warps,
+        maxnreg=registers)  # fmt: skip
     return stats
 
 
+def _cut(block: int, *, eight: bool) -> tuple[int, int, int | None]:
+    """(rows of a program, its warps, registers of a thread): the fastest of those tried at 2048 and 14336 columns."""
+    if block <= NARROW:
+        return 1, 4, None
+    if block > 16384:
+        return 1, 16, None
+    return (1, 16, 64) if eight else (2, 8, None)
+
+
 def norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return _again(x, stats, weight, bias, torch.empty_like(x), None)
+    (tokens, hidden), h, rows, cols = x.shape, torch.empty_like(x), 4, 1024
+    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(hidden, cols))
+    _norm_again[(triton.cdiv(hidden, cols), groups)](x, stats, weight, bias, h, tokens, hidden, tiles, BR=rows, BC=cols,
+                                                     num_warps=8)
+    return h
 
 
 def norm_again8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, slot: Slot) -> Tensor:
-    return _again(x, stats, weight, bias, torch.empty(x.shape[::-1], dtype=slot.dtype, device=x.device), slot)
-
-
-def _again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, h: Tensor, slot: Slot | None) -> Tensor:
-    tokens, hidden = x.shape
-    rows, cols = (64, 128) if slot else (4, 1024)
-    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(hidden, cols))
-    _norm_again[(triton.cdiv(hidden, cols), groups)](
-        x, stats, weight, bias, h, stats if slot is None else slot.scale, stats if slot is None else slot.seen_bits, tokens,
-        hidden, 0.0 if slot is None else slot.largest, tiles, EIGHT=slot is not None, BR=rows, BC=cols,
-        num_warps=8)
-    return h
+    (tokens, hidden), quads, cols = x.shape, 32, 64
+    groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(hidden, cols), each=16)
+    turned = room_for(hidden, tokens, slot, x.device)
+    _norm_again8[(triton.cdiv(hidden, cols), groups)](
+        x, stats, weight, bias, as_quads(turned), slot.scale, slot.seen_bits, tokens, hidden, tiles, FIVE=five(slot), BQ=quads,
+        BC=cols, num_warps=4)
+    return turned
 
 
 def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
@@ -199,14 +245,16 @@ def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
     tokens, hidden = x.shape
     block, dx = triton.next_power_of_2(hidden), torch.empty_like(x)
     narrow = hidden <= NARROW
-    programs = min(tokens, RESIDENT if narrow else tokens)
-    groups, tiles = (programs, 0) if narrow else groups_of(tokens, 16, columns=triton.cdiv(hidden, 128))
+    count = min(tokens, programs(RESIDENT)) if narrow else tokens
+    rows, cols = 8, 256
+    columns = triton.cdiv(hidden, cols)
+    groups, tiles = (count, 0) if narrow else groups_of(tokens, rows, columns=columns, each=16)
     given = residual is not None
     other = dh if residual is None else residual
     sums = torch.empty(2 + given, groups, hidden, dtype=torch.float32, device=x.device)
-    _norm_backward[(programs,)](dh, x, stats, weight, other, dx, sums, tokens, hidden, RESIDUAL=given, SUMS=narrow, BLOCK=block,
-                                num_warps=warps(block))
+    _norm_backward[(count,)](dh, x, stats, weight, other, dx, sums, tokens, hidden, RESIDUAL=given, SUMS=narrow,
+                                STAGES=3 if narrow else None, BLOCK=block, num_warps=warps(block))
     if not narrow:
-        _norm_sums[(triton.cdiv(hidden, 128), groups)](dh, x, stats, other, sums, tokens, hidden, tiles, RESIDUAL=given, BR=16,
-                                                       BC=128, num_warps=4)
+        _norm_sums[(columns, groups)](dh, x, stats, other, sums, tokens, hidden, tiles, RESIDUAL=given, BR=rows, BC=cols,
+                                      num_warps=8)
     return dx, sums

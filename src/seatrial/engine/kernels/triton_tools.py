@@ -1,39 +1,55 @@
-"""What several Triton kernels use: casts to eight bits, and how a matrix is cut into tiles."""
+"""What several Triton kernels use: GELU's arithmetic, and the largest value seen.
+
+    s = gate(x, x * x)              GELU is x s
+    slope, value = slope_of(x, x * x, s)
+"""
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
+
+import os
 
 import triton
 import triton.language as tl
 
-PROGRAMS = 132 * 8
-"""About so many programs fill a large device and leave each a few tiles to walk over."""
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")
+"""Triton's interpreter knows no PTX: there the same is said in Triton's words."""
 
 
 @triton.jit
-def quantise(value, scale, largest):
-    """Scaled and held inside the type's range; the store's own cast rounds to nearest."""
-    return tl.minimum(tl.maximum(value * scale, -largest), largest)
+def reciprocal(x):
+    if INTERPRETED:
+        return 1.0 / x
+    else:
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def power_of_two(x):
+    if INTERPRETED:
+        return tl.exp2(x)
+    else:
+        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def gate(x, square):
+    """(1 + tanh(u)) / 2 = 1 / (1 + 2^(-2 u / ln 2)) with u = sqrt(2 / pi) (x + 0.044715 x^3): two slow instructions."""
+    return reciprocal(1.0 + power_of_two(x * (-2.302208198495414 - 0.10294323959002184 * square)))
+
+
+@triton.jit
+def slope_of(x, square, s):
+    """GELU's derivative s + x s (1 - s) 2 u', and its value."""
+    value = x * s
+    return s + (value - value * s) * (1.5957691216057308 + 0.21406445091781586 * square), value
 
 
 @triton.jit
 def see(seen, top):
-    """Floats that are not negative are ordered as the integers of the same bits."""
-    tl.atomic_max(seen, top.to(tl.int32, bitcast=True))
-
-
-@triton.jit
-def tanh(x):
-    return 2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0
+    """Floats that are not negative are ordered as the integers of the same bits. Nothing else goes with it: no fence."""
+    tl.atomic_max(seen, top.to(tl.int32, bitcast=True), sem="relaxed")
 
 
 def warps(block: int) -> int:
     """Eight numbers a thread at most, four warps at least."""
     return min(16, max(4, block // 256))
-
-
-def groups_of(tokens: int, rows: int, *, columns: int) -> tuple[int, int]:
-    """(groups, tiles of each): every group of programs walks down so many tiles of `rows` tokens."""
-    tiles = triton.cdiv(tokens, rows)
-    groups = max(1, min(tiles, PROGRAMS // columns))
-    each = triton.cdiv(tiles, groups)
-    return triton.cdiv(tiles, each), each
