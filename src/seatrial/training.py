@@ -13,6 +13,10 @@ from typing import Literal
 from seatrial import fields
 from seatrial.errors import BadInput
 
+LEAST_SHARE = 2.0**-8
+"""What a moment in bf16 must take of each new gradient. From one power of two to the next there are 128 steps; a change by less
+than half of one, up to 2^-8 of the moment, is rounded away. With a smaller share not even gradients of zero would lower it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
@@ -24,6 +28,8 @@ class Training:
     # optimizer
     optimizer: Literal["adamw-fused", "adamw-plain"] = "adamw-fused"
     """`adamw-plain` is one operation at a time, for comparison."""
+    moments: Literal["fp32", "bf16"] = "fp32"
+    """How AdamW's two means are held; in bf16 they are computed in fp32 and rounded once, 4 bytes a parameter less."""
     lr: float = 3e-4
     """Peak learning rate."""
     min_lr: float = 3e-5
@@ -113,3 +119,15 @@ class Training:
         for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to"):
             if getattr(self, name) < 0:
                 raise BadInput(f"training.{name}: {getattr(self, name)} is negative")
+        for name in ("beta1", "beta2"):
+            share = 1.0 - getattr(self, name)
+            if self.moments == "bf16" and share < LEAST_SHARE:
+                raise BadInput(f"training.moments: bf16 keeps 8 bits, and with {name} {getattr(self, name)} a step changes a "
+                               f"moment by {share:.2g} of itself, which they round away: use {name} up to "
+                               f"{1.0 - LEAST_SHARE:.3f}, or moments = \"fp32\"")
+
+    @property
+    def update(self) -> str:
+        """How weights are updated, where that is not the usual way: rows of a table differ by it."""
+        unusual = [self.optimizer] if self.optimizer != Training.optimizer else []
+        return ", ".join([*unusual, f"moments in {self.moments}"] if self.moments != Training.moments else unusual)

@@ -45,7 +45,7 @@ def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, 
     gathered = held.widest_pair * element if zero == 3 else 0
     # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
     split = gpu and t.precision in ("bf16", "fp8") and training.optimizer == "adamw-fused"
-    states = 2 * FP32 + ((FP32 - element if split else FP32) if mixed else 0)
+    states = 2 * BYTES[training.moments] + ((FP32 - element if split else FP32) if mixed else 0)
     # Whole gradients with ZeRO 2 and 3 are those of the bucket that fills and of the one that travels.
     # On a GPU they stay in 16 bits where nothing is added to them.
     narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not t.sequence_parallel

@@ -2,7 +2,8 @@
 
 Two forms, since teams compare both: `adamw-fused` is one pass over each stretch, `adamw-plain` is a dozen with temporaries. The
 factor for clipping and loss scale stays on the device; a step whose gradients are not finite changes nothing. With kernels
-(on a GPU in 16 bits) the fused pass also reads 16-bit gradients and writes the weights that are computed with.
+(on a GPU in 16 bits) the fused pass also reads 16-bit gradients and writes the weights that are computed with. Moments may be
+held in bf16: a step is computed with them in fp32, before they are rounded.
 """
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ import math
 import torch
 from torch import Tensor
 
-from seatrial.engine.kernels import Kernels
+from seatrial.engine.kernels import Kernels, plain_kernels
 from seatrial.engine.zero import Bucket
 from seatrial.training import Training
+
+MOMENTS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def learning_rate(training: Training, step: int) -> float:
@@ -50,6 +53,10 @@ class AdamW:
         for decays, weight_decay in ((True, training.weight_decay), (False, 0.0)):
             cut = [(b, lo, hi) for b in buckets for lo, hi in b.layout.stretches(*b.shard, decay=decays)]
             self.groups.append((weight_decay, cut))
+        if kernels is None and training.moments != "fp32":
+            # torch's fused update wants one type; the plain form of ours has temporaries, which stay small beside the state.
+            self.kernels = plain_kernels()
+            self.groups = [(decay, [p for stretch in cut for p in _pieces(*stretch)]) for decay, cut in self.groups]
 
     def step(self, *, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
         """`overflowed` is 1.0 where the gradients are not finite."""
@@ -106,7 +113,16 @@ class AdamW:
         for master, grad, exp_avg, exp_avg_sq in zip(masters, grads, exp_avgs, exp_avg_sqs):
             grad = grad.float() / divide_by
             master.mul_(1.0 - lr * weight_decay)
-            exp_avg.lerp_(grad, 1.0 - t.beta1)
-            exp_avg_sq.mul_(t.beta2).addcmul_(grad, grad, value=1.0 - t.beta2)
-            spread = exp_avg_sq.sqrt() / math.sqrt(1.0 - t.beta2**done) + t.eps
-            master.addcdiv_(exp_avg, spread, value=-lr / (1.0 - t.beta1**done))
+            first, second = exp_avg.float(), exp_avg_sq.float()
+            first.lerp_(grad, 1.0 - t.beta1)
+            second.mul_(t.beta2).addcmul_(grad, grad, value=1.0 - t.beta2)
+            spread = second.sqrt() / math.sqrt(1.0 - t.beta2**done) + t.eps
+            master.addcdiv_(first, spread, value=-lr / (1.0 - t.beta1**done))
+            exp_avg.copy_(first)
+            exp_avg_sq.copy_(second)
+
+
+def _pieces(bucket: Bucket, low: int, high: int) -> list[tuple[Bucket, int, int]]:
+    """A stretch in at most 32 parts, none smaller than 4096 numbers but the last."""
+    size = max(4096, -(-(high - low) // 32))
+    return [(bucket, start, min(high, start + size)) for start in range(low, high, size)]

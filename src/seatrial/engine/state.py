@@ -6,8 +6,8 @@
             tensor.copy_(saved)
     engine.loaded()                                 brings the compute weights in line
 
-`tensor` is a view of the live state; of masters that are split it is a copy, made when it is asked for, so that they are never
-in fp32 all at once. Padding rows of the vocabulary are left out.
+`tensor` is a view of the live state, in the type that it is held in; of masters that are split it is a copy, made when it is
+asked for, so that they are never in fp32 all at once. Padding rows of the vocabulary are left out.
 """
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
 Kind = Literal["weight", "exp_avg", "exp_avg_sq"]
 
 
+class AsHeld:
+    """Numbers that are read and changed where they lie."""
+
+    def __init__(self, numbers: Tensor):
+        self.numbers = numbers
+
+    def read(self, low: int, high: int) -> Tensor:
+        return self.numbers[low:high]
+
+    @contextmanager
+    def changing(self, low: int, high: int) -> Iterator[Tensor]:
+        yield self.read(low, high)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shard:
     name: str
@@ -37,7 +51,7 @@ class Shard:
     shape: tuple[int, ...]
     primary: bool
     """Whether this rank is the one that writes this rectangle; the others hold the same numbers."""
-    held: Masters
+    held: Masters | AsHeld
     """A bucket's numbers of this kind; of them these are from `low` up to `high`."""
     low: int
     high: int
@@ -56,8 +70,8 @@ class Shard:
 def iter_shards(buckets: Iterable[Bucket]) -> Iterator[Shard]:
     """Everything this rank holds, in an order that depends on the topology alone."""
     for bucket in buckets:
-        states: tuple[tuple[Kind, Masters], ...] = (
-            ("weight", bucket.masters), ("exp_avg", Masters(bucket.exp_avg)), ("exp_avg_sq", Masters(bucket.exp_avg_sq)))
+        states: tuple[tuple[Kind, Masters | AsHeld], ...] = (
+            ("weight", bucket.masters), ("exp_avg", AsHeld(bucket.exp_avg)), ("exp_avg_sq", AsHeld(bucket.exp_avg_sq)))
         for piece in bucket.pieces(*bucket.shard):
             shape = (piece.rows, *piece.segment.global_shape[1:])
             offsets = (piece.row, *(0 for _ in shape[1:]))

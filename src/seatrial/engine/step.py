@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ from seatrial.engine.kernels.slot import Scales
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.messages import Messages
 from seatrial.engine.model import Shared, Stage
-from seatrial.engine.optim import AdamW, divisor, learning_rate, squared_norm
+from seatrial.engine.optim import MOMENTS, AdamW, divisor, learning_rate, squared_norm
 from seatrial.engine.params import spec_of
 from seatrial.engine.pipeline import Chunk, Feed, Pipeline
 from seatrial.engine.precision import LossScale, compute_type
@@ -96,7 +97,7 @@ class Engine:
         part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
-        self.optimizer = AdamW(self.buckets, training, mesh.device, self.kernels)
+        self.optimizer = AdamW(self.buckets, training, mesh.device, self.kernels or self._update_alone())
         self.loss_scale = LossScale(t.precision, training)
         self._prepared: tuple[Batches, int, tuple[Tensor, Tensor]] | None = None
         self.stop_asked = False
@@ -115,7 +116,17 @@ class Engine:
             return None
         if not self.choices.triton:
             return plain_kernels("not asked for")
-        kernels = choose(self.mesh.device, dtype, hidden=self.trial.model.hidden, eight=self.trial.topology.precision == "fp8")
+        return self._chosen(dtype, eight=self.trial.topology.precision == "fp8")
+
+    def _update_alone(self) -> Kernels | None:
+        """A GPU in fp32 has torch's kernels, but none of torch's updates takes moments in 16 bits beside masters in 32."""
+        if self.training.moments == "fp32" or self.mesh.device.type != "cuda":
+            return None
+        return self._chosen(torch.float32, only=("adamw",))
+
+    def _chosen(self, dtype: torch.dtype, **which: Any) -> Kernels:
+        kernels = choose(self.mesh.device, dtype, hidden=self.trial.model.hidden, moments=MOMENTS[self.training.moments],
+                         **which)
         self.notes.update({f"kernel {name}": note for name, note in kernels.notes.items()})
         return kernels
 
@@ -182,7 +193,8 @@ class Engine:
         for group in groups:
             params = [p for _, unit in group for p in unit.parameters()]
             bucket = Bucket(group[-1][0], params, hidden=self.trial.model.hidden, zero=self.trial.topology.zero, comm=self.comm,
-                            dtype=dtype, sums_over_tp=self.tp.sequence_parallel, choices=self.choices, products=self.products)
+                            dtype=dtype, sums_over_tp=self.tp.sequence_parallel, choices=self.choices, products=self.products,
+                            moments=MOMENTS[self.training.moments])
             bucket.initialize(self.training.seed)
             found.update({name: bucket for name, _ in group})
         path = [found[name] for name, _ in stage.path() if name != "tokens"]

@@ -27,7 +27,8 @@ FILLED_AT_ONCE = 1 << 26
 
 class Bucket:
     def __init__(self, name: str, params: list[nn.Parameter], *, hidden: int, zero: int, comm: Comm, dtype: torch.dtype,
-                 sums_over_tp: bool, choices: Choices | None = None, products: Products | None = None):
+                 sums_over_tp: bool, choices: Choices | None = None, products: Products | None = None,
+                 moments: torch.dtype = torch.float32):
         self.name, self.params, self.comm, self.choices = name, params, comm, choices or Choices()
         self.products = products or Products()
         self.dp, self.tp = comm.mesh.dp, comm.mesh.tp
@@ -44,7 +45,8 @@ class Bucket:
         self.part = torch.zeros(high - low, dtype=dtype, device=device) if self.zero == 3 else self.flat[low:high]
         """The weights of this rank's shard."""
         self.masters = Masters(self.part, split=self.choices.split_masters)
-        self.exp_avg, self.exp_avg_sq = torch.zeros(high - low, device=device), torch.zeros(high - low, device=device)
+        self.exp_avg = torch.zeros(high - low, dtype=moments, device=device)
+        self.exp_avg_sq = torch.zeros_like(self.exp_avg)
         self.grad: Tensor | None = None
         """All of the gradients of the micro-batches since the last reduction."""
         self.grad_dtype = torch.float32

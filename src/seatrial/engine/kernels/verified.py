@@ -55,7 +55,8 @@ def plain_kernels(why: str = "") -> Kernels:
     return Kernels(notes={"all": why} if why else {})
 
 
-def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool = False) -> Kernels:
+def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool = False, moments: torch.dtype = torch.float32,
+           only: tuple[str, ...] = NAMES) -> Kernels:
     """Triton's kernels on a CUDA device, each where it agrees with plain torch for rows of `hidden` numbers."""
     if device.type != "cuda":
         return plain_kernels()
@@ -65,11 +66,11 @@ def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool
         return plain_kernels(f"Triton is not usable: {type(error).__name__}: {error}")
     notes: dict[str, str] = {}
     chosen: dict[str, Callable[..., Any]] = {}
-    for name in NAMES:
+    for name in only:
         if name in EIGHT and not eight:
             continue
         try:
-            distance = difference(name, found[name], device=device, dtype=dtype, hidden=hidden)
+            distance = difference(name, found[name], device=device, dtype=dtype, hidden=hidden, moments=moments)
             limit = CLOSE_IN_EIGHT_BITS if name in EIGHT else CLOSE
             notes[name] = f"differs from plain torch by {distance:.1e}"
             if distance <= limit:
@@ -90,14 +91,14 @@ def triton_kernels() -> dict[str, Callable[..., Any]]:
 
 
 def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, dtype: torch.dtype, hidden: int,
-               tokens: int = 336) -> float:
+               tokens: int = 336, moments: torch.dtype = torch.float32) -> float:
     """The largest relative distance between what the kernel and plain torch return or write, on fresh random numbers."""
     worst = 0.0
     for case in range(2):
-        mine = _call(name, kernel, case, device, dtype, hidden, tokens)
+        mine = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
         with fewer_programs():
-            walked = _call(name, kernel, case, device, dtype, hidden, tokens)
-        theirs = _call(name, getattr(plain, name), case, device, dtype, hidden, tokens)
+            walked = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
+        theirs = _call(name, getattr(plain, name), case, device, dtype, hidden, tokens, moments)
         for a, b in zip(mine + walked, theirs + theirs, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype, f"{tuple(a.shape)} {a.dtype} for {tuple(b.shape)} {b.dtype}"
             wide, reference = a.double(), b.double()
@@ -107,7 +108,7 @@ def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, d
 
 
 def _call(name: str, function: Callable[..., Any], case: int, device: torch.device, dtype: torch.dtype, hidden: int,
-          tokens: int) -> list[Tensor]:
+          tokens: int, moments: torch.dtype = torch.float32) -> list[Tensor]:
     """One call on numbers that depend on the case alone; all that it returned or changed."""
     generator = torch.Generator(device=device).manual_seed(case)
 
@@ -160,21 +161,27 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
         return [function([some(5, hidden).view(-1), some(1, kind=torch.float32)])]
     if name == "adamw":
         count = 3 * hidden + 16 * case
-        state = [some(count, kind=torch.float32) for _ in range(2)] + [some(count, kind=torch.float32).square()]
+        master, first, second = (some(count, kind=torch.float32) for _ in range(3))
+        state = [master, first.to(moments), second.square().to(moments)]
         weights = torch.zeros(count, dtype=dtype, device=device) if dtype != torch.float32 else None
         numbers = torch.tensor([2.0, 1e-1, 0.9, 0.0], device=device)
-        function(state[0], some(count, kind=torch.float32 if case else dtype), state[1], state[2], weights, numbers, beta1=0.9,
-                 beta2=0.95, eps=1e-8, keep=0.99)
-        return _all((*state, weights))
+        grad, how = some(count, kind=torch.float32 if case else dtype), {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
+        exact = [t.to(torch.float32, copy=True) for t in state]
+        plain.adamw(exact[0], grad, exact[1], exact[2], None, numbers, **how, keep=0.99)
+        function(state[0], grad, state[1], state[2], weights, numbers, **how, keep=0.99)
+        return [*_all((*state, weights)), *_biases(state[1:], exact[1:])]
     if name == "adamw_split":
         count = 3 * hidden + 16 * case
         before, first, second = (some(count, kind=torch.float32) for _ in range(3))
+        first, second = first.to(moments), second.square().to(moments)
         weights, rest = parts_of(before)
         # A step far below what bf16 can tell: it is lost where the lower half is.
         numbers = torch.tensor([2.0, 1e-4, 0.9, 0.0], device=device)
-        function(weights, rest, some(count, kind=torch.float32 if case else torch.bfloat16), first, second.square_(), numbers,
-                 beta1=0.9, beta2=0.95, eps=1e-8, keep=1.0)
-        return [whole_of(weights, rest) - before, weights, first, second]
+        grad, how = some(count, kind=torch.float32 if case else torch.bfloat16), {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
+        exact = [t.to(torch.float32, copy=True) for t in (before, first, second)]
+        plain.adamw(exact[0], grad, exact[1], exact[2], None, numbers, **how, keep=1.0)
+        function(weights, rest, grad, first, second, numbers, **how, keep=1.0)
+        return [whole_of(weights, rest) - before, weights, first, second, *_biases([first, second], exact[1:])]
     if name == "cast8":
         return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.seen, e5.seen]
     if name == "norm8":
@@ -193,3 +200,8 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
 
 def _all(found: Any) -> list[Tensor]:
     return [t for t in (found if isinstance(found, tuple) else (found,)) if t is not None]
+
+
+def _biases(rounded: list[Tensor], exact: list[Tensor]) -> list[Tensor]:
+    """One plus the mean error, in bf16's 2^-8 of each number: 0.3 where numbers are cut off instead of rounded."""
+    return [1.0 + ((r.float() / e - 1.0) * 2**8).nan_to_num(0.0).clamp(-2.0, 2.0).mean() for r, e in zip(rounded, exact)]
