@@ -154,12 +154,13 @@ def test_on_a_cpu_nothing_is_switched_on():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("name", NAMES)
-def test_tritons_kernels_agree_under_its_interpreter(name):
+@pytest.mark.parametrize(("name", "hidden"), [*((name, 80) for name in NAMES), ("norm", 4112), ("norm8", 4112),
+                                              ("norm_backward", 4112)])
+def test_tritons_kernels_agree_under_its_interpreter(name, hidden):
     """Its casts to 16 and 8 bits cut off instead of rounding: fp32 shows the arithmetic, eight bits are given an eighth."""
     code = ("import torch; from seatrial.engine.kernels.verified import *; "
             f"print(difference({name!r}, triton_kernels()[{name!r}], device=torch.device('cpu'), dtype=torch.float32, "
-            "hidden=80, tokens=24))")
+            f"{hidden=}, tokens=24))")
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                            env={**os.environ, "TRITON_INTERPRET": "1"})
     assert found.returncode == 0, found.stderr

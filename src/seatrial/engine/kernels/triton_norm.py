@@ -1,7 +1,7 @@
 """Layer norm: forward with the next bias laid on the residual stream, backward with the residual's gradient and column sums.
 
-Rows up to `NARROW` are worked on by a program that keeps the column sums of its rows in registers; wider ones leave too few of
-them, and a second kernel reads the columns again.
+Backward, rows up to `NARROW` are worked on by a program that keeps the column sums of its rows in registers. Wider ones leave
+too few of them: a first pass takes the means of each row, a second one walks down the columns.
 """
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
@@ -115,22 +115,21 @@ def _both(a, b, c, d):
 
 
 @triton.jit
-def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, RESIDUAL: tl.constexpr, SUMS: tl.constexpr,
-                   STAGES: tl.constexpr, BLOCK: tl.constexpr):
+def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, RESIDUAL: tl.constexpr, BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)
     w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
     program, programs = tl.program_id(0), tl.num_programs(0)
-    if SUMS:
-        sum_w = tl.zeros((1, BLOCK), tl.float32)
-        sum_b = tl.zeros((1, BLOCK), tl.float32)
-        sum_r = tl.zeros((1, BLOCK), tl.float32)
-    for i in tl.range(0, tl.cdiv(tokens, programs), num_stages=STAGES):
+    sum_w = tl.zeros((1, BLOCK), tl.float32)
+    sum_b = tl.zeros((1, BLOCK), tl.float32)
+    sum_r = tl.zeros((1, BLOCK), tl.float32)
+    # The next rows come in while this one is worked on.
+    for i in tl.range(0, tl.cdiv(tokens, programs), num_stages=3):
         row = program + i * programs + tl.arange(0, 1)
         inside = (row < tokens)[:, None] & (cols < hidden)[None, :]
         at = row.to(tl.int64)[:, None] * hidden + cols[None, :]
         dy = tl.load(dh + at, mask=inside, other=0.0).to(tl.float32)
         value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-        if RESIDUAL and SUMS:
+        if RESIDUAL:
             r = tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
         mean_x = tl.load(stats + row, mask=row < tokens, other=0.0)[:, None]
         rstd = tl.load(stats + tokens + row, mask=row < tokens, other=0.0)[:, None]
@@ -140,47 +139,73 @@ def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, RES
         inner, mean = tl.reduce((d * normed, d), 1, _both)
         value = (d - mean[:, None] / hidden - normed * (inner[:, None] / hidden)) * rstd
         if RESIDUAL:
-            if not SUMS:
-                r = tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
             value += r
         tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
-        if SUMS:
-            sum_w += dy * normed
-            sum_b += dy
-            if RESIDUAL:
-                sum_r += r
-    if SUMS:
-        here = sums + program * hidden + cols[None, :]
-        tl.store(here, sum_w, mask=(cols < hidden)[None, :])
-        tl.store(here + programs * hidden, sum_b, mask=(cols < hidden)[None, :])
+        sum_w += dy * normed
+        sum_b += dy
         if RESIDUAL:
-            tl.store(here + 2 * programs * hidden, sum_r, mask=(cols < hidden)[None, :])
+            sum_r += r
+    here = sums + program * hidden + cols[None, :]
+    tl.store(here, sum_w, mask=(cols < hidden)[None, :])
+    tl.store(here + programs * hidden, sum_b, mask=(cols < hidden)[None, :])
+    if RESIDUAL:
+        tl.store(here + 2 * programs * hidden, sum_r, mask=(cols < hidden)[None, :])
+
+
+@triton.jit
+def _norm_means(dh, x, stats, weight, means, tokens, hidden, BLOCK: tl.constexpr):
+    """Of each row, the means of the scaled gradient with the normed row and alone: what every number of its gradient needs."""
+    row = tl.program_id(0).to(tl.int64)
+    mean_x, rstd = tl.load(stats + row), tl.load(stats + tokens + row)
+    inner = tl.zeros((BLOCK,), tl.float32)
+    alone = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, hidden, BLOCK):
+        cols = first + tl.arange(0, BLOCK)
+        inside = cols < hidden
+        d = tl.load(dh + row * hidden + cols, mask=inside, other=0.0).to(tl.float32)
+        d *= tl.load(weight + cols, mask=inside, other=0.0).to(tl.float32)
+        inner += d * (tl.load(x + row * hidden + cols, mask=inside, other=0.0).to(tl.float32) - mean_x)
+        alone += d
+    inner, alone = tl.reduce((inner, alone), 0, _both)
+    tl.store(means + row, inner * rstd / hidden)
+    tl.store(means + tokens + row, alone / hidden)
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _norm_sums(dh, x, stats, residual, sums, tokens, hidden, tiles, RESIDUAL: tl.constexpr, BR: tl.constexpr,
-               BC: tl.constexpr):
+def _norm_backward_wide(dh, x, stats, means, weight, residual, dx, sums, tokens, hidden, tiles, RESIDUAL: tl.constexpr,
+                        BR: tl.constexpr, BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
+    w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
     sum_w = tl.zeros((BR, BC), tl.float32)
     sum_b = tl.zeros((BR, BC), tl.float32)
     sum_r = tl.zeros((BR, BC), tl.float32)
     group, groups = tl.program_id(1), tl.num_programs(1)
     for i in range(tiles):
         rows = (group * tiles + i) * BR + tl.arange(0, BR)
-        inside = (rows < tokens)[:, None] & (cols < hidden)[None, :]
+        there = rows < tokens
+        inside = there[:, None] & (cols < hidden)[None, :]
         at = rows.to(tl.int64)[:, None] * hidden + cols[None, :]
         dy = tl.load(dh + at, mask=inside, other=0.0).to(tl.float32)
         value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-        mean = tl.load(stats + rows, mask=rows < tokens, other=0.0)
-        rstd = tl.load(stats + tokens + rows, mask=rows < tokens, other=0.0)
-        sum_w += dy * (value - mean[:, None]) * rstd[:, None]
-        sum_b += dy
         if RESIDUAL:
-            sum_r += tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(sums + group * hidden + cols, tl.sum(sum_w, 0), mask=cols < hidden)
-    tl.store(sums + (groups + group) * hidden + cols, tl.sum(sum_b, 0), mask=cols < hidden)
+            r = tl.load(residual + at, mask=inside, other=0.0).to(tl.float32)
+        mean_x = tl.load(stats + rows, mask=there, other=0.0)[:, None]
+        rstd = tl.load(stats + tokens + rows, mask=there, other=0.0)[:, None]
+        inner = tl.load(means + rows, mask=there, other=0.0)[:, None]
+        mean = tl.load(means + tokens + rows, mask=there, other=0.0)[:, None]
+        normed = (value - mean_x) * rstd
+        sum_w += dy * normed
+        sum_b += dy
+        value = (dy * w - mean - normed * inner) * rstd
+        if RESIDUAL:
+            sum_r += r
+            value += r
+        tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
+    here = sums + group * hidden + cols
+    tl.store(here, tl.sum(sum_w, 0), mask=cols < hidden)
+    tl.store(here + groups * hidden, tl.sum(sum_b, 0), mask=cols < hidden)
     if RESIDUAL:
-        tl.store(sums + (2 * groups + group) * hidden + cols, tl.sum(sum_r, 0), mask=cols < hidden)
+        tl.store(here + 2 * groups * hidden, tl.sum(sum_r, 0), mask=cols < hidden)
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
@@ -242,19 +267,20 @@ def norm_again8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, slot: Sl
 
 def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
                   residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    tokens, hidden = x.shape
-    block, dx = triton.next_power_of_2(hidden), torch.empty_like(x)
-    narrow = hidden <= NARROW
-    count = min(tokens, programs(RESIDENT)) if narrow else tokens
+    (tokens, hidden), dx, given = x.shape, torch.empty_like(x), residual is not None
+    other = dh if residual is None else residual
+    if hidden <= NARROW:
+        block, groups = triton.next_power_of_2(hidden), min(tokens, programs(RESIDENT))
+        sums = torch.empty(2 + given, groups, hidden, dtype=torch.float32, device=x.device)
+        _norm_backward[(groups,)](dh, x, stats, weight, other, dx, sums, tokens, hidden, RESIDUAL=given, BLOCK=block,
+                                  num_warps=warps(block))
+        return dx, sums
     rows, cols = 8, 256
     columns = triton.cdiv(hidden, cols)
-    groups, tiles = (count, 0) if narrow else groups_of(tokens, rows, columns=columns, each=16)
-    given = residual is not None
-    other = dh if residual is None else residual
+    groups, tiles = groups_of(tokens, rows, columns=columns, each=16)
     sums = torch.empty(2 + given, groups, hidden, dtype=torch.float32, device=x.device)
-    _norm_backward[(count,)](dh, x, stats, weight, other, dx, sums, tokens, hidden, RESIDUAL=given, SUMS=narrow,
-                                STAGES=3 if narrow else None, BLOCK=block, num_warps=warps(block))
-    if not narrow:
-        _norm_sums[(columns, groups)](dh, x, stats, other, sums, tokens, hidden, tiles, RESIDUAL=given, BR=rows, BC=cols,
-                                      num_warps=8)
+    means = torch.empty_like(stats)
+    _norm_means[(tokens,)](dh, x, stats, weight, means, tokens, hidden, BLOCK=1024, num_warps=4)
+    _norm_backward_wide[(columns, groups)](dh, x, stats, means, weight, other, dx, sums, tokens, hidden, tiles, RESIDUAL=given,
+                                           BR=rows, BC=cols, num_warps=8, maxnreg=64)
     return dx, sums
