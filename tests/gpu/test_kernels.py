@@ -10,6 +10,7 @@ from seatrial.engine import fp8
 from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
 from seatrial.engine.kernels import plain
+from seatrial.engine.kernels.slot import Scales
 from seatrial.engine.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
 from seatrial.engine.masters import parts_of, whole_of
 from seatrial.engine.mesh import Mesh
@@ -19,6 +20,8 @@ from seatrial.training import Training
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
+in_eight_bits = pytest.mark.skipif(not torch.cuda.is_available() or fp8.refuse(CUDA) is not None,
+                                   reason="the device has no 8-bit products")
 MODEL = Model(layers=2, hidden=128, heads=4, vocab=301, seq=32)
 
 
@@ -27,6 +30,23 @@ MODEL = Model(layers=2, hidden=128, heads=4, vocab=301, seq=32)
 def test_a_kernel_is_plain_torchs(name: str, hidden: int) -> None:
     limit = CLOSE_IN_EIGHT_BITS if name in EIGHT else CLOSE
     assert difference(name, triton_kernels()[name], device=CUDA, dtype=torch.bfloat16, hidden=hidden) <= limit
+
+
+@in_eight_bits
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_what_is_cast_both_ways_is_the_same_byte_for_byte_and_saturates(scale: float) -> None:
+    """A compiler once stored bytes of the turn before in the transposed one."""
+    scales, kernels = Scales(CUDA, capacity=2), triton_kernels()
+    e5, e4 = scales.slot(torch.float8_e5m2), scales.slot(torch.float8_e4m3fn)
+    e5.scale.fill_(scale), e4.scale.fill_(scale)
+    one, two, three, four = (torch.randn(8192, 2048, device=CUDA, dtype=torch.bfloat16) for _ in range(4))
+    d, d_t, g_t, _ = kernels["gelu_backward8"](four, one, e5, e4)
+    found = [(d, d_t), (kernels["gelu8"](one, e4), g_t), kernels["join8"]((one, two, three), e5)[:2],
+             kernels["cast8"](one, e4, cols=True), kernels["cast8"](two, e5, cols=True)]
+    for eight, turned in found:
+        assert torch.equal(turned.view(torch.int8), eight.view(torch.int8).t())
+        assert eight.float().isfinite().all()
+        assert scale == 1.0 or eight.float().abs().amax() == torch.finfo(eight.dtype).max
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
@@ -80,7 +100,7 @@ def test_the_split_update_is_that_of_whole_masters_to_the_last_bit() -> None:
     assert torch.equal(moments[0], first) and torch.equal(moments[1], second)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available() or fp8.refuse(CUDA) is not None, reason="the device has no 8-bit products")
+@in_eight_bits
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_eight_bits_train(recompute: Recompute) -> None:
     assert losses("fp8", recompute) == pytest.approx(losses("bf16"), rel=2e-2)
