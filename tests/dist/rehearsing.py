@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -11,7 +10,12 @@ import torch.distributed as dist
 from seatrial.engine.data import Batches
 from seatrial.engine.loop import tracker
 from seatrial.engine.mesh import Mesh, Pool
+from seatrial.engine.rendezvous import Place
 from seatrial.engine.step import Engine
+from seatrial.probe import talk
+from seatrial.probe.between import Between
+from seatrial.probe.crew import Crew
+from seatrial.probe.timing import Sample
 from seatrial.spec import Trial
 from seatrial.training import Training
 
@@ -57,58 +61,17 @@ def step_s(trials: dict[str, Trial], training: Training, repeats: int) -> dict[s
     return found
 
 
+SIZES = (64, 2**14, 2**17, 2**20, 2**22, 2**24)
+
+
 def curves() -> dict[str, list[tuple[int, float]]]:
-    """Seconds by size of what two ranks say to each other, as rank 0 sees it."""
-    found: dict[str, list[tuple[int, float]]] = {"all_reduce": [], "all_gather": [], "message": []}
-    peer = 1 - dist.get_rank()
-    for size in (64, 2**14, 2**17, 2**20, 2**22, 2**24):
-        x, out = torch.zeros(size // 4), torch.zeros(size // 4)
-        half = torch.zeros(size // 8)
-
-        def message(x: torch.Tensor = x, out: torch.Tensor = out) -> None:
-            # There and back.
-            for sender in (0, 1):
-                if dist.get_rank() == sender:
-                    dist.send(x, peer)
-                else:
-                    dist.recv(out, peer)
-
-        calls = {
-            "all_reduce": lambda x=x: dist.all_reduce(x),
-            "all_gather": lambda out=out, half=half: dist.all_gather(list(out.chunk(2)), half),
-            "message": message,
-        }
-        for name, call in calls.items():
-            found[name].append((size, among_products(call) if name != "message" else after_a_barrier(call) / 2))
-    found["reduce_scatter"] = found["all_reduce"]  # gloo has no other
-    return found
-
-
-def after_a_barrier(call: Callable[[], None]) -> float:
-    taken = []
-    for _ in range(9):
-        dist.barrier()
-        began = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
-
-
-def among_products(call: Callable[[], None]) -> float:
-    """What a collective adds to the work around it, as in a block of a model: ranks that computed a few milliseconds come to it
-    one after the other, with cold caches, and its threads have to be woken."""
-    x, weight = torch.ones(512, 256), torch.ones(256, 1024)
-
-    def work() -> None:
-        torch.nn.functional.gelu(x @ weight)
-
-    alone, both = [], []
-    for _ in range(60):
-        began = time.perf_counter()
-        work()
-        alone.append(time.perf_counter() - began)
-        began = time.perf_counter()
-        work()
-        call()
-        both.append(time.perf_counter() - began)
-    return max(statistics.median(both) - statistics.median(alone), 1e-6)
+    """Seconds by size of what all ranks say to each other, as the probe measures it."""
+    world = dist.get_world_size()
+    crew = Crew(Place(rank=dist.get_rank(), world=world, local_rank=dist.get_rank(), local_world=world), torch.device("cpu"))
+    found: dict[str, list[tuple[int, float]]] = {}
+    every = talk.collectives(crew, talk.Kind(world, 1), talk.OPS[:3], SIZES, target_s=0.1, between=Between.on(crew))
+    for what, sample in every:
+        assert isinstance(sample, Sample), what
+        found.setdefault(what["op"], []).append((what["bytes"], sample.s))
+    messages = [(size, talk.message(crew, 1, size, target_s=0.1)) for size in SIZES]
+    return found | {"message": [(size, sample.s) for size, sample in messages if isinstance(sample, Sample)]}

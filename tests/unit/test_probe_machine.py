@@ -50,6 +50,7 @@ def broken(**changes: object) -> str:
     (broken(figures=[]), "not what a probe writes"),
     (broken(procs_per_node=0), "procs_per_node is 0"),
     (broken(figures={"matmul": [{"rows": 1, "cols": 2, "inner": 3, "batch": 1, "s": 0.0}]}), r"figures.matmul\[0\].s"),
+    (broken(between={"rows": 64}), "between is not what a probe writes"),
     (broken(figures={"p2p": [7]}), r"figures.p2p\[0\].nodes"),
 ])  # fmt: skip
 def test_what_is_no_machine_file_is_one_line(tmp_path, text, said):

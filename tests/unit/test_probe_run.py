@@ -6,11 +6,14 @@ import time
 import pytest
 import torch
 
+import attempts
 from seatrial import presets
 from seatrial.engine.rendezvous import Place
 from seatrial.probe import kernels, machine, talk
 from seatrial.probe import run as probing
 from seatrial.probe.ask import Ask
+from seatrial.probe.between import Between
+from seatrial.probe.crew import Crew
 from seatrial.probe.item import Item
 from seatrial.probe.talk import Kind
 from seatrial.probe.timing import Clock, summary
@@ -134,3 +137,34 @@ def test_a_kind_of_group_cuts_all_ranks_into_equal_parts(local, nodes):
             assert sorted(per_node)[-kind.nodes :] == [kind.per_node] * kind.nodes
             found[rank] = tuple(mine)
         assert all(found[member] == group for group in found.values() for member in group)
+
+
+class Sleepy:
+    """A call that takes 4 ms to whoever has not called for half a millisecond: a thread that has to be woken."""
+
+    def __init__(self):
+        self.last = 0.0
+
+    def __call__(self):
+        if time.perf_counter() - self.last > 5e-4:
+            time.sleep(4e-3)
+        self.last = time.perf_counter()
+
+
+def test_a_call_among_products_pays_for_being_woken_and_one_back_to_back_does_not():
+    crew = Crew(Place(), CPU)
+    between = Between.on(crew)
+    assert attempts.fastest_of_three(lambda: talk.timed(crew, Sleepy(), 0.05).s) < 1e-3
+    woken = attempts.fastest_of_three(lambda: talk.timed(crew, Sleepy(), 0.05, between).s)
+    assert 3e-3 < woken < 8e-3, "4 ms for each call, and nothing of the product"
+
+
+def test_what_a_call_adds_is_never_less_than_it_was_seen_to_take():
+    crew = Crew(Place(), CPU)
+    found = Between.on(crew).adds(crew, lambda: None, once_s=1e-6, floor_s=2e-4)
+    assert found.s >= 2e-4 and found.repeats >= 12
+
+
+def test_the_product_between_calls_takes_a_few_milliseconds_where_it_can():
+    told = Between.on(Crew(Place(), CPU)).told()
+    assert 64 <= told["rows"] <= 2048 and (told["cols"], told["inner"]) == (1024, 256) and told["s"] > 0

@@ -5,7 +5,8 @@
     machine.write(found, "machine.json")        whole or not at all
 
 `figures` holds a list a part, each entry with the seconds it took (`s`, the median) and `spread` (half of the range that two
-thirds of the repeats lie in, as a share of the median). `missing` names what was not measured, and why.
+thirds of the repeats lie in, as a share of the median). `missing` names what was not measured, and why. `between` is the
+product that collectives were measured among; in a file without it they were measured back to back.
 """
 from __future__ import annotations
 
@@ -97,6 +98,9 @@ def checked(found: Any, where: str) -> dict[str, Any]:
     for key in ("procs_per_node", "nodes"):
         if not isinstance(found.get(key), int) or found[key] < 1:
             raise BadInput(f"{where}: {key} is {found.get(key)!r}: probe the machine again")
+    between = found.get("between", {"s": 1.0})
+    if not isinstance(between, dict) or not _above_zero(between.get("s")):
+        raise BadInput(f"{where}: between is not what a probe writes: probe the machine again")
     for part, names in _NUMBERS.items():
         entries = figures.get(part, [])
         if not isinstance(entries, list):

@@ -23,6 +23,7 @@ from seatrial import __version__
 from seatrial.engine.rendezvous import Place, join
 from seatrial.probe import host, room, talk
 from seatrial.probe.ask import Ask
+from seatrial.probe.between import Between
 from seatrial.probe.crew import GOOD, WHY, Crew, status_of
 from seatrial.probe.item import Item
 from seatrial.probe.machine import KIND, PARTS, SCHEMA
@@ -42,6 +43,7 @@ class Probe:
         self.figures: dict[str, list[dict[str, Any]]] = {part: [] for part in PARTS}
         self.missing: list[dict[str, str]] = []
         self.began = time.monotonic()
+        self.between: Between | None = None
         self.over = ""
         """Why nothing more is measured."""
         self.had_s, self.took_s = 0.0, 0.0
@@ -70,7 +72,9 @@ class Probe:
             "nodes": self.crew.nodes, "procs_per_node": self.place.local_world,
             "when": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "mode": "full" if self.ask.full else "quick", "seconds": round(time.monotonic() - self.began, 1),
-            "noise": self._noise(), "core_share": self._core_share(), "figures": self.figures, "missing": self.missing,
+            "noise": self._noise(), "core_share": self._core_share(),
+            **({"between": self.between.told()} if self.between is not None else {}),
+            "figures": self.figures, "missing": self.missing,
         }  # fmt: skip
 
     def _lost(self, error: BaseException) -> None:
@@ -180,13 +184,15 @@ class Probe:
             self._miss("collectives", f"{place.world} ranks are not a multiple of the {place.local_world} on this node")
             return
         began = time.monotonic()
+        self.between = Between.on(self.crew) if self.device.type == "cpu" else None
         for kind in talk.kinds(place, every=self.ask.full):
             # gloo's figures of operations that nobody asks about would take half of the time.
             ops = talk.OPS if self.ask.full or self.device.type == "cuda" else talk.OPS[:3]
             if why := self._stops():
                 self._miss(f"collectives over {kind.size} ranks, {kind.per_node} a node", why)
                 continue
-            for what, found in talk.collectives(self.crew, kind, ops, self.ask.message_sizes, self.ask.target_s):
+            for what, found in talk.collectives(self.crew, kind, ops, self.ask.message_sizes, self.ask.target_s,
+                                                 self.between):
                 self._heard("collectives", what, found)
         for nodes, other in talk.partners(place):
             for size in (s for s in self.ask.message_sizes if s <= self.ask.most_message):

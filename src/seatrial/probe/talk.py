@@ -15,6 +15,7 @@ from torch import Tensor
 
 from seatrial.engine.comm import _all_gather, _reduce_scatter
 from seatrial.engine.rendezvous import Place
+from seatrial.probe.between import Between
 from seatrial.probe.crew import GOOD, Crew, status_of
 from seatrial.probe.timing import Sample, summary
 
@@ -56,9 +57,9 @@ def members(kind: Kind, place: Place) -> list[int]:
             for i in range(kind.per_node)]
 
 
-def collectives(crew: Crew, kind: Kind, ops: tuple[str, ...], sizes: tuple[int, ...],
-                target_s: float) -> Iterator[tuple[dict[str, Any], Sample | float]]:
-    """Each figure with what it took, or the status that kept it from being measured."""
+def collectives(crew: Crew, kind: Kind, ops: tuple[str, ...], sizes: tuple[int, ...], target_s: float,
+                between: Between | None) -> Iterator[tuple[dict[str, Any], Sample | float]]:
+    """Each figure with what it took, or the status that kept it from being measured; `between`: the work that it is among."""
     ranks = members(kind, crew.place)
     group = dist.group.WORLD if kind.size == crew.place.world else dist.new_group(ranks, use_local_synchronization=True)
     groups = crew.place.local_world // kind.per_node
@@ -67,13 +68,14 @@ def collectives(crew: Crew, kind: Kind, ops: tuple[str, ...], sizes: tuple[int, 
             for size in sizes:
                 what = {"op": op, "size": kind.size, "per_node": kind.per_node, "nodes": kind.nodes, "groups": groups,
                         "bytes": size}
-                yield what, _collective(crew, op, size, kind.size, group, target_s)
+                yield what, _collective(crew, op, size, kind.size, group, target_s, between)
     finally:
         if group is not dist.group.WORLD:
             dist.destroy_process_group(group)
 
 
-def _collective(crew: Crew, op: str, size: int, ranks: int, group: Any, target_s: float) -> Sample | float:
+def _collective(crew: Crew, op: str, size: int, ranks: int, group: Any, target_s: float,
+                between: Between | None) -> Sample | float:
     work: Callable[[], object] | None = None
     status = GOOD
     try:
@@ -82,7 +84,7 @@ def _collective(crew: Crew, op: str, size: int, ranks: int, group: Any, target_s
         status = status_of(error)
     if (worst := crew.worst(status)) != GOOD or work is None:
         return worst
-    return timed(crew, work, target_s)
+    return timed(crew, work, target_s, between)
 
 
 def _prepared(op: str, size: int, ranks: int, group: Any, device: torch.device) -> Callable[[], object]:
@@ -101,8 +103,8 @@ def _prepared(op: str, size: int, ranks: int, group: Any, device: torch.device) 
     return lambda: dist.all_to_all_single(other, whole, group=group)
 
 
-def timed(crew: Crew, work: Callable[[], object], target_s: float) -> Sample:
-    """The slowest rank's median; all repeat it as often as the slowest has time for."""
+def timed(crew: Crew, work: Callable[[], object], target_s: float, between: Between | None = None) -> Sample:
+    """The slowest rank's median; all repeat it as often as the slowest has time for. Back to back, or among products."""
     work()
     _settle(crew.device)
     crew.share(0.0)
@@ -110,7 +112,10 @@ def timed(crew: Crew, work: Callable[[], object], target_s: float) -> Sample:
     calls = max(1, min(20, round(1e-3 / once)))
     repeats = max(3, min(30, round(target_s / (once * calls))))
     crew.share(0.0)
-    mine = summary([_once(crew, work, calls) / calls for _ in range(repeats)])
+    seconds = [_once(crew, work, calls) / calls for _ in range(repeats)]
+    if between is not None:
+        return between.adds(crew, work, once_s=once, floor_s=min(seconds))
+    mine = summary(seconds)
     every = crew.share(mine.s, mine.spread)
     return Sample(s=max(one[0] for one in every), spread=max(one[1] for one in every), repeats=repeats)
 

@@ -29,6 +29,8 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
                    f"{1e3 * entry['fixed_s']:.2f} ms", entry)
     for entry in figures["launch"]:
         yield _row("launch", "one kernel", f"{1e6 * entry['s']:.1f} µs", entry)
+    if between := found.get("between"):
+        yield f"  collectives are what they add to products of {1e3 * between['s']:.2g} ms"
     yield from _talk(figures["collectives"], figures["p2p"])
     yield from _missing(found["missing"])
 
