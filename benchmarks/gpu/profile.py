@@ -22,7 +22,7 @@ KINDS = (
     ("loss", r"^_parts|^_gradient|softmax"),
     ("norms", r"_norm|layer_norm|RowwiseMoments"),
     ("activation", r"gelu|Gelu"),
-    ("casts and copies", r"^_copy|^_fold|copy|Cat|Memcpy|Memset|fill"),
+    ("casts and copies", r"^_join|^_turn8|^_cast8|^_fold|copy|Cat|Memcpy|Memset|fill"),
 )
 
 
