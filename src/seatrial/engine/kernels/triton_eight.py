@@ -2,7 +2,7 @@
 
 Four rows are worked on together. Transposed, the bytes of a column's four rows are one 32-bit number, made before the tile is
 turned: the compiler of Triton 3.6 (ptxas 12.8) stores stale bytes where an 8-bit tile is stored as it is and turned through
-shared memory. PTX's own cast saturates; Triton's does not.
+shared memory. PTX's cast saturates by itself.
 """
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
