@@ -1,7 +1,6 @@
 """Reading a logbook by filters and in order is what a loop over its records would give."""
 from __future__ import annotations
 
-
 import pytest
 
 from books import own
