@@ -44,7 +44,7 @@ def run_some(engine: Engine, first: int, last: int) -> list[tuple[float, float]]
 
 def held_by(engine: Engine) -> dict[str, Any]:
     """All of the state, and the weights of this rank's shard; as arrays, which a queue carries whole."""
-    found = {checkpoint.key_of(s): s.tensor.clone().numpy() for s in engine.shards()}
+    found = {checkpoint.key_of(s): s.tensor.to(torch.float32, copy=True).numpy() for s in engine.shards()}
     return found | {f"weights of {b.name}": b.part.float().clone().numpy() for b in engine.buckets}
 
 
@@ -114,3 +114,42 @@ def saved_and_continued(trial: Trial, training: Training, choices: Choices, fold
             found[f"{writer} read by {reader}"] = run_some(engine, half + 1, training.steps), held_by(engine)
     mesh.close()
     return found
+
+
+# moments in bf16
+
+
+def narrow_moments(cases: dict[str, Trial], training: Training, folder: str) -> dict[str, Any]:
+    """Of each case: the steps and the state, and those of an engine that took it up half-way from a checkpoint."""
+    pool: Pool = {}
+    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    half, found = training.steps // 2, {}
+    for label, trial in cases.items():
+        mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
+        engine = Engine(trial, training, mesh)
+        assert all(b.exp_avg.dtype == b.exp_avg_sq.dtype == torch.bfloat16 for b in engine.buckets)
+        before = run_some(engine, 1, half)
+        keeper = checkpoint.Checkpointer(f"{folder}/{world}-{label}", rank=rank, world=world,
+                                         barrier=lambda: dist.barrier() if dist.is_initialized() else None)
+        keeper.save(half, checkpoint.chunks_of(s for s in engine.shards() if s.primary), {"step": half})
+        found[label] = before + run_some(engine, half + 1, training.steps), held_by(engine)
+        keeper.wait()
+        if dist.is_initialized():
+            dist.barrier()
+        found[f"{label} again"] = before + _taken_up(trial, training, mesh, f"{folder}/{world}-{label}", half)
+        mesh.close()
+    return found
+
+
+def taken_up(trial: Trial, training: Training, folder: str, step: int) -> list[tuple[float, float]]:
+    return _taken_up(trial, training, Mesh(trial.topology, device=torch.device("cpu")), folder, step)
+
+
+def _taken_up(trial: Trial, training: Training, mesh: Mesh, folder: str, step: int) -> list[tuple[float, float]]:
+    engine = Engine(trial, training, mesh)
+    latest = checkpoint.latest(folder)
+    assert latest is not None
+    checkpoint.fill(latest.reader(), engine.shards())
+    engine.optimizer.steps_done.fill_(step)
+    engine.loaded()
+    return run_some(engine, step + 1, training.steps)

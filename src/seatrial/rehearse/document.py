@@ -101,7 +101,7 @@ def record(found: Rehearsal, training: Training, *, session: str = "") -> Record
         size_label=m.name, family=m.family, layers=m.layers, hidden=m.hidden, heads=m.heads, kv_heads=m.kv, ffn=m.inner,
         seq=m.seq, vocab=m.vocab, dp=t.dp, tp=t.tp, pp=t.pp, vp=t.vp, mbs=t.mbs, gbs=found.trial.batch.gbs, zero_stage=t.zero,
         recompute=t.recompute, schedule=t.schedule, dtype=t.precision, sequence_parallel=t.sequence_parallel,
-        engine="seatrial", mem_value=_digits(fullest.memory.peak_bytes / GIB), mem_unit="GiB",
+        optimizer=training.update, engine="seatrial", mem_value=_digits(fullest.memory.peak_bytes / GIB), mem_unit="GiB",
         sec_per_it=None if iteration is None else _digits(iteration.sec), time_unit="s" if iteration is not None else "",
         tflops=None if tflops is None else _digits(tflops), formula=FORMULA if tflops else "",
         tflops_per="process" if tflops else "", notes="rehearsed", estimated=names, inferred=names,

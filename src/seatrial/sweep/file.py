@@ -110,7 +110,7 @@ class Task:
     """One row that the sweep will end with."""
 
     key: str
-    """The trial's run id; with values of [training] on an axis, those too."""
+    """The trial's run id; with values of [training] on an axis, or other moments than usual, those too."""
     data: dict[str, Any]
     """The tables that the trial was built from."""
     knobs: dict[str, str]
@@ -290,9 +290,16 @@ def _task(data: dict[str, Any], knobs: dict[str, str], repeat: int, varied: dict
     except BadInput as error:
         invalid, code = str(error), "words"
     key = fields.digest(data) if trial is None else trial.run_id()
-    if varied:
-        key += "-" + fields.digest(varied, length=6)
-    return Task(key=key, data=data, knobs=knobs, repeat=repeat, trial=trial, training=training, invalid=invalid, code=code)
+    return Task(key=key + apart(training, varied), data=data, knobs=knobs, repeat=repeat, trial=trial, training=training,
+                invalid=invalid, code=code)
+
+
+def apart(training: Training | None, varied: Mapping[str, Any] | None = None) -> str:
+    """What a key adds to the trial's run id. Moments of another type make another trial, on an axis or for the whole file."""
+    found = dict(varied or {})
+    if training is not None and training.moments != Training.moments:
+        found["moments"] = training.moments
+    return "-" + fields.digest(found, length=6) if found else ""
 
 
 def _put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
