@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lint_tables import SLIPS, Planted, Table, clean_table
+from lint_slip import Planted
+from lint_slips import SLIPS
+from lint_tables import Table, clean_table
 from seatrial.lint import Finding
 from seatrial.lint.files import look_at
 from seatrial.lint.finding import LEVELS
