@@ -45,7 +45,7 @@ def fastest(*, batch: int, seq: int, heads: int, head_dim: int, dtype: torch.dty
             end.record()
             seen.append((start, end))
     torch.cuda.synchronize(device)
-    took = {name: statistics.median(start.elapsed_time(end) for start, end in seen[WARM:]) / 1e3 for name, seen in marks.items()}
+    took = {name: statistics.median(a.elapsed_time(b) for a, b in seen[WARM:]) / 1e3 for name, seen in marks.items()}
     return BACKENDS[min(took, key=lambda name: took[name])], took
 
 
