@@ -8,11 +8,12 @@ held in bf16: a step is computed with them in fp32, before they are rounded.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from seatrial.engine.kernels import Kernels, plain_kernels
+from seatrial.engine.kernels import Kernels
 from seatrial.engine.zero import Bucket
 from seatrial.training import Training
 
@@ -52,11 +53,12 @@ class AdamW:
         self.groups: list[tuple[float, list[tuple[Bucket, int, int]]]] = []
         for decays, weight_decay in ((True, training.weight_decay), (False, 0.0)):
             cut = [(b, lo, hi) for b in buckets for lo, hi in b.layout.stretches(*b.shard, decay=decays)]
-            self.groups.append((weight_decay, cut))
-        if kernels is None and training.moments != "fp32":
-            # torch's fused update wants one type; the plain form of ours has temporaries, which stay small beside the state.
-            self.kernels = plain_kernels()
-            self.groups = [(decay, [p for stretch in cut for p in _pieces(*stretch)]) for decay, cut in self.groups]
+            self.groups.append((weight_decay, [p for stretch in cut for p in _pieces(*stretch)] if self._widens else cut))
+
+    @property
+    def _widens(self) -> bool:
+        """torch's fused update wants one type: moments in 16 bits are fp32 meanwhile, a piece at a time."""
+        return self.kernels is None and self.training.optimizer == "adamw-fused" and self.training.moments != "fp32"
 
     def step(self, *, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
         """`overflowed` is 1.0 where the gradients are not finite."""
@@ -77,7 +79,7 @@ class AdamW:
                 grads.append(bucket.reduced()[here])
                 exp_avgs.append(bucket.exp_avg[here])
                 exp_avg_sqs.append(bucket.exp_avg_sq[here])
-            update = self._fused if self.training.optimizer == "adamw-fused" else self._plain
+            update = self._widened if self._widens else self._fused if self.training.optimizer == "adamw-fused" else self._plain
             update(masters, grads, exp_avgs, exp_avg_sqs, lr, weight_decay, divide_by, overflowed)
 
     def _in_one_pass(self, kernels: Kernels, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
@@ -104,6 +106,14 @@ class AdamW:
         torch._fused_adamw_(masters, grads, exp_avgs, exp_avg_sqs, [], [self.steps_done] * len(masters), lr=lr, beta1=t.beta1,
                             beta2=t.beta2, weight_decay=weight_decay, eps=t.eps, amsgrad=False, maximize=False,
                             grad_scale=divide_by, found_inf=overflowed)
+
+    def _widened(self, masters: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor],
+                 *how: Any) -> None:
+        for master, grad, exp_avg, exp_avg_sq in zip(masters, grads, exp_avgs, exp_avg_sqs):
+            first, second = exp_avg.float(), exp_avg_sq.float()
+            self._fused([master], [grad], [first], [second], *how)
+            exp_avg.copy_(first)
+            exp_avg_sq.copy_(second)
 
     def _plain(self, masters: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor], lr: float,
                weight_decay: float, divide_by: Tensor, overflowed: Tensor) -> None:
