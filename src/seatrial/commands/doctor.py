@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD
+from seatrial.options import JSON, OPTIONS, SET_OTHER, SPLIT, Layout, spread
 
 if TYPE_CHECKING:
     from seatrial.doctor.finding import Finding
@@ -31,37 +32,22 @@ DEFAULT = {"dp": 2}
 def register(app: typer.Typer) -> None:
     @app.command("doctor", help="Check this machine, and prove that a topology trains on it like one process does.",
                  epilog="Exit status: 0 nothing fails (warnings may be there), 1 something does, 2 what was asked cannot be.")
+    @spread
     def doctor(
         file: Path = typer.Argument(None, help="A TOML file with the trial; options are put over it."),
-        model: str = typer.Option(None, help="A model by name (see `seatrial presets`)."),
-        dp: int = typer.Option(None, help="Data-parallel replicas."),
-        tp: int = typer.Option(None, help="Tensor-parallel ranks."),
-        pp: int = typer.Option(None, help="Pipeline stages."),
-        vp: int = typer.Option(None, help="Virtual stages a rank (schedule interleaved)."),
-        mbs: int = typer.Option(None, help="Micro-batch size."),
-        gbs: int = typer.Option(None, help="Global batch size."),
-        zero: int = typer.Option(None, help="ZeRO stage, 0 to 3."),
-        recompute: str = typer.Option(None, help="none, selective or full."),
-        schedule: str = typer.Option(None, help="gpipe, 1f1b, interleaved or zb-h1."),
-        sequence_parallel: bool = typer.Option(None, "--sequence-parallel/--no-sequence-parallel",
-                                               help="Split the sequence over TP outside its regions."),
-        settings: list[str] = typer.Option([], "--set", help="Any other value, as model.layers=6; may be repeated."),
+        layout: Layout = OPTIONS,
+        sequence_parallel: bool = SPLIT,
+        settings: list[str] = SET_OTHER,
         train: bool = typer.Option(True, "--train/--no-train", help="Whether to train for the proof."),
         ranks: int = typer.Option(None, min=1, help="Processes that the proof may start; by default what fits."),
         seed: int = typer.Option(1234, help="Of the proof's weights and data."),
         timeout: float = typer.Option(180.0, help="Seconds after which the proof is ended."),
-        as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+        as_json: bool = JSON,
     ) -> int:
         from seatrial import doctor as checks
 
         place = launched()
-        wanted: dict[str, dict[str, Any]] = {
-            "model": {"base": model},
-            "topology": {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
-                         "schedule": schedule, "sequence_parallel": sequence_parallel},
-            "batch": {"gbs": gbs},
-        }  # fmt: skip
-        trial, chosen = asked_for(file, wanted, settings)
+        trial, chosen = asked_for(file, layout.tables(sequence_parallel=sequence_parallel), settings)
         if place is not None:
             return on_all_nodes(place, as_json=as_json)
         found: list[Finding] = []

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.commands import plan
-from seatrial.commands.plan import CALIBRATE, JSON, MACHINE, MODEL, NODES, PRECISION, PROCS, SET, learned_from
+from seatrial.commands.plan import learned_from
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from seatrial.options import CALIBRATE, JSON, MACHINE, MODEL, NODES, PRECISION, PROCS, SET
 
 if TYPE_CHECKING:
     from seatrial.plan.explain import Change, Explained

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seatrial.commands.plan import MACHINE, say_gaps, with_machine
+from seatrial.commands.plan import say_gaps, with_machine
+from seatrial.options import MACHINE
 
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Fit

@@ -15,31 +15,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from seatrial.options import CALIBRATE, JSON, MACHINE, MODEL, OPTIONS, RULE, SET, Space, knob, spread
 
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Fit
     from seatrial.spec import Batch, Cluster, Trial
 
-RULE = "Your own condition, as 'dp % 4 == 0'; of dp, tp, pp, vp, mbs, gbs, zero, nodes, world, microbatches, layers, heads, …"
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
 BY = ("time", "tflops", "cost", "energy", "memory")
-
-MODEL = typer.Option(None, "--model", help="A preset, or a TOML file with a [model] table.", show_default=False)
-CLUSTER = typer.Option(..., "--cluster", help="A preset, or a TOML file with a [cluster] table.")
-NODES = typer.Option(None, "--nodes", help="Nodes to use; by default all of the cluster.", show_default=False)
-PROCS = typer.Option(None, "--procs-per-node", help="Processes a node, where not the cluster's own.", show_default=False)
-SEQUENCE = typer.Option("off", "--sequence-parallel", help="on, off, or both to search it.")
-PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, by device; fp32 on CPUs.", show_default=False)
 ENGINE = typer.Option("megatron", "--engine", help="Whose rules hold: megatron (equal stages, or layers + 2), or seatrial.")
-SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cluster.device.power_w=500.", show_default=False)
-CALIBRATE = typer.Option(None, "--calibrate", help="Measured rows (CSV) to learn from first.", show_default=False)
-MACHINE = typer.Option(None, "--machine", show_default=False,
-                       help="What `seatrial probe` wrote, in place of the data sheet; alone it is the cluster.")  # fmt: skip
-JSON = typer.Option(False, "--json", help="Print one JSON document.")
-
-
-def knob(name: str, what: str) -> str | None:
-    return typer.Option(None, f"--{name}", help=what, show_default=False)  # type: ignore[no-any-return]
 
 
 def learned_from(rows: Path | None, cluster: Cluster) -> Fit | None:
@@ -81,26 +65,14 @@ def say_gaps(cluster: Cluster, *, precision: str, processes: int) -> dict[str, o
 
 def register(app: typer.Typer) -> None:
     @app.command("plan", help="Forecast every layout of a model on a cluster and rank them.", epilog=EXITS)
+    @spread
     def plan(
         file: Path | None = typer.Argument(None, help="A trial or sweep as TOML: what it fixes is fixed, the rest is searched.",
                                            show_default=False),
         model: str | None = MODEL,
         cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
         machine: Path | None = MACHINE,
-        nodes: int | None = NODES,
-        nodes_max: int | None = typer.Option(None, help="Also try fewer: from --nodes (or 1) up to this.", show_default=False),
-        procs_per_node: int | None = PROCS,
-        gbs: str | None = knob("gbs", "Global batch size, in sequences."),
-        dp: str | None = knob("dp", "Data parallel; each knob is a value, several with commas, or searched when left out."),
-        tp: str | None = knob("tp", "Tensor parallel."),
-        pp: str | None = knob("pp", "Pipeline parallel."),
-        vp: str | None = knob("vp", "Virtual stages a rank."),
-        mbs: str | None = knob("mbs", "Micro-batch size."),
-        zero: str | None = knob("zero", "ZeRO stage: 0, 1, 2, 3."),
-        recompute: str | None = knob("recompute", "none, selective, full."),
-        schedule: str | None = knob("schedule", "gpipe, 1f1b, interleaved, zb-h1."),
-        sequence_parallel: str = SEQUENCE,
-        precision: str | None = PRECISION,
+        space: Space = OPTIONS,
         engine: str = ENGINE,
         rule: list[str] = typer.Option([], "--rule", help=RULE, show_default=False),
         settings: list[str] = SET,
@@ -129,14 +101,13 @@ def register(app: typer.Typer) -> None:
             raise BadInput(f"--by {by!r}: {nearest(by, BY)}")
         if emit not in (None, "megatron"):
             raise BadInput(f"--emit {emit!r}: megatron is the one format")
-        wanted = {"gbs": gbs, "dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
-                  "schedule": schedule}  # fmt: skip
+        wanted = space.fixed()
         if file is not None:
             from seatrial.sweep import one
 
             told = one.asked(file)
             settings = [*(f"topology.{name}={told.knobs[name]}" for name in ("precision", "sequence_parallel")
-                          if name in told.knobs and (name != "precision" or precision is None)), *settings]
+                          if name in told.knobs and (name != "precision" or space.precision is None)), *settings]
             wanted = {name: told.knobs.get(name) if value is None else value for name, value in wanted.items()}
             model, cluster, rampup = model or told.model, cluster or told.cluster, rampup or told.rampup
             engine, rule = told.engine or engine, [*told.rules, *rule]
@@ -152,8 +123,9 @@ def register(app: typer.Typer) -> None:
         if size is not None:
             settings = [*sizes.base_settings(model), *settings]
         asked = request.Request.read(
-            model=model, cluster=cluster, nodes=nodes, nodes_max=nodes_max, procs_per_node=procs_per_node, fixed=wanted,
-            sequence_parallel=sequence_parallel, precision=precision, engine=engine, rampup=rampup, settings=settings,
+            model=model, cluster=cluster, nodes=space.nodes, nodes_max=space.nodes_max, procs_per_node=space.procs_per_node,
+            fixed=wanted, sequence_parallel=space.sequence_parallel, precision=space.precision, engine=engine,
+            rampup=rampup, settings=settings,
         )  # fmt: skip
         if by == "energy" and asked.cluster.device.power_w is None:
             raise BadInput(f"--by energy: the power of {asked.cluster.device.name} is not known; its device needs power_w")

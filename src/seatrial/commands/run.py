@@ -19,6 +19,7 @@ from typing import Any
 import typer
 
 from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.options import OPTIONS, SET_OTHER, SPLIT, Layout, spread
 
 LONGEST_S = 10 * 365 * 86400.0
 
@@ -75,25 +76,16 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
 
 def register(app: typer.Typer) -> None:
     @app.command("run", help="Run one trial: real training steps, timed and measured.")
+    @spread
     def run(
         file: Path = typer.Argument(None, help="A TOML file with the trial; options are put over it."),
-        model: str = typer.Option(None, help="A model by name (see `seatrial presets`)."),
-        dp: int = typer.Option(None, help="Data-parallel replicas."),
-        tp: int = typer.Option(None, help="Tensor-parallel ranks."),
-        pp: int = typer.Option(None, help="Pipeline stages."),
-        vp: int = typer.Option(None, help="Virtual stages a rank (schedule interleaved)."),
-        mbs: int = typer.Option(None, help="Micro-batch size."),
-        gbs: int = typer.Option(None, help="Global batch size."),
-        zero: int = typer.Option(None, help="ZeRO stage, 0 to 3."),
-        recompute: str = typer.Option(None, help="none, selective or full."),
-        schedule: str = typer.Option(None, help="gpipe, 1f1b, interleaved or zb-h1."),
+        layout: Layout = OPTIONS,
         precision: str = typer.Option(None, help="fp32, bf16 or fp16."),
-        sequence_parallel: bool = typer.Option(None, "--sequence-parallel/--no-sequence-parallel",
-                                               help="Split the sequence over TP outside its regions."),
+        sequence_parallel: bool = SPLIT,
         steps: int = typer.Option(None, help="Training steps."),
         seed: int = typer.Option(None, help="Of weights and data."),
         device: str = typer.Option(None, help="auto, cpu or cuda."),
-        settings: list[str] = typer.Option([], "--set", help="Any other value, as model.layers=6; may be repeated."),
+        settings: list[str] = SET_OTHER,
         timeout: float = typer.Option(600.0, help="Seconds after which the ranks are ended."),
         out: Path = typer.Option(None, help="Folder for run.json, events.jsonl, logs and traces."),
         launcher: str = typer.Option("local", help="local, slurm or pjm."),
@@ -104,14 +96,9 @@ def register(app: typer.Typer) -> None:
         from seatrial.launch import single
 
         try:
-            given: dict[str, dict[str, Any]] = {
-                "model": {"base": model},
-                "topology": {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
-                             "schedule": schedule, "precision": precision, "sequence_parallel": sequence_parallel},
-                "batch": {"gbs": gbs},
-                "training": {"steps": steps, "seed": seed, "device": device},
-            }  # fmt: skip
-            if file is None and model is None:
+            given = layout.tables(precision=precision, sequence_parallel=sequence_parallel)
+            given["training"] = {"steps": steps, "seed": seed, "device": device}
+            if file is None and layout.model is None:
                 raise BadInput("--model must be given, or a TOML file with a [model]")
             trial, training = asked_for(file, given, settings)
             with launcher_named(launcher, config) as chosen:

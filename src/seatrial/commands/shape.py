@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.commands.plan import CLUSTER, JSON, PRECISION, SET
 from seatrial.errors import BadInput
+from seatrial.options import CLUSTER, JSON, PRECISION, SET
 
 if TYPE_CHECKING:
     from seatrial.plan.shape import Look

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.commands.plan import CALIBRATE, JSON, MODEL, NODES, PRECISION, PROCS, RULE, SEQUENCE, SET, knob, learned_from
+from seatrial.commands.plan import learned_from
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.options import CALIBRATE, JSON, MODEL, OPTIONS, RULE, SET, Space, spread
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Row
@@ -39,23 +40,11 @@ LEAVE = "A row of the oracle that is not believed, as FILE:LINE; may be repeated
 
 def register(app: typer.Typer) -> None:
     @app.command("tune", help="Find the best topology with few measured trials: plan, measure, learn, stop.", epilog=EXITS)
+    @spread
     def tune(
         model: str | None = MODEL,
         cluster: str = typer.Option("local", "--cluster", help="A preset, or a TOML file with a [cluster] table."),
-        nodes: int | None = NODES,
-        nodes_max: int | None = typer.Option(None, help="Also try fewer: from --nodes (or 1) up to this.", show_default=False),
-        procs_per_node: int | None = PROCS,
-        gbs: str | None = knob("gbs", "Global batch size, in sequences."),
-        dp: str | None = knob("dp", "Data parallel; each knob is a value, several with commas, or searched when left out."),
-        tp: str | None = knob("tp", "Tensor parallel."),
-        pp: str | None = knob("pp", "Pipeline parallel."),
-        vp: str | None = knob("vp", "Virtual stages a rank."),
-        mbs: str | None = knob("mbs", "Micro-batch size."),
-        zero: str | None = knob("zero", "ZeRO stage: 0, 1, 2, 3."),
-        recompute: str | None = knob("recompute", "none, selective, full."),
-        schedule: str | None = knob("schedule", "gpipe, 1f1b, interleaved, zb-h1."),
-        sequence_parallel: str = SEQUENCE,
-        precision: str | None = PRECISION,
+        space: Space = OPTIONS,
         rule: list[str] = typer.Option([], "--rule", help=RULE, show_default=False),
         settings: list[str] = SET,
         calibrate: Path | None = CALIBRATE,
@@ -91,12 +80,11 @@ def register(app: typer.Typer) -> None:
             raise BadInput(f"--by {by!r}: time or cost")
         budget = Budget(trials=trials, seconds=seconds, device_hours=device_hours)
         how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed, "by": by}
-        wanted = {"gbs": gbs, "dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
-                  "schedule": schedule}  # fmt: skip
+        wanted = space.fixed()
         if oracle is not None:
             if used := [name for name, value in {**wanted, "rule": rule or None}.items() if value is not None]:
                 raise BadInput(f"--{used[0]} with --oracle: candidates are the rows of the table; --leave-out takes one out")
-            table = _oracle(oracle, model, cluster, nodes_max or nodes, settings, leave_out, seed)
+            table = _oracle(oracle, model, cluster, space.nodes_max or space.nodes, settings, leave_out, seed)
             there = presets.cluster(cluster)
             tuner = Tuner(table.trials, there, known=_known(calibrate, there), **how)
             opening = f"{len(tuner.trials)} candidates from {oracle.name} on {there.name}"
@@ -105,8 +93,8 @@ def register(app: typer.Typer) -> None:
             raise BadInput("--model must be given")
         own = [text for text in settings if text.partition(".")[0] in OWN]
         asked = request.Request.read(
-            model=model, cluster=cluster, nodes=nodes, nodes_max=nodes_max, procs_per_node=procs_per_node, fixed=wanted,
-            sequence_parallel=sequence_parallel, precision=precision, engine="seatrial",
+            model=model, cluster=cluster, nodes=space.nodes, nodes_max=space.nodes_max, procs_per_node=space.procs_per_node,
+            fixed=wanted, sequence_parallel=space.sequence_parallel, precision=space.precision, engine="seatrial",
             settings=[text for text in settings if text not in own],
         )  # fmt: skip
         found = search(asked.space, rules=[expression.parse(text, RULE_NAMES) for text in rule], precision=asked.precision,

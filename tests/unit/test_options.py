@@ -1,0 +1,53 @@
+"""A class of options takes one parameter's place, in the order and with the words of each."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import typer
+from typer.testing import CliRunner
+
+from seatrial.options import OPTIONS, Layout, Space, spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    left: int | None = typer.Option(None, help="The left one.")
+    right: str = typer.Option("r", "--right-hand", help="The right one.")
+
+
+def spoken(*args: str) -> str:
+    app = typer.Typer()
+
+    @app.command()
+    @spread
+    def say(first: str = typer.Option("f"), pair: Pair = OPTIONS, last: bool = typer.Option(False, "--last")) -> int:
+        """Says it."""
+        print(first, pair, last)
+        return 0
+
+    return CliRunner().invoke(app, list(args)).output
+
+
+def test_options_stand_where_the_parameter_stood_and_come_as_one():
+    assert spoken("--left", "3", "--right-hand", "x", "--last") == "f Pair(left=3, right='x') True\n"
+    assert spoken() == "f Pair(left=None, right='r') False\n"
+    said = spoken("--help")
+    places = [said.index(words) for words in ("Says it.", "--first", "--left", "The left one.", "--right-hand", "--last")]
+    assert places == sorted(places) and "--pair" not in said
+
+
+def test_a_value_of_another_type_is_refused_as_anywhere(seatrial):
+    said = seatrial("run", "--model", "tiny", "--gbs", "8", "--dp", "x")
+    assert said.status == 2 and "--dp" in said.err and len(said.err.strip().splitlines()) == 1
+
+
+def test_what_was_given_becomes_knobs_and_tables():
+    space = Space(nodes=2, nodes_max=None, procs_per_node=None, gbs="64", dp=None, tp="2,4", pp=None, vp=None, mbs=None,
+                  zero=None, recompute=None, schedule=None, sequence_parallel="off", precision=None)
+    assert {name: text for name, text in space.fixed().items() if text is not None} == {"gbs": "64", "tp": "2,4"}
+    layout = Layout(model="tiny", dp=2, tp=None, pp=None, vp=None, mbs=None, gbs=8, zero=1, recompute=None, schedule=None)
+    assert layout.tables(precision="bf16") == {
+        "model": {"base": "tiny"}, "batch": {"gbs": 8},
+        "topology": {"dp": 2, "tp": None, "pp": None, "vp": None, "mbs": None, "zero": 1, "recompute": None, "schedule": None,
+                     "precision": "bf16"},
+    }  # fmt: skip
