@@ -19,7 +19,6 @@ import torch
 from benchmarks.gpu.shapes import SHAPES
 
 from seatrial.engine import indexed
-from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.step import Engine
@@ -30,8 +29,9 @@ STEPS, LAST, BYTES = 200, 50, 8_000_000
 SEQ, MBS = 512, 8
 RUNS: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
     ("bf16", "bf16", 1, {}), ("fp8", "fp8", 1, {}), ("fp32", "fp32", 1, {}), ("fp32 again", "fp32", 2, {}),
-)
-"""Name, precision, seed, and what differs from the engine's own choices."""
+    ("bf16, moments in bf16", "bf16", 1, {"moments": "bf16"}),
+)  # fmt: skip
+"""Name, precision, seed, and what else it trains with."""
 
 
 def corpus(prefix: Path) -> None:
@@ -53,10 +53,10 @@ def run(say: Callable[[str], None], *, device: str = "cuda", steps: int = STEPS)
     with tempfile.TemporaryDirectory() as folder:
         prefix = Path(folder) / "text"
         corpus(prefix)
-        for name, precision, seed, changed in RUNS:
+        for name, precision, seed, more in RUNS:
             began = time.perf_counter()
             try:
-                found[name] = _one(model, precision, seed, str(prefix), device, steps, changed)
+                found[name] = _one(model, precision, seed, str(prefix), device, steps, more)
                 last = statistics.fmean(found[name][-LAST:])
                 say(f"  losses {name}: mean of the last {LAST} of {steps} {last:.4f}, first {found[name][0]:.3f}, "
                     f"{time.perf_counter() - began:.0f} s")
@@ -72,12 +72,9 @@ def run(say: Callable[[str], None], *, device: str = "cuda", steps: int = STEPS)
     return {"means": means, "series": found}
 
 
-def _one(model: Any, precision: Any, seed: int, prefix: str, device: str, steps: int, changed: dict[str, Any]) -> list[float]:
-    training = Training(steps=steps, seed=seed, lr=3e-4, min_lr=3e-5, warmup_steps=50, data=prefix)
+def _one(model: Any, precision: Any, seed: int, prefix: str, device: str, steps: int, more: dict[str, Any]) -> list[float]:
+    training = Training(steps=steps, seed=seed, lr=3e-4, min_lr=3e-5, warmup_steps=50, data=prefix, **more)
     trial = Trial(model=model, batch=Batch(gbs=MBS), topology=Topology(mbs=MBS, precision=precision))
-    choices = None
-    if changed:
-        choices = replace(Choices.of(torch.device(device), precision=precision, compiled=False), **changed)
-    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device(device)), choices=choices)
+    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device(device)))
     batches = Batches(training, model, seed)
     return [engine.step(i + 1, first_sample=MBS * i, batches=batches).loss for i in range(steps)]

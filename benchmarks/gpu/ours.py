@@ -34,7 +34,7 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     trial = trial_of(row)
     if row.settings.get("blas"):
         torch.backends.cuda.preferred_blas_library(row.settings["blas"])
-    training = Training(steps=WARM + steps, compile=row.compiled, lr=1e-4)
+    training = Training(steps=WARM + steps, compile=row.compiled, lr=1e-4, moments=row.moments)  # type: ignore[arg-type]
     choices = replace(Choices.of(where, precision=row.precision, compiled=row.compiled), **row.choices)
     engine = Engine(trial, training, Mesh(trial.topology, device=where), choices=choices)
     batches = Batches(training, trial.model, training.seed)
@@ -63,7 +63,8 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     if profile:
         at = WARM + steps + 1
         try:
-            found["kernels"] = kernels_of(lambda: engine.step(at + 1, first_sample=gbs * at, batches=batches), trial)
+            found["kernels"] = kernels_of(lambda: engine.step(at + 1, first_sample=gbs * at, batches=batches), trial,
+                                          moments=row.moments)
         except Exception as error:
             found["kernels_error"] = f"{type(error).__name__}: {error}"
     return found

@@ -1,6 +1,6 @@
 """One step kernel by kernel: how long each kind takes, and how near it comes to what the device could do.
 
-    kernels_of(step, trial)         {"busy_ms": …, "kinds": {"products": {"ms", "share", "rate"}}, "top": [...]}
+    kernels_of(step, trial, moments="fp32")     {"busy_ms": …, "kinds": {"products": {"ms", "share", "rate"}}, "top": [...]}
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from seatrial import arith
 from seatrial.arith.flops import attention_core_forward
-from seatrial.spec import Trial
+from seatrial.spec import BYTES, Trial
 
 KINDS = (
     ("attention", r"cudnn_generated|fmha|flash|sdpa|attention"),
@@ -26,7 +26,7 @@ KINDS = (
 )
 
 
-def kernels_of(step: Callable[[], Any], trial: Trial) -> dict[str, Any]:
+def kernels_of(step: Callable[[], Any], trial: Trial, *, moments: str) -> dict[str, Any]:
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as found:
         step()
@@ -45,7 +45,7 @@ def kernels_of(step: Callable[[], Any], trial: Trial) -> dict[str, Any]:
         kind = kinds.setdefault(_kind(name), {"ms": 0.0, "count": 0})
         kind["ms"] += ms
         kind["count"] += count
-    for kind, work in _work(trial).items():
+    for kind, work in _work(trial, moments).items():
         if kind in kinds:
             kinds[kind][work[0]] = work[1] / kinds[kind]["ms"] * 1e3
     top = sorted(kernels.items(), key=lambda item: -item[1][1])[:24]
@@ -57,13 +57,15 @@ def _kind(name: str) -> str:
     return next((kind for kind, pattern in KINDS if re.search(pattern, name)), "other")
 
 
-def _work(trial: Trial) -> dict[str, tuple[str, float]]:
+def _work(trial: Trial, moments: str) -> dict[str, tuple[str, float]]:
     """What a kind must do at least: operations, or bytes, with the unit of its rate."""
     m, samples = trial.model, trial.batch.gbs
     attention = 3 * m.layers * attention_core_forward(m) * samples
     whole = arith.flops("model", m, samples=samples)
+    # Masters and weights 8, the gradient 2 and 2 more for its norm; each moment is read and written.
+    update = 12 + 4 * BYTES[moments]
     return {"attention": ("TFLOP/s", attention / 1e12), "products": ("TFLOP/s", (whole - attention) / 1e12),
-            "optimizer": ("TB/s", 28 * arith.parameters(m).total / 1e12)}
+            "optimizer": ("TB/s", update * arith.parameters(m).total / 1e12)}
 
 
 def lines(found: dict[str, Any], *, count: int = 12) -> list[str]:

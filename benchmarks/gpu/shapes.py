@@ -28,6 +28,7 @@ class Row:
     recompute: str = "none"
     microbatches: int = 1
     compiled: bool = False
+    moments: str = "fp32"
     choices: dict[str, Any] = field(default_factory=dict)
     """What differs from the engine's own choices."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -46,6 +47,8 @@ def _rows() -> dict[str, Row]:
     add("bf16", "ours", "ours", "5.6b", what="bf16, fp32 masters")
     add("fp8", "ours", "ours", "5.6b", precision="fp8", what="fp8, fp32 masters")
     add("fp8", "ours", "ours", "1.3b", precision="fp8", what="fp8, fp32 masters")
+    for shape in ("5.6b", "1.3b"):
+        add("bf16-moments16", "ours", "ours", shape, moments="bf16", what="bf16, fp32 masters, moments in bf16")
     add("bf16-selective", "recompute", "ours", "1.3b", recompute="selective", what="selective recompute")
     add("bf16-full", "recompute", "ours", "1.3b", recompute="full", what="full recompute")
     off = {

@@ -61,10 +61,11 @@ def _kernels(device: torch.device, say: Callable[[str], None]) -> dict[str, str]
     notes: dict[str, str] = {}
     for shape in ("1.3b", "5.6b"):
         hidden = SHAPES[shape][0].hidden
-        kernels = choose(device, HALF, hidden=hidden, eight=True)
-        notes.update({f"{name} {hidden}": note for name, note in kernels.notes.items()})
+        narrow = choose(device, HALF, hidden=hidden, moments=HALF, only=("adamw", "adamw_split")).notes
+        found = choose(device, HALF, hidden=hidden, eight=True).notes | {f"{n} of bf16 moments": w for n, w in narrow.items()}
+        notes.update({f"{name} {hidden}": note for name, note in found.items()})
         say(f"  {hidden}: " + ", ".join(f"{n} {w.split()[-1] if w.startswith('differs') and 'plain torch is' not in w else w}"
-                                        for n, w in kernels.notes.items()))
+                                        for n, w in found.items()))
     return notes
 
 
@@ -195,6 +196,7 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
     stats = k.norm(x, w, b, 1e-5)[1]
     n, count = tokens * h, 2**28
     first, second = (torch.zeros(count, device=device) for _ in range(2))
+    narrow = [m.to(HALF) for m in (first, second)]
     rest = torch.zeros(count, device=device, dtype=torch.int16)
     grad, weights = some(count), some(count)
     numbers = torch.tensor([1.0, 1e-4, 1.0, 0.0], device=device)
@@ -216,6 +218,8 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
         "fold": (12 * 528 * h, lambda: k.fold(sums, places)),
         "adamw": (26 * count, lambda: k.adamw_split(weights, rest, grad, first, second, numbers, beta1=0.9, beta2=0.95,
                                                     eps=1e-8, keep=1.0)),
+        "adamw of bf16 moments": (18 * count, lambda: k.adamw_split(weights, rest, grad, *narrow, numbers, beta1=0.9,
+                                                                    beta2=0.95, eps=1e-8, keep=1.0)),
         "squared": (2 * count, lambda: k.squared([grad])),
         "softmax_parts": (2 * logits.numel(), lambda: k.softmax_parts(logits, targets, vocab)),
         "softmax_gradient": (4 * logits.numel(), lambda: k.softmax_gradient(logits, targets, log_sum, vocab)),
