@@ -85,11 +85,35 @@ def test_split_masters_train_as_whole_ones() -> None:
     assert losses("bf16") == pytest.approx(losses("bf16", split_masters=False), rel=1e-3)
 
 
-def test_the_split_update_is_that_of_whole_masters_to_the_last_bit() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["adamw", "adamw_split"])
+def test_the_update_of_moments_in_16_bits_rounds_them_as_plain_torch_does(name: str, dtype: torch.dtype) -> None:
+    given = {"device": CUDA, "dtype": dtype, "hidden": 14336, "moments": torch.bfloat16}
+    assert difference(name, triton_kernels()[name], **given) <= 1e-3
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32", "fp16"])
+def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
+    """In fp32, too, the update is the kernel's: torch's own takes one type alone."""
+    found = {}
+    for moments in ("bf16", "fp32"):
+        training = Training(steps=5, lr=1e-3, moments=moments)  # type: ignore[arg-type]
+        topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
+        engine = Engine(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), training, Mesh(topology, device=CUDA))
+        assert not any("plain torch is used" in note for note in engine.notes.values()), engine.notes
+        assert (engine.optimizer.kernels is None) is ((precision, moments) == ("fp32", "fp32"))
+        batches = Batches(training, MODEL, training.seed)
+        found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
+    assert found["bf16"] == pytest.approx(found["fp32"], rel=2e-3) and found["bf16"][0] == found["fp32"][0]
+
+
+@pytest.mark.parametrize("moments", [torch.float32, torch.bfloat16])
+def test_the_split_update_is_that_of_whole_masters_to_the_last_bit(moments: torch.dtype) -> None:
     kernels = triton_kernels()
     drawn = torch.Generator(device=CUDA).manual_seed(0)
     master, first, grad = (torch.randn(100_000, generator=drawn, device=CUDA) for _ in range(3))
-    second, grad = torch.rand(100_000, generator=drawn, device=CUDA), grad.bfloat16()
+    second, grad = torch.rand(100_000, generator=drawn, device=CUDA).to(moments), grad.bfloat16()
+    first = first.to(moments)
     (weights, rest), moments = parts_of(master), (first.clone(), second.clone())
     numbers = torch.tensor([1.5, 1e-5, 0.8, 0.0], device=CUDA)
     named = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "keep": 0.9999}
