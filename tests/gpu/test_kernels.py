@@ -88,8 +88,8 @@ def test_split_masters_train_as_whole_ones() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["adamw", "adamw_split"])
 def test_the_update_of_moments_in_16_bits_rounds_them_as_plain_torch_does(name: str, dtype: torch.dtype) -> None:
-    given = {"device": CUDA, "dtype": dtype, "hidden": 14336, "moments": torch.bfloat16}
-    assert difference(name, triton_kernels()[name], **given) <= 1e-3
+    found = difference(name, triton_kernels()[name], device=CUDA, dtype=dtype, hidden=14336, moments=torch.bfloat16)
+    assert found <= 1e-3
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32", "fp16"])
@@ -107,13 +107,13 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
     assert found["bf16"] == pytest.approx(found["fp32"], rel=2e-3) and found["bf16"][0] == found["fp32"][0]
 
 
-@pytest.mark.parametrize("moments", [torch.float32, torch.bfloat16])
-def test_the_split_update_is_that_of_whole_masters_to_the_last_bit(moments: torch.dtype) -> None:
+@pytest.mark.parametrize("held", [torch.float32, torch.bfloat16])
+def test_the_split_update_is_that_of_whole_masters_to_the_last_bit(held: torch.dtype) -> None:
     kernels = triton_kernels()
     drawn = torch.Generator(device=CUDA).manual_seed(0)
     master, first, grad = (torch.randn(100_000, generator=drawn, device=CUDA) for _ in range(3))
-    second, grad = torch.rand(100_000, generator=drawn, device=CUDA).to(moments), grad.bfloat16()
-    first = first.to(moments)
+    second, grad = torch.rand(100_000, generator=drawn, device=CUDA).to(held), grad.bfloat16()
+    first = first.to(held)
     (weights, rest), moments = parts_of(master), (first.clone(), second.clone())
     numbers = torch.tensor([1.5, 1e-5, 0.8, 0.0], device=CUDA)
     named = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "keep": 0.9999}
