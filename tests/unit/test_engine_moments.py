@@ -20,6 +20,8 @@ from seatrial.engine.masters import parts_of, whole_of
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.step import Engine
 from seatrial.errors import BadInput
+from seatrial.launch.trial import record_of
+from seatrial.record import Outcome
 from seatrial.rehearse import rank
 from seatrial.rehearse.world import fake_world
 from seatrial.spec import Batch, Model, Topology, Trial
@@ -220,3 +222,6 @@ def test_a_record_says_how_weights_were_updated_where_it_is_not_the_usual_way():
     assert Training().update == "" and Training(optimizer="adamw-plain").update == "adamw-plain"
     assert Training(moments="bf16").update == "moments in bf16"
     assert Training(moments="bf16", optimizer="adamw-plain").update == "adamw-plain, moments in bf16"
+    trial = Trial(model=TINY, batch=Batch(gbs=4), topology=Topology())
+    for training in (Training(), Training(moments="bf16")):
+        assert record_of(trial, training, Outcome(status="ok"), []).optimizer == training.update
