@@ -26,6 +26,8 @@ def test_two_ranks_measure_what_they_say_to_each_other(tmp_path):
     large = {e["op"]: e["s"] for e in found["figures"]["collectives"] if e["bytes"] == 32 * 2**20}
     small = {e["op"]: e["s"] for e in found["figures"]["collectives"] if e["bytes"] == 4 * 2**10}
     assert all(large[op] > small[op] for op in large)
+    summed = {op: [e["s"] for e in found["figures"]["collectives"] if e["op"] == op] for op in large}
+    assert summed["reduce_scatter"] == summed["all_reduce"] != summed["all_gather"], "gloo has no other"
     assert found["between"]["rows"] >= 64 and found["between"]["s"] > 0
     assert [e["nodes"] for e in found["figures"]["p2p"]] == [1] * 4
     assert found["figures"]["matmul"] and found["figures"]["attention"]

@@ -28,7 +28,7 @@ ROWS = (64, 2048)
 AT_ONCE = 4
 """Of one sort before the other's turn, so that a change of the machine hits both."""
 ROUNDS = (3, 8)
-SPENT_S = 0.3
+SPENT_S = 0.2
 """For one figure, where the fewest rounds allow it."""
 
 
