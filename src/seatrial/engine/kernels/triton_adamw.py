@@ -19,16 +19,18 @@ TIE, QUIET_NAN = tl.constexpr(masters.TIE), tl.constexpr(masters.QUIET_NAN)
 
 
 @triton.jit
-def _adamw(master, rest, grad, exp_avg, exp_avg_sq, weights, numbers, count, beta1, beta2, eps, keep, SPLIT: tl.constexpr,
+def _adamw(master, rest, grad, exp_avg, exp_avg_sq, weights, numbers, count, new1, beta2, new2, eps, keep, SPLIT: tl.constexpr,
            WEIGHTS: tl.constexpr, BLOCK: tl.constexpr):
+    """`new1`, `new2`: one minus beta, subtracted in double precision: in fp32 the difference is three steps off, and moments in
+    16 bits would be rounded to the other side wherever they lie on an edge."""
     if tl.load(numbers + 3) == 0.0:
         at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         inside = at < count
         # Divided once a program, not once a number: near its power limit a device has no operation to spare.
         g = tl.load(grad + at, mask=inside, other=0.0).to(tl.float32) * (1.0 / tl.load(numbers))
         first = tl.load(exp_avg + at, mask=inside, other=0.0).to(tl.float32)
-        first += (1.0 - beta1) * (g - first)
-        second = tl.load(exp_avg_sq + at, mask=inside, other=0.0).to(tl.float32) * beta2 + (1.0 - beta2) * g * g
+        first += new1 * (g - first)
+        second = tl.load(exp_avg_sq + at, mask=inside, other=0.0).to(tl.float32) * beta2 + new2 * g * g
         if SPLIT:
             upper = tl.load(weights + at, mask=inside, other=0).to(tl.int32) << 16
             after = (upper + tl.load(rest + at, mask=inside, other=0).to(tl.int32)).to(tl.float32, bitcast=True) * keep
@@ -62,16 +64,16 @@ def adamw(master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, wei
           beta1: float, beta2: float, eps: float, keep: float) -> None:
     count = master.numel()
     _adamw[(triton.cdiv(count, BLOCK),)](
-        master, master, grad, exp_avg, exp_avg_sq, master if weights is None else weights, numbers, count, beta1, beta2, eps,
-        keep, SPLIT=False, WEIGHTS=weights is not None, BLOCK=BLOCK, num_warps=WARPS)
+        master, master, grad, exp_avg, exp_avg_sq, master if weights is None else weights, numbers, count, 1.0 - beta1,
+        beta2, 1.0 - beta2, eps, keep, SPLIT=False, WEIGHTS=weights is not None, BLOCK=BLOCK, num_warps=WARPS)
 
 
 def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: Tensor, *,
                 beta1: float, beta2: float, eps: float, keep: float) -> None:
     count = weights.numel()
     _adamw[(triton.cdiv(count, BLOCK),)](
-        rest, rest, grad, exp_avg, exp_avg_sq, weights.view(torch.int16), numbers, count, beta1, beta2, eps, keep, SPLIT=True,
-        WEIGHTS=True, BLOCK=BLOCK, num_warps=WARPS)
+        rest, rest, grad, exp_avg, exp_avg_sq, weights.view(torch.int16), numbers, count, 1.0 - beta1, beta2, 1.0 - beta2,
+        eps, keep, SPLIT=True, WEIGHTS=True, BLOCK=BLOCK, num_warps=WARPS)
 
 
 def squared(parts: list[Tensor]) -> Tensor:
