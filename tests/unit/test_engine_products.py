@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seatrial.engine import step
+from seatrial.engine import products, step
 from seatrial.engine.choices import Choices
 from seatrial.engine.cublaslt import Form, kernels
 from seatrial.engine.data import Batches
@@ -51,11 +51,11 @@ class Chosen:
 def test_a_chosen_kernel_computes_its_form_and_no_other() -> None:
     kernel, x, w, b = Chosen(), some(6, 8), some(4, 8), some(4)
     form = Form(rows=6, cols=4, inner=8, right_t=True, bias=True, left=x.dtype, right=x.dtype, out=x.dtype)
-    products = Products({form: kernel})  # type: ignore[dict-item]
-    torch.testing.assert_close(products(x, w.t(), b), x @ w.t() + b)
-    products(x, w.t())
-    products(x, w.t().contiguous(), b)
-    products.into(some(6, 4), x, w.t())
+    product = Products({form: kernel})  # type: ignore[dict-item]
+    torch.testing.assert_close(product(x, w.t(), b), x @ w.t() + b)
+    product(x, w.t())
+    product(x, w.t().contiguous(), b)
+    product.into(some(6, 4), x, w.t())
     assert kernel.calls == [(1.0, True)]
 
 
@@ -104,6 +104,65 @@ def test_a_notebook_that_cannot_be_written_is_left(tmp_path: Path) -> None:
     notebook.put(Form(rows=1, cols=1, inner=1), Choice(code="", torch_ms=1.0, ms=1.0))
     notebook.save()
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+class Offered:
+    """A kernel of the library, as fast as `ms`; `wrong`: computes something else."""
+
+    def __init__(self, code: str, ms: float = 0.0, wrong: bool = False):
+        self.code, self.ms, self.wrong = code, ms, wrong
+
+    def __call__(self, left: Tensor, right: Tensor, out: Tensor, *, alpha: float = 1.0, bias: Tensor | None = None,
+                 scales: Any = None) -> None:
+        out.copy_(2 * (left @ right) if self.wrong else left @ right)
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Offered]:
+    """Three kernels; torch's own takes 2 ms."""
+    offered = {k.code: k for k in (Offered("aa", 1.5), Offered("bb", 0.1, wrong=True), Offered("cc", 1.0))}
+
+    def kernel_of(code: str, _form: Form, _device: torch.device) -> Offered:
+        if code not in offered:
+            raise ValueError(code)
+        return offered[code]
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(products, "WORTH", 0)
+    monkeypatch.setattr(products, "version", lambda: 13)
+    monkeypatch.setattr(products, "kernels", lambda _form, _device: list(offered.values()))
+    monkeypatch.setattr(products, "kernel_of", kernel_of)
+    monkeypatch.setattr(products, "_turn", lambda ways, *_: {way: 2.0 if way is None else way.ms for way in ways})
+    return offered
+
+
+def test_the_fastest_kernel_that_is_right_is_chosen_and_remembered(library: dict[str, Offered]) -> None:
+    form, cpu = Form(rows=16, cols=32, inner=64, right_t=True), torch.device("cpu")
+    found, note = measured([form, form], cpu)
+    assert found.chosen == {form: library["cc"]}
+    assert note == "1 of 1 forms by another kernel than torch's: 1.00 ms instead of 2.00, one of each; 0 known from before"
+    library["aa"].ms = 0.5
+    found, note = measured([form], cpu)
+    assert found.chosen == {form: library["cc"]} and note.endswith("1 known from before")
+    library["cc"].wrong = True
+    assert measured([form], cpu)[0].chosen == {form: library["aa"]}
+    assert measured([form], cpu)[1].endswith("1 known from before")
+    del library["aa"]
+    found, note = measured([form], cpu)
+    assert found.chosen == {} and note.startswith("0 of 1") and note.endswith("0 known from before")
+
+
+def test_a_kernel_hardly_faster_than_torchs_is_left(library: dict[str, Offered]) -> None:
+    library["aa"].ms = library["cc"].ms = 1.995
+    assert measured([Form(rows=16, cols=32, inner=64)], torch.device("cpu"))[0].chosen == {}
+
+
+def test_where_memory_is_short_the_product_is_torchs(library: dict[str, Offered], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(products, "_operand", full)
+    assert measured([Form(rows=16, cols=32, inner=64)], torch.device("cpu"))[0].chosen == {}
 
 
 class Recording(Products):

@@ -10,9 +10,10 @@ from seatrial.engine.fp8 import FORWARD, GRADIENT
 from seatrial.spec import Model, Topology
 
 
-def forms_of(model: Model, topology: Topology, dtype: torch.dtype, *, gradients: torch.dtype, onto: bool, logits_chunk: int,
-             fast: str = "all") -> list[Form]:
-    """`gradients`: the type that weights' are kept in; `onto`: a block's products add to the residual stream."""
+def forms_of(model: Model, topology: Topology, dtype: torch.dtype, *, gradients: torch.dtype | None, onto: bool,
+             logits_chunk: int, fast: str = "all") -> list[Form]:
+    """`gradients`: the type that weights' are made in, None where no product makes them; `onto`: a block's products add to the
+    residual stream."""
     t = topology
     tokens, hidden = t.mbs * model.seq, model.hidden
     heads, inner = model.heads * model.head_dim // t.tp, model.inner // t.tp
@@ -29,7 +30,7 @@ def forms_of(model: Model, topology: Topology, dtype: torch.dtype, *, gradients:
     return found
 
 
-def _sixteen(tokens: int, hidden: int, wide: int, narrow: int, dtype: torch.dtype, gradients: torch.dtype, *,
+def _sixteen(tokens: int, hidden: int, wide: int, narrow: int, dtype: torch.dtype, gradients: torch.dtype | None, *,
              onto: bool) -> Iterator[Form]:
     """Into a half of the block, `wide` columns, and out of it, `narrow` ones; with the gradients of inputs and weights."""
     yield _form(dtype, rows=tokens, cols=wide, inner=hidden, right_t=True, bias=True)
@@ -40,8 +41,10 @@ def _sixteen(tokens: int, hidden: int, wide: int, narrow: int, dtype: torch.dtyp
     yield from _gradient(dtype, gradients, narrow, hidden, tokens)
 
 
-def _gradient(dtype: torch.dtype, kept: torch.dtype, rows: int, cols: int, tokens: int, *,
+def _gradient(dtype: torch.dtype, kept: torch.dtype | None, rows: int, cols: int, tokens: int, *,
               added: bool = False) -> Iterator[Form]:
+    if kept is None:
+        return
     for add in (False, True) if added or kept != dtype else (False,):
         yield Form(rows=rows, cols=cols, inner=tokens, left_t=True, left=dtype, right=dtype, out=kept, add=add)
 

@@ -47,7 +47,8 @@ class Notebook:
             return None
 
     def put(self, form: Form, choice: Choice) -> None:
-        self._new[repr(form)] = self._known[repr(form)] = asdict(choice)
+        if self._known.get(repr(form)) != asdict(choice):
+            self._new[repr(form)] = self._known[repr(form)] = asdict(choice)
 
     def save(self) -> None:
         if not self._new:

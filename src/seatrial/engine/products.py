@@ -108,22 +108,27 @@ def measured(forms: Iterable[Form], device: torch.device) -> tuple[Products, str
     known = 0
     before_ms = after_ms = 0.0
     for form in wanted:
-        trial = _Trial(form, device)
-        choice = notebook.get(form)
-        if choice is None or (choice.code and not trial.agrees(kernel_of(choice.code, form, device))):
-            choice = trial.choose()
-            notebook.put(form, choice)
-        else:
-            known += 1
+        remembered = notebook.get(form)
+        try:
+            choice = _choice(form, device, remembered)
+        except torch.OutOfMemoryError:
+            # The run itself may fit: it need not hold both operands and two results at once.
+            continue
+        known += choice is remembered
+        notebook.put(form, choice)
         before_ms, after_ms = before_ms + choice.torch_ms, after_ms + choice.ms
         if choice.code:
             chosen[form] = kernel_of(choice.code, form, device)
-        del trial
     notebook.save()
     # What was tried on is of sizes that training does not ask for again.
     torch.cuda.empty_cache()
     return Products(chosen), (f"{len(chosen)} of {len(wanted)} forms by another kernel than torch's: {after_ms:.2f} ms instead "
                               f"of {before_ms:.2f}, one of each; {known} known from before")
+
+
+def _choice(form: Form, device: torch.device, remembered: Choice | None) -> Choice:
+    trial = _Trial(form, device)
+    return remembered if remembered is not None and trial.still_right(remembered) else trial.choose()
 
 
 class _Trial:
@@ -148,6 +153,13 @@ class _Trial:
             return False
         off = torch.linalg.vector_norm(self.out - self.expected, dtype=torch.float32)
         return bool(off < CLOSE * torch.linalg.vector_norm(self.expected, dtype=torch.float32))
+
+    def still_right(self, choice: Choice) -> bool:
+        """Of a choice that was remembered."""
+        try:
+            return not choice.code or self.agrees(kernel_of(choice.code, self.form, self.device))
+        except (ValueError, Refused):
+            return False
 
     def choose(self) -> Choice:
         ways: Ways = {None: self._torchs}

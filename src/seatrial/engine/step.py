@@ -136,7 +136,8 @@ class Engine:
         if self.choices.products == "library" or not self.choices.fused or m.family == "llama":
             return Products()
         alone = self.microbatches(self.trial.batch.gbs) == t.dp == t.pp == 1 and not t.sequence_parallel
-        forms = forms_of(m, t, dtype, gradients=dtype if alone and self.choices.narrow_gradients else torch.float32,
+        wide = torch.float32 if self.choices.wide_products else None
+        forms = forms_of(m, t, dtype, gradients=dtype if alone and self.choices.narrow_gradients else wide,
                          onto=t.tp == 1 and self.choices.residual_in_product, logits_chunk=self._logits_chunk(),
                          fast=self.choices.fast_accumulation)
         products, self.notes["kernels of products"] = measured(forms, self.mesh.device)
