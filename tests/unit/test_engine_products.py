@@ -1,6 +1,7 @@
 """Products: torch's where nothing was chosen, the chosen kernel where one was, and every product of a block among the forms."""
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,12 @@ def test_what_was_chosen_is_known_to_the_next_process(tmp_path: Path) -> None:
     assert third.get(replace(form, left_t=True)) is None
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 99, "choices": {}}', '{"schema": 1, "choices": {"x": 3}}'])
+def noted(code: object, ms: object) -> str:
+    return json.dumps({"schema": 1, "choices": {"x": {"code": code, "torch_ms": 1.0, "ms": ms}}})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 99, "choices": {}}', '{"schema": 1, "choices": {"x": 3}}',
+                                  noted(5, 1.0), noted("no hex", 1.0), noted("00", None), noted("00", "fast")])
 def test_a_notebook_that_cannot_be_read_is_an_empty_one(text: str, tmp_path: Path) -> None:
     cpu, form = torch.device("cpu"), Form(rows=64, cols=32, inner=16)
     path = Notebook(cpu, tmp_path).path
@@ -96,6 +102,20 @@ def test_a_notebook_that_cannot_be_read_is_an_empty_one(text: str, tmp_path: Pat
     notebook.put(form, Choice(code="", torch_ms=1.0, ms=1.0))
     notebook.save()
     assert Notebook(cpu, tmp_path).get(form) is not None
+
+
+def test_who_has_no_home_has_an_empty_notebook_and_trains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.chdir(tmp_path)
+    notebook, form = Notebook(torch.device("cpu")), Form(rows=1, cols=1, inner=1)
+    assert notebook.get(form) is None
+    notebook.put(form, Choice(code="", torch_ms=1.0, ms=1.0))
+    notebook.save()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_notebook_that_cannot_be_written_is_left(tmp_path: Path) -> None:

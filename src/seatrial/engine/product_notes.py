@@ -6,7 +6,7 @@
     notebook.save()                     beside what other processes wrote meanwhile
 
 A file for each kind of device and version of the library, in the user's cache. One that cannot be read is as none, one that
-cannot be written is left.
+cannot be written is left; so it is with a user who has no home, as in many containers.
 """
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ class Notebook:
 
     def get(self, form: Form) -> Choice | None:
         try:
-            return Choice(**self._known[repr(form)])
-        except (KeyError, TypeError):
+            known = self._known[repr(form)]
+            return Choice(code=bytes.fromhex(known["code"]).hex(), torch_ms=float(known["torch_ms"]), ms=float(known["ms"]))
+        except (KeyError, TypeError, ValueError):
             return None
 
     def put(self, form: Form, choice: Choice) -> None:
@@ -72,4 +73,7 @@ class Notebook:
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial"
+    except RuntimeError:
+        return Path(os.devnull) / "seatrial"
