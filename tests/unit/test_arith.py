@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seatrial import arith, presets
 from seatrial.errors import BadInput
-from seatrial.spec import Model, Topology
+from seatrial.spec import Batch, Model, Topology, Trial
 
 ROWS = list(csv.DictReader((Path(__file__).parents[2] / "examples" / "rows.csv").open()))
 FORMULA = {"old": "megatron-2022-old", "new": "sc21"}
@@ -112,3 +112,12 @@ def test_utilisation_is_against_the_peak():
 def test_an_unknown_formula_is_named():
     with pytest.raises(BadInput, match="did you mean 'sc21'"):
         arith.flops("sc2", presets.model("tiny"), samples=1)
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_sequence_parallelism_without_tensor_parallelism_takes_the_same_bytes(gpu):
+    model = Model(layers=2, hidden=64, heads=4, vocab=256, seq=32)
+    cut, whole = (arith.footprint(Trial(model=model, batch=Batch(gbs=2),
+                                        topology=Topology(mbs=2, precision="bf16", sequence_parallel=asked)), gpu=gpu)
+                  for asked in (True, False))
+    assert cut == whole

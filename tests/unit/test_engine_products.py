@@ -201,8 +201,11 @@ class Recording(Products):
         return super().into(out, left, right, alpha=alpha, add=add, **given)
 
 
+@pytest.mark.parametrize("sequence_parallel", [False, True])
 @pytest.mark.parametrize("family", ["gpt2", "bloom"])
-def test_the_forms_are_those_that_a_step_computes(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_forms_are_those_that_a_step_computes(family: str, sequence_parallel: bool,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sequence parallelism changes nothing where TP is 1."""
     recording, asked = Recording(), []
 
     def remember(forms: list[Form], _device: torch.device) -> tuple[Products, str]:
@@ -210,7 +213,7 @@ def test_the_forms_are_those_that_a_step_computes(family: str, monkeypatch: pyte
         return recording, "remembered"
 
     monkeypatch.setattr(step, "measured", remember)
-    topology = Topology(mbs=4, precision="bf16")
+    topology = Topology(mbs=4, precision="bf16", sequence_parallel=sequence_parallel)
     trial = Trial(model=replace(MODEL, family=family), batch=Batch(gbs=4), topology=topology)  # type: ignore[arg-type]
     training = Training(steps=2, logits_chunk=64)
     engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu")), choices=CHOICES)

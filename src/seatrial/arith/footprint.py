@@ -48,7 +48,7 @@ def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, 
     states = 2 * BYTES[training.moments] + ((FP32 - element if split else FP32) if mixed else 0)
     # Whole gradients with ZeRO 2 and 3 are those of the bucket that fills and of the one that travels.
     # On a GPU they stay in 16 bits where nothing is added to them.
-    narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not t.sequence_parallel
+    narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not _cuts_sequence(t)
     gradients = own * FP32 + held.fullest_buckets * FP32 if zero >= 2 else held.flat * (element if narrow else FP32)
     # Eight bits beside the sixteen, as they are and transposed.
     eight = 2 * sum(stages_of(m, t)[rank :: t.pp]) * layer_matrices(m) // t.tp if t.precision == "fp8" else 0
@@ -63,6 +63,10 @@ def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, 
         logits=_logits(m, t, training, element, gpu=gpu) if held.has_head else 0,
         buffers=_buffers(m, t, element),
     )
+
+
+def _cuts_sequence(t: Topology) -> bool:
+    return t.sequence_parallel and t.tp > 1
 
 
 # what the buckets hold
@@ -198,7 +202,7 @@ def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
         elif action.kind is schedule.Kind.BACKWARD:
             # The gradient that comes in, gathered where the sequence is cut. At the head the loss's gradient has come and the
             # norm's input is gone when the first block's backward pass begins.
-            coming = 1.0 + (rows.working if split[stage] else 0.0) + (outside if t.sequence_parallel else 0.0)
+            coming = 1.0 + (rows.working if split[stage] else 0.0) + (outside if _cuts_sequence(t) else 0.0)
             # What the weights' products wait for is not let go as the pass goes on.
             coming += m.inner / m.hidden / t.tp + 2 * outside if splits else 0.0
             peak = max(peak, (held + coming) * row_bytes + temporary)

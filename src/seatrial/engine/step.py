@@ -135,7 +135,7 @@ class Engine:
         t, m = self.trial.topology, self.trial.model
         if self.choices.products == "library" or not self.choices.fused or m.family == "llama":
             return Products()
-        alone = self.microbatches(self.trial.batch.gbs) == t.dp == t.pp == 1 and not t.sequence_parallel
+        alone = self.microbatches(self.trial.batch.gbs) == t.dp == t.pp == 1 and not self.tp.sequence_parallel
         wide = torch.float32 if self.choices.wide_products else None
         forms = forms_of(m, t, dtype, gradients=dtype if alone and self.choices.narrow_gradients else wide,
                          onto=t.tp == 1 and self.choices.residual_in_product, logits_chunk=self._logits_chunk(),
