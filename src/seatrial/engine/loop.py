@@ -218,8 +218,9 @@ def tracker(engine: Engine) -> LiveStorages:
         "buffers": [t for t in (positions.bias, *(positions.turn or ())) if t is not None],
     }  # fmt: skip
     flat_sizes = {b.layout.size for b in buckets}
+    types = {torch.float32, *(b.flat.dtype for b in buckets if b.choices.narrow_gradients)}
     return LiveStorages(tagged=tagged, logits_cols=model.padded_vocab(tp) // tp, device_type=engine.mesh.device.type,
-                        gradient_sizes=flat_sizes, in_loss=lambda: engine.timers.runs("loss"))
+                        gradient_sizes=flat_sizes, gradient_types=types, in_loss=lambda: engine.timers.runs("loss"))
 
 
 def used_bytes(engine: Engine) -> dict[str, int]:

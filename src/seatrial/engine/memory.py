@@ -77,14 +77,17 @@ class LiveStorages(TorchDispatchMode):
     """Counts the bytes of storages that are alive, by part, while it is active."""
 
     def __init__(self, *, tagged: Mapping[str, Iterable[Tensor]] | None = None, logits_cols: int | None = None,
-                 gradient_sizes: Collection[int] = (), in_loss: Callable[[], bool] = lambda: True, device_type: str = "cpu"):
-        """`gradient_sizes`: flat fp32 tensors of so many elements are gradients, which come and go within a step.
+                 gradient_sizes: Collection[int] = (), gradient_types: Collection[torch.dtype] = (torch.float32,),
+                 in_loss: Callable[[], bool] = lambda: True, device_type: str = "cpu"):
+        """`gradient_sizes`: flat tensors of so many elements, of one of `gradient_types`, are gradients, which come and go
+        within a step.
 
         `in_loss`: whether the loss is being computed; elsewhere a tensor as wide as the logits is something else.
         """
         super().__init__()
         self.in_loss = in_loss
-        self.logits_cols, self.gradient_sizes, self.device_type = logits_cols, frozenset(gradient_sizes), device_type
+        self.logits_cols, self.device_type = logits_cols, device_type
+        self.gradient_sizes, self.gradient_types = frozenset(gradient_sizes), frozenset(gradient_types)
         self.live: dict[str, int] = dict.fromkeys(PARTS, 0)
         self.at_peak: dict[str, int] = dict(self.live)
         self.peaks: dict[str, int] = dict(self.live)
@@ -115,7 +118,7 @@ class LiveStorages(TorchDispatchMode):
         return out
 
     def _part(self, value: Tensor) -> str:
-        if value.dim() == 1 and value.numel() in self.gradient_sizes and value.dtype == torch.float32:
+        if value.dim() == 1 and value.numel() in self.gradient_sizes and value.dtype in self.gradient_types:
             return "gradients"
         is_logits = value.dim() > 1 and value.shape[-1] == self.logits_cols and self.in_loss()
         return "logits" if is_logits else "activations"
