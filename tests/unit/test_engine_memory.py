@@ -3,13 +3,19 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 from torch import nn
 
-from seatrial.engine import memory, trace
+from seatrial.engine import loop, memory, trace
 from seatrial.engine.memory import LiveStorages
+from seatrial.engine.rendezvous import Place
+from seatrial.engine.runfile import RunFile
 from seatrial.engine.scalars import Scalars
 from seatrial.engine.timers import Span
+from seatrial.engine.watch import Heartbeat
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
 
 
 def test_a_storage_is_counted_once_and_taken_off_when_it_dies():
@@ -74,6 +80,30 @@ def test_the_kernel_is_asked_for_this_processs_own_peak():
     assert 0 < after["node_used_gib"] < after["node_total_gib"]
     assert memory.used_gib(after) == after["rss_peak_gib"]
     assert memory.used_gib({**after, "reserved_peak_gib": 5.0}) == 5.0
+
+
+def test_a_gpus_peak_is_of_the_run_and_not_of_what_was_tried_before_it(monkeypatch):
+    done = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("emptied"))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: done.append(str(device)))
+    memory.forget_peaks(torch.device("cpu"))
+    assert done == []
+    memory.forget_peaks(torch.device("cuda", 3))
+    assert done == ["emptied", "cuda:3"]
+
+
+def test_a_run_forgets_them_when_its_engine_is_built(monkeypatch, tmp_path):
+    class Built(Exception):
+        pass
+
+    def forget(device):
+        raise Built(str(device))
+
+    monkeypatch.setattr(memory, "forget_peaks", forget)
+    trial = Trial(model=Model(layers=1, hidden=16, heads=2, vocab=32, seq=8), batch=Batch(gbs=1), topology=Topology())
+    with pytest.raises(Built, match="cpu"):
+        loop.train(RunFile(out=str(tmp_path), trial=trial, training=Training(steps=1)), Place(),
+                   torch.device("cpu"), Heartbeat(None, 0))
 
 
 def test_scalars_are_written_where_tensorboard_is_and_nowhere_else(tmp_path, monkeypatch):

@@ -79,6 +79,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     timers = Timers(device.type)
     heartbeat.beat(phase="build")
     engine = Engine(trial, training, mesh, timers=timers, heartbeat=heartbeat)
+    memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
     report = Report(run, rank=place.rank, device=device, label=label)
     fault = Fault.from_env()

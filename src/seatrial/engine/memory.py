@@ -1,5 +1,6 @@
 """Bytes: what the allocator and the kernel say of a rank, and an independent count of live tensor storages by part.
 
+    forget_peaks(device)                        what was tried on a GPU before the first step is not the run's
     peaks(device)                               allocated and reserved on a GPU, peak RSS and node-wide use on a CPU node
     with LiveStorages(tagged={"weights": [...], "gradients": [...], "optimizer": [...]}, logits_cols=1024) as live:
         one_step()
@@ -35,6 +36,13 @@ def peaks(device: torch.device) -> dict[str, float]:
         found["allocated_peak_gib"] = stats.get("allocated_bytes.all.peak", 0) / GIB
         found["reserved_peak_gib"] = stats.get("reserved_bytes.all.peak", 0) / GIB
     return found
+
+
+def forget_peaks(device: torch.device) -> None:
+    if device.type == "cuda":
+        # What the allocator kept of it would count as reserved.
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def used_gib(found: Mapping[str, float]) -> float:
