@@ -9,6 +9,7 @@ from seatrial.arith import footprint
 from seatrial.engine.kernels import plain
 from seatrial.engine.kernels.verified import difference
 from seatrial.engine.masters import Masters, parts_of, whole_of
+from seatrial.engine.memory import LiveStorages
 from seatrial.rehearse import rank
 from seatrial.rehearse.world import fake_world
 from seatrial.spec import Batch, Model, Topology, Trial
@@ -97,6 +98,27 @@ def test_the_update_of_split_masters_is_that_of_whole_ones_to_the_last_bit():
     numbers[3] = 1.0
     plain.adamw_split(weights, rest, grad * torch.inf, *moments, numbers, **named)
     assert same_bits(whole_of(weights, rest), master), "a step that overflowed changes nothing"
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_long_update_in_plain_torch_makes_no_vectors_as_long(split, monkeypatch):
+    generator, count = torch.Generator().manual_seed(3), 1 << 16
+    numbers, how = torch.tensor([2.0, 1e-3, 0.9, 0.0]), {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "keep": 0.999}
+    before = [torch.randn(count, generator=generator) for _ in range(4)]
+    found = []
+    for at_once in (count, 1000):
+        monkeypatch.setattr(plain, "AT_ONCE", at_once)
+        master, grad, first, second = (t.clone() for t in before)
+        second.square_()
+        weights, rest = parts_of(master)
+        with LiveStorages(tagged={"weights": [master, weights, rest, grad, first, second]}) as live:
+            if split:
+                plain.adamw_split(weights, rest, grad, first, second, numbers, **how)
+            else:
+                plain.adamw(master, grad, first, second, weights, numbers, **how)
+        found.append((live.peaks["activations"], [master, weights.float(), rest, first, second]))
+    assert all(torch.equal(a, b) for a, b in zip(found[0][1], found[1][1], strict=True))
+    assert not torch.equal(found[0][1][3], before[2]) and found[1][0] < 64 * 1000 < found[0][0]
 
 
 def test_a_kernel_that_loses_the_lower_half_is_found_out():

@@ -87,7 +87,7 @@ def held(trial: Trial, training: Training, device: torch.device, *, fake: bool, 
     with _told(trial, device), no_memory() if fake else contextlib.nullcontext():
         engine = _engine(trial, training, device, as_gpu, gpu_ways(trial) if fake and as_gpu else None)
         if fake and as_gpu:
-            # A GPU updates in one pass; the plain form of that pass has temporaries as large as the state.
+            # A GPU updates in one pass; the plain form of that pass has temporaries.
             engine.optimizer.kernels = replace(plain_kernels(), adamw=_nothing, adamw_split=_nothing)
         return _watched(engine, trial, training, fake=fake)
 

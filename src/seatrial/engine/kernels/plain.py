@@ -7,6 +7,8 @@ Matrices are [tokens, columns]. Column sums come as fp32 partial sums, which `fo
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,6 +18,8 @@ from seatrial.engine.masters import parts_of, whole_of
 
 Place = tuple[Tensor, bool]
 """A vector, and whether it is overwritten (else added to)."""
+AT_ONCE = 1 << 24
+"""Numbers of an update: a dozen vectors as long are made on the way, and a layer may have billions."""
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
@@ -112,12 +116,13 @@ def adamw(master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, wei
     """
     divide_by, size, root, overflowed = numbers.unbind()
     go = overflowed == 0.0
-    g = grad.float() / divide_by
-    first = torch.lerp(exp_avg.float(), g, 1.0 - beta1)
-    second = exp_avg_sq.float() * beta2 + (1.0 - beta2) * g * g
-    after = master * keep - size * first / (second.sqrt() / root + eps)
-    for old, new in ((exp_avg, first), (exp_avg_sq, second), (master, after)):
-        old.copy_(torch.where(go, new, old))
+    for here in _pieces(master.numel()):
+        g = grad[here].float() / divide_by
+        first = torch.lerp(exp_avg[here].float(), g, 1.0 - beta1)
+        second = exp_avg_sq[here].float() * beta2 + (1.0 - beta2) * g * g
+        after = master[here] * keep - size * first / (second.sqrt() / root + eps)
+        for state, new in ((exp_avg, first), (exp_avg_sq, second), (master, after)):
+            state[here] = torch.where(go, new, state[here])
     if weights is not None:
         weights.copy_(master)
 
@@ -125,10 +130,14 @@ def adamw(master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, wei
 def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: Tensor, *,
                 beta1: float, beta2: float, eps: float, keep: float) -> None:
     """Of masters that are their bf16 weights and the bits below (`masters.py`)."""
-    master = whole_of(weights, rest)
-    adamw(master, grad, exp_avg, exp_avg_sq, None, numbers, beta1=beta1, beta2=beta2, eps=eps, keep=keep)
-    for old, new in zip((weights, rest), parts_of(master)):
-        old.copy_(new)
+    for here in _pieces(weights.numel()):
+        master = whole_of(weights[here], rest[here])
+        adamw(master, grad[here], exp_avg[here], exp_avg_sq[here], None, numbers, beta1=beta1, beta2=beta2, eps=eps, keep=keep)
+        weights[here], rest[here] = parts_of(master)
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    return (slice(at, at + AT_ONCE) for at in range(0, count, AT_ONCE))
 
 
 # eight bits: rows as they are, and transposed where a product wants the tokens last
