@@ -54,7 +54,8 @@ class Core:
         batch, heads, seq, size = self._out.shape
         grads = torch.autograd.grad(self._out, self._leaves, d_mixed.view(batch, seq, heads, size).transpose(1, 2))
         self._leaves = self._out = None
-        q, k, v = (g.transpose(1, 2).reshape(batch * seq, heads * size) for g in grads)
+        # A backend may lay the three side by side; the kernels that take them want each by itself.
+        q, k, v = (g.transpose(1, 2).reshape(batch * seq, heads * size).contiguous() for g in grads)
         return q, k, v
 
 
