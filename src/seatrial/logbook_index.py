@@ -285,8 +285,10 @@ def _raw_lines(file: BinaryIO, offset: int) -> Iterator[bytes]:
 
 
 def _cache_path(segments: Path) -> Path | None:
-    """Where the index is kept; None (in memory) where the only place would be inside the logbook itself."""
+    """Where the index is kept; None (in memory) where the only place is inside the logbook itself, or there is no home."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if home.startswith("~"):
+        return None
     root = os.path.realpath(segments)
     folder = Path(os.path.realpath(home)) / "seatrial"
     if Path(root).parent in (folder, *folder.parents):

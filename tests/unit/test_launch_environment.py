@@ -77,3 +77,13 @@ def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, says: str)
         config.load(tmp_path / "c.toml")
     with pytest.raises(BadInput, match="did you mean 'slurm'"):
         config.launcher("slrum")
+
+
+def test_who_has_no_home_has_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_user: int) -> None:
+        raise KeyError("getpwuid(): uid not found")
+
+    for name in ("HOME", "XDG_CONFIG_HOME", config.VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert config.load() == config.Config()

@@ -48,7 +48,9 @@ def load(path: str | os.PathLike[str] | None = None) -> Config:
     from seatrial import presets
 
     named = path or os.environ.get(VARIABLE)
-    file = Path(named) if named else Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "seatrial/config.toml"
+    # A user without a home, as in many containers, has no folder either: the path stays as it is, and nothing is there.
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    file = Path(named) if named else Path(folder) / "seatrial/config.toml"
     if not named and not file.exists():
         return Config()
     return fields.build(Config, presets.read_toml(file), where=str(file))

@@ -154,3 +154,18 @@ def test_a_warm_logbook_is_filtered_faster_than_it_is_read(path):
 
     whole = min(timed(lambda: [json.loads(line) for line in segments(path)[0].open()]) for _ in range(5))
     assert min(timed(lambda: read(path, dp=7)) for _ in range(5)) < whole
+
+
+def test_who_has_no_home_has_the_index_in_memory(path, tmp_path, monkeypatch):
+    def unknown(_user):
+        raise KeyError("getpwuid(): uid not found")
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with Logbook(path, create=True) as book:
+        book.append_many([{"dp": n} for n in range(30)])
+        assert len(book) == 30
+    assert list((tmp_path / "here").iterdir()) == []
