@@ -39,6 +39,16 @@ def test_without_a_choice_products_are_torchs() -> None:
     torch.testing.assert_close(Products().into(out.fill_(torch.nan), x, w.t()), x @ w.t())
 
 
+def test_without_a_choice_nobody_asks_where_tensors_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a rehearsal lie nowhere, and torch warns of asking."""
+    def asked(_tensor: Tensor) -> int:
+        raise AssertionError("asked for an address")
+
+    monkeypatch.setattr(Tensor, "data_ptr", asked)
+    Products()(some(6, 8), some(8, 4), some(4))
+    Products().into(some(6, 4), some(6, 8), some(8, 4))
+
+
 class Chosen:
     def __init__(self) -> None:
         self.calls: list[tuple[float, bool]] = []

@@ -46,9 +46,10 @@ class Products:
                  fast: bool = True) -> Tensor:
         """left right (+ bias), in the type of 16-bit operands; `scales` undo those of operands in eight bits."""
         dtype = left.dtype if scales is None else torch.bfloat16
-        placed = bias is None or bias.data_ptr() % ALIGNED == 0
-        form = self.chosen and placed and Form.of(left, right, dtype, bias=bias is not None, fast=scales is not None and fast)
-        kernel = self.chosen.get(form) if form else None
+        kernel = None
+        if self.chosen and (bias is None or bias.data_ptr() % ALIGNED == 0):
+            form = Form.of(left, right, dtype, bias=bias is not None, fast=scales is not None and fast)
+            kernel = self.chosen.get(form) if form else None
         if kernel is None:
             return plain(left, right, bias, scales=scales, fast=fast)
         out = torch.empty(left.shape[0], right.shape[1], dtype=dtype, device=left.device)
