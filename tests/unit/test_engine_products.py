@@ -114,7 +114,7 @@ def test_a_notebook_that_cannot_be_read_is_an_empty_one(text: str, tmp_path: Pat
     assert Notebook(cpu, tmp_path).get(form) is not None
 
 
-def test_who_has_no_home_has_an_empty_notebook_and_trains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_who_has_no_home_has_an_empty_notebook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
