@@ -30,10 +30,6 @@ def product(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: 
             out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None,
             products: Products | None = None) -> Tensor:
     """left [m, k] x right_tᵀ [k, n], both k-contiguous; the scales' inverses undo them."""
-    if left.device.type != "cuda":
-        wide = (left.float() * left_inverse) @ (right_t.float() * right_inverse).t()
-        wide = wide if bias is None else wide + bias.float()
-        return wide.to(out_dtype) if out is None else out.copy_(wide)
     run, scales = products or Products(), (left_inverse, right_inverse)
     if out is not None:
         assert bias is None

@@ -69,6 +69,9 @@ class Products:
 
 
 def plain(left: Tensor, right: Tensor, bias: Tensor | None = None, *, scales: Pair | None = None, fast: bool = True) -> Tensor:
+    if scales is not None and left.device.type != "cuda":
+        wide = _emulated(left, right, scales)
+        return (wide if bias is None else wide + bias.float()).bfloat16()
     if scales is not None:
         return torch._scaled_mm(left, right, *scales, bias=bias, out_dtype=torch.bfloat16, use_fast_accum=fast)
     return left @ right if bias is None else torch.addmm(bias, left, right)
@@ -78,11 +81,17 @@ def plain_into(out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, 
                fast: bool = True) -> Tensor:
     if scales is not None:
         assert alpha == 1.0 and not add, "eight-bit products overwrite"
+        if left.device.type != "cuda":
+            return out.copy_(_emulated(left, right, scales))
         return torch._scaled_mm(left, right, *scales, out_dtype=out.dtype, use_fast_accum=fast, out=out)
     beta = 1.0 if add else 0.0
     if out.dtype == left.dtype:
         return torch.addmm(out, left, right, beta=beta, alpha=alpha, out=out)
     return torch.addmm(out, left, right, out_dtype=out.dtype, beta=beta, alpha=alpha, out=out)
+
+
+def _emulated(left: Tensor, right: Tensor, scales: Pair) -> Tensor:
+    return (left.float() * scales[0]) @ (right.float() * scales[1])
 
 
 def wide_products_work(device: torch.device, dtype: torch.dtype) -> bool:

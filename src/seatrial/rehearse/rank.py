@@ -15,14 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from seatrial.engine.choices import Choices
 from seatrial.engine.data import Batches
-from seatrial.engine.kernels import plain_kernels
 from seatrial.engine.loop import tracker
 from seatrial.engine.mesh import Mesh
 from seatrial.errors import SeatrialError
+from seatrial.rehearse import results
 from seatrial.rehearse.fakes import Answers, first_values_in_pieces, no_memory
 from seatrial.rehearse.recorder import Moment, Recorder
 from seatrial.rehearse.stand_in import StandIn
@@ -85,10 +84,9 @@ def actions(trial: Trial, training: Training, device: torch.device, *, repeats: 
 def held(trial: Trial, training: Training, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
     """Over as much of the schedule as shows its fullest moment."""
     with _told(trial, device), no_memory() if fake else contextlib.nullcontext():
-        engine = _engine(trial, training, device, as_gpu, gpu_ways(trial) if fake and as_gpu else None)
-        if fake and as_gpu:
-            # A GPU updates in one pass; the plain form of that pass has temporaries.
-            engine.optimizer.kernels = replace(plain_kernels(), adamw=_nothing, adamw_split=_nothing)
+        engine = _engine(trial, training, device, as_gpu, gpu_ways(trial) if fake and as_gpu else None, results_alone=fake)
+        if fake and as_gpu and engine.optimizer.kernels is None:
+            engine.optimizer.kernels = results.kernels()
         return _watched(engine, trial, training, fake=fake)
 
 
@@ -107,16 +105,14 @@ def gpu_ways(trial: Trial) -> Choices:
     return replace(ways, triton=False, wide_products=False, attention="default", products="library")
 
 
-def _nothing(*_state: Tensor | None, **_numbers: float) -> None:
-    pass
-
-
-def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None) -> StandIn:
+def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None, *,
+            results_alone: bool = False) -> StandIn:
     acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
     _let_go(device)  # of the rank before
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
     with first_values_in_pieces(PIECE) if device.type == "cuda" else contextlib.nullcontext():
-        return StandIn(trial, training, mesh, Recorder(device.type), choices)
+        return StandIn(trial, training, mesh, Recorder(device.type), choices,
+                       results_alone=results_alone and choices is not None)
 
 
 def _one_by_one(engine: StandIn, trial: Trial, training: Training, count: int) -> list[Moment]:
@@ -133,6 +129,9 @@ def _watched(engine: StandIn, trial: Trial, training: Training, *, fake: bool) -
     engine.take_part(with_microbatches(trial, count), whole=True)
     # Tokens without values need no corpus.
     batches = Batches(replace(training, data=None) if fake else training, trial.model, training.seed)
+    if engine.scales is not None:
+        # The first step of all computes in bf16 and looks; memory is that of the others, with weights in eight bits.
+        engine.scales.updates += 1
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
     with tracker(engine) as live, Answers(engine) if fake else contextlib.nullcontext():

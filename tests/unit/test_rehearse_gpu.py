@@ -1,0 +1,44 @@
+"""A rehearsal that stands for a GPU where there is none: what its kernels hand back, and the bytes that a real one counted."""
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from seatrial.engine.kernels import plain
+from seatrial.engine.kernels.verified import NAMES, _call
+from seatrial.rehearse import results
+from seatrial.rehearse.rank import held
+from seatrial.spec import GIB, Batch, Model, Topology, Trial
+from seatrial.training import Training
+
+CPU = torch.device("cpu")
+MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks/results/gpu-h200.json").read_text())["runs"][-1]
+NARROW = Model(layers=24, hidden=2048, heads=32, vocab=50304, seq=1024)
+WIDE = Model(layers=2, hidden=14336, heads=64, vocab=50304, seq=2048)
+
+
+@pytest.mark.parametrize("case", [0, 1])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_kernel_hands_back_has_the_shape_and_type_of_plain_torchs(name: str, case: int) -> None:
+    mine, theirs = (_call(name, f, case, CPU, torch.bfloat16, 48, 16) for f in (getattr(results.kernels(), name),
+                                                                                 getattr(plain, name)))
+    assert [(t.shape, t.dtype) for t in mine] == [(t.shape, t.dtype) for t in theirs]
+
+
+@pytest.mark.parametrize(("row", "model", "mbs", "given"), [
+    ("bf16@5.6b", WIDE, 4, {}),
+    ("bf16-moments16@5.6b", WIDE, 4, {"moments": "bf16"}),
+    ("fp8@5.6b", WIDE, 4, {"precision": "fp8"}),
+    ("bf16@1.3b", NARROW, 16, {}),
+    ("bf16-full@1.3b", NARROW, 16, {"recompute": "full"}),
+])  # fmt: skip
+def test_the_bytes_are_those_that_an_h200s_allocator_counted(row: str, model: Model, mbs: int, given: dict[str, Any]) -> None:
+    training = Training(moments=given.get("moments", "fp32"))
+    topology = replace(Topology(mbs=mbs, precision="bf16"), **{k: v for k, v in given.items() if k != "moments"})
+    found = held(Trial(model=model, batch=Batch(gbs=mbs), topology=topology), training, CPU, fake=True, as_gpu=True)
+    assert found.peak_bytes / GIB == pytest.approx(MEASURED[row]["allocated_gib"], rel=0.01)
