@@ -31,11 +31,12 @@ def product(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: 
             products: Products | None = None) -> Tensor:
     """left [m, k] x right_tᵀ [k, n], both k-contiguous; the scales' inverses undo them."""
     run, scales = products or Products(), (left_inverse, right_inverse)
-    if out is not None:
-        assert bias is None
-        return run.into(out, left, right_t.t(), scales=scales, fast=fast)
-    assert out_dtype == torch.bfloat16
-    return run(left, right_t.t(), bias, scales=scales, fast=fast)
+    if out is None and out_dtype == torch.bfloat16:
+        return run(left, right_t.t(), bias, scales=scales, fast=fast)
+    assert bias is None, "a bias comes with a result in bf16"
+    if out is None:
+        out = left.new_empty(left.shape[0], right_t.shape[0], dtype=out_dtype)
+    return run.into(out, left, right_t.t(), scales=scales, fast=fast)
 
 
 def refuse(device: torch.device) -> str | None:
