@@ -99,7 +99,7 @@ class _Problem:
     """Its matrices are by columns: out is computed as the transpose of right's transpose by left's."""
 
     def __init__(self, library: Any, form: Form, device: torch.device):
-        self.library, self.form = library, form
+        self.blas, self.form = library, form
         self.handle, self.workspace = _handle(device), _workspace(device)
         self.description = self._create("cublasLtMatmulDescCreate", COMPUTE_IN_FP32, SCALE_IN_FP32)
         self._describe(TRANSPOSE_LEFT, c_int32(form.right_t))
@@ -123,7 +123,7 @@ class _Problem:
         found, count = (_Offer * OFFERED)(), c_int()
         self._ask("cublasLtMatmulAlgoGetHeuristic", self.handle, self.description, self.right, self.left, self.out, self.out,
                   wish, OFFERED, found, byref(count))
-        self.library.cublasLtMatmulPreferenceDestroy(wish)
+        self.blas.cublasLtMatmulPreferenceDestroy(wish)
         return [offer for offer in found[: count.value] if offer.status == 0]
 
     def run(self, algorithm: _Algorithm, left: Tensor, right: Tensor, out: Tensor, alpha: float, bias: Tensor | None,
@@ -151,7 +151,7 @@ class _Problem:
         return made
 
     def _ask(self, function: str, *given: Any) -> None:
-        status = getattr(self.library, function)(*given)
+        status = getattr(self.blas, function)(*given)
         if status:
             raise Refused(f"{function} gave status {status}")
 
