@@ -38,7 +38,7 @@ from seatrial.engine.products import Products, measured, wide_products_work
 from seatrial.engine.state import Shard, iter_shards
 from seatrial.engine.timers import Timers
 from seatrial.engine.watch import Heartbeat
-from seatrial.engine.zero import Bucket
+from seatrial.engine.zero import Bucket, stay_alone
 from seatrial.schedule import Action, Kind, schedule
 from seatrial.spec import Trial, stages_of
 from seatrial.training import Training
@@ -135,9 +135,9 @@ class Engine:
         t, m = self.trial.topology, self.trial.model
         if self.choices.products == "library" or not self.choices.fused or m.family == "llama":
             return Products()
-        alone = self.microbatches(self.trial.batch.gbs) == t.dp == t.pp == 1 and not self.tp.sequence_parallel
-        wide = torch.float32 if self.choices.wide_products else None
-        forms = forms_of(m, t, dtype, gradients=dtype if alone and self.choices.narrow_gradients else wide,
+        narrow = self.choices.narrow_gradients and stay_alone(self.microbatches(self.trial.batch.gbs), self.mesh,
+                                                              sums_over_tp=self.tp.sequence_parallel)
+        forms = forms_of(m, t, dtype, gradients=dtype if narrow else torch.float32 if self.choices.wide_products else None,
                          onto=t.tp == 1 and self.choices.residual_in_product, logits_chunk=self._logits_chunk(),
                          fast=self.choices.fast_accumulation)
         products, self.notes["kernels of products"] = measured(forms, self.mesh.device)

@@ -18,6 +18,7 @@ from seatrial.engine.choices import Choices
 from seatrial.engine.comm import Comm, Pending
 from seatrial.engine.layout import Layout, Piece
 from seatrial.engine.masters import Masters
+from seatrial.engine.mesh import Mesh
 from seatrial.engine.params import ParamSpec, spec_of
 from seatrial.engine.products import Products
 
@@ -101,8 +102,8 @@ class Bucket:
         # With ZeRO 2 and 3 gradients do not stay whole: every micro-batch's are reduced on their own.
         self._expected = uses * (1 if self.zero >= 2 else microbatches)
         self._arrived, self._reduced_once = 0, False
-        alone = microbatches == self.dp.size == self.comm.mesh.pp.size == 1 and not self.sums_over_tp
-        self.grad_dtype = self.flat.dtype if self.choices.narrow_gradients and alone else torch.float32
+        narrow = self.choices.narrow_gradients and stay_alone(microbatches, self.comm.mesh, sums_over_tp=self.sums_over_tp)
+        self.grad_dtype = self.flat.dtype if narrow else torch.float32
         if self.grad is not None and self.grad.dtype != self.grad_dtype:
             self.grad = None
         for sink in self.sinks:
@@ -292,6 +293,11 @@ class BucketSink:
         self.fresh = False
         if last:
             self.bucket.arrived()
+
+
+def stay_alone(microbatches: int, mesh: Mesh, *, sums_over_tp: bool) -> bool:
+    """Whether nothing is ever added to a step's gradients."""
+    return microbatches == mesh.dp.size == mesh.pp.size == 1 and not sums_over_tp
 
 
 def _take_gradient(p: Tensor) -> None:

@@ -22,15 +22,12 @@ from seatrial.engine.loop import tracker
 from seatrial.engine.mesh import Mesh
 from seatrial.errors import SeatrialError
 from seatrial.rehearse import results
-from seatrial.rehearse.fakes import Answers, first_values_in_pieces, no_memory
+from seatrial.rehearse.fakes import Answers, no_memory
 from seatrial.rehearse.recorder import Moment, Recorder
 from seatrial.rehearse.stand_in import StandIn
 from seatrial.schedule import peak_held
 from seatrial.spec import GIB, Batch, Trial
 from seatrial.training import Training
-
-PIECE = 1 << 24
-"""Numbers that a GPU makes at once: its launches would take longer than small pieces do."""
 
 
 class OutOfMemory(SeatrialError):
@@ -84,7 +81,7 @@ def actions(trial: Trial, training: Training, device: torch.device, *, repeats: 
 def held(trial: Trial, training: Training, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
     """Over as much of the schedule as shows its fullest moment."""
     with _told(trial, device), no_memory() if fake else contextlib.nullcontext():
-        engine = _engine(trial, training, device, as_gpu, gpu_ways(trial) if fake and as_gpu else None, results_alone=fake)
+        engine = _engine(trial, training, device, as_gpu, gpu_ways(trial) if fake and as_gpu else None)
         if fake and as_gpu and engine.optimizer.kernels is None:
             engine.optimizer.kernels = results.kernels()
         return _watched(engine, trial, training, fake=fake)
@@ -105,14 +102,12 @@ def gpu_ways(trial: Trial) -> Choices:
     return replace(ways, triton=False, wide_products=False, attention="default", products="library")
 
 
-def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None, *,
-            results_alone: bool = False) -> StandIn:
+def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None) -> StandIn:
+    """`choices`: those of a GPU that is not there."""
     acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
     _let_go(device)  # of the rank before
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
-    with first_values_in_pieces(PIECE) if device.type == "cuda" else contextlib.nullcontext():
-        return StandIn(trial, training, mesh, Recorder(device.type), choices,
-                       results_alone=results_alone and choices is not None)
+    return StandIn(trial, training, mesh, Recorder(device.type), choices, results_alone=choices is not None)
 
 
 def _one_by_one(engine: StandIn, trial: Trial, training: Training, count: int) -> list[Moment]:
