@@ -58,7 +58,6 @@ def _rows() -> dict[str, Row]:
         "wide-gradients": ({"narrow_gradients": False}, "gradients in fp32"),
         "flash": ({"attention": "flash"}, "flash attention"),
         "cudnn": ({"attention": "cudnn"}, "cuDNN attention"),
-        "library": ({"products": "library"}, "products by the kernels that torch asks for"),
         "whole-masters": ({"split_masters": False}, "fp32 masters beside the weights"),
         "small-logits": ({"logits_bytes": 0}, "1024 tokens' logits at once"),
     }

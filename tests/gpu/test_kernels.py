@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,8 +14,6 @@ from seatrial.engine.fast.choices import Choices
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.fast.kernels.slot import Scales
 from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
-from seatrial.engine.fast.product_forms import forms_of
-from seatrial.engine.fast.products import measured
 from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Model, Recompute, Topology, Trial
 from seatrial.training import Training
@@ -131,25 +128,3 @@ def test_the_split_update_is_that_of_whole_masters_to_the_last_bit(held: torch.d
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_eight_bits_train(recompute: Recompute) -> None:
     assert losses("fp8", recompute) == pytest.approx(losses("bf16"), rel=2e-2)
-
-
-def test_chosen_kernels_of_products_compute_what_torch_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    model, topology = Model(layers=1, hidden=1024, heads=8, vocab=5000, seq=1024), Topology(mbs=4, precision="bf16")
-    forms = forms_of(model, topology, torch.bfloat16, gradients=torch.float32, onto=True, logits_chunk=2048)
-    chosen, note = measured(forms, CUDA)
-    assert "left to torch" not in note
-    for form in chosen.chosen:
-        left, right = (torch.randn(*s, device=CUDA).bfloat16() for s in ((form.rows, form.inner), (form.inner, form.cols)))
-        left = left.t().contiguous().t() if form.left_t else left
-        right = right.t().contiguous().t() if form.right_t else right
-        bias = torch.randn(form.cols, device=CUDA).bfloat16() if form.bias else None
-        exact = left.double() @ right.double() + (0.0 if bias is None else bias.double())
-        if bias is not None:
-            found = chosen(left, right, bias)
-        else:
-            out = torch.ones(form.rows, form.cols, device=CUDA, dtype=form.out)
-            found = chosen.into(out, left, right, alpha=0.5, add=form.add)
-            exact = 0.5 * exact + float(form.add)
-        assert (found.double() - exact).norm() / exact.norm() < 1e-2, form
-    assert measured(forms, CUDA)[1].endswith(f"{note.split(' of ')[1].split()[0]} known from before")

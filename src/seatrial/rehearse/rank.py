@@ -99,7 +99,7 @@ def both(trial: Trial, training: Training, device: torch.device, *, repeats: int
 def gpu_ways(trial: Trial) -> Choices:
     """What a GPU keeps and lets go, in plain torch: its own kernels do not know tensors without memory."""
     ways = Choices.of(torch.device("cuda"), precision=trial.topology.precision, compiled=False)
-    return replace(ways, triton=False, wide_products=False, attention="default", products="library")
+    return replace(ways, triton=False, wide_products=False, attention="default")
 
 
 def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None) -> StandIn:

@@ -168,8 +168,8 @@ class StandIn(Engine):
         self.choices = replace(self.choices, wide_products=True)
         return results.kernels()
 
-    def _products(self, dtype: torch.dtype) -> Products:
-        return results.ProductsOf() if self.results_alone and self.choices.fused else super()._products(dtype)
+    def _products(self) -> Products:
+        return results.ProductsOf() if self.results_alone and self.choices.fused else super()._products()
 
     def take_part(self, trial: Trial, *, whole: bool) -> None:
         """The same layout on another batch, by its schedule or one action after the other."""

@@ -27,15 +27,14 @@ from seatrial.engine.core.params import spec_of
 from seatrial.engine.core.pipeline import Chunk, Feed, Pipeline
 from seatrial.engine.core.precision import LossScale, compute_type
 from seatrial.engine.core.state import Shard, iter_shards
-from seatrial.engine.core.zero import Bucket, stay_alone
+from seatrial.engine.core.zero import Bucket
 from seatrial.engine.fast import fp8
 from seatrial.engine.fast.attention_backend import BACKENDS, fastest
 from seatrial.engine.fast.choices import Choices
 from seatrial.engine.fast.fused8 import Fused8
 from seatrial.engine.fast.kernels import Kernels, choose, plain_kernels
 from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.product_forms import forms_of
-from seatrial.engine.fast.products import Products, measured, wide_products_work
+from seatrial.engine.fast.products import Products, wide_products_work
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
@@ -81,7 +80,7 @@ class Engine:
         positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
         self.kernels = self._kernels(dtype)
         self.scales = Scales(mesh.device) if t.precision == "fp8" else None
-        self.products = self._products(dtype)
+        self.products = self._products()
         self.shared = Shared(model=m, tp=self.tp, positions=positions, std=training.init_std,
                              selective=t.recompute == "selective" and not training.compile, fused=self.choices.fused,
                              recompute=t.recompute, kernels=self.kernels or plain_kernels(), products=self.products,
@@ -130,18 +129,8 @@ class Engine:
         self.notes.update({f"kernel {name}": note for name, note in kernels.notes.items()})
         return kernels
 
-    def _products(self, dtype: torch.dtype) -> Products:
-        """The fastest kernel for each of the products of fused blocks and of the head."""
-        t, m = self.trial.topology, self.trial.model
-        if self.choices.products == "library" or not self.choices.fused or m.family == "llama":
-            return Products()
-        narrow = self.choices.narrow_gradients and stay_alone(self.microbatches(self.trial.batch.gbs), self.mesh,
-                                                              sums_over_tp=self.tp.sequence_parallel)
-        forms = forms_of(m, t, dtype, gradients=dtype if narrow else torch.float32 if self.choices.wide_products else None,
-                         onto=t.tp == 1 and self.choices.residual_in_product, logits_chunk=self._logits_chunk(),
-                         fast=self.choices.fast_accumulation)
-        products, self.notes["kernels of products"] = measured(forms, self.mesh.device)
-        return products
+    def _products(self) -> Products:
+        return Products()
 
     def _attention(self, positions: Positions, heads: int, dtype: torch.dtype) -> SDPBackend | None:
         """The fastest of SDPA's kernels on this shape; None leaves it to torch."""

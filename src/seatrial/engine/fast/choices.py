@@ -32,8 +32,6 @@ class Choices:
     release_gradients: bool = False
     """Gradients' memory goes back to the allocator after the update: activations of the next step can have it."""
     attention: Attention = "default"
-    products: Literal["measured", "library"] = "library"
-    """Which of cuBLASLt's kernels computes each product: the fastest of those it offers, or its own choice."""
     fast_accumulation: Literal["none", "forward", "all"] = "all"
     """Which fp8 products add up without the detour through fp32 registers."""
     logits_bytes: int = 0
@@ -46,4 +44,4 @@ class Choices:
         half = precision != "fp32"
         return cls(fused=half and not compiled, triton=half, narrow_gradients=precision in ("bf16", "fp8"), wide_products=half,
                    residual_in_product=True, split_masters=precision in ("bf16", "fp8"), release_gradients=True,
-                   attention="measured", products="measured" if half else "library", logits_bytes=2**30 if half else 0)
+                   attention="measured", logits_bytes=2**30 if half else 0)
