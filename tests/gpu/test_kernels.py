@@ -10,10 +10,11 @@ from seatrial.engine.core.masters import parts_of, whole_of
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import fp8
-from seatrial.engine.fast.choices import Choices
-from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.choose import ops_for
+from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.kernels import EIGHT, NAMES, plain, triton_kernels
 from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
+from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, difference
 from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Model, Recompute, Topology, Trial
 from seatrial.training import Training
@@ -63,12 +64,18 @@ def test_rows_of_common_and_rare_tokens_are_added_up_the_same_every_time(kind: t
     torch.testing.assert_close(found, expected, rtol=1e-2 if kind == torch.bfloat16 else 1e-4, atol=1e-3)
 
 
+def engine_of(trial: Trial, training: Training, config: KernelConfig | None = None) -> Engine:
+    mesh = Mesh(trial.topology, device=CUDA)
+    ops, _, notes = ops_for(trial, training, mesh, config)
+    assert not any("plain torch is used" in note for note in notes.values()), notes
+    return Engine(trial, training, mesh, ops=ops)
+
+
 def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:
     topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
     trial, training = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Training(steps=5, lr=1e-2)
-    choices = replace(Choices.of(CUDA, precision=precision, compiled=False), **changed)  # type: ignore[arg-type]
-    engine = Engine(trial, training, Mesh(topology, device=CUDA), choices=choices)
-    assert not any("plain torch is used" in note for note in engine.notes.values()), engine.notes
+    config = replace(KernelConfig.of(CUDA, precision=precision, compiled=False), **changed)  # type: ignore[arg-type]
+    engine = engine_of(trial, training, config)
     batches = Batches(training, MODEL, training.seed)
     return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
 
@@ -76,7 +83,7 @@ def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **cha
 @pytest.mark.parametrize("mbs", [4, 2])
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_fused_blocks_train_as_ordinary_ones(recompute: Recompute, mbs: int) -> None:
-    expected = losses("bf16", mbs=mbs, fused=False, triton=False, narrow_gradients=False)
+    expected = losses("bf16", mbs=mbs, fused=False, triton=(), narrow_gradients=False)
     assert losses("bf16", recompute, mbs=mbs) == pytest.approx(expected, rel=1e-2)
 
 
@@ -99,9 +106,8 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
     for moments in ("bf16", "fp32"):
         training = Training(steps=5, lr=1e-3, moments=moments)  # type: ignore[arg-type]
         topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
-        engine = Engine(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), training, Mesh(topology, device=CUDA))
-        assert not any("plain torch is used" in note for note in engine.notes.values()), engine.notes
-        assert (engine.optimizer.kernels is None) is ((precision, moments) == ("fp32", "fp32"))
+        engine = engine_of(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), training)
+        assert (engine.optimizer.one_pass is None) is ((precision, moments) == ("fp32", "fp32"))
         batches = Batches(training, MODEL, training.seed)
         found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
     assert found["bf16"] == pytest.approx(found["fp32"], rel=2e-3) and found["bf16"][0] == found["fp32"][0]
