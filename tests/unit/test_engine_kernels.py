@@ -170,14 +170,13 @@ def test_tritons_kernels_agree_under_its_interpreter(name, hidden):
 def test_programs_walk_over_all_tiles_and_a_check_makes_them_walk_far():
     for tokens, rows, columns in ((16384, 2, 8), (336, 4, 14), (84, 32, 224), (3, 4, 1)):
         tiles = -(-tokens // rows)
-        groups, walked = groups_of(tokens, rows, columns=columns, each=16)
-        assert (groups - 1) * walked < tiles <= groups * walked and (groups * columns <= programs(16) or groups == 1)
+        groups, walked = groups_of(tokens, rows, columns=columns, device=CPU, each=16)
+        assert (groups - 1) * walked < tiles <= groups * walked and (groups * columns <= programs(16, CPU) or groups == 1)
         with fewer_programs():
-            assert groups_of(tokens, rows, columns=columns, each=16)[1] >= min(tiles, walked + 1)
-    assert programs(1) == 132
+            assert groups_of(tokens, rows, columns=columns, device=CPU, each=16)[1] >= min(tiles, walked + 1)
 
     def wrong_later(pre):
-        return plain.gelu(pre) * (1.0 if programs(1) == 132 else 1.1)
+        return plain.gelu(pre) * (1.0 if programs(1, CPU) > 1 else 1.1)
 
     assert difference("gelu", wrong_later, device=CPU, dtype=torch.bfloat16, hidden=32, tokens=16) > 0.02
 
