@@ -14,7 +14,7 @@ from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import build
 from seatrial.engine.fast.config import KernelConfig
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.tracker import tracker
 from seatrial.spec import Batch, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -14,7 +14,7 @@ from seatrial.engine.fast.choose import build
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.io.data import Batches
-from seatrial.engine.watch.memory import LiveStorages
+from seatrial.engine.watch.tracker import LiveStorages
 from seatrial.spec import Batch, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -19,7 +19,7 @@ from seatrial.engine.fast.kernels import Kernels, plain
 from seatrial.engine.fast.kernels.verified import CLOSE, difference
 from seatrial.engine.io import checkpoint
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
 from seatrial.record import Outcome

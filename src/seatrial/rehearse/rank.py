@@ -22,7 +22,7 @@ from seatrial.engine.fast import choose
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.ops import FastOps
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import SeatrialError
 from seatrial.rehearse import results
 from seatrial.rehearse.fakes import Answers, no_memory
