@@ -21,7 +21,7 @@ from torch import Tensor
 from seatrial.engine.data import Batches
 from seatrial.engine.mesh import Mesh, Pool
 from seatrial.engine.step import Engine, StepResult
-from seatrial.launch.port import HeldPort
+from seatrial.launch.processes import HeldPort
 from seatrial.spec import Trial
 from seatrial.training import Training
 
