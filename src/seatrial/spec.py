@@ -343,6 +343,35 @@ class Environment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How our engine computes a trial: what changes its time or its memory and is neither model nor layout."""
+
+    optimizer: Literal["adamw-fused", "adamw-plain"] = "adamw-fused"
+    """`adamw-plain` is one operation at a time, for comparison."""
+    moments: Literal["fp32", "bf16"] = "fp32"
+    """How AdamW's two means are held; in bf16 they are computed in fp32 and rounded once, 4 bytes per parameter less."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto takes CUDA where it is there."""
+    compile: bool = False
+    """torch.compile on the layers."""
+    bucket_mib: float = 32.0
+    """Size of one flat gradient bucket."""
+    logits_chunk: int = 1024
+    """Tokens whose logits are held at once in the loss."""
+    threads: int | None = None
+    """Compute threads per process; by default the cores divided by the processes of the node."""
+
+    def __post_init__(self) -> None:
+        fields.positive("execution", bucket_mib=self.bucket_mib, logits_chunk=self.logits_chunk, threads=self.threads)
+
+    @property
+    def update(self) -> str:
+        """How weights are updated, where that is not the usual way: what a table's Optimizer column says."""
+        unusual = [self.optimizer] if self.optimizer != Execution.optimizer else []
+        return ", ".join([*unusual, f"moments in {self.moments}"] if self.moments != Execution.moments else unusual)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Command:
     """Any program as an engine: its arguments with {tp}, {gbs}, {run_dir} and the like in them, never seen by a shell."""
 
@@ -365,6 +394,7 @@ class Trial:
     topology: Topology = field(default_factory=Topology)
     cluster: Cluster | None = None
     environment: Environment = field(default_factory=Environment)
+    execution: Execution = field(default_factory=Execution)
     engine: Engine = "seatrial"
     """Whose rules hold: `megatron` wants equal stages (or layers + 2), ours takes uneven ones."""
     command: Command | None = None

@@ -14,7 +14,7 @@ from seatrial.engine.memory import LiveStorages
 from seatrial.engine.mesh import Mesh
 from seatrial.engine.params import spec_of
 from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 GPT2 = Model(layers=1, hidden=32, heads=4, vocab=67, seq=16)
@@ -27,8 +27,8 @@ MODELS = {
 
 def gradients(model: Model, choices: Choices | None, *, mbs: int, precision: str = "fp32") -> dict[str, torch.Tensor]:
     topology = Topology(mbs=mbs, precision=precision)  # type: ignore[arg-type]
-    training = Training(steps=1, logits_chunk=24, clip=0)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology)
+    training = Training(steps=1, clip=0)
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(logits_chunk=24))
     engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu")), choices=choices)
     fused = isinstance(engine.chunks[0].stage.final_norm, FusedNorm)
     assert fused == (choices is not None and choices.fused)

@@ -1,11 +1,13 @@
 """What cannot run is refused before any rank starts, with what would work."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from seatrial.errors import BadInput, Infeasible
 from seatrial.launch import preflight
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 MODEL = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16)
@@ -19,12 +21,12 @@ def test_more_processes_than_gpus_are_refused_but_cores_are_shared(monkeypatch):
     monkeypatch.setattr(preflight, "gpus", lambda: 1)
     with pytest.raises(Infeasible, match="= 4 processes, but this machine has 1 CUDA device: use a topology of 1"):
         preflight.check(trial(dp=4), Training())
-    preflight.check(trial(dp=4), Training(device="cpu"))
+    preflight.check(replace(trial(dp=4), execution=Execution(device="cpu")), Training())
     preflight.check(trial(), Training())
     monkeypatch.setattr(preflight, "gpus", lambda: 0)
     preflight.check(trial(dp=8), Training())
     with pytest.raises(Infeasible, match="no CUDA device"):
-        preflight.check(trial(), Training(device="cuda"))
+        preflight.check(replace(trial(), execution=Execution(device="cuda")), Training())
 
 
 @pytest.mark.parametrize(("training", "words"), [

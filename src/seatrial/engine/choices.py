@@ -37,7 +37,7 @@ class Choices:
     fast_accumulation: Literal["none", "forward", "all"] = "all"
     """Which fp8 products add up without the detour through fp32 registers."""
     logits_bytes: int = 0
-    """Logits of so many bytes are made at once, where that is more than `training.logits_chunk` tokens."""
+    """Logits of so many bytes are made at once, where that is more than `execution.logits_chunk` tokens."""
 
     @classmethod
     def of(cls, device: torch.device, *, precision: str, compiled: bool) -> Choices:

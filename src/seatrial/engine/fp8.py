@@ -61,7 +61,7 @@ def check(device: torch.device, model: Model, topology: Topology, *, compiled: b
 def check_shape(model: Model, topology: Topology, *, compiled: bool) -> None:
     if compiled:
         raise BadInput("topology.precision: fp8 blocks have their backward pass written out and are not compiled: "
-                       "set training.compile = false")
+                       "set execution.compile = false")
     if model.family == "llama":
         raise BadInput("topology.precision: fp8 is there for gpt2 and bloom blocks; llama works in bf16")
     for name, value in (("hidden / TP", model.hidden // topology.tp), ("ffn / TP", model.inner // topology.tp),

@@ -47,12 +47,12 @@ def main(argv: list[str]) -> int:
             raise BadInput("expected one argument, the run file: python -m seatrial.engine out/run.json")
         run = runfile.read(argv[0])
         out = run.out
-        compiles = run.training.compile
+        compiles = run.trial.execution.compile
         heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world, slow_steps=int(compiles),
                               start_s=COMPILE_S if compiles else watch.START_S)
-        device = device_of(run.training.device, place)
-        if run.training.threads or "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(run.training.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
+        device = device_of(run.trial.execution.device, place)
+        if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
         heartbeat.beat(phase="join")
         join(place, device)
         train(run, place, device, heartbeat)
@@ -106,7 +106,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
             began, origin_s = time.perf_counter(), time.time()
             timers.take()
             # The first step is a warm-up: it can afford to be watched operation by operation.
-            watched = measured is None and training.warmup_iterations > 0 and not training.compile
+            watched = measured is None and training.warmup_iterations > 0 and not trial.execution.compile
             with tracker(engine) if watched else contextlib.nullcontext() as live:
                 result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
             progress.done(result.gbs, skipped=result.skipped)

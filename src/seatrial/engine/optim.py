@@ -15,6 +15,7 @@ from torch import Tensor
 
 from seatrial.engine.kernels import Kernels
 from seatrial.engine.zero import Bucket
+from seatrial.spec import Execution
 from seatrial.training import Training
 
 MOMENTS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -46,8 +47,9 @@ def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
 
 
 class AdamW:
-    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, kernels: Kernels | None = None):
-        self.training, self.kernels, self.buckets = training, kernels, buckets
+    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, kernels: Kernels | None = None,
+                 execution: Execution = Execution()):
+        self.training, self.execution, self.kernels, self.buckets = training, execution, kernels, buckets
         self.steps_done = torch.zeros((), dtype=torch.float32, device=device)
         """Updates that took place; skipped steps are not among them."""
         self.groups: list[tuple[float, list[tuple[Bucket, int, int]]]] = []
@@ -58,12 +60,12 @@ class AdamW:
     @property
     def _widens(self) -> bool:
         """torch's fused update wants one type: moments in 16 bits are fp32 meanwhile, a piece at a time."""
-        return self.kernels is None and self.training.optimizer == "adamw-fused" and self.training.moments != "fp32"
+        return self.kernels is None and self.execution.optimizer == "adamw-fused" and self.execution.moments != "fp32"
 
     def step(self, *, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
         """`overflowed` is 1.0 where the gradients are not finite."""
         self.steps_done += 1.0 - overflowed
-        if self.kernels is not None and self.training.optimizer == "adamw-fused":
+        if self.kernels is not None and self.execution.optimizer == "adamw-fused":
             self._in_one_pass(self.kernels, lr, divide_by, overflowed)
             return
         for weight_decay, cut in self.groups:
@@ -79,7 +81,8 @@ class AdamW:
                 grads.append(bucket.reduced()[here])
                 exp_avgs.append(bucket.exp_avg[here])
                 exp_avg_sqs.append(bucket.exp_avg_sq[here])
-            update = self._widened if self._widens else self._fused if self.training.optimizer == "adamw-fused" else self._plain
+            fused = self.execution.optimizer == "adamw-fused"
+            update = self._widened if self._widens else self._fused if fused else self._plain
             update(masters, grads, exp_avgs, exp_avg_sqs, lr, weight_decay, divide_by, overflowed)
 
     def _in_one_pass(self, kernels: Kernels, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:

@@ -70,20 +70,20 @@ class Engine:
         t, m = trial.topology, trial.model
         dtype = compute_type(t.precision)
         if t.precision == "fp8":
-            fp8.check(mesh.device, m, t, compiled=training.compile, anywhere=choices is not None)
-        self.choices = choices or Choices.of(mesh.device, precision=t.precision, compiled=training.compile)
+            fp8.check(mesh.device, m, t, compiled=trial.execution.compile, anywhere=choices is not None)
+        self.choices = choices or Choices.of(mesh.device, precision=t.precision, compiled=trial.execution.compile)
         self.notes: dict[str, str] = {}
         """What was chosen on this device, and why."""
         self.timers = comm.timers if comm is not None else timers or Timers(mesh.device.type)
         self.comm = comm or Comm(mesh, self.timers, heartbeat, check_order=training.check_order)
-        self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not training.compile)
+        self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not trial.execution.compile)
         heads = m.heads // t.tp
         positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
         self.kernels = self._kernels(dtype)
         self.scales = Scales(mesh.device) if t.precision == "fp8" else None
         self.products = self._products(dtype)
         self.shared = Shared(model=m, tp=self.tp, positions=positions, std=training.init_std,
-                             selective=t.recompute == "selective" and not training.compile, fused=self.choices.fused,
+                             selective=t.recompute == "selective" and not trial.execution.compile, fused=self.choices.fused,
                              recompute=t.recompute, kernels=self.kernels or plain_kernels(), products=self.products,
                              scales=self.scales,
                              attention=self._attention(positions, heads, dtype),
@@ -97,7 +97,8 @@ class Engine:
         part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
-        self.optimizer = AdamW(self.buckets, training, mesh.device, self.kernels or self._update_alone())
+        self.optimizer = AdamW(self.buckets, training, mesh.device, self.kernels or self._update_alone(),
+                               trial.execution)
         self.loss_scale = LossScale(t.precision, training)
         self._prepared: tuple[Batches, int, tuple[Tensor, Tensor]] | None = None
         self.stop_asked = False
@@ -110,7 +111,7 @@ class Engine:
         if self.choices.wide_products and not wide_products_work(self.mesh.device, dtype):
             self.choices = replace(self.choices, wide_products=False)
             self.notes["products"] = "weight gradients are rounded to 16 bits before they are added up: this torch has no other"
-        splits = self.choices.split_masters and dtype == torch.bfloat16 and self.training.optimizer == "adamw-fused"
+        splits = self.choices.split_masters and dtype == torch.bfloat16 and self.trial.execution.optimizer == "adamw-fused"
         self.choices = replace(self.choices, split_masters=splits)
         if not self.choices.triton and not self.choices.narrow_gradients and not splits:
             return None
@@ -120,12 +121,12 @@ class Engine:
 
     def _update_alone(self) -> Kernels | None:
         """A GPU in fp32 has torch's kernels, but none of torch's updates takes moments in 16 bits beside masters in 32."""
-        if self.training.moments == "fp32" or self.mesh.device.type != "cuda":
+        if self.trial.execution.moments == "fp32" or self.mesh.device.type != "cuda":
             return None
         return self._chosen(torch.float32, only=("adamw",))
 
     def _chosen(self, dtype: torch.dtype, **which: Any) -> Kernels:
-        kernels = choose(self.mesh.device, dtype, hidden=self.trial.model.hidden, moments=MOMENTS[self.training.moments],
+        kernels = choose(self.mesh.device, dtype, hidden=self.trial.model.hidden, moments=MOMENTS[self.trial.execution.moments],
                          **which)
         self.notes.update({f"kernel {name}": note for name, note in kernels.notes.items()})
         return kernels
@@ -159,7 +160,7 @@ class Engine:
         """Tokens whose logits are made at once: few leave a large device idle in the product back to the hidden size."""
         t = self.trial.topology
         fit = self.choices.logits_bytes // (2 * self.trial.model.padded_vocab(t.tp) // t.tp)
-        return max(self.training.logits_chunk, 2 ** (fit.bit_length() - 1) if fit else 0)
+        return max(self.trial.execution.logits_chunk, 2 ** (fit.bit_length() - 1) if fit else 0)
 
     def _chunk(self, number: int, dtype: torch.dtype) -> Chunk:
         t = self.trial.topology
@@ -168,7 +169,7 @@ class Engine:
         stage = Stage(self.shared, first=first, last=first + split[stage_number], has_embedding=stage_number == 0,
                       has_head=stage_number == len(split) - 1)
         buckets = self._buckets(stage, dtype)
-        if self.training.compile:
+        if self.trial.execution.compile:
             for block in stage.layers.values():
                 block.compile()
         for name, block in stage.layers.items():
@@ -179,7 +180,7 @@ class Engine:
 
     def _buckets(self, stage: Stage, dtype: torch.dtype) -> dict[str, Bucket]:
         """Whole units until a bucket is full, in the order in which their gradients come; alone with ZeRO 3."""
-        limit = self.training.bucket_mib * 2**20 / 4
+        limit = self.trial.execution.bucket_mib * 2**20 / 4
         groups: list[list[tuple[str, nn.Module]]] = []
         held = 0.0
         for name, unit in reversed(stage.units()):
@@ -195,7 +196,7 @@ class Engine:
             params = [p for _, unit in group for p in unit.parameters()]
             bucket = Bucket(group[-1][0], params, hidden=self.trial.model.hidden, zero=self.trial.topology.zero, comm=self.comm,
                             dtype=dtype, sums_over_tp=self.tp.sequence_parallel, choices=self.choices, products=self.products,
-                            moments=MOMENTS[self.training.moments])
+                            moments=MOMENTS[self.trial.execution.moments])
             bucket.initialize(self.training.seed)
             found.update({name: bucket for name, _ in group})
         path = [found[name] for name, _ in stage.path() if name != "tokens"]

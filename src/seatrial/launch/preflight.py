@@ -23,8 +23,8 @@ def check(trial: Trial, training: Training) -> Found | None:
     if trial.engine != "seatrial":
         raise BadInput(f"engine {trial.engine!r}: this command runs our own; leave it out")
     if trial.topology.precision not in PRECISIONS:
-        eight_bits(trial, training)
-    devices(trial, training)
+        eight_bits(trial)
+    devices(trial)
     if training.data is not None or training.valid_data is not None:
         from seatrial.engine import data
 
@@ -32,33 +32,33 @@ def check(trial: Trial, training: Training) -> Found | None:
     return checkpoints(trial, training)
 
 
-def eight_bits(trial: Trial, training: Training) -> None:
+def eight_bits(trial: Trial) -> None:
     """fp8 is the one precision that depends on the device."""
-    there = training.device != "cpu" and gpus() > 0
+    there = trial.execution.device != "cpu" and gpus() > 0
     why = "needs a GPU with 8-bit matrix products"
     if there:
         import torch
 
         from seatrial.engine import fp8
 
-        fp8.check_shape(trial.model, trial.topology, compiled=training.compile)
+        fp8.check_shape(trial.model, trial.topology, compiled=trial.execution.compile)
         why = fp8.refuse(torch.device("cuda")) or ""
     if why:
         raise Infeasible(f"precision {trial.topology.precision}: {why}; here the engine has {', '.join(PRECISIONS)}",
                          code="precision")
 
 
-def devices(trial: Trial, training: Training) -> None:
+def devices(trial: Trial) -> None:
     """Processes share cores, but not GPUs."""
-    if training.device == "cpu":
+    if trial.execution.device == "cpu":
         return
     there = gpus()
-    if training.device == "cuda" and there == 0:
-        raise Infeasible("training.device is cuda, but this machine has no CUDA device: use cpu or auto", code="devices")
+    if trial.execution.device == "cuda" and there == 0:
+        raise Infeasible("execution.device is cuda, but this machine has no CUDA device: use cpu or auto", code="devices")
     if 0 < there < trial.topology.world:
         t = trial.topology
         raise Infeasible(f"DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, but this machine has {there} CUDA "
-                         f"device{'s' if there > 1 else ''}: use a topology of {there}, or training.device = \"cpu\"",
+                         f"device{'s' if there > 1 else ''}: use a topology of {there}, or execution.device = \"cpu\"",
                          code="devices")
 
 

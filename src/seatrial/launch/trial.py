@@ -79,7 +79,7 @@ def prepare(trial: Trial, training: Training, *, run_dir: Path, limits: Limits =
     return Job(
         name=trial.run_id(), run_dir=run_dir, argv=engine.argv(trial, training, run_dir), world=trial.topology.world,
         per=engine.per, procs_per_node=trial.cluster.procs_per_node if trial.cluster else None,
-        env=dict(trial.environment.variables), threads=training.threads, cores=limits.cores,
+        env=dict(trial.environment.variables), threads=trial.execution.threads, cores=limits.cores,
         memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s,
         scheduler=dict(trial.environment.scheduler))
 
@@ -169,7 +169,7 @@ def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Eve
         layers=m.layers, hidden=m.hidden, heads=m.heads, kv_heads=m.kv, ffn=m.inner, seq=m.seq, vocab=m.vocab, dp=t.dp,
         tp=t.tp, pp=t.pp, vp=t.vp, mbs=t.mbs, gbs=trial.batch.gbs, zero_stage=t.zero, recompute=t.recompute,
         schedule=t.schedule, dtype=t.precision, sequence_parallel=t.sequence_parallel,
-        optimizer="" if trial.command else training.update, engine="command" if trial.command else trial.engine,
+        optimizer="" if trial.command else trial.execution.update, engine="command" if trial.command else trial.engine,
         freq_ghz=trial.environment.clock_ghz,
         env=environment.told(os.environ) | public.environment.variables | public.environment.scheduler,
         mem_value=gib, mem_unit="GiB" if gib is not None else "", sec_per_it=got.sec_per_it,

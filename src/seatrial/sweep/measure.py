@@ -67,7 +67,7 @@ def judged(record: Record, task: Task, measure: Measure, asked: Asked) -> Record
     known = median_of(timed)
     first = next((i["sec"] for i in marked if i.get("warmup") and _number(i.get("sec"))), None)
     about = _about(known, timed, marked, measure, asked.training)
-    if task.training is not None and task.training.compile and first is not None:
+    if trial.execution.compile and first is not None:
         about["compile_s"] = max(0.0, first - known.value)
     return _with_rates(replace(record, measurement=about), trial, known.value)
 
