@@ -34,7 +34,7 @@ def asked_of(task: Task, run_dir: Path) -> Asked | None:
         return None
     assert task.trial is not None
     trial = replace(task.trial, batch=run.trial.batch)
-    return Asked(trial=trial, training=run.training, partial=run.trial.batch != task.trial.batch)
+    return Asked(trial=trial, training=run.training)
 
 
 def adopt(task: Task, store: Store, launcher: Launcher) -> tuple[Asked, Handle] | None:

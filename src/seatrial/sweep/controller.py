@@ -26,7 +26,7 @@ from seatrial.spec import Trial
 from seatrial.sweep import adopt, best, foresee, preload
 from seatrial.sweep.board import Board, State
 from seatrial.sweep.file import Sweep, Task
-from seatrial.sweep.measure import Asked, asked, judged
+from seatrial.sweep.measure import Asked, asked
 from seatrial.sweep.store import Row, Store, Submitted
 
 SHORTEST_SLEEP_S = 0.001
@@ -237,8 +237,7 @@ class Controller:
         if self.launcher.name == "local" and (wrong := preload.problem(task.trial.environment.variables)):
             return invalid(task.trial, Infeasible(wrong, code="preload"))
         if (left := self.store.left_behind(task.key)) is not None:
-            ran = adopt.asked_of(task, self.store.run_dir(task.key))
-            return self._judged(left, task, ran or asked(task, self.sweep.measure))
+            return left
         ahead = self.view.ahead
         if self.sweep.stop.forecast and self.sweep.stop.factor and ahead is not None and ahead.value is not None:
             seen = self.forecasts.get(task.key)
@@ -268,13 +267,10 @@ class Controller:
     def _finish(self, running: Running, pending: deque[Task]) -> None:
         self.view.running.remove(running)
         record = conclude(running.asked.trial, running.asked.training, running.handle,
-                          self.launcher.finished(running.handle), before=running.before)
+                          self.launcher.finished(running.handle), before=running.before, row=running.task.trial)
         if record.outcome is not None and record.outcome.status != "ok" and self.store.is_full():
             raise self._out_of_room("No space left on device")  # whatever it died of, this is not the trial's own doing
-        self._write(running.task, self._judged(record, running.task, running.asked), pending)
-
-    def _judged(self, record: Record, task: Task, wanted: Asked) -> Record:
-        return judged(record, task, self.sweep.measure, wanted)
+        self._write(running.task, record, pending)
 
     def _write(self, task: Task, record: Record, pending: deque[Task]) -> None:
         notes = "; ".join(text for text in (self.sweep.notes, record.notes) if text)
