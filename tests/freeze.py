@@ -40,10 +40,10 @@ def cli(*args: object) -> Said:
     return Said(status, out.getvalue(), err.getvalue())
 
 
-def document(*args: object, status: int = 0) -> Any:
-    """The JSON document that a command prints."""
+def document(*args: object) -> Any:
+    """The JSON document that a command prints; status 1 is a finding, such as a layout that does not fit."""
     said = cli(*args)
-    assert said.status == status, f"seatrial {' '.join(map(str, args))}: status {said.status}\n{said.err}"
+    assert said.status in (0, 1), f"seatrial {' '.join(map(str, args))}: status {said.status}\n{said.err}"
     return json.loads(said.out)
 
 
@@ -226,3 +226,99 @@ def freeze_losses(folder: Path) -> None:
     found = train_all(cases, folder)
     keep("losses.json", {"on": cpu(), "runs": {label: {"run": run, **found[label]} for label, run in cases.items()}})
     print(len(cases), "series of losses")
+
+
+# ---- forecasts
+
+SHAPES = {
+    "gpt2": {"layers": 24, "hidden": 2048, "heads": 16, "vocab": 50257, "seq": 2048},
+    "bloom": {"layers": 70, "hidden": 14336, "heads": 112, "vocab": 250680, "seq": 2048, "family": "bloom"},
+    "llama": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256, "seq": 4096,
+              "family": "llama"},
+}  # fmt: skip
+CLOSED_FORMS = ("interleaved", "zb-h1")
+"""Their seconds were an approximation when the samples were made; gpipe and 1f1b were exact."""
+MACHINES = {"jz-a100": 8, "dgx-h100": 8, "h200": 8, "fugaku": 1}
+"""Cluster -> processes a node."""
+LAYOUTS: list[tuple[str, dict[str, Any]]] = [
+    ("gpt2", {"dp": 8, "gbs": 64}),
+    ("gpt2", {"dp": 8, "gbs": 64, "zero_stage": 1, "mbs": 2, "recompute": "selective"}),
+    ("gpt2", {"dp": 8, "gbs": 64, "zero_stage": 2, "mbs": 4, "recompute": "full"}),
+    ("gpt2", {"dp": 16, "gbs": 128, "zero_stage": 3, "mbs": 2}),
+    ("gpt2", {"dp": 2, "tp": 4, "gbs": 64, "mbs": 2, "sequence_parallel": "yes"}),
+    ("gpt2", {"dp": 2, "tp": 2, "pp": 4, "gbs": 64, "schedule": "gpipe"}),
+    ("gpt2", {"dp": 2, "tp": 2, "pp": 4, "gbs": 64, "schedule": "1f1b", "dtype": "fp16"}),
+    ("gpt2", {"dp": 2, "tp": 2, "pp": 4, "vp": 3, "gbs": 64, "schedule": "interleaved", "recompute": "full"}),
+    ("gpt2", {"dp": 2, "tp": 2, "pp": 4, "gbs": 16, "schedule": "zb-h1", "engine": "seatrial"}),
+    ("gpt2", {"dp": 4, "tp": 2, "gbs": 32, "dtype": "fp32"}),
+    ("bloom", {"dp": 8, "tp": 4, "pp": 12, "gbs": 2048, "mbs": 2, "zero_stage": 1, "recompute": "full"}),
+    ("bloom", {"dp": 4, "tp": 8, "pp": 12, "gbs": 512, "zero_stage": 1, "recompute": "selective", "sequence_parallel": "yes"}),
+    ("llama", {"dp": 8, "tp": 2, "gbs": 128, "zero_stage": 1, "recompute": "selective", "sequence_parallel": "yes"}),
+    ("llama", {"dp": 16, "gbs": 64, "zero_stage": 3, "recompute": "full"}),
+    ("llama", {"dp": 2, "tp": 4, "pp": 4, "vp": 2, "gbs": 64, "schedule": "interleaved", "zero_stage": 1}),
+]
+ROWS = ("family", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "nodes", "dp", "tp", "pp", "vp", "mbs", "gbs",
+        "zero_stage", "recompute", "schedule", "dtype", "sequence_parallel", "engine")  # fmt: skip
+EXPLAINED = ("sec_per_it", "sec_lo", "sec_hi", "mem_gib", "mem_limit_gib", "fits", "parts_s", "memory_gib", "precision")
+FORECAST = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib", "forecast_mem_lo",
+            "forecast_mem_hi", "forecast_fits", "forecast_reject")  # fmt: skip
+PLANS = [
+    ["--model", "bloom-181b", "--cluster", "jz-a100", "--nodes", "48", "--gbs", "2048", "--zero", "1", "--recompute", "full"],
+    ["--model", "llama3-8b", "--cluster", "h200", "--nodes", "2", "--gbs", "128", "--sequence-parallel", "both"],
+    ["--model", "gpt-1.3b", "--cluster", "fugaku", "--nodes", "64", "--gbs", "512", "--mbs", "1,2", "--by", "memory"],
+]
+
+
+def forecast_cases() -> list[dict[str, Any]]:
+    cases = []
+    for cluster, procs in MACHINES.items():
+        for shape, layout in LAYOUTS:
+            layout = {key: value for key, value in layout.items() if (cluster, key) != ("fugaku", "dtype")}
+            world = layout["dp"] * layout.get("tp", 1) * layout.get("pp", 1)
+            row = {"family": shape, **SHAPES[shape], "nodes": world // procs, "schedule": "1f1b", **layout}
+            cases.append({"cluster": cluster, "closed_form": row["schedule"] in CLOSED_FORMS, "row": row})
+    return cases
+
+
+def explained(case: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """One layout as `explain --json` has it, with all digits."""
+    row = case["row"]
+    names = {"zero_stage": "zero", "dtype": "precision"}
+    known = ("dp", "tp", "pp", "vp", "mbs", "zero_stage", "recompute", "schedule", "dtype")
+    topology = {names.get(key, key): row[key] for key in known if key in row} | {"sequence_parallel": "sequence_parallel" in row}
+    cluster = {"base": case["cluster"], "nodes": row["nodes"], "procs_per_node": MACHINES[case["cluster"]]}
+    path = toml(folder / "trial.toml", {"model": SHAPES[row["family"]], "topology": topology, "batch": {"gbs": row["gbs"]},
+                                        "cluster": cluster, "engine": row.get("engine", "megatron")})  # fmt: skip
+    found = document("explain", path, "--precision", row.get("dtype", "fp32" if case["cluster"] == "fugaku" else "bf16"), "--json")
+    return {key: found[key] for key in EXPLAINED}
+
+
+def forecasts(cases: list[dict[str, Any]], folder: Path) -> list[dict[str, str]]:
+    """All rows of each cluster as one table, as `forecast ROWS.csv -o OUT.csv` writes them."""
+    found: dict[int, dict[str, str]] = {}
+    for cluster in dict.fromkeys(case["cluster"] for case in cases):
+        mine = [number for number, case in enumerate(cases) if case["cluster"] == cluster]
+        table, out = folder / f"{cluster}.csv", folder / f"{cluster}-out.csv"
+        with table.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, ROWS)
+            writer.writeheader()
+            writer.writerows(cases[number]["row"] for number in mine)
+        said = cli("forecast", table, "--cluster", cluster, "-o", out)
+        assert said.status == 0, said.err
+        with out.open(newline="", encoding="utf-8") as file:
+            found.update(zip(mine, ({key: line[key] for key in FORECAST} for line in csv.DictReader(file))))
+    return [found[number] for number in range(len(cases))]
+
+
+def planned(args: list[str]) -> dict[str, Any]:
+    found = document("plan", *args, "--schedule", "1f1b", "--top", 5, "--json")
+    return {key: found[key] for key in ("considered", "rejected", "accepted", "candidates", "ties", "runner_up")}
+
+
+def freeze_forecasts(folder: Path) -> None:
+    cases = forecast_cases()
+    rows = [{**case, "explain": explained(case, folder), "forecast": line} for case, line in zip(cases, forecasts(cases, folder))]
+    plans = [{"args": args, "plan": planned(args)} for args in PLANS]
+    assert not (wrong := [row for row in rows if row["forecast"]["forecast_reject"]]), wrong
+    keep("forecasts.json", {"layouts": rows, "plans": plans})
+    print(len(rows), "forecasts and", len(plans), "plans")
