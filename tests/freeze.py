@@ -322,3 +322,238 @@ def freeze_forecasts(folder: Path) -> None:
     assert not (wrong := [row for row in rows if row["forecast"]["forecast_reject"]]), wrong
     keep("forecasts.json", {"layouts": rows, "plans": plans})
     print(len(rows), "forecasts and", len(plans), "plans")
+
+
+# ---- files
+
+NOTES = """# Medium model
+
+- layers: 24
+- hidden: 2048
+- heads: 16
+
+| Nodes | Size | DP | TP | PP | MBS | GBS | Mem | Sec/it | TFLOPs | Notes |
+| ----: | ---: | -: | -: | -: | --: | --: | --: | -----: | -----: | ----: |
+| 4 | 1.3B | 8 | 4 | 1 | 2 | 512 | 21GB | 4.61 | 101.20 | 02-11 |
+| 4 | 1.3B | 4 | 4 | 2 | 2 | 512 | 17GB | 4.87 | 95.80 | 02-11 |
+| 8 | 1.3B | 16 | 4 | 1 | 8 | 512 | OOM | - | - | 02-12 |
+| 8 | 1.3B | 32 | 2 | 1 | 2 | 512 | hangs | - | - | 02-12 |
+| 16 | 1.3B | 32 | 4 | 1 | 2 | 512 | - | - | - | - |
+"""
+COLLECTION = """source_file,line_no,section,machine,nodes,gpus,procs_per_node,layers,hidden,heads,seq,vocab,dp,tp,pp,mbs,gbs,zero_stage,\
+activation_ckpt,dtype,mem_value,mem_unit,sec_per_it,tflops,formula,status,env,freq_ghz,flags,notes
+notes.md,12,first,v100,4,16,4,24,2048,16,2048,50257,8,2,1,4,512,1,true,fp16,18.2,GB,6.02,70.4,old,ok,,,,first try
+notes.md,13,first,v100,4,16,4,24,2048,16,2048,50257,4,2,2,4,512,1,false,fp16,,,,,,oom,,,^,
+notes.md,14,first,v100,8,32,4,24,2048,16,2048,50257,16,2,1,4,512,0,true,fp16,,,,,,not_run,,,,
+notes.md,20,second,cpu,16,16,1,24,1024,16,1024,50257,16,1,1,1,512,0,false,fp32,9152.9,MiB,63.0,1.22,new,measured,\
+"2.4GHz, LD_PRELOAD=libtcmalloc.so",2.4,,slow
+notes.md,21,second,cpu,32,32,1,24,1024,16,1024,50257,32,1,1,1,512,0,false,fp32,,,,,,hang,,2.4,,
+"""
+TRIAL_TOML = """# every table, and words of [training] that change how it runs
+engine = "seatrial"
+repeat = 1
+[model]
+base = "own"
+layers = 2
+[models.own]
+layers = 4
+hidden = 32
+heads = 4
+kv_heads = 2
+vocab = 101
+seq = 16
+family = "llama"
+[topology]
+dp = 2
+mbs = 2
+zero = 1
+recompute = "selective"
+precision = "bf16"
+[batch]
+gbs = 8
+rampup_start = 4
+rampup_increment = 4
+rampup_samples = 16
+[cluster]
+base = "jz-a100"
+nodes = 1
+procs_per_node = 2
+[environment]
+variables = { OMP_NUM_THREADS = "1" }
+[training]
+steps = 2
+compile = true
+bucket_mib = 0.5
+moments = "bf16"
+optimizer = "adamw-plain"
+logits_chunk = 16
+threads = 1
+device = "cpu"
+lr = 1e-3
+min_lr = 1e-4
+trace_steps = [2]
+seed = 7
+"""
+SWEEP_TOML = """name = "frozen-sweep"
+model = "tiny"
+batch = { gbs = 8 }
+rules = ["dp * tp == 2", "microbatches >= 2"]
+repeats = 2
+order = "interleaved"
+budget_s = 900
+notes = "nothing of note"
+[axes]
+dp = [1, 2]
+tp = [1, 2]
+"training.moments" = ["fp32", "bf16"]
+environment = [{ name = "plain" }, { name = "one", variables = { OMP_NUM_THREADS = "1" } }]
+[training]
+steps = 3
+compile = true
+bucket_mib = 8.0
+optimizer = "adamw-plain"
+[measure]
+warmup = 2
+known_to = 0.02
+iterations_max = 20
+seconds = 60.0
+microbatches = 2
+[stop]
+factor = 1.5
+by = "samples_per_s"
+forecast = true
+[limits]
+time_s = 120.0
+memory_gib = 2.0
+cores = 0.5
+side_by_side = 2
+retry_blocking = true
+"""
+SPELLED = {"base": "tiny", "layers": 2}
+OUTCOMES = {
+    "model": SPELLED, "batch": {"gbs": 4}, "training": {"steps": 3, "stall_s": 6.0}, "measure": {"known_to": 0},
+    "limits": {"time_s": 150.0, "memory_gib": 1.0}, "name": "outcomes",
+    "axes": {"case": [
+        {"name": "good", "topology": {"dp": 2}},
+        {"name": "llama", "model": {"base": "tiny-llama"}, "topology": {"tp": 2}},
+        {"name": "over the cap", "model": {"hidden": 512, "layers": 20}, "topology": {"pp": 2, "stage_layers": [19, 1]}},
+        {"name": "stopped", "topology": {"dp": 2}, "environment": {"variables": {"SEATRIAL_FAULT": "stop:1:2"}}},
+        {"name": "raises", "topology": {"dp": 2}, "environment": {"variables": {"SEATRIAL_FAULT": "raise:1:2"}}},
+        {"name": "nan", "topology": {"dp": 2}, "environment": {"variables": {"SEATRIAL_FAULT": "nan:1:2"}}},
+        {"name": "impossible", "topology": {"dp": 3}},
+    ]},
+}  # fmt: skip
+RUNS = {
+    "gpt2": {"model": {"base": "tiny", "layers": 2}, "topology": {"dp": 2}, "batch": {"gbs": 4}, "training": {"steps": 3}},
+    "llama": {"model": {"base": "tiny-llama", "layers": 2}, "batch": {"gbs": 4}, "training": {"steps": 3}},
+}
+STEPS, STOP = 6, 3
+LEARNING = {"steps": STEPS, "decay_steps": STEPS, "lr": 1e-2, "min_lr": 1e-3, "warmup_iterations": 0, "device": "cpu", "threads": 1}
+TO_SAVE = {"model": {"layers": 1, "hidden": 16, "heads": 2, "vocab": 64, "seq": 16}, "batch": {"gbs": 8}}
+READERS = {"dp2": {"dp": 2, "zero": 1}, "dp1": {}, "tp2": {"tp": 2}}
+EXPORTS = {"table.csv": ["--format", "csv"], "table.json": ["--format", "json"], "wide.md": ["--wide"], "short.md": []}
+READ_BACK = ("tables/table.csv", "tables/table.json", "tables/wide.md", "tables/short.md", "collection.csv", "notes.md")
+
+
+def own_process(*args: object, cwd: Path) -> str:
+    """A command that runs trials, in a process of its own and with nothing of this machine's settings."""
+    kept = {key: value for key, value in os.environ.items() if key in ("PATH", "PYTHONPATH", "HOME", "TMPDIR")}
+    done = subprocess.run([sys.executable, "-m", "seatrial", *map(str, args)], cwd=cwd, capture_output=True, text=True, check=False,
+                          env={**kept, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+def records_in(path: Path) -> list[dict[str, Any]]:
+    """What `seatrial table` reads of a file or logbook; a cell that cannot be read is status 1."""
+    found: list[dict[str, Any]] = document("table", path, "--format", "json")["records"]
+    return found
+
+
+def runs_on_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """The frozen checkpoint gone on from in each reader's layout, and the run.json of each run folder once more."""
+    runs = {f"run {name}": json.loads((DATA / "runs" / name / "run.json").read_text(encoding="utf-8")) for name in RUNS}
+    for reader, layout in READERS.items():
+        shutil.copytree(DATA / "checkpoint", folder / reader)
+        training = {**LEARNING, "resume": True, "checkpoint_dir": str(folder / reader)}
+        runs[f"resume {reader}"] = {"trial": {**TO_SAVE, "topology": layout}, "training": training, "schema": 1}
+    return runs
+
+
+def freeze_files(folder: Path) -> None:
+    work = Path("/tmp/trials")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    for part in ("logbook", "tables", "runs"):
+        shutil.rmtree(DATA / part, ignore_errors=True)
+    for name, text in (("notes.md", NOTES), ("collection.csv", COLLECTION), ("trial.toml", TRIAL_TOML), ("sweep.toml", SWEEP_TOML)):
+        (DATA / name).write_text(text, encoding="utf-8")
+    toml(DATA / "outcomes.toml", OUTCOMES)
+    own_process("sweep", DATA / "outcomes.toml", "--logbook", "book", cwd=work)
+    own_process("import", DATA / "notes.md", DATA / "collection.csv", "--logbook", "book", cwd=work)
+    (DATA / "logbook" / "segments").mkdir(parents=True)
+    for number, path in enumerate(sorted((work / "book" / "segments").glob("*.jsonl"))):
+        copy_public(path, DATA / "logbook" / "segments" / f"host-{number + 1}-20250101T00000{number}-0000000{number}.jsonl")
+    (DATA / "tables").mkdir()
+    for name, options in EXPORTS.items():
+        (DATA / "tables" / name).write_text(cli("table", DATA / "logbook", *options).out, encoding="utf-8")
+    for name, trial in RUNS.items():
+        own_process("run", toml(work / f"{name}.toml", trial), "--out", name, "--json", cwd=work)
+        (DATA / "runs" / name).mkdir(parents=True)
+        for file in ("run.json", "events.jsonl", "record.json"):
+            copy_public(work / name / file, DATA / "runs" / name / file)
+    own_process("probe", "--quick", "--device", "cpu", "--ranks", "2", "-o", "machine.json", cwd=work)
+    copy_public(work / "machine.json", DATA / "machine.json")
+    keep_readings()
+
+
+def keep_readings() -> None:
+    """What is read of the files above."""
+    keep("records.json", {name: records_in(DATA / name) for name in READ_BACK})
+    keep("files.json", {"trial.toml": words_of(DATA / "trial.toml"), "sweep.toml": listed(DATA / "sweep.toml"),
+                        "machine.json": with_machine(DATA / "machine.json")})
+    print("files", {name: len(found) for name, found in frozen("records.json").items()})
+
+
+def words_of(path: Path) -> dict[str, Any]:
+    """A trial's file as it is understood: the values given, by path."""
+    from seatrial import fields, trialfile
+
+    trial, training = trialfile.load(path)
+    return flat({**fields.plain(trial), "training": fields.plain(training)})
+
+
+def flat(data: Any, path: str = "") -> dict[str, Any]:
+    if not isinstance(data, dict):
+        return {path: data}
+    return {place: value for key, inner in data.items() for place, value in flat(inner, f"{path}.{key}" if path else key).items()}
+
+
+def listed(path: Path) -> dict[str, Any]:
+    """A sweep's trials without their keys, which say how they run as well."""
+    found = document("sweep", path, "--dry-run", "--json")
+    return {"left_out": found["left_out"], "trials": [{k: v for k, v in row.items() if k != "key"} for row in found["trials"]]}
+
+
+def with_machine(path: Path) -> dict[str, Any]:
+    """A plan that rests on a probed machine."""
+    found = document("plan", "--model", "tiny", "--machine", path, "--gbs", 16, "--schedule", "1f1b", "--top", 3, "--json")
+    return {"candidates": found["candidates"], "not_measured": found["machine"]["not_measured"]}
+
+
+def freeze_checkpoint(folder: Path) -> None:
+    shutil.rmtree(DATA / "checkpoint", ignore_errors=True)
+    whole = {"trial": {**TO_SAVE, "topology": READERS["dp2"]}, "training": LEARNING, "schema": 1}
+    first = {**whole, "training": {**LEARNING, "steps": STOP, "checkpoint_dir": str(DATA / "checkpoint")}}
+    made = train_all({"whole": whole, "first": first}, folder / "made")
+    keep("resumed.json", {"on": cpu(), "whole": made["whole"], "runs": train_all(runs_on_files(folder), folder / "again")})
+
+
+def copy_public(source: Path, to: Path) -> None:
+    """Without the name of the machine and the folders that it was made in."""
+    text = source.read_text(encoding="utf-8").replace(socket.gethostname(), "host")
+    for here, there in ((Path(__file__).parents[1], "/opt/seatrial"), (Path(sys.prefix), "/opt/venv")):
+        text = text.replace(str(here), there)
+    git = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=Path(__file__).parent, check=True,
+                         capture_output=True, text=True).stdout.strip()  # fmt: skip
+    to.write_text(text.replace(git, "663c9c1"), encoding="utf-8")
