@@ -31,21 +31,32 @@ def round_up(value: int, multiple: int) -> int:
 class Model:
     """The network's shape."""
 
-    layers: int
+    layers: int = fields.field(label="Layers", kind="count",
+        names="layers, layer, nlayers, num layers, n layers, number of layers, depth, num hidden layers, n layer, nlayer")
     """Transformer layers."""
-    hidden: int
+    hidden: int = fields.field(label="Hidden", kind="count",
+        names="hidden, nhidden, hidden size, hidden dim, hidden dimension, d model, dmodel, n embd, embedding size, width, "
+              "model dim, n hidden")
     """Width of the residual stream."""
-    heads: int
+    heads: int = fields.field(label="Heads", kind="count", title="Attention heads",
+        names="heads, nheads, num heads, n heads, head, attention heads, num attention heads, number of heads, n head, nhead, "
+              "attn heads")
     """Attention heads; `hidden` is a multiple of them."""
-    vocab: int
+    vocab: int = fields.field(label="Vocab", kind="count",
+        names="vocab, vocab size, vocabulary, vocabulary size, vocab length, padded vocab size")
     """Tokens of the tokenizer; what is stored is `padded_vocab(tp)`."""
-    seq: int
+    seq: int = fields.field(label="Seq", kind="count",
+        names="seq, seq len, seqlen, seq length, sequence length, sequence len, sequence, context, context length, ctx, "
+              "ctx len, sl, max seq len")
     """Tokens of one training sequence."""
-    family: Family = "gpt2"
+    family: Family = fields.field("gpt2", label="Family", names="family, architecture, arch")
     """gpt2: learned positions; bloom: ALiBi and an embedding norm; llama: RoPE, RMSNorm, SwiGLU."""
-    kv_heads: int | None = None
+    kv_heads: int | None = fields.field(None, label="KV heads", kind="count", of_trial="model.kv",
+        names="kv heads, nkvheads, num kv heads, n kv heads, num query groups, query groups, num key value heads, "
+              "key value heads")
     """Grouped-query attention when smaller than heads (llama only)."""
-    ffn: int | None = None
+    ffn: int | None = fields.field(None, label="FFN", kind="count", of_trial="model.inner",
+        names="ffn, ffn hidden size, ffn size, ffn dim, intermediate size, d ff, dff, mlp dim")
     """Inner width of the MLP: 4 x hidden, or for llama 8/3 x hidden rounded up to 256."""
     tied: bool | None = None
     """Whether input and output embeddings are one matrix: yes for gpt2 and bloom, no for llama."""
@@ -55,7 +66,8 @@ class Model:
     """Base of the rotary positions (llama)."""
     norm_eps: float = 1e-5
     """Added under the root of every norm."""
-    name: str = ""
+    name: str = fields.field("", label="Size", kind="size", column="size_label",
+        names="size, model, model size, params, parameters, num params, nparams, n params, number of parameters, model name")
     """What tables call it."""
 
     def __post_init__(self) -> None:
@@ -114,25 +126,41 @@ def _divisors_near(n: int, wanted: int) -> str:
 class Topology:
     """How the model is laid out over the processes."""
 
-    dp: int = 1
+    dp: int = fields.field(1, label="DP", kind="count", searched=True, title="Data parallel (DP)",
+        names="dp, data parallel, data parallel size, dp size, replicas, dp degree, data parallelism")
     """Data parallel: replicas of the model."""
-    tp: int = 1
+    tp: int = fields.field(1, label="TP", kind="count", searched=True, title="Tensor parallel (TP)",
+        names="tp, mp, tensor parallel, tensor parallel size, tensor model parallel size, model parallel, model parallel size, "
+              "tp size, mp size, tp degree, tensor parallelism, tmp")
     """Tensor parallel: ranks that share every layer."""
-    pp: int = 1
+    pp: int = fields.field(1, label="PP", kind="count", searched=True, title="Pipeline parallel (PP)",
+        names="pp, pipeline parallel, pipeline parallel size, pipeline model parallel size, pp size, pp degree, pipeline, "
+              "pipeline stages, stages, pipeline parallelism, pmp")
     """Pipeline parallel: ranks that the layers are divided over."""
-    vp: int = 1
+    vp: int = fields.field(1, label="VP", kind="count", searched=True, title="Virtual stages (VP)",
+        names="vp, vpp, virtual pipeline, virtual stages, virtual pp, virtual pipeline size, "
+              "virtual pipeline model parallel size, interleave, chunks, model chunks")
     """Virtual stages a rank (interleaved 1F1B)."""
-    mbs: int = 1
+    mbs: int = fields.field(1, label="MBS", kind="count", searched=True, title="Micro-batch (MBS)",
+        names="mbs, micro batch, microbatch, micro batch size, microbatch size, micro bs, micro batchsize, ubs, batch per gpu, "
+              "per device batch size, train micro batch size per gpu, local batch size, lbs, bs per gpu")
     """Micro-batch size: sequences that pass the pipeline together."""
-    zero: int = 0
+    zero: int = fields.field(0, label="ZS", kind="zero", column="zero_stage", searched=True, title="ZeRO stage",
+        names="zs, zero, zero stage, zero opt, zero level")
     """ZeRO stage: 1 shares the optimizer's state over DP, 2 also gradients, 3 also weights."""
-    recompute: Recompute = "none"
+    recompute: Recompute = fields.field("none", label="AC", kind="recompute", searched=True, title="Recompute",
+        names="ac, activation checkpointing, activation ckpt, activation checkpoint, recompute, recomputation, "
+              "activation recompute, activation recomputation, checkpoint activations, gradient checkpointing, grad ckpt, "
+              "recompute activations, recompute granularity, gc")
     """Activations computed again in the backward pass: none, those of attention, or all of a layer's."""
-    schedule: ScheduleKind = "1f1b"
+    schedule: ScheduleKind = fields.field("1f1b", label="Schedule", searched=True,
+        names="schedule, pipeline schedule, pp schedule")
     """The order of forward and backward passes of the micro-batches."""
-    precision: Precision = "fp32"
+    precision: Precision = fields.field("fp32", label="Precision", kind="dtype", column="dtype", title="Precision",
+        names="dtype, precision, data type, mixed precision, params dtype")
     """Of products and activations; masters and moments are fp32."""
-    sequence_parallel: bool = False
+    sequence_parallel: bool = fields.field(False, label="SP", kind="yesno", title="Sequence parallel",
+        names="sp, sequence parallel, seq parallel, sequence parallelism")
     """Whether norms and dropout split the sequence over TP."""
     stage_layers: tuple[int, ...] | None = None
     """Layers of each of the pp x vp stages, in model order; by default `stage_split` decides."""
@@ -159,7 +187,9 @@ class Topology:
 class Batch:
     """Global batch size and its ramp-up."""
 
-    gbs: int
+    gbs: int = fields.field(label="GBS", kind="count", searched=True, title="Global batch (GBS)",
+        names="gbs, global batch, global batch size, global bs, global batchsize, batch size, batch, bs, train batch size, "
+              "total batch size")
     """Sequences of one iteration, over all replicas."""
     rampup_start: int | None = None
     """The batch grows from this …"""
@@ -274,9 +304,12 @@ class Cluster:
 
     name: str
     """What tables call it."""
-    nodes: int
+    nodes: int = fields.field(label="Nodes", kind="count", of_trial="nodes",
+        names="nodes, node, num nodes, nnodes, n nodes, no of nodes, number of nodes, hosts, servers")
     """Nodes that may be used."""
-    procs_per_node: int
+    procs_per_node: int = fields.field(label="Procs/node", kind="count", of_trial="procs_per_node", title="Processes per node",
+        names="gpus per node, gpu per node, procs per node, processes per node, ranks per node, ppn, max proc per node, "
+              "devices per node, nproc per node, num gpus per node, gpn")
     """Processes, and so ranks, of one node."""
     device: Device
     """Of one process when `procs_per_node` run; `with_procs` shares a node anew."""
@@ -332,13 +365,49 @@ class Environment:
     """Another interpreter, for comparing versions of PyTorch."""
     scheduler: dict[str, str] = field(default_factory=dict)
     """Options for the batch system (clock, retention state, partition)."""
-    clock_ghz: float | None = None
+    clock_ghz: float | None = fields.field(None, label="Freq", kind="frequency", column="freq_ghz", unit="GHz",
+        title="Clock (GHz)",
+        names="freq, frequency, clock, clock speed, cpu freq, freq ghz")
     """Of the processors, where the batch system sets it."""
-    torch: str | None = None
+    torch: str | None = fields.field(None, label="PyTorch", column="torch_version",
+        names="torch, pytorch, torch version, pytorch version")
     """Version of PyTorch, for the record."""
 
     def __post_init__(self) -> None:
         fields.positive("environment", clock_ghz=self.clock_ghz)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How our engine computes a trial: what changes its time or its memory and is neither model nor layout."""
+
+    optimizer: Literal["adamw-fused", "adamw-plain"] = "adamw-fused"
+    """`adamw-plain` is one operation at a time, for comparison."""
+    moments: Literal["fp32", "bf16"] = "fp32"
+    """How AdamW's two means are held; in bf16 they are computed in fp32 and rounded once, 4 bytes per parameter less."""
+    device: Literal["auto", "cpu", "cuda"] = fields.field("auto", label="Device", names="execution device")
+    """auto takes CUDA where it is there."""
+    compile: bool = fields.field(False, label="Compile", kind="yesno", title="torch.compile",
+        names="compile, compiled, torch compile")
+    """torch.compile on the layers."""
+    bucket_mib: float = fields.field(32.0, label="Bucket", kind="figure", unit="MiB", title="Gradient bucket (MiB)",
+        names="bucket mib, bucket size")
+    """Size of one flat gradient bucket."""
+    logits_chunk: int = fields.field(1024, label="Logits", kind="count", title="Tokens of logits at once",
+        names="logits chunk")
+    """Tokens whose logits are held at once in the loss."""
+    threads: int | None = fields.field(None, label="Threads", kind="count", title="Threads per process",
+        names="threads, omp threads")
+    """Compute threads per process; by default the cores divided by the processes of the node."""
+
+    def __post_init__(self) -> None:
+        fields.positive("execution", bucket_mib=self.bucket_mib, logits_chunk=self.logits_chunk, threads=self.threads)
+
+    @property
+    def update(self) -> str:
+        """How weights are updated, where that is not the usual way: what a table's Optimizer column says."""
+        unusual = [self.optimizer] if self.optimizer != Execution.optimizer else []
+        return ", ".join([*unusual, f"moments in {self.moments}"] if self.moments != Execution.moments else unusual)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,8 +433,9 @@ class Trial:
     topology: Topology = field(default_factory=Topology)
     cluster: Cluster | None = None
     environment: Environment = field(default_factory=Environment)
-    engine: str = "seatrial"
-    """seatrial, megatron, command, or one that is installed: `megatron` wants equal stages (or layers + 2), ours takes uneven
+    execution: Execution = field(default_factory=Execution)
+    engine: str = fields.field("seatrial", label="Engine", names="engine, framework, code, codebase, library")
+    """seatrial, megatron, command, or one that is installed. `megatron` wants equal stages (or layers + 2), ours takes uneven
     ones."""
     command: Command | None = None
     """What is run when it is not our own engine."""
@@ -381,6 +451,18 @@ class Trial:
         if "cluster" in asked:
             asked["cluster"] = {key: value for key, value in asked["cluster"].items() if key != "machine"}
         return fields.digest(asked)
+
+    @property
+    def world(self) -> int:
+        return self.topology.world
+
+    @property
+    def procs_per_node(self) -> int:
+        return self.cluster.procs_per_node if self.cluster else self.world
+
+    @property
+    def nodes(self) -> int:
+        return max(1, self.world // self.procs_per_node)
 
     @property
     def microbatches(self) -> int:

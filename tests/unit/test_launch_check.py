@@ -19,15 +19,15 @@ from seatrial.launch.pjm import Pjm
 from seatrial.launch.slurm import Slurm
 from seatrial.launch.trial import prepare
 from seatrial.spec import Batch as BatchSize
-from seatrial.spec import Environment, Model, Topology, Trial
+from seatrial.spec import Environment, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 MODEL = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16)
 ANSWERS = {"slurm": ("sbatch", "echo 12"), "pjm": ("pjsub", "echo '[INFO] PJM 0000 pjsub Job 12 submitted.'")}
 
 
-def trial(**topology: object) -> Trial:
-    return Trial(model=MODEL, batch=BatchSize(gbs=8), topology=Topology(**topology))
+def trial(*, device: str = "auto", **topology: object) -> Trial:
+    return Trial(model=MODEL, batch=BatchSize(gbs=8), topology=Topology(**topology), execution=Execution(device=device))
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def test_more_processes_than_gpus_are_refused_here_but_cores_are_shared(tmp_path
     with_gpus(1)
     with pytest.raises(Infeasible, match="= 4 processes, but this machine has 1 CUDA device: use a topology of 1"):
         prepare(trial(dp=4), Training(), Local(), run_dir=tmp_path / "a")
-    prepare(trial(dp=4), Training(device="cpu"), Local(), run_dir=tmp_path / "b")
+    prepare(trial(dp=4, device="cpu"), Training(), Local(), run_dir=tmp_path / "b")
     prepare(trial(), Training(), Local(), run_dir=tmp_path / "c")
     with_gpus(0)
     prepare(trial(dp=8), Training(), Local(), run_dir=tmp_path / "d")
     with pytest.raises(Infeasible, match="no CUDA device"):
-        prepare(trial(), Training(device="cuda"), Local(), run_dir=tmp_path / "e")
+        prepare(trial(device="cuda"), Training(), Local(), run_dir=tmp_path / "e")
     with pytest.raises(Infeasible, match="fp8: needs a GPU.*; here the engine has fp32, bf16, fp16"):
         prepare(trial(precision="fp8"), Training(), Local(), run_dir=tmp_path / "e")
     assert not (tmp_path / "a").exists() and not (tmp_path / "e").exists(), "nothing is written of what cannot run"
@@ -65,10 +65,10 @@ def test_from_a_laptop_or_a_login_node_any_job_can_be_submitted(launcher: Batch,
     (tmp_path / program).write_text(f"#!/bin/sh\n{answer}\n")
     (tmp_path / program).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    there = Training(device="cuda", data="/only/on/the/nodes/corpus", checkpoint_dir="/only/on/the/nodes/saved", resume=True)
-    for training in (Training(), Training(device="cuda"), there):
-        job = prepare(LARGE, training, launcher, run_dir=tmp_path / "run")
-        assert (job.world, job.nodes, job.device) == (384, 48, training.device)
+    there = Training(data="/only/on/the/nodes/corpus", checkpoint_dir="/only/on/the/nodes/saved", resume=True)
+    for device, training in (("auto", Training()), ("cuda", Training()), ("cuda", there)):
+        job = prepare(replace(LARGE, execution=Execution(device=device)), training, launcher, run_dir=tmp_path / "run")
+        assert (job.world, job.nodes, job.device) == (384, 48, device)
         assert launcher.submit(job).job_id == "12" and (tmp_path / "run" / files.JOB).exists()
     with pytest.raises(BadInput, match="384 processes at 8 a node are 48 nodes, and this machine is one"):
         prepare(LARGE, Training(), Local(), run_dir=tmp_path / "here")
@@ -78,7 +78,7 @@ def test_from_a_laptop_or_a_login_node_any_job_can_be_submitted(launcher: Batch,
 @pytest.mark.parametrize(("asked", "training", "words"), [
     ({"dp": 3}, {}, "not a multiple of DP 3"), ({"tp": 3}, {}, "TP 3"), ({"pp": 8}, {}, "4 at most"),
     ({"tp": 4, "sequence_parallel": True, "mbs": 3}, {}, "MBS 3"),
-    ({"precision": "fp8"}, {"device": "cpu"}, "training.device is cpu; a CPU has fp32, bf16, fp16"),
+    ({"precision": "fp8", "device": "cpu"}, {}, "execution.device is cpu; a CPU has fp32, bf16, fp16"),
     ({"precision": "fp8", "tp": 4}, {}, "need multiples of 16, hidden / TP is 8"),
     ({}, {"resume": True}, "resume needs training.checkpoint_dir"),
     ({}, {"save_every": 5}, "save_every needs training.checkpoint_dir"),

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from seatrial import schedule
 from seatrial.arith.parameters import layer_matrices
-from seatrial.spec import BYTES, Model, Topology, Trial, round_up, stages_of
-from seatrial.training import Training
+from seatrial.spec import BYTES, Execution, Model, Topology, Trial, round_up, stages_of
 
 FP32 = 4
 LOGITS_BYTES = 2**30
@@ -33,19 +32,19 @@ class Footprint:
         return self.weights + self.gradients + self.optimizer + self.activations + self.logits + self.buffers
 
 
-def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, gpu: bool = False) -> Footprint:
-    training = training or Training()
+def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
+    execution = trial.execution
     m, t = trial.model, trial.topology
     element = 2 if t.precision == "fp8" else BYTES[t.precision]
-    held = _Held.of(m, t, training, rank)
+    held = _Held.of(m, t, execution, rank)
     mixed = element < FP32
     shards = t.dp if t.zero and t.dp > 1 else 1
     zero = t.zero if t.dp > 1 else 0
     own = held.flat // shards
     gathered = held.widest_pair * element if zero == 3 else 0
     # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
-    split = gpu and t.precision in ("bf16", "fp8") and training.optimizer == "adamw-fused"
-    states = 2 * BYTES[training.moments] + ((FP32 - element if split else FP32) if mixed else 0)
+    split = gpu and t.precision in ("bf16", "fp8") and execution.optimizer == "adamw-fused"
+    states = 2 * BYTES[execution.moments] + ((FP32 - element if split else FP32) if mixed else 0)
     # Whole gradients with ZeRO 2 and 3 are those of the bucket that fills and of the one that travels.
     # On a GPU they stay in 16 bits where nothing is added to them.
     narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not _cuts_sequence(t)
@@ -60,7 +59,7 @@ def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, 
         gradients=gradients,
         optimizer=own * states,
         activations=_activations(trial, rank, element, gpu=gpu),
-        logits=_logits(m, t, training, element, gpu=gpu) if held.has_head else 0,
+        logits=_logits(m, t, execution, element, gpu=gpu) if held.has_head else 0,
         buffers=_buffers(m, t, element),
     )
 
@@ -83,7 +82,7 @@ class _Held:
     has_head: bool
 
     @classmethod
-    def of(cls, m: Model, t: Topology, training: Training, rank: int) -> _Held:
+    def of(cls, m: Model, t: Topology, execution: Execution, rank: int) -> _Held:
         split = stages_of(m, t)
         shards = t.dp if t.zero and t.dp > 1 else 1
         flat = pair = fullest = 0
@@ -93,7 +92,7 @@ class _Held:
             has_head |= last
             units = _units(m, t.tp, layers=split[stage], first=first, last=last)
             alone = t.zero == 3
-            buckets = [round_up(size, m.hidden * shards) for size in _buckets(units, training.bucket_mib, alone=alone)]
+            buckets = [round_up(size, m.hidden * shards) for size in _buckets(units, execution.bucket_mib, alone=alone)]
             flat += sum(buckets)
             path = [round_up(size, m.hidden * shards) for name, size in units if name not in ("tokens", "head")]
             alone_sizes = [size for name, size in units if name in ("tokens", "head")]
@@ -216,12 +215,12 @@ def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
     return round(peak + messages)
 
 
-def _logits(m: Model, t: Topology, training: Training, element: int, *, gpu: bool) -> int:
+def _logits(m: Model, t: Topology, execution: Execution, element: int, *, gpu: bool) -> int:
     """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
-    tokens = min(training.logits_chunk, t.mbs * m.seq)
+    tokens = min(execution.logits_chunk, t.mbs * m.seq)
     if gpu and element < FP32:
         fit = LOGITS_BYTES // (element * m.padded_vocab(t.tp) // t.tp)
-        tokens = min(max(training.logits_chunk, 2 ** max(0, fit.bit_length() - 1)), t.mbs * m.seq)
+        tokens = min(max(execution.logits_chunk, 2 ** max(0, fit.bit_length() - 1)), t.mbs * m.seq)
         return tokens * (m.padded_vocab(t.tp) // t.tp) * element
     return tokens * (m.padded_vocab(t.tp) // t.tp) * (FP32 + (element if element < FP32 else 0))
 

@@ -57,8 +57,10 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
     """The file's words (of a sweep, those of the trial that `which` names), the options over them, --set over both."""
     from seatrial import trialfile
     from seatrial.sweep import one
+    from seatrial.training import moved
 
     data, label = one.tables(file, which) if file is not None else ({}, "")
+    data = moved(data, where=str(file))
     if label and not which:
         _say(f"{file}: {label}; --trial names another")
     for table, values in given.items():
@@ -98,7 +100,8 @@ def register(app: typer.Typer) -> None:
 
         try:
             given = layout.tables(precision=precision, sequence_parallel=sequence_parallel)
-            given["training"] = {"steps": steps, "seed": seed, "device": device}
+            given["training"] = {"steps": steps, "seed": seed}
+            given["execution"] = {"device": device}
             if file is None and layout.model is None:
                 raise BadInput("--model must be given, or a TOML file with a [model]")
             trial, training = asked_for(file, given, settings)

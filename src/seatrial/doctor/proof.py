@@ -21,7 +21,7 @@ from seatrial import arith, rules
 from seatrial.doctor.finding import Finding
 from seatrial.doctor.machine import usable_bytes
 from seatrial.errors import BadInput
-from seatrial.spec import GIB, Batch, Environment, Model, Topology, Trial
+from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 BAR = 1e-5
@@ -32,8 +32,9 @@ SMALL_PARAMETERS = 3e6
 SMALL_BATCH = 64
 RANK_BYTES = GIB // 2
 """What a rank of a small model takes, most of it torch itself."""
-LEARNING = Training(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0, bucket_mib=0.05, logits_chunk=24,
-                    device="cpu", threads=1, stall_s=60.0)
+LEARNING = Training(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0,
+                    stall_s=60.0)
+EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24, device="cpu", threads=1)
 
 
 def most_ranks(cores: int) -> int:
@@ -45,7 +46,8 @@ def scaled(trial: Trial, *, ranks: int, keep_model: bool = True) -> tuple[Trial,
     """The trial cut down to so many ranks, and what was cut. A model that nobody chose may be any that fits (`keep_model`)."""
     topology = _fewer_ranks(trial.topology, ranks)
     topology = replace(topology, mbs=min(topology.mbs, 2), vp=min(topology.vp, 2), precision="fp32", stage_layers=None)
-    small = replace(trial, topology=topology, cluster=None, command=None, engine="seatrial", environment=Environment())
+    small = replace(trial, topology=topology, cluster=None, command=None, engine="seatrial", environment=Environment(),
+                    execution=EXECUTION)
     if not keep_model or arith.parameters(trial.model).total > SMALL_PARAMETERS or _breaks(small):
         small = replace(small, model=_small_model(trial.model, topology))
     else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from seatrial.engine import events
+from seatrial.engine.watch import events
 
 if TYPE_CHECKING:
     from seatrial.record import Status
@@ -32,7 +32,7 @@ class Adapter(Protocol):
         """Whether it is started once per rank, or once per node because it starts the ranks itself (torchrun)."""
         return "rank"
 
-    def device(self, training: Training) -> str:
+    def device(self, trial: Trial) -> str:
         """`cpu`, `cuda` or `auto`, for the launcher's check; empty where only the program knows."""
         return ""
 

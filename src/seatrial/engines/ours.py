@@ -15,31 +15,31 @@ from seatrial.spec import Trial
 from seatrial.training import Training
 
 if TYPE_CHECKING:
-    from seatrial.engine.checkpoint import Found
+    from seatrial.engine.io.checkpoint import Found
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 """That every device has; fp8 depends on it."""
 
 
 class Ours(Adapter):
-    def device(self, training: Training) -> str:
-        return training.device
+    def device(self, trial: Trial) -> str:
+        return trial.execution.device
 
     def check(self, trial: Trial, training: Training, *, here: bool) -> None:
         rules.check(trial)
         if trial.topology.precision not in PRECISIONS:
-            if training.device == "cpu":
-                raise Infeasible(f"precision {trial.topology.precision}: needs a GPU, and training.device is cpu; a CPU has "
+            if trial.execution.device == "cpu":
+                raise Infeasible(f"precision {trial.topology.precision}: needs a GPU, and execution.device is cpu; a CPU has "
                                  f"{', '.join(PRECISIONS)}", code="precision")
-            from seatrial.engine import fp8
+            from seatrial.engine.fast import fp8
 
-            fp8.check_shape(trial.model, trial.topology, compiled=training.compile)
+            fp8.check_shape(trial.model, trial.topology, compiled=trial.execution.compile)
         if training.checkpoint_dir is None and (training.resume or training.save_every):
             raise BadInput(f"training.{'resume' if training.resume else 'save_every'} needs training.checkpoint_dir")
         # What is not on this machine may be on the nodes; what is there is read now rather than after hours in a queue.
         named = [path for path in (training.data, training.valid_data) if path is not None]
         if named and (here or all(_is_here(path) for path in named)):
-            from seatrial.engine import data
+            from seatrial.engine.io import data
 
             data.check(training, trial.model)
         if training.checkpoint_dir is not None and (here or _is_here(training.checkpoint_dir)):
@@ -61,7 +61,7 @@ def resumed_from(trial: Trial, training: Training) -> Found | None:
         if training.resume:
             raise BadInput(f"{training.checkpoint_dir}: no such folder to resume from")
         return None
-    from seatrial.engine import checkpoint
+    from seatrial.engine.io import checkpoint
 
     found = checkpoint.check(training.checkpoint_dir, trial.model, resume=training.resume)
     if training.resume and found is None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from seatrial.engine import events, watch
+from seatrial.engine.watch import events, heartbeat
 from seatrial.engines.base import LOGS, RUN
 from seatrial.errors import BadInput
 from seatrial.files import write_whole
@@ -29,7 +29,7 @@ JOB = "job.json"
 RECORD = "record.json"
 EVENTS = events.FILE_NAME
 NODES = "nodes"
-WATCH = watch.FOLDER
+WATCH = heartbeat.FOLDER
 SCRIPT = "job.sh"
 SCRIPT_OUTPUT = "job.out"
 CANCEL = "cancel"
@@ -86,7 +86,7 @@ def clear(run_dir: Path, *, keep_events: bool = False) -> None:
 
     With `keep_events`, what rank 0 said of a run that is now resumed stays.
     """
-    watch.clear(run_dir)
+    heartbeat.clear(run_dir)
     for folder in (run_dir / NODES, run_dir / LOGS):
         for path in folder.glob("*"):
             path.unlink()

@@ -119,16 +119,16 @@ def _check_devices(trial: Trial, job: Job) -> None:
         if there:
             import torch
 
-            from seatrial.engine import fp8
+            from seatrial.engine.fast import fp8
 
             why = fp8.refuse(torch.device("cuda")) or ""
         if why:
             raise Infeasible(f"precision {t.precision}: {why}; here the engine has {', '.join(PRECISIONS)}", code="precision")
     if job.device == "cuda" and there == 0:
-        raise Infeasible("training.device is cuda, but this machine has no CUDA device: use cpu or auto", code="devices")
+        raise Infeasible("execution.device is cuda, but this machine has no CUDA device: use cpu or auto", code="devices")
     if 0 < there < t.world:
         raise Infeasible(f"DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, but this machine has {there} CUDA "
-                         f"device{'s' if there > 1 else ''}: use a topology of {there}, or training.device = \"cpu\"",
+                         f"device{'s' if there > 1 else ''}: use a topology of {there}, or execution.device = \"cpu\"",
                          code="devices")
 
 

@@ -15,7 +15,7 @@ import signal
 from pathlib import Path
 from typing import Any, Protocol
 
-from seatrial.engine import watch
+from seatrial.engine.watch import heartbeat
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
 from seatrial.launch import files, hang
@@ -61,7 +61,7 @@ class _Case:
         said = self.engine.events(run_dir) if said is None else said
         self.run_dir, self.finished, self.job, self.trial, self.said = run_dir, finished, job, trial, said
         self.fits = fits
-        self.beats = {beat.rank: beat for beat in watch.read(run_dir)}
+        self.beats = {beat.rank: beat for beat in heartbeat.read(run_dir)}
         self.failures = [e for e in said if e["event"] == "failure" and isinstance(e.get("rank"), int)]
 
     def outcome(self) -> Outcome:
@@ -76,7 +76,7 @@ class _Case:
             return self._killed(killed[0])
         if own:
             return self._of_failure(own[0])
-        if hang.reports(self.run_dir) or watch.EXIT_STALL in done.codes or done.frozen:
+        if hang.reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen:
             return self._hang()
         if done.scheduler_state in ENDED_BY:
             return self._ended_by_scheduler(ENDED_BY[done.scheduler_state])

@@ -18,7 +18,8 @@ from seatrial.launch import files
 from seatrial.launch.base import Launcher
 from seatrial.launch.local import Local
 from seatrial.launch.outcome import Fits
-from seatrial.launch.trial import FORMULA, Limits, attempt, measured
+from seatrial.launch.trial import Limits, attempt
+from seatrial.measurement import FORMULA, measure
 from seatrial.record import Record
 from seatrial.spec import Trial
 from seatrial.training import Training
@@ -39,12 +40,12 @@ def run(trial: Trial, training: Training, *, out: Path, timeout_s: float, on_lin
     finally:
         if own is not None:
             own.close()
-    return summary(record, training, engine_for(trial).events(out)[earlier:], out=out)
+    return summary(trial, record, training, engine_for(trial).events(out)[earlier:], out=out)
 
 
-def summary(record: Record, training: Training, said: list[Event], *, out: Path) -> dict[str, Any]:
+def summary(trial: Trial, record: Record, training: Training, said: list[Event], *, out: Path) -> dict[str, Any]:
     assert record.outcome is not None
-    got, outcome = measured(training, said), record.outcome
+    got, outcome = measure(said, trial, training), record.outcome
     found: dict[str, Any] = {
         "status": outcome.status, "run_id": record.run_id,
         "losses": [i.get("loss") for i in got.iterations], "grad_norms": [i.get("grad_norm") for i in got.iterations],

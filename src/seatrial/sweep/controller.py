@@ -33,7 +33,7 @@ from seatrial.spec import Trial
 from seatrial.sweep import foresee
 from seatrial.sweep.board import Board, State, model_of, note_best
 from seatrial.sweep.file import Sweep, Task
-from seatrial.sweep.measure import Asked, asked, judged
+from seatrial.sweep.measure import Asked, asked
 from seatrial.sweep.store import Row, Store, Submitted
 
 SHORTEST_SLEEP_S = 0.001
@@ -240,8 +240,7 @@ class Controller:
         if task.invalid:
             return invalid(task.trial, Infeasible(task.invalid, code=task.code))
         if (left := self.store.left_behind(task.key)) is not None:
-            ran = asked_of(task, self.store.run_dir(task.key))
-            return self._judged(left, task, ran or asked(task, self.sweep.measure))
+            return left
         ahead = self.view.ahead
         if self.sweep.stop.forecast and self.sweep.stop.factor and ahead is not None and ahead.value is not None:
             seen = self.forecasts.get(task.key)
@@ -272,13 +271,11 @@ class Controller:
     def _finish(self, running: Running, pending: deque[Task]) -> None:
         self.view.running.remove(running)
         record = conclude(running.asked.trial, running.asked.training, running.handle,
-                          self.launcher.finished(running.handle), before=running.before, fits=fits.would_fit)
+                          self.launcher.finished(running.handle), before=running.before, row=running.task.trial,
+                          fits=fits.would_fit)
         if record.outcome is not None and record.outcome.status != "ok" and self.store.is_full():
             raise self._out_of_room("No space left on device")  # whatever it died of, this is not the trial's own doing
-        self._write(running.task, self._judged(record, running.task, running.asked), pending)
-
-    def _judged(self, record: Record, task: Task, wanted: Asked) -> Record:
-        return judged(record, task, self.sweep.measure, wanted)
+        self._write(running.task, record, pending)
 
     def _write(self, task: Task, record: Record, pending: deque[Task]) -> None:
         notes = "; ".join(text for text in (self.sweep.notes, record.notes) if text)
@@ -380,7 +377,7 @@ def asked_of(task: Task, run_dir: Path) -> Asked | None:
         return None
     assert task.trial is not None
     trial = replace(task.trial, batch=run.trial.batch)
-    return Asked(trial=trial, training=run.training, partial=run.trial.batch != task.trial.batch)
+    return Asked(trial=trial, training=run.training)
 
 
 def adopt(task: Task, store: Store, launcher: Launcher) -> tuple[Asked, Handle] | None:
