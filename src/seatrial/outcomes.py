@@ -10,7 +10,7 @@ A new status is a row here and its name in `Status`; then what finds it: `launch
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME
 
@@ -36,7 +36,7 @@ class Kind:
     """What a batch system says of a job that it ended so itself."""
 
 
-OUTCOMES: dict[Status, Kind] = {
+OUTCOMES: dict[str, Kind] = {
     "ok": Kind(kind="ok", short="ok", timed=True, exit_code=EXIT_GOOD),
     "oom_device": Kind(short="oom", out_of_memory=True),
     "oom_host": Kind(short="oom", out_of_memory=True, scheduler=("OUT_OF_MEMORY",)),
@@ -48,9 +48,9 @@ OUTCOMES: dict[Status, Kind] = {
     "cancelled": Kind(kind="not run", short="cancelled", timed=True, rerun=True,
                       scheduler=("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")),
 }  # fmt: skip
-BY_SCHEDULER: dict[str, Status] = {word: status for status, kind in OUTCOMES.items() for word in kind.scheduler}
+BY_SCHEDULER: dict[str, Status] = {word: status for status in get_args(Status) for word in OUTCOMES[status].scheduler}
 
 
-def having(flag: str, value: object = True) -> tuple[Status, ...]:
+def having(flag: str, value: object = True) -> tuple[str, ...]:
     """The statuses whose `flag` is that: `having("retry")`, `having("kind", "failed")`."""
     return tuple(status for status, kind in OUTCOMES.items() if getattr(kind, flag) == value)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seatrial import fields
+from seatrial.outcomes import Status
 
 SCHEMA = 1
 
 State = Literal["measured", "estimated", "planned", "failed"]
 """measured: ran and was timed; estimated: worked out from less than an iteration; planned: never ran; failed: see outcome."""
 
-Status = Literal["ok", "oom_device", "oom_host", "hang", "crash", "nan", "timeout", "invalid", "cancelled"]
 
 
 @dataclass(frozen=True, kw_only=True)

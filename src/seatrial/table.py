@@ -23,6 +23,7 @@ from seatrial.importers.columns import read_heading
 from seatrial.importers.csvrows import LISTS, OWN_MARK, SCHEMA_CELL, STRUCTURED, encode_csv
 from seatrial.importers.exact import HEADINGS, encode, encode_outcome, encode_pairs
 from seatrial.importers.tables import MARK, UNTITLED_MARK
+from seatrial.outcomes import OUTCOMES
 from seatrial.record import SCHEMA, Record
 
 CORE = ("nodes", "size_label", "dp", "tp", "pp", "mbs", "gbs", "mem_value", "sec_per_it", "tflops", "notes")
@@ -243,8 +244,7 @@ def _csv_row(record: Record) -> dict[str, str]:
 def _status(record: Record) -> str:
     """One word for programs that want no more: what happened, or the state."""
     if record.outcome is not None and record.outcome.status != "ok":
-        status = record.outcome.status
-        return "oom" if status.startswith("oom") else "fail" if status == "crash" else status
+        return OUTCOMES[record.outcome.status].short
     return {"measured": "ok", "planned": "not_run", "failed": "fail"}.get(record.state, record.state)
 
 

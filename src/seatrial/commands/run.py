@@ -18,8 +18,9 @@ from typing import Any
 
 import typer
 
-from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.errors import EXIT_GOOD, BadInput
 from seatrial.options import CONFIG, LAUNCHER, OPTIONS, SET_OTHER, SPLIT, Layout, spread
+from seatrial.outcomes import OUTCOMES
 
 LONGEST_S = 10 * 365 * 86400.0
 
@@ -50,7 +51,7 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         _say(f"seatrial: {status}: {found['message']}")
     if status == "cancelled" and found.get("checkpoints"):
         return EXIT_GOOD  # asked to stop, it saved what it had: --resume goes on
-    return {"ok": EXIT_GOOD, "invalid": EXIT_BAD_INPUT}.get(status, EXIT_OTHER_OUTCOME)
+    return OUTCOMES[status].exit_code
 
 
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str = "") -> tuple[Any, Any]:

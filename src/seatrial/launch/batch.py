@@ -90,8 +90,8 @@ class Batch(Launcher):
         raise NotImplementedError
 
     def states(self, handles: Sequence[Handle]) -> dict[str, str]:
-        """`queued`, `running`, or the word of `outcome.ENDED_BY` (COMPLETED, FAILED, …) in which it ended; without those that
-        the batch system does not know."""
+        """`queued`, `running`, or how it ended: COMPLETED, FAILED, or a word of `outcomes.BY_SCHEDULER`; without those that the
+        batch system does not know."""
         raise NotImplementedError
 
     def delete(self, job_id: str) -> None:

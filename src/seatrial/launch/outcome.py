@@ -20,17 +20,13 @@ from seatrial.engines import engine_for
 from seatrial.engines.base import Event
 from seatrial.launch import files, hang
 from seatrial.launch.base import Finished, Job
+from seatrial.outcomes import BY_SCHEDULER, OUTCOMES, Status
 from seatrial.record import Outcome
 from seatrial.spec import GIB, Trial
 
 TAIL_LINES = 12
 NEAR_CAP = 0.97
 """A rank that dies with this share of its cap taken died of it."""
-ENDED_BY = {
-    "CANCELLED": "cancelled", "PREEMPTED": "cancelled", "REVOKED": "cancelled", "DEADLINE": "cancelled",
-    "TIMEOUT": "timeout", "OUT_OF_MEMORY": "oom_host", "NODE_FAIL": "crash", "BOOT_FAIL": "crash",
-}  # fmt: skip
-"""What a batch system says of a job that it ended itself."""
 PARTS = {
     "loss.py": "logits", "optim.py": "optimizer state", "zero.py": "gradients", "data.py": "data", "indexed.py": "data",
     "checkpoint.py": "checkpoint buffers", "dcp.py": "checkpoint buffers", "layers.py": "activations",
@@ -78,8 +74,8 @@ class _Case:
             return self._of_failure(own[0])
         if hang.reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen:
             return self._hang()
-        if done.scheduler_state in ENDED_BY:
-            return self._ended_by_scheduler(ENDED_BY[done.scheduler_state])
+        if done.scheduler_state in BY_SCHEDULER:
+            return self._ended_by_scheduler(BY_SCHEDULER[done.scheduler_state])
         if done.stopped:
             return Outcome(status="cancelled", message="asked to stop before the end", **self._slowest())
         if done.timed_out:
@@ -130,7 +126,7 @@ class _Case:
             status = "oom_host"  # what fails when the last byte is gone is not always an allocation
             event = {**event, "status": status}
         place: dict[str, Any] = {"rank": rank, "iteration": event.get("step"), "phase": event.get("phase", "")}
-        if status in ("oom_host", "oom_device"):
+        if OUTCOMES[status].out_of_memory:
             message, evidence = self._out_of_memory(event)
             return Outcome(status=status, message=message, evidence={**evidence, "log": self._tail(rank)}, **place)
         who = hang.label(rank, self.trial.topology)
@@ -182,11 +178,11 @@ class _Case:
                 evidence["stack"] = where
         return Outcome(status="timeout", message=message, evidence=evidence, **place)
 
-    def _ended_by_scheduler(self, status: str) -> Outcome:
+    def _ended_by_scheduler(self, status: Status) -> Outcome:
         state = self.finished.scheduler_state
         if status == "timeout":
             return self._timeout(f"the batch system ended it after {self.finished.seconds:.0f} s ({state})")
-        return Outcome(status=status, message=f"the batch system says {state}",  # type: ignore[arg-type]
+        return Outcome(status=status, message=f"the batch system says {state}",
                        evidence={"scheduler_state": state}, **self._slowest())
 
     def _unexplained(self) -> Outcome:

@@ -30,6 +30,7 @@ from seatrial.launch.local import wait
 from seatrial.launch.outcome import Fits, classify
 from seatrial.launch.processes import end_leftovers
 from seatrial.measurement import RATES, digits, measure, rates
+from seatrial.outcomes import OUTCOMES
 from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
 from seatrial.training import Training
@@ -139,7 +140,7 @@ def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Eve
     """The row of `trial`; `ran`: the trial as it was run, where that was with a smaller batch."""
     got = measure(said, trial, training, ran=ran.batch if ran is not None else None)
     public = environment.public(trial)
-    good = got.sec_per_it is not None and outcome.status in ("ok", "cancelled", "timeout")
+    good = got.sec_per_it is not None and OUTCOMES[outcome.status].timed
     state = "planned" if outcome.status == "invalid" else "failed" if not good else "estimated" if got.estimated else "measured"
     figures: dict[str, Any] = {} if got.sec_per_it is None else rates(trial, got.sec_per_it)
     estimated = [*RATES] if got.estimated else []

@@ -27,6 +27,7 @@ from seatrial.errors import BadInput, Infeasible, SeatrialError
 from seatrial.launch import environment, files
 from seatrial.launch.base import Handle, Job, Launcher
 from seatrial.launch.trial import Limits, conclude, invalid, prepare
+from seatrial.outcomes import OUTCOMES
 from seatrial.plan import fits
 from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
@@ -150,7 +151,7 @@ class Controller:
 
     def _second_try(self, task: Task, status: str) -> Task | None:
         """The same with blocking launches, which tell where a GPU's error came from; a row of its own."""
-        if not self.sweep.limits.retry_blocking or status not in ("crash", "hang") or task.trial is None:
+        if not self.sweep.limits.retry_blocking or not OUTCOMES[status].retry or task.trial is None:
             return None
         if BLOCKING in task.trial.environment.variables:
             return None
