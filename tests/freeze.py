@@ -17,7 +17,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 

@@ -18,7 +18,6 @@ Family = Literal["gpt2", "bloom", "llama"]
 Recompute = Literal["none", "selective", "full"]
 ScheduleKind = Literal["gpipe", "1f1b", "interleaved", "zb-h1"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
-Engine = Literal["seatrial", "megatron", "command"]
 
 GIB = 1024**3
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
@@ -435,8 +434,9 @@ class Trial:
     cluster: Cluster | None = None
     environment: Environment = field(default_factory=Environment)
     execution: Execution = field(default_factory=Execution)
-    engine: Engine = fields.field("seatrial", label="Engine", names="engine, framework, code, codebase, library")
-    """Whose rules hold: `megatron` wants equal stages (or layers + 2), ours takes uneven ones."""
+    engine: str = fields.field("seatrial", label="Engine", names="engine, framework, code, codebase, library")
+    """seatrial, megatron, command, or one that is installed: `megatron` wants equal stages (or layers + 2), ours takes uneven
+    ones."""
     command: Command | None = None
     """What is run when it is not our own engine."""
     repeat: int = 0

@@ -1,8 +1,8 @@
 """One trial from words to a complete record, through any launcher.
 
-    record = run_trial(trial, training, Local(), out_dir=Path("runs/a"), time_limit_s=600)
+    record = run_trial(trial, training, Local(), out_dir=Path("runs/a"), limits=Limits(time_limit_s=600))
 
-    job = prepare(trial, training, run_dir=…)           the same in three steps, for several trials side by side:
+    job = prepare(trial, training, launcher, run_dir=…)     the same in three steps, for several trials side by side:
     handle = launcher.submit(job)                       … launcher.poll([handle, …]) …
     record = conclude(trial, training, handle, launcher.finished(handle))
 
@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import columns
+from seatrial.engine import runfile
+from seatrial.engines import engine_for
+from seatrial.engines.base import Event
 from seatrial.errors import BadInput
+from seatrial.files import write_whole
 from seatrial.launch import environment, files
 from seatrial.launch.base import Finished, Handle, Job, Launcher
-from seatrial.launch.engines import Event, engine_for, write_run
 from seatrial.launch.local import wait
-from seatrial.launch.outcome import classify
+from seatrial.launch.outcome import Fits, classify
 from seatrial.launch.processes import end_leftovers
 from seatrial.measurement import RATES, digits, measure, rates
 from seatrial.record import Outcome, Record
@@ -44,50 +47,60 @@ class Limits:
 
 
 def run_trial(trial: Trial, training: Training, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
-              session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None) -> Record:
+              session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None,
+              fits: Fits | None = None) -> Record:
     """Runs it and waits. Never raises for what the trial does or cannot do."""
     try:
-        return attempt(trial, training, launcher, out_dir, limits=limits, session=session, notes=notes, on_line=on_line)
+        return attempt(trial, training, launcher, out_dir, limits=limits, session=session, notes=notes, on_line=on_line,
+                       fits=fits)
     except BadInput as error:
         return invalid(trial, error, session=session, notes=notes)
 
 
 def attempt(trial: Trial, training: Training, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
-            session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None) -> Record:
+            session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None,
+            fits: Fits | None = None) -> Record:
     """The same, but raises BadInput for what cannot start; with nothing written where the words alone tell."""
-    job = prepare(trial, training, run_dir=out_dir, limits=limits)
-    earlier = len(engine_for(trial).said(job.run_dir))
+    job = prepare(trial, training, launcher, run_dir=out_dir, limits=limits)
+    earlier = len(engine_for(trial).events(job.run_dir))
     before = environment.machine()
     handle = launcher.submit(job)
     finished = wait(launcher, handle, on_line=on_line)
-    return conclude(trial, training, handle, finished, before=before, session=session, notes=notes, earlier=earlier)
+    return conclude(trial, training, handle, finished, before=before, session=session, notes=notes, earlier=earlier,
+                    fits=fits)
 
 
-def prepare(trial: Trial, training: Training, *, run_dir: Path, limits: Limits = Limits()) -> Job:
-    """Checks the trial and writes its run folder. Raises BadInput, with nothing written, where it cannot run."""
+def prepare(trial: Trial, training: Training, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits()) -> Job:
+    """Checks the trial and writes its run folder. Raises BadInput, with nothing written, where it cannot run.
+
+    Three checks: the rules and the engine's own, for any machine; the launcher's, for the one that it runs on.
+    """
     run_dir = run_dir.absolute()
     engine = engine_for(trial)
-    engine.check(trial, training)
+    engine.check(trial, training, here=launcher.here)
+    cap = limits.memory_cap_gib
+    job = Job(
+        name=trial.run_id(), run_dir=run_dir, argv=(), world=trial.topology.world, per=engine.per(trial),
+        procs_per_node=trial.cluster.procs_per_node if trial.cluster else None, env=dict(trial.environment.variables),
+        device=engine.device(trial), threads=trial.execution.threads, cores=limits.cores,
+        memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s,
+        scheduler=dict(trial.environment.scheduler))
+    launcher.check(trial, job)
     if run_dir.exists():
         end_leftovers(run_dir)
         files.clear(run_dir, keep_events=training.resume)
-    write_run(trial, training, run_dir)
-    cap = limits.memory_cap_gib
-    return Job(
-        name=trial.run_id(), run_dir=run_dir, argv=engine.argv(trial, training, run_dir), world=trial.topology.world,
-        per=engine.per, procs_per_node=trial.cluster.procs_per_node if trial.cluster else None,
-        env=dict(trial.environment.variables), threads=trial.execution.threads, cores=limits.cores,
-        memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s,
-        scheduler=dict(trial.environment.scheduler))
+    runfile.write(runfile.RunFile(trial=environment.public(trial), training=training, out=str(run_dir)), run_dir / files.RUN)
+    return replace(job, argv=engine.argv(trial, training, run_dir))
 
 
 def conclude(trial: Trial, training: Training, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
-             session: str = "", notes: str = "", earlier: int = 0, row: Trial | None = None) -> Record:
-    """The record of a job that is done; also written into the run folder. `earlier` events are of what it resumed; `row`: the
-    trial that the record is of, where `trial` was run in its place."""
+             session: str = "", notes: str = "", earlier: int = 0, fits: Fits | None = None,
+             row: Trial | None = None) -> Record:
+    """The record of a job that is done; also written into the run folder. `earlier` events are of what it resumed, `fits`
+    (`plan.fits.would_fit`) knows what would fit where this did not; `row`: the trial that the record is of, where `trial` ran in its place."""
     run_dir = handle.job.run_dir
-    said = engine_for(trial).said(run_dir)[earlier:]
-    outcome = classify(run_dir, finished, job=handle.job, trial=trial, said=said)
+    said = engine_for(trial).events(run_dir)[earlier:]
+    outcome = classify(run_dir, finished, job=handle.job, trial=trial, said=said, fits=fits)
     record = record_of(row or trial, training, outcome, said, ran=trial, session=session, notes=notes)
     start: Event = next((e for e in said if e["event"] == "start"), {})
     after = environment.machine()
@@ -107,7 +120,7 @@ def conclude(trial: Trial, training: Training, handle: Handle, finished: Finishe
         versions = {k: v for k, v in versions.items() if k not in ("torch", "python")}
     record = replace(record, host=host, versions=versions, torch_version=versions.get("torch", ""),
                      machine=str(host.get("name", "")))
-    (run_dir / files.RECORD).write_text(json.dumps(record.to_dict(), ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(run_dir / files.RECORD, json.dumps(record.to_dict(), ensure_ascii=False) + "\n")
     return record
 
 
