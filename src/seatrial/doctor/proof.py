@@ -81,7 +81,8 @@ def _same_stages(trial: Trial, small: Topology) -> tuple[int, ...] | None:
 
 
 def _small_model(model: Model, t: Topology) -> Model:
-    """Of the same family and kind of shape: uneven layers stay uneven, shared key-value heads stay shared."""
+    """Of the same architecture and kind of shape: uneven layers stay uneven, shared key-value heads stay shared, a head size
+    of its own stays one."""
     stages = t.pp * t.vp
     uneven = model.layers % stages != 0
     kv = t.tp * (1 if t.tp > 1 else 2)
@@ -91,9 +92,9 @@ def _small_model(model: Model, t: Topology) -> Model:
     ffn = None
     if model.ffn is not None:
         ffn = max(1, round(model.ffn / model.hidden * hidden / t.tp)) * t.tp
-    return Model(layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, seq=8 * t.tp if t.tp > 2 else 16,
-                 family=model.family, kv_heads=None if model.kv == model.heads else heads // 2, ffn=ffn, tied=model.tied,
-                 rope_theta=model.rope_theta, norm_eps=model.norm_eps, name=model.name)
+    return replace(model, layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, pad_vocab_to=None,
+                   seq=8 * t.tp if t.tp > 2 else 16, kv_heads=None if model.kv == model.heads else heads // 2, ffn=ffn,
+                   head_dim=None if model.head_dim is None else 24)
 
 
 def _small_batch(batch: Batch, t: Topology) -> Batch:

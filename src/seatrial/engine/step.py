@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend
 from seatrial.engine import fp8
 from seatrial.engine.attention import Positions
 from seatrial.engine.attention_backend import BACKENDS, fastest
-from seatrial.engine.choices import Choices
+from seatrial.engine.choices import Choices, fusable
 from seatrial.engine.comm import Comm, TensorParallel
 from seatrial.engine.data import Batches
 from seatrial.engine.fused8 import Fused8
@@ -134,7 +134,7 @@ class Engine:
     def _products(self, dtype: torch.dtype) -> Products:
         """The fastest kernel for each of the products of fused blocks and of the head."""
         t, m = self.trial.topology, self.trial.model
-        if self.choices.products == "library" or not self.choices.fused or m.family == "llama":
+        if self.choices.products == "library" or not self.choices.fused or not fusable(m):
             return Products()
         narrow = self.choices.narrow_gradients and stay_alone(self.microbatches(self.trial.batch.gbs), self.mesh,
                                                               sums_over_tp=self.tp.sequence_parallel)
@@ -151,7 +151,7 @@ class Engine:
             return None
         if choice != "measured":
             return BACKENDS[choice]
-        backend, took_s = fastest(batch=t.mbs, seq=m.seq, heads=heads, head_dim=m.head_dim, dtype=dtype, bias=positions.bias,
+        backend, took_s = fastest(batch=t.mbs, seq=m.seq, heads=heads, head_dim=m.head_size, dtype=dtype, bias=positions.bias,
                                   device=self.mesh.device)
         self.notes["attention"] = ", ".join(f"{name} {1e3 * s:.2f} ms" for name, s in took_s.items()) or "nothing to choose"
         return backend
