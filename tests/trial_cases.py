@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import trialfile
-from seatrial.engine.events import read_events
+from seatrial.engine.watch.events import read_events
 from seatrial.errors import BadInput
 from seatrial.launch import files
 from seatrial.launch.base import Handle, Launcher

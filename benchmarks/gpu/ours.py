@@ -12,10 +12,10 @@ from benchmarks.gpu.profile import kernels_of
 from benchmarks.gpu.shapes import SHAPES, Row
 
 from seatrial import arith
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Execution, Topology, Trial
 from seatrial.training import Training
 

@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from benchmarks.gpu.shapes import SHAPES
 from torch import Tensor
 
-from seatrial.engine import fp8
-from seatrial.engine.attention_backend import fastest
-from seatrial.engine.kernels import choose
-from seatrial.engine.kernels.slot import Scales
-from seatrial.engine.products import wide_products_work
+from seatrial.engine.fast import fp8
+from seatrial.engine.fast.attention_backend import fastest
+from seatrial.engine.fast.kernels import choose
+from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.products import wide_products_work
 
 HALF = torch.bfloat16
 

@@ -21,10 +21,10 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from dist.many import gradients
-from seatrial.engine import init
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core import init
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Model, Trial, stages_of
 from seatrial.training import Training
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Execution, Family, Model, Recompute, Topology, Trial
 from seatrial.training import Training
 

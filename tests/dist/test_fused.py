@@ -8,7 +8,7 @@ import pytest
 
 from dist.fused_cases import train_with
 from dist.many import in_world
-from seatrial.engine.choices import Choices
+from seatrial.engine.fast.choices import Choices
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

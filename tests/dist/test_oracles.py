@@ -6,10 +6,10 @@ import torch
 
 from dist.many import gradients, in_world
 from dist.native import Found, compare_each, size_of
-from seatrial.engine.data import Batches
-from seatrial.engine.families import entries as entries_of
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
+from seatrial.engine.io.families import entries as entries_of
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

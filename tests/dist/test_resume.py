@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from dist.looping import go, go_each
-from seatrial.engine import checkpoint, events, indexed
-from seatrial.engine.mesh import Mesh
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io import checkpoint, indexed
 from seatrial.engine.runfile import RunFile
-from seatrial.engine.step import Engine
+from seatrial.engine.watch import events
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -9,10 +9,10 @@ import torch
 
 from dist.fused_cases import held_by, run_some, saved_and_continued, split_and_whole
 from dist.many import in_world
-from seatrial.engine.choices import Choices
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
 from seatrial.engine.loop import tracker
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

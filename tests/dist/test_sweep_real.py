@@ -12,7 +12,7 @@ import pytest
 
 import attempts
 import sweeps
-from seatrial.engine.events import read_events
+from seatrial.engine.watch.events import read_events
 from seatrial.sweep.preload import problem
 from trial_cases import CAP_GIB, CASES, STALL_S, TIME_LIMIT_S, processes_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine.events import read_events
+from seatrial.engine.watch.events import read_events
 from seatrial.launch import files
 from seatrial.launch.local import Local
 from seatrial.launch.trial import Limits, conclude, prepare, run_trial

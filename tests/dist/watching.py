@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import torch
 
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh, Pool
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh, Pool
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -9,9 +9,9 @@ import torch
 from dist.many import in_world
 from seatrial import presets
 from seatrial.arith import footprint
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
 from seatrial.launch import single
 from seatrial.spec import Batch, Execution, Family, Model, Precision, Recompute, Topology, Trial
 from seatrial.training import Training

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from seatrial.engine import fp8
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.kernels import plain
-from seatrial.engine.kernels.slot import Scales
-from seatrial.engine.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
-from seatrial.engine.masters import parts_of, whole_of
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.product_forms import forms_of
-from seatrial.engine.products import measured
-from seatrial.engine.step import Engine
+from seatrial.engine.core.masters import parts_of, whole_of
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast import fp8
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
+from seatrial.engine.fast.product_forms import forms_of
+from seatrial.engine.fast.products import measured
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Execution, Model, Recompute, Topology, Trial
 from seatrial.training import Training
 

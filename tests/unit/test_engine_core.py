@@ -8,17 +8,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seatrial.engine import init
-from seatrial.engine.comm import Comm, TensorParallel
-from seatrial.engine.data import Batches
-from seatrial.engine.layout import Layout
-from seatrial.engine.loss import token_loss
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.optim import learning_rate
-from seatrial.engine.params import ParamSpec, Segment, spec_of
-from seatrial.engine.precision import LossScale
-from seatrial.engine.step import Engine, StepResult
-from seatrial.engine.timers import Timers
+from seatrial.engine.core import init
+from seatrial.engine.core.comm import Comm, TensorParallel
+from seatrial.engine.core.layout import Layout
+from seatrial.engine.core.loss import token_loss
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.optim import learning_rate
+from seatrial.engine.core.params import ParamSpec, Segment, spec_of
+from seatrial.engine.core.precision import LossScale
+from seatrial.engine.core.step import Engine, StepResult
+from seatrial.engine.io.data import Batches
+from seatrial.engine.watch.timers import Timers
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.ends import FusedNorm
-from seatrial.engine.kernels import plain
-from seatrial.engine.memory import LiveStorages
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.params import spec_of
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.params import spec_of
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.ends import FusedNorm
+from seatrial.engine.fast.kernels import plain
+from seatrial.engine.io.data import Batches
+from seatrial.engine.watch.memory import LiveStorages
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from seatrial.arith import footprint
-from seatrial.engine import checkpoint
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.kernels import plain, plain_kernels
-from seatrial.engine.kernels.verified import CLOSE, difference
+from seatrial.engine.core.masters import parts_of, whole_of
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.kernels import plain, plain_kernels
+from seatrial.engine.fast.kernels.verified import CLOSE, difference
+from seatrial.engine.io import checkpoint
+from seatrial.engine.io.data import Batches
 from seatrial.engine.loop import tracker
-from seatrial.engine.masters import parts_of, whole_of
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
 from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
 from seatrial.record import Outcome

@@ -10,14 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from seatrial.engine import products, step
-from seatrial.engine.choices import Choices
-from seatrial.engine.cublaslt import Form, kernels
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.product_notes import Choice, Notebook
-from seatrial.engine.products import Products, measured
-from seatrial.engine.step import Engine
+from seatrial.engine.core import step
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast import products
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.cublaslt import Form, kernels
+from seatrial.engine.fast.product_notes import Choice, Notebook
+from seatrial.engine.fast.products import Products, measured
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seatrial import trialfile
-from seatrial.engine.events import EventWriter, rank_file_name
-from seatrial.engine.watch import Heartbeat
+from seatrial.engine.watch.events import EventWriter, rank_file_name
+from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.launch import files, hang, oom
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.outcome import classify

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from seatrial import presets
-from seatrial.engine.mesh import Mesh
+from seatrial.engine.core.mesh import Mesh
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.rehearse import rank, whole
 from seatrial.rehearse.assemble import NOTHING, RankTimes, Timed, assemble

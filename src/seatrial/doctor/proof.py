@@ -88,12 +88,15 @@ def _small_model(model: Model, t: Topology) -> Model:
     kv = t.tp * (1 if t.tp > 1 else 2)
     heads = kv if model.kv == model.heads else 2 * kv
     heads *= 1 if heads >= 4 else 2
+    kv_heads = None if model.kv == model.heads else heads // 2
+    if model.kv < t.tp and kv_fits(model.kv, t.tp):
+        heads, kv_heads = t.tp, model.kv  # ranks that share a key-value head stay such
     hidden = 16 * heads
     ffn = None
     if model.ffn is not None:
         ffn = max(1, round(model.ffn / model.hidden * hidden / t.tp)) * t.tp
     return replace(model, layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, pad_vocab_to=None,
-                   seq=8 * t.tp if t.tp > 2 else 16, kv_heads=None if model.kv == model.heads else heads // 2, ffn=ffn,
+                   seq=8 * t.tp if t.tp > 2 else 16, kv_heads=kv_heads, ffn=ffn,
                    head_dim=None if model.head_dim is None else 24)
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seatrial import fields
-from seatrial.engine import events, runfile
+from seatrial.engine import runfile
+from seatrial.engine.watch import events
 from seatrial.errors import BadInput
 from seatrial.launch import environment, files, preflight
 from seatrial.launch.base import Per

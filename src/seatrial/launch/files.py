@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seatrial.engine import events, watch
+from seatrial.engine.watch import events, heartbeat
 
 RUN = "run.json"
 JOB = "job.json"
@@ -17,7 +17,7 @@ RECORD = "record.json"
 EVENTS = events.FILE_NAME
 LOGS = "logs"
 NODES = "nodes"
-WATCH = watch.FOLDER
+WATCH = heartbeat.FOLDER
 SCRIPT = "job.sh"
 SCRIPT_OUTPUT = "job.out"
 CANCEL = "cancel"
@@ -74,7 +74,7 @@ def clear(run_dir: Path, *, keep_events: bool = False) -> None:
 
     With `keep_events`, what rank 0 said of a run that is now resumed stays.
     """
-    watch.clear(run_dir)
+    heartbeat.clear(run_dir)
     for folder in (run_dir / NODES, run_dir / LOGS):
         for path in folder.glob("*"):
             path.unlink()

@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from seatrial.engine import watch
+from seatrial.engine.watch import heartbeat
 from seatrial.launch import files, hang, oom
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.engines import Event, read_events, rows_in_logs
@@ -36,7 +36,7 @@ def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, said:
 class _Case:
     def __init__(self, run_dir: Path, finished: Finished, job: Job, trial: Trial, said: list[Event]):
         self.run_dir, self.finished, self.job, self.trial, self.said = run_dir, finished, job, trial, said
-        self.beats = {beat.rank: beat for beat in watch.read(run_dir)}
+        self.beats = {beat.rank: beat for beat in heartbeat.read(run_dir)}
         self.failures = [e for e in said if e["event"] == "failure" and isinstance(e.get("rank"), int)]
 
     def outcome(self) -> Outcome:
@@ -51,7 +51,7 @@ class _Case:
             return self._killed(killed[0])
         if own:
             return self._of_failure(own[0])
-        if hang.reports(self.run_dir) or watch.EXIT_STALL in done.codes or done.frozen:
+        if hang.reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen:
             return self._hang()
         if done.scheduler_state in ENDED_BY:
             return self._ended_by_scheduler(ENDED_BY[done.scheduler_state])

@@ -13,7 +13,7 @@ from seatrial.spec import Trial
 from seatrial.training import Training
 
 if TYPE_CHECKING:
-    from seatrial.engine.checkpoint import Found
+    from seatrial.engine.io.checkpoint import Found
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 
@@ -26,7 +26,7 @@ def check(trial: Trial, training: Training) -> Found | None:
         eight_bits(trial)
     devices(trial)
     if training.data is not None or training.valid_data is not None:
-        from seatrial.engine import data
+        from seatrial.engine.io import data
 
         data.check(training, trial.model)
     return checkpoints(trial, training)
@@ -39,7 +39,7 @@ def eight_bits(trial: Trial) -> None:
     if there:
         import torch
 
-        from seatrial.engine import fp8
+        from seatrial.engine.fast import fp8
 
         fp8.check_shape(trial.model, trial.topology, compiled=trial.execution.compile)
         why = fp8.refuse(torch.device("cuda")) or ""
@@ -80,7 +80,7 @@ def checkpoints(trial: Trial, training: Training) -> Found | None:
         if training.resume:
             raise BadInput(f"{training.checkpoint_dir}: no such folder to resume from")
         return None
-    from seatrial.engine import checkpoint
+    from seatrial.engine.io import checkpoint
 
     found = checkpoint.check(training.checkpoint_dir, trial.model, resume=training.resume)
     if training.resume and found is None:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import torch
 
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.io.data import Batches
 from seatrial.probe.timing import Sample, summary
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training

@@ -17,8 +17,8 @@ import torch
 
 from seatrial import rules
 from seatrial.arith import footprint
-from seatrial.engine import memory as engine_memory
 from seatrial.engine.rendezvous import Place, device_of
+from seatrial.engine.watch import memory as engine_memory
 from seatrial.errors import BadInput, Infeasible
 from seatrial.rehearse.assemble import Iteration, RankTimes, assemble
 from seatrial.rehearse.charge import Free, Modelled, Network, replay
