@@ -21,7 +21,7 @@ from seatrial import arith, rules
 from seatrial.doctor.finding import Finding
 from seatrial.doctor.machine import usable_bytes
 from seatrial.errors import BadInput
-from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial
+from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits
 from seatrial.training import Training
 
 BAR = 1e-5
