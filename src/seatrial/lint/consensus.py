@@ -17,6 +17,7 @@ from dataclasses import replace
 from seatrial.lint.finding import Finding
 from seatrial.lint.reading import ALIKE, Reading, candidates, label_parameters
 from seatrial.lint.view import Row, Sheet
+from seatrial.spec import is_gated
 
 TIME_SCALES = {1e-3: "milliseconds", 1e3: "seconds", 60.0: "minutes", 3600.0: "hours"}
 """Seconds in a unit of what may stand in a column of times by mistake; 1000: seconds under a heading of ms."""
@@ -127,7 +128,7 @@ def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: lis
 
     stated = {row.record.recompute for rows in matched.values() for row in rows if row.record.recompute}
 
-    gated = any(row.record.family == "llama" for rows in matched.values() for row in rows)
+    gated = any(is_gated(row.record.family) for rows in matched.values() for row in rows)
     unusual = {**UNUSUAL, "hardware": 0.25, "megatron-2022-old": 0.75} if gated else UNUSUAL
 
     def score(reading: Reading) -> float:
