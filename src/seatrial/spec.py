@@ -109,13 +109,15 @@ class Model:
     name: str = fields.field("", label="Size", kind="size", column="size_label",
         names="size, model, model size, params, parameters, num params, nparams, n params, number of parameters, model name")
     """What tables call it."""
-    head_dim: int | None = fields.field(None, label="Head dim", kind="count", names="head dim, head size, kv channels, head dimension")
+    head_dim: int | None = fields.field(None, label="Head dim", kind="count",
+        names="head dim, head size, kv channels, head dimension")
     """Size of one head where it is not hidden / heads."""
     norm: Norm | None = fields.field(None, label="Norm", names="norm, normalization, normalisation")
     """layernorm or rmsnorm."""
-    positions: Positions | None = fields.field(None, label="Positions", names="positions, position embedding type, position embedding, positional encoding")
+    positions: Positions | None = fields.field(None, label="Positions",
+        names="positions, position embedding type, position embedding")
     """learned, alibi or rope."""
-    mlp: Mlp | None = fields.field(None, label="MLP", names="mlp, activation function")
+    mlp: Mlp | None = fields.field(None, label="MLP", names="mlp")
     """gelu (up, down) or swiglu (gate, up, down)."""
     biases: Biases | None = fields.field(None, label="Biases", names="biases")
     """Of the linears: all, attention, qkv (query, key, value alone), mlp, none."""
