@@ -79,7 +79,8 @@ TRAINING: dict[str, Any] = {
     "loss_scale": 256.0, "loss_scale_window": 10, "data": "corpus", "valid_data": "valid", "eval_every": 2, "eval_batches": 3,
     "checkpoint_dir": "saved", "save_every": 2, "keep": 2, "resume": True, "async_save": False, "device": "cpu",
     "compile": True, "bucket_mib": 4.0, "logits_chunk": 64, "threads": 1, "warmup_iterations": 2, "known_to": 0.02,
-    "measure_s": 30.0, "slow_s": 5.0, "log_every": 2, "trace_steps": [2], "tensorboard": True, "stall_s": 60.0, "check_order": True,
+    "measure_s": 30.0, "slow_s": 5.0, "log_every": 2,
+    "trace_steps": [2], "tensorboard": True, "stall_s": 60.0, "check_order": True,
 }  # fmt: skip
 STATUSES = ("ok", "oom_device", "oom_host", "hang", "crash", "nan", "timeout", "invalid", "cancelled")
 STATES = ("measured", "estimated", "planned", "failed")
@@ -242,12 +243,14 @@ def _as_toml(value: Any) -> str:
 
 def set_ids(folder: Path) -> dict[str, str]:
     """Path -> the run id of a trial with all settings but this one: what is set takes effect, as it did before."""
-    needed = {"model.layers", "model.hidden", "model.heads", "model.vocab", "model.seq", "model.family", "batch.gbs",
-              "topology.dp", "topology.tp", "topology.pp", "topology.vp", "topology.schedule", "topology.stage_layers",
-              "batch.rampup_start", "batch.rampup_increment", "batch.rampup_samples", "cluster.name", "cluster.nodes", "cluster.procs_per_node",
-              "cluster.device.name", "cluster.device.kind", "cluster.device.peak_tflops", "cluster.device.memory_gib",
-              "cluster.device.memory_gb_s", "command.argv", "engine", *(f"cluster.{link}.{name}" for link in ("intra", "inter")
-                                                              for name in ("bandwidth_gb_s", "latency_us"))}  # fmt: skip
+    needed = {
+        "model.layers", "model.hidden", "model.heads", "model.vocab", "model.seq", "model.family", "batch.gbs", "topology.dp",
+        "topology.tp", "topology.pp", "topology.vp", "topology.schedule", "topology.stage_layers", "batch.rampup_start",
+        "batch.rampup_increment", "batch.rampup_samples", "cluster.name", "cluster.nodes", "cluster.procs_per_node",
+        "cluster.device.name", "cluster.device.kind", "cluster.device.peak_tflops", "cluster.device.memory_gib",
+        "cluster.device.memory_gb_s", "command.argv", "engine", "cluster.intra.bandwidth_gb_s", "cluster.intra.latency_us",
+        "cluster.inter.bandwidth_gb_s", "cluster.inter.latency_us",
+    }  # fmt: skip
     left_out = ["", *(path for path in SET if path not in needed)]
     cases = []
     for path in left_out:
