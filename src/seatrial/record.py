@@ -81,6 +81,16 @@ class Record:
     ffn: int | None = None
     seq: int | None = None
     vocab: int | None = None
+    head_dim: int | None = None
+    """Where it is not hidden / heads."""
+    tied: bool | None = None
+    norm: str = ""
+    """This and the next five where they are not the family's."""
+    positions: str = ""
+    mlp: str = ""
+    biases: str = ""
+    qk_norm: bool | None = None
+    embedding_norm: bool | None = None
     dp: int | None = None
     tp: int | None = None
     pp: int | None = None

@@ -5,9 +5,10 @@ from typing import get_args
 
 import pytest
 
-from seatrial import outcomes, table
+from seatrial import outcomes
 from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME
 from seatrial.record import Outcome, Record, Status
+from seatrial.tables import csvjson
 
 
 def test_every_status_has_a_row_and_every_row_is_a_status() -> None:
@@ -31,6 +32,6 @@ def test_a_batch_systems_words_are_each_of_one_status() -> None:
 
 
 def test_a_table_has_the_short_words() -> None:
-    shown = {status: table._status(Record(state="failed", outcome=Outcome(status=status))) for status in get_args(Status)[1:]}
+    shown = {status: csvjson._status(Record(state="failed", outcome=Outcome(status=status))) for status in get_args(Status)[1:]}
     assert shown == {"oom_device": "oom", "oom_host": "oom", "hang": "hang", "crash": "fail", "nan": "nan",
                      "timeout": "timeout", "invalid": "invalid", "cancelled": "cancelled"}  # fmt: skip

@@ -126,7 +126,7 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
         one = group.comparison
         label = f"{group.label}: " if group.label and len(groups) > 1 else ""
         if one is not None:
-            print(f"{label}{one.words(a, b)}")
+            print(f"{label}{one.sentence(a, b)}")
         for side, name in (("a", a), ("b", b)):
             for status, count in group.failed[side].items():
                 print(f"{label}{name}: {status} in {count} of {group.ran[side]} repeats")
@@ -138,7 +138,7 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
     if found is None:
         print(f"{a} and {b} cannot be compared: one of them was never measured")
     elif len(groups) > 1:
-        print(f"all {len(groups)} configurations: {found.words(a, b)}")
+        print(f"all {len(groups)} configurations: {found.sentence(a, b)}")
 
 
 def _draw(groups: list[Any], found: Any, a: str, b: str) -> None:

@@ -86,7 +86,7 @@ def _fill(text: str, values: dict[str, str]) -> str:
 
 def rows_in_logs(run_dir: Path) -> Iterator[list[Record]]:
     """What the importer makes of each process's log."""
-    from seatrial.importers import iter_file
+    from seatrial.notes.read import iter_file
 
     for path in sorted((run_dir / LOGS).glob("*.log")):
         try:

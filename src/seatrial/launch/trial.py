@@ -95,11 +95,11 @@ def prepare(trial: Trial, training: Training, launcher: Launcher, *, run_dir: Pa
 
 
 def conclude(trial: Trial, training: Training, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
-             session: str = "", notes: str = "", earlier: int = 0, row: Trial | None = None,
-             fits: Fits | None = None) -> Record:
-    """The record of a job that is done; also written into the run folder. `earlier` events are of what it resumed; `row`: the
-    trial that the record is of, where `trial` was run in its place; `fits` (`plan.fits.would_fit`) knows what would fit where
-    this did not."""
+             session: str = "", notes: str = "", earlier: int = 0, fits: Fits | None = None,
+             row: Trial | None = None) -> Record:
+    """The record of a job that is done; also written into the run folder. `earlier` events are of what it resumed, `fits`
+    (`plan.fits.would_fit`) knows what would fit where this did not; `row`: the trial that the record is of, where `trial`
+    ran in its place."""
     run_dir = handle.job.run_dir
     said = engine_for(trial).events(run_dir)[earlier:]
     outcome = classify(run_dir, finished, job=handle.job, trial=trial, said=said, fits=fits)

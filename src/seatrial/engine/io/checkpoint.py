@@ -283,10 +283,13 @@ def check_model(found: Found, model: Model) -> None:
 
 def _shape(model: Model) -> dict[str, object]:
     """What a model is, whether its file says so or leaves it to the defaults."""
-    found: dict[str, object] = {"family": model.family, "layers": model.layers, "hidden": model.hidden, "heads": model.heads,
-                                "kv_heads": model.kv, "ffn": model.inner, "vocab": model.vocab, "seq": model.seq,
-                                "tied": model.ties, "norm_eps": model.norm_eps}
-    return found | ({"rope_theta": model.rope_theta} if model.family == "llama" else {})
+    found: dict[str, object] = {"layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv,
+                                "head_dim": model.head_size, "ffn": model.inner, "vocab": model.vocab,
+                                "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True)}
+    if model.learned:
+        return found | {"seq": model.seq}
+    scaling = ("rope_low_freq", "rope_high_freq", "rope_original_seq") if model.rope_factor is not None else ()
+    return found | {name: getattr(model, name) for name in ("rope_theta", "rope_factor", *scaling) if model.rope}
 
 
 def check(folder: Path | str, model: Model, *, resume: bool) -> Found | None:
