@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.errors import BadInput
 from seatrial.record import Outcome, Record
-from seatrial.schedule import makespan
+from seatrial.schedule.vector import makespan
 from seatrial.spec import Batch, Topology, stages_of
 from seatrial.sweep import partial
 from seatrial.sweep.file import Measure, build

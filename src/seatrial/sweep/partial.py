@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from seatrial.errors import BadInput
 from seatrial.median import median_of
-from seatrial.schedule import makespan
-from seatrial.spec import Batch, Trial, stages_of
+from seatrial.schedule import KINDS
+from seatrial.schedule.vector import makespan
+from seatrial.spec import Batch, Trial, round_up, stages_of
 
 TIMED_SHORT = 8
 """Iterations of the smaller size that count; the larger one is measured until it is known."""
@@ -41,9 +42,7 @@ class Estimate:
 def sizes(trial: Trial, microbatches: int) -> tuple[int, int] | None:
     """The two numbers of micro-batches to run; None where the whole iteration is hardly more."""
     t = trial.topology
-    short = max(microbatches, t.pp)  # fewer do not fill the pipeline
-    if t.schedule == "interleaved":
-        short = -(-short // t.pp) * t.pp
+    short = round_up(max(microbatches, t.pp), KINDS[t.schedule].group(t.pp))  # fewer than PP do not fill the pipeline
     return None if 2 * short >= trial.microbatches else (short, 2 * short)
 
 
