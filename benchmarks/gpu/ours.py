@@ -17,7 +17,7 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import ops_for
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
-from seatrial.spec import Batch, Topology, Trial
+from seatrial.spec import Batch, Execution, Topology, Trial
 from seatrial.training import Training
 
 WARM, STEPS = 3, 8
@@ -26,7 +26,8 @@ WARM, STEPS = 3, 8
 def trial_of(row: Row) -> Trial:
     model, mbs = SHAPES[row.shape]
     topology = Topology(mbs=mbs, precision=row.precision, recompute=row.recompute)  # type: ignore[arg-type]
-    return Trial(model=model, batch=Batch(gbs=mbs * row.microbatches), topology=topology)
+    return Trial(model=model, batch=Batch(gbs=mbs * row.microbatches), topology=topology,
+                 execution=Execution(compile=row.compiled, moments=row.moments))
 
 
 def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS) -> dict[str, Any]:
@@ -35,10 +36,10 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     trial = trial_of(row)
     if row.settings.get("blas"):
         torch.backends.cuda.preferred_blas_library(row.settings["blas"])
-    training = Training(steps=WARM + steps, compile=row.compiled, lr=1e-4, moments=row.moments)  # type: ignore[arg-type]
-    config = KernelConfig.of(where, precision=row.precision, compiled=row.compiled, moments=row.moments)
+    training = Training(steps=WARM + steps, lr=1e-4)
+    config = KernelConfig.of(where, row.precision, trial.execution)
     mesh = Mesh(trial.topology, device=where)
-    ops, config, notes = ops_for(trial, training, mesh, replace(config, **row.switches))
+    ops, config, notes = ops_for(trial, mesh, replace(config, **row.switches))
     engine = Engine(trial, training, mesh, ops=ops)
     batches = Batches(training, trial.model, training.seed)
     built_s = time.perf_counter() - began

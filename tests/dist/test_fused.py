@@ -9,12 +9,13 @@ import pytest
 from dist.fused_cases import train_with
 from dist.many import in_world
 from seatrial.engine.fast.config import KernelConfig
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(600)
 
-TRAINING = Training(steps=3, lr=1e-2, bucket_mib=0.05, logits_chunk=24)
+TRAINING = Training(steps=3, lr=1e-2)
+EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 GPT2 = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 FUSED = KernelConfig(fused=True, residual_in_gemm=True)
 ALL = replace(FUSED, logits_in_16_bits=True, one_pass_update=True, narrow_gradients=True, release_gradients=True,
@@ -33,7 +34,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 def trial(model: Model = GPT2, **layout: Any) -> Trial:
-    return Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout))
+    return Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout), execution=EXECUTION)
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,14 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import build
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.watch.tracker import tracker
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(600)
 
 CPU = torch.device("cpu")
-TRAINING = Training(steps=4, lr=1e-2, bucket_mib=0.05, logits_chunk=24)
+TRAINING = Training(steps=4, lr=1e-2)
+EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 MODEL = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 CONFIG = KernelConfig(fused=True, logits_in_16_bits=True, one_pass_update=True, narrow_gradients=True, release_gradients=True)
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -31,11 +32,11 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 def trial(**layout: Any) -> Trial:
-    return Trial(model=MODEL, batch=Batch(gbs=4), topology=Topology(**{"precision": "bf16", **layout}))
+    return Trial(model=MODEL, batch=Batch(gbs=4), topology=Topology(**{"precision": "bf16", **layout}), execution=EXECUTION)
 
 
 def engine_of(trial: Trial, training: Training, config: KernelConfig) -> Engine:
-    return Engine(trial, training, Mesh(trial.topology, device=CPU), ops=build(config, trial, training, CPU))
+    return Engine(trial, training, Mesh(trial.topology, device=CPU), ops=build(config, trial, CPU))
 
 
 def same(found: Any, expected: Any) -> None:

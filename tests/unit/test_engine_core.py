@@ -20,16 +20,18 @@ from seatrial.engine.core.precision import LossScale
 from seatrial.engine.core.step import Engine, StepResult
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.timers import Timers
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 CPU = torch.device("cpu")
 TINY = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 
 
-def build(model: Model = TINY, training: Training | None = None, **layout: object) -> tuple[Engine, Batches]:
+def build(model: Model = TINY, training: Training | None = None, execution: Execution = Execution(),
+          **layout: object) -> tuple[Engine, Batches]:
     training = training or Training(lr=1e-2)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout))  # type: ignore[arg-type]
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout),  # type: ignore[arg-type]
+                  execution=execution)
     return Engine(trial, training, Mesh(trial.topology, device=CPU)), Batches(training, model, training.seed)
 
 
@@ -136,7 +138,7 @@ def test_a_hopeless_target_has_a_finite_loss() -> None:
 
 
 def test_fused_and_plain_adamw_agree() -> None:
-    found = [[r.loss for r in steps(*build(training=Training(lr=1e-2, optimizer=name)), 4)]  # type: ignore[arg-type]
+    found = [[r.loss for r in steps(*build(execution=Execution(optimizer=name)), 4)]  # type: ignore[arg-type]
              for name in ("adamw-fused", "adamw-plain")]
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
@@ -158,7 +160,7 @@ def test_clipping_bounds_the_update_not_the_reported_norm() -> None:
 @pytest.mark.parametrize("optimizer", ["adamw-fused", "adamw-plain"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_step_that_is_not_finite_changes_nothing(optimizer: str, precision: str) -> None:
-    engine, batches = build(training=Training(lr=1e-2, optimizer=optimizer), precision=precision)  # type: ignore[arg-type]
+    engine, batches = build(execution=Execution(optimizer=optimizer), precision=precision)  # type: ignore[arg-type]
     steps(engine, batches, 1)
     before = [s.tensor.clone() for s in engine.shards()]
     scale = engine.loss_scale.value

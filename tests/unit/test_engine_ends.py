@@ -15,7 +15,7 @@ from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.tracker import LiveStorages
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 GPT2 = Model(layers=1, hidden=32, heads=4, vocab=67, seq=16)
@@ -28,10 +28,10 @@ MODELS = {
 
 def gradients(model: Model, config: KernelConfig | None, *, mbs: int, precision: str = "fp32") -> dict[str, torch.Tensor]:
     topology = Topology(mbs=mbs, precision=precision)  # type: ignore[arg-type]
-    training = Training(steps=1, logits_chunk=24, clip=0)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology)
+    training = Training(steps=1, clip=0)
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(logits_chunk=24))
     cpu = torch.device("cpu")
-    engine = Engine(trial, training, Mesh(topology, device=cpu), ops=config and build(config, trial, training, cpu))
+    engine = Engine(trial, training, Mesh(topology, device=cpu), ops=config and build(config, trial, cpu))
     assert (engine.ops.layer_norm is not Ops().layer_norm) == (config is not None)
     engine.step(1, first_sample=0, batches=Batches(training, model, training.seed))
     return {spec_of(p).segments[0].name: p.sink.view().float().clone()  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.scalars import Scalars
 from seatrial.engine.watch.timers import Span
 from seatrial.engine.watch.tracker import LiveStorages, tracker
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 
@@ -121,8 +121,9 @@ def test_a_run_says_its_memory_with_no_tracker_in_it(monkeypatch, tmp_path):
         return step(engine, *given, **named)
 
     monkeypatch.setattr(Engine, "step", watched)
-    trial = Trial(model=Model(layers=3, hidden=64, heads=4, vocab=512, seq=64), batch=Batch(gbs=4), topology=Topology(mbs=4))
-    training = Training(steps=2, logits_chunk=64)
+    trial = Trial(model=Model(layers=3, hidden=64, heads=4, vocab=512, seq=64), batch=Batch(gbs=4), topology=Topology(mbs=4),
+                  execution=Execution(logits_chunk=64))
+    training = Training(steps=2)
     loop.train(RunFile(out=str(tmp_path), trial=trial, training=training), Place(), torch.device("cpu"), Heartbeat(None, 0))
     assert seen == [(True, 0)] * 2
     said = [e for e in read_events(tmp_path / FILE_NAME) if e["event"] == "memory"]

@@ -50,12 +50,12 @@ def main(argv: list[str]) -> int:
             raise BadInput("expected one argument, the run file: python -m seatrial.engine out/run.json")
         run = runfile.read(argv[0])
         out = run.out
-        compiles = run.training.compile
+        compiles = run.trial.execution.compile
         heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world, slow_steps=int(compiles),
                               start_s=COMPILE_S if compiles else START_S)
-        device = device_of(run.training.device, place)
-        if run.training.threads or "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(run.training.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
+        device = device_of(run.trial.execution.device, place)
+        if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
         heartbeat.beat(phase="join")
         join(place, device)
         train(run, place, device, heartbeat)
@@ -81,7 +81,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     mesh = Mesh(trial.topology, device=device, pool=pool)
     timers = Timers(device.type)
     heartbeat.beat(phase="build")
-    ops, kernels, notes = choose.ops_for(trial, training, mesh)
+    ops, kernels, notes = choose.ops_for(trial, mesh)
     engine = Engine(trial, training, mesh, ops=ops, timers=timers, heartbeat=heartbeat)
     memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
@@ -93,7 +93,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     report.kernels(kernels.plain(), notes)
     batches = Batches(training, trial.model, training.seed)
     held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
-    parts = partial(memory.parts, trial, training, pp_rank=mesh.pp_rank, device=device)
+    parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
     first = True
     enough = Enough(training, gbs=trial.batch.gbs)
     heartbeat.beat(phase="meet")

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.files import write_whole
 from seatrial.spec import Trial
-from seatrial.training import Training
+from seatrial.training import Training, moved
 
 SCHEMA = 1
 
@@ -29,6 +29,7 @@ class RunFile:
     def __post_init__(self) -> None:
         if self.schema != SCHEMA:
             raise BadInput(f"run.json: schema {self.schema} is not the {SCHEMA} that this version reads")
+        self.training.check(self.trial.execution)
 
     @property
     def run_id(self) -> str:
@@ -40,9 +41,7 @@ def write(run: RunFile, path: Path | str) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {**fields.plain(run), "schema": run.schema}
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read(path: Path | str) -> RunFile:
@@ -52,4 +51,7 @@ def read(path: Path | str) -> RunFile:
         raise BadInput(f"{path}: no such file") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not JSON ({error})") from None
+    if isinstance(data, dict) and isinstance(data.get("trial"), dict) and "training" in data:
+        tables = moved({**data["trial"], "training": data["training"]}, where=str(path))
+        data = {**data, "training": tables.pop("training", {}), "trial": tables}
     return fields.build(RunFile, data, where=str(path))

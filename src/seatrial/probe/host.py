@@ -16,7 +16,7 @@ from seatrial.engine.fast import choose
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
 from seatrial.probe.timing import Sample, summary
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 FEW, MANY = 1, 9
@@ -35,11 +35,12 @@ def figure(device: torch.device, *, repeats: int) -> dict[str, float]:
 def _steps(layers: int, device: torch.device, repeats: int) -> tuple[Sample, Sample]:
     """Of a whole iteration, and of a forward pass alone."""
     model = Model(layers=layers, hidden=32, heads=2, vocab=64, seq=SEQ)
-    trial = Trial(model=model, batch=Batch(gbs=1), topology=Topology(precision="bf16" if device.type == "cuda" else "fp32"))
-    training = Training(steps=1_000_000, device=device.type)  # type: ignore[arg-type]
+    trial = Trial(model=model, batch=Batch(gbs=1), topology=Topology(precision="bf16" if device.type == "cuda" else "fp32"),
+                  execution=Execution(device=device.type))  # type: ignore[arg-type]
+    training = Training(steps=1_000_000)
     # Triton's kernels would be compiled for widths that nobody has.
-    config = KernelConfig.of(device, precision=trial.topology.precision, compiled=False)
-    ops = choose.build(replace(config, triton=(), attention="default"), trial, training, device)
+    config = KernelConfig.of(device, trial.topology.precision)
+    ops = choose.build(replace(config, triton=(), attention="default"), trial, device)
     engine = Engine(trial, training, Mesh(trial.topology, device=device), ops=ops)
     batches = Batches(training, model, training.seed)
     steps, forwards = [], []

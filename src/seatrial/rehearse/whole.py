@@ -25,7 +25,7 @@ from seatrial.rehearse.charge import Free, Modelled, Network, replay
 from seatrial.rehearse.rank import Memory, actions, both, enough, held
 from seatrial.rehearse.recorder import Moment
 from seatrial.rehearse.world import fake_world
-from seatrial.schedule import peak_held
+from seatrial.schedule import peak_activations, schedule
 from seatrial.spec import BYTES, GIB, Cluster, Trial, stages_of
 from seatrial.training import Training
 
@@ -110,10 +110,10 @@ def rehearse(trial: Trial, training: Training, asked: Asked, *, cluster: Cluster
     """`network`: measured curves in place of the cluster's model."""
     check(trial, asked)
     t = trial.topology
-    device = device_of(training.device, Place())
+    device = device_of(trial.execution.device, Place())
     threads = threads_for(trial, training, cluster)
-    if training.compile:
-        raise BadInput("training.compile: a rehearsal runs blocks as they are written; leave it out")
+    if trial.execution.compile:
+        raise BadInput("execution.compile: a rehearsal runs blocks as they are written; leave it out")
     notes: list[str] = []
     chosen = distinct(trial, asked)
     memory_only = asked.memory_only
@@ -163,8 +163,8 @@ def check(trial: Trial, asked: Asked) -> None:
 
 def threads_for(trial: Trial, training: Training, cluster: Cluster | None) -> int:
     """As many as the rank would have: the cores of this machine divided by the processes of a node."""
-    if training.threads:
-        return training.threads
+    if trial.execution.threads:
+        return trial.execution.threads
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
     cores = len(os.sched_getaffinity(0))
@@ -177,12 +177,11 @@ def distinct(trial: Trial, asked: Asked) -> list[Candidate]:
     groups: dict[tuple[Any, ...], list[int]] = {}
     wanted = range(t.pp) if asked.all_stages else [asked.rank // (t.dp * t.tp)]
     for r in wanted:
-        key = tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak_held(t.schedule, pp=t.pp, rank=r,
-                                                                       microbatches=trial.microbatches, virtual=t.vp)
-        groups.setdefault(key, []).append(r)
+        peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
+        groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
     return [Candidate(rank=group[0] * t.dp * t.tp if asked.all_stages else asked.rank, pp_rank=group[0], alike=tuple(group),
-                      layers=layers, has_embedding=first, has_head=last, in_flight=held_there.activations)
-            for (layers, first, last, held_there), group in groups.items()]
+                      layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
+            for (layers, first, last, peak), group in groups.items()]
 
 
 def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.device, asked: Asked, network: Network,
@@ -218,7 +217,7 @@ def _free_gib(device: torch.device) -> float:
 
 def _needs_gib(trial: Trial, training: Training, candidate: Candidate, device: torch.device) -> tuple[float, float]:
     """With one micro-batch at a time, which is enough for times, and with all that are in flight."""
-    counted = footprint(trial, training, rank=candidate.pp_rank, gpu=device.type == "cuda")
+    counted = footprint(trial, rank=candidate.pp_rank, gpu=device.type == "cuda")
     one = counted.total - counted.activations * (1 - 1 / max(1, candidate.in_flight))
     return one / GIB, counted.total / GIB
 

@@ -42,13 +42,13 @@ class Shared:
 
 
 def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
-    return (RmsNorm if model.family == "llama" else LayerNorm)(name, model.hidden, model.norm_eps)
+    return (LayerNorm if model.layernorm else RmsNorm)(name, model.hidden, model.norm_eps)
 
 
 def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
     """One outside the blocks."""
     m = shared.model
-    return norm(name, m) if m.family == "llama" else LayerNorm(name, m.hidden, m.norm_eps, shared.ops.layer_norm)
+    return LayerNorm(name, m.hidden, m.norm_eps, shared.ops.layer_norm) if m.layernorm else norm(name, m)
 
 
 class Linear(nn.Module):
@@ -65,10 +65,10 @@ class Block(nn.Module):
         m, tp = shared.model, shared.tp
         self.shared = shared
         self.heads, self.kv_heads = m.heads // tp.size, m.kv // tp.size
-        at, cut, biased = f"layers.{number}", {"rank": tp.rank, "size": tp.size}, m.family != "llama"
-        kv = m.kv * m.head_dim
+        at, cut, biased = f"layers.{number}", {"rank": tp.rank, "size": tp.size}, m.qkv_bias
+        kv = m.kv * m.head_size
         qkv = {"attn.q": m.hidden, "attn.k": kv, "attn.v": kv}
-        up = {"mlp.gate": m.inner, "mlp.up": m.inner} if m.glu else {"mlp.up": m.inner}
+        up = {"mlp.gate": m.inner, "mlp.up": m.inner} if m.gated else {"mlp.up": m.inner}
 
         def column(parts: dict[str, int]) -> Linear:
             weight = matrix({f"{at}.{n}.weight": rows for n, rows in parts.items()}, m.hidden, std=shared.std, **cut)
@@ -91,7 +91,7 @@ class Block(nn.Module):
         mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.ops.attention)
         x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
         inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
-        activation = swiglu if self.shared.model.glu else gelu
+        activation = swiglu if self.shared.model.gated else gelu
         return x_BSH + self._through(activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
 
     def _through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
@@ -123,8 +123,8 @@ class Entry(nn.Module):
     def __init__(self, shared: Shared):
         super().__init__()
         m, self.tp, self.add_positions = shared.model, shared.tp, shared.ops.add_positions
-        self.norm = end_norm("embed.norm", shared) if m.family == "bloom" else None
-        self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.family == "gpt2" else None
+        self.norm = end_norm("embed.norm", shared) if m.normed_embedding else None
+        self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.norm is not None:
@@ -144,7 +144,7 @@ class Stage(nn.Module):
         self.shared, self.has_embedding, self.has_head = shared, has_embedding, has_head
         both = has_embedding and has_head and m.ties
         self.tokens = Tokens(TOKENS, shared, uses=2 if both else 1) if has_embedding else None
-        self.entry = Entry(shared) if has_embedding and m.family != "llama" else None
+        self.entry = Entry(shared) if has_embedding and (m.learned or m.normed_embedding) else None
         self.layers = nn.ModuleDict({str(i): Block(i, shared) for i in range(first, last)})
         self.final_norm = end_norm("final_norm", shared) if has_head else None
         self.head: Tokens | None = None

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from seatrial.engine.core.ops import OnePassAdamW, Ops
 from seatrial.engine.core.zero import Bucket
+from seatrial.spec import Execution
 from seatrial.training import Training
 
 MOMENTS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -42,8 +43,9 @@ def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
 
 
 class AdamW:
-    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, one_pass: OnePassAdamW | None = None):
-        self.training, self.one_pass, self.buckets = training, one_pass, buckets
+    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, *, execution: Execution,
+                 one_pass: OnePassAdamW | None = None):
+        self.training, self.execution, self.one_pass, self.buckets = training, execution, one_pass, buckets
         self.steps_done = torch.zeros((), dtype=torch.float32, device=device)
         """Updates that took place; skipped steps are not among them."""
         self.groups: list[tuple[float, list[tuple[Bucket, int, int]]]] = []
@@ -54,12 +56,12 @@ class AdamW:
     @property
     def _widens(self) -> bool:
         """torch's fused update wants one type: moments in 16 bits are fp32 meanwhile, a piece at a time."""
-        return self.one_pass is None and self.training.optimizer == "adamw-fused" and self.training.moments != "fp32"
+        return self.one_pass is None and self.execution.optimizer == "adamw-fused" and self.execution.moments != "fp32"
 
     def step(self, *, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
         """`overflowed` is 1.0 where the gradients are not finite."""
         self.steps_done += 1.0 - overflowed
-        if self.one_pass is not None and self.training.optimizer == "adamw-fused":
+        if self.one_pass is not None and self.execution.optimizer == "adamw-fused":
             self._in_one_pass(self.one_pass, lr, divide_by, overflowed)
             return
         for weight_decay, cut in self.groups:
@@ -75,7 +77,8 @@ class AdamW:
                 grads.append(bucket.reduced()[here])
                 exp_avgs.append(bucket.exp_avg[here])
                 exp_avg_sqs.append(bucket.exp_avg_sq[here])
-            update = self._widened if self._widens else self._fused if self.training.optimizer == "adamw-fused" else self._plain
+            fused = self.execution.optimizer == "adamw-fused"
+            update = self._widened if self._widens else self._fused if fused else self._plain
             update(masters, grads, exp_avgs, exp_avg_sqs, lr, weight_decay, divide_by, overflowed)
 
     def _in_one_pass(self, kernels: OnePassAdamW, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:

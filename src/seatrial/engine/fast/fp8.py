@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from seatrial.engine.fast.config import fusable
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.slot import Scales
 from seatrial.errors import BadInput
@@ -68,9 +69,9 @@ def check(device: torch.device, model: Model, topology: Topology, *, compiled: b
 def check_shape(model: Model, topology: Topology, *, compiled: bool) -> None:
     if compiled:
         raise BadInput("topology.precision: fp8 blocks have their backward pass written out and are not compiled: "
-                       "set training.compile = false")
-    if model.family == "llama":
-        raise BadInput("topology.precision: fp8 is there for gpt2 and bloom blocks; llama works in bf16")
+                       "set execution.compile = false")
+    if not fusable(model):
+        raise BadInput(f"topology.precision: fp8 is there for gpt2 and bloom blocks; {model.family} works in bf16")
     for name, value in (("hidden / TP", model.hidden // topology.tp), ("ffn / TP", model.inner // topology.tp),
                         ("MBS x sequence", topology.mbs * model.seq)):
         if value % MULTIPLE:

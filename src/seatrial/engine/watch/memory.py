@@ -2,7 +2,7 @@
 
     forget_peaks(device)                        what was tried on a GPU before the first step is not the run's
     peaks(device)                               allocated and reserved on a GPU, peak RSS and node-wide use on a CPU node
-    parts(trial, training, pp_rank=0, device=device)        bytes by part
+    parts(trial, pp_rank=0, device=device)                  bytes by part
 
 The peaks are measured. The parts are counted from the shapes (`arith.footprint`), which tests hold against a tracker of every
 live storage (`tracker.py`); on a GPU all that the allocator gave out beyond the counted parts is activations.
@@ -18,7 +18,6 @@ import torch
 
 from seatrial.arith import footprint
 from seatrial.spec import GIB, Trial
-from seatrial.training import Training
 
 
 def peaks(device: torch.device) -> dict[str, float]:
@@ -69,11 +68,11 @@ def _node() -> dict[str, float]:
 _MEMINFO = ("MemTotal", "MemAvailable")
 
 
-def parts(trial: Trial, training: Training, *, pp_rank: int, device: torch.device) -> dict[str, int]:
+def parts(trial: Trial, *, pp_rank: int, device: torch.device) -> dict[str, int]:
     """Each part's own peak. None of blocks that are compiled, whose compiler decides what is kept."""
-    if training.compile:
+    if trial.execution.compile:
         return {}
-    found = asdict(footprint(trial, training, rank=pp_rank, gpu=device.type == "cuda"))
+    found = asdict(footprint(trial, rank=pp_rank, gpu=device.type == "cuda"))
     if device.type == "cuda":
         counted = sum(found.values()) - found["activations"]
         found["activations"] = max(0, torch.cuda.max_memory_allocated(device) - counted)
