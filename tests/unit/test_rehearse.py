@@ -83,7 +83,7 @@ def test_a_curve_goes_through_its_points_and_on_in_proportion():
     curve = Curve(((1000, 1e-3), (100_000, 1e-1)))
     assert [curve(s) for s in (10, 1000, 10_000, 200_000)] == pytest.approx([1e-3, 1e-3, 1e-2, 2e-1])
     network = Measured(collectives={"all_reduce": curve}, message=Curve(((1, 5.0),)))
-    assert network.seconds("sum_of_ends", "pp", 1) == 5.0 and network.seconds("all_reduce", "tp", 1000) == 1e-3
+    assert network.seconds("sum_tied", "pp", 1) == 5.0 and network.seconds("all_reduce", "tp", 1000) == 1e-3
 
 
 def test_a_modelled_network_is_the_planners():

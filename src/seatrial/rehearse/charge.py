@@ -56,7 +56,7 @@ class Modelled:
 
     def _seconds(self, name: str, group: str, size_bytes: int) -> float:
         members = self._group(group)
-        whole = name in ("all_reduce", "sum_of_ends")
+        whole = name in ("all_reduce", "sum_tied")
         model = network.all_reduce_s if whole else network.gather_s
         return float(model(self.cluster, members, size_bytes)[0])
 
@@ -97,11 +97,11 @@ class Measured:
     """Curves that were measured between the very processes that a run would have."""
 
     collectives: dict[str, Curve]
-    """all_reduce, all_gather, reduce_scatter; `sum_of_ends` is a message there and back."""
+    """all_reduce, all_gather, reduce_scatter; `sum_tied` is a message there and back."""
     message: Curve
 
     def seconds(self, name: str, group: str, size_bytes: int) -> float:
-        return self.message(size_bytes) if name == "sum_of_ends" else self.collectives[name](size_bytes)
+        return self.message(size_bytes) if name == "sum_tied" else self.collectives[name](size_bytes)
 
     def send_s(self, size_bytes: int) -> float:
         return self.message(size_bytes)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seatrial.engine.fast.kernels import Kernels
-from seatrial.engine.fast.kernels.slot import Slot
+from seatrial.engine.fast.kernels.scaling import ScalingState
 
 Parts = tuple[Tensor, Tensor, Tensor]
 
@@ -35,10 +35,11 @@ def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inver
 
 
 def kernels() -> Kernels:
-    return Kernels(norm=_norm, norm_again=_norm_again, norm_backward=_norm_backward, gelu=torch.empty_like,
-                   gelu_backward=_gelu_backward, join=_join, fold=_nothing, add_rows=_nothing, softmax_parts=_softmax_parts,
-                   softmax_gradient=_nothing, squared=_squared, adamw=_nothing, adamw_split=_nothing, cast8=_cast8,
-                   norm8=_norm8, norm_again8=_turned, gelu8=_eight, gelu_backward8=_gelu_backward8, join8=_join8)
+    return Kernels(norm=_norm, norm_recompute=_norm_recompute, norm_backward=_norm_backward, gelu=torch.empty_like,
+                   gelu_backward=_gelu_backward, cat_qkv=_cat_qkv, reduce_partials=_nothing, add_rows=_nothing,
+                   softmax_parts=_softmax_parts, softmax_gradient=_nothing, squared=_squared, adamw=_nothing,
+                   adamw_split=_nothing, cast8=_cast8,
+                   norm8=_norm8, norm_recompute8=_transposed, gelu8=_eight, gelu_backward8=_gelu_backward8, cat_qkv8=_cat_qkv8)
 
 
 def _nothing(*_given: Any, **_numbers: Any) -> None:
@@ -55,7 +56,7 @@ def _norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
     return torch.empty_like(x), stats, None if plus is None else torch.empty_like(x)
 
 
-def _norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _norm_recompute(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
@@ -64,11 +65,11 @@ def _norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
     return torch.empty_like(x), _sums(x, 2 if residual is None else 3, x.shape[1])
 
 
-def _gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-    return dg, torch.empty_like(pre) if again else None, _sums(pre, 1, pre.shape[1])
+def _gelu_backward(dg: Tensor, pre: Tensor, *, recompute: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    return dg, torch.empty_like(pre) if recompute else None, _sums(pre, 1, pre.shape[1])
 
 
-def _join(parts: Parts) -> tuple[Tensor, Tensor]:
+def _cat_qkv(parts: Parts) -> tuple[Tensor, Tensor]:
     tokens, width = parts[0].shape
     return parts[0].new_empty(tokens, 3 * width), _sums(parts[0], 1, 3 * width)
 
@@ -85,30 +86,31 @@ def _squared(parts: list[Tensor]) -> Tensor:
 # eight bits
 
 
-def _eight(x: Tensor, slot: Slot) -> Tensor:
-    return torch.empty_like(x, dtype=slot.dtype)
+def _eight(x: Tensor, scaling: ScalingState) -> Tensor:
+    return torch.empty_like(x, dtype=scaling.dtype)
 
 
-def _turned(x: Tensor, *given: Any) -> Tensor:
-    """By the slot that comes last."""
+def _transposed(x: Tensor, *given: Any) -> Tensor:
+    """By the scaling that comes last."""
     return x.new_empty(x.shape[::-1], dtype=given[-1].dtype)
 
 
-def _cast8(x: Tensor, slot: Slot, *, rows: bool = True, cols: bool = False) -> tuple[Tensor | None, Tensor | None]:
-    return _eight(x, slot) if rows else None, _turned(x, slot) if cols else None
+def _cast8(x: Tensor, scaling: ScalingState, *, rows: bool = True, cols: bool = False) -> tuple[Tensor | None, Tensor | None]:
+    return _eight(x, scaling) if rows else None, _transposed(x, scaling) if cols else None
 
 
-def _norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, slot: Slot, *,
+def _norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, scaling: ScalingState, *,
            added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
     stats = x.new_empty(2, x.shape[0], dtype=torch.float32)
-    return _eight(x, slot), stats, None if added is None else torch.empty_like(x)
+    return _eight(x, scaling), stats, None if added is None else torch.empty_like(x)
 
 
-def _gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _eight(pre, slot), _turned(pre, slot), _turned(pre, again), _sums(pre, 1, pre.shape[1])
+def _gelu_backward8(dg: Tensor, pre: Tensor, scaling: ScalingState,
+                    g_scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _eight(pre, scaling), _transposed(pre, scaling), _transposed(pre, g_scaling), _sums(pre, 1, pre.shape[1])
 
 
-def _join8(parts: Parts, slot: Slot) -> tuple[Tensor, Tensor, Tensor]:
+def _cat_qkv8(parts: Parts, scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:
     tokens, width = parts[0].shape
-    whole = parts[0].new_empty(tokens, 3 * width, dtype=slot.dtype)
-    return whole, _turned(whole, slot), _sums(parts[0], 1, 3 * width)
+    whole = parts[0].new_empty(tokens, 3 * width, dtype=scaling.dtype)
+    return whole, _transposed(whole, scaling), _sums(parts[0], 1, 3 * width)

@@ -135,8 +135,8 @@ class _Messages(Messages):
         else:
             self._outbox.clear()
 
-    def exchange_ends(self, mine: Tensor, theirs: Tensor) -> None:
-        number = self.recorder.issue("sum_of_ends", "pp", mine.numel() * mine.element_size())
+    def exchange_tied(self, mine: Tensor, theirs: Tensor) -> None:
+        number = self.recorder.issue("sum_tied", "pp", mine.numel() * mine.element_size())
         with self.recorder.aside():
             theirs.zero_()
         self.recorder.wait(number)

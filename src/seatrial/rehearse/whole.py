@@ -17,7 +17,7 @@ import torch
 
 from seatrial import rules
 from seatrial.arith import footprint
-from seatrial.engine.rendezvous import Place, device_of
+from seatrial.engine.rendezvous import RankInfo, device_of
 from seatrial.engine.watch import memory as engine_memory
 from seatrial.errors import BadInput, Infeasible
 from seatrial.rehearse.assemble import Iteration, RankTimes, assemble
@@ -110,7 +110,7 @@ def rehearse(trial: Trial, training: Training, asked: Asked, *, cluster: Cluster
     """`network`: measured curves in place of the cluster's model."""
     check(trial, asked)
     t = trial.topology
-    device = device_of(trial.execution.device, Place())
+    device = device_of(trial.execution.device, RankInfo())
     threads = threads_for(trial, training, cluster)
     if trial.execution.compile:
         raise BadInput("execution.compile: a rehearsal runs blocks as they are written; leave it out")

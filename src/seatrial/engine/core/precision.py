@@ -1,7 +1,7 @@
 """Precision: the type that is computed in, and the dynamic loss scale that fp16 needs.
 
-Masters are always fp32, and so are gradients wherever they are added up. fp8 is bf16 with the blocks' products in eight bits
-(`fp8.py`).
+Masters are always fp32, and so are gradients wherever they are added up. fp8 is bf16 with the blocks' GEMMs in eight bits
+(`fast/fp8.py`).
 """
 from __future__ import annotations
 

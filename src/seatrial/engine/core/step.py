@@ -64,9 +64,9 @@ class Engine:
                              recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile)
         self.chunks = [self._chunk(c, dtype) for c in range(t.vp)]
         self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
-        travelling: list[Bucket] = []
+        in_flight: list[Bucket] = []
         for bucket in self.buckets:
-            bucket.travelling = travelling
+            bucket.in_flight = in_flight
         part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
@@ -121,7 +121,7 @@ class Engine:
         first, last = self.mesh.pp_rank == 0, self.mesh.pp_rank == self.mesh.pp.size - 1
         if self.trial.model.ties and first != last:
             bucket = self.chunks[0].buckets["tokens"] if first else self.chunks[-1].buckets["head"]
-            self.pipeline.messages.sum_of_ends(bucket.reduced())
+            self.pipeline.messages.sum_tied(bucket.reduced())
 
     def _update(self, number: int, total: Tensor, gbs: int, meanwhile: Callable[[], None]) -> StepResult:
         self.comm.heartbeat.beat(phase="optimizer")
