@@ -11,7 +11,7 @@ from seatrial.engine.fast.kernels import plain
 from seatrial.engine.fast.kernels.verified import difference
 from seatrial.engine.watch.tracker import LiveStorages
 from seatrial.rehearse import rank
-from seatrial.rehearse.world import fake_world
+from seatrial.rehearse.fake import fake_world
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 

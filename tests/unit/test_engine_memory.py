@@ -14,10 +14,10 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
 from seatrial.engine.rendezvous import RankInfo
 from seatrial.engine.runfile import RunFile
-from seatrial.engine.watch import memory, trace
+from seatrial.engine.watch import memory
 from seatrial.engine.watch.events import FILE_NAME, read_events
 from seatrial.engine.watch.heartbeat import Heartbeat
-from seatrial.engine.watch.scalars import Scalars
+from seatrial.engine.watch.report import RankSpans, Scalars, write_trace
 from seatrial.engine.watch.timers import Span
 from seatrial.engine.watch.tracker import LiveStorages, tracker
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
@@ -163,9 +163,9 @@ def test_scalars_are_written_where_tensorboard_is_and_nowhere_else(tmp_path, mon
 
 
 def test_a_trace_sets_the_ranks_under_each_other_on_one_clock(tmp_path):
-    ranks = [trace.RankSpans(rank=r, origin_s=100.0 + r, spans=[Span("forward", 0.0, 0.5), Span("backward", 0.5, 1.5)])
+    ranks = [RankSpans(rank=r, origin_s=100.0 + r, spans=[Span("forward", 0.0, 0.5), Span("backward", 0.5, 1.5)])
              for r in (1, 0)]
-    trace.write(tmp_path / "trace.json", step=3, ranks=ranks)
+    write_trace(tmp_path / "trace.json", step=3, ranks=ranks)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     spans = [(e["pid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     assert spans == [(0, "forward", 0, 5e5), (0, "backward", 5e5, 1e6), (1, "forward", 1e6, 5e5), (1, "backward", 1.5e6, 1e6)]

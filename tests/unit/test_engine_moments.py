@@ -24,7 +24,7 @@ from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
 from seatrial.record import Outcome
 from seatrial.rehearse import rank
-from seatrial.rehearse.world import fake_world
+from seatrial.rehearse.fake import fake_world
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.sweep import file as sweepfile
 from seatrial.training import EXECUTION, Training

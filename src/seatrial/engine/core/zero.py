@@ -81,10 +81,10 @@ class Bucket:
             p.main_grad = main_grad  # type: ignore[attr-defined]
             p.register_post_accumulate_grad_hook(_take_gradient)
 
-    def initialize(self, seed: int) -> None:
-        """First values of what this rank owns, then of the weights."""
-        for whole in self.pieces(*self.shard):
-            for piece in whole.cut(FILLED_AT_ONCE):
+    def initialize(self, seed: int | None) -> None:
+        """First values of what this rank owns, then of the weights; None: they stay zero."""
+        if seed is not None:
+            for piece in (piece for whole in self.pieces(*self.shard) for piece in whole.cut(FILLED_AT_ONCE)):
                 start = piece.start - self.shard[0]
                 with self.masters.changing(start, start + piece.numel) as values:
                     init.fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
@@ -233,7 +233,7 @@ class Bucket:
 
 
 def buckets_of(stage: Stage, *, zero: int, comm: Comm, dtype: torch.dtype, moments: torch.dtype, bucket_mib: float,
-               seed: int) -> dict[str, Bucket]:
+               seed: int | None) -> dict[str, Bucket]:
     """The bucket of each unit: whole units until one is full, in the order in which their gradients come; alone with ZeRO 3."""
     limit = bucket_mib * 2**20 / 4
     groups: list[list[tuple[str, nn.Module]]] = []

@@ -20,8 +20,7 @@ from seatrial.engine.core.attention import Positions
 from seatrial.engine.core.comm import broadcast_json
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
-from seatrial.engine.core.optim import MOMENTS
-from seatrial.engine.core.precision import TYPES
+from seatrial.engine.core.optim import MOMENTS, TYPES
 from seatrial.engine.fast import attention, fp8
 from seatrial.engine.fast.block import FusedBlock
 from seatrial.engine.fast.block_fp8 import FusedBlock8

@@ -1,20 +1,77 @@
-"""What a GPU's kernels and GEMMs hand back, without the work: tensors of the right shape and type, and no temporaries.
+"""What is not there: peers, memory, a GPU's kernels. All of it made up, for one rank in one process.
 
-    kernels().norm(x, weight, bias, 1e-5)           three tensors, never written
-    FakeGemm()(x, weight.t())                       [tokens, out]
+    with fake_world(rank=17, world=6144):                   torch's `fake` backend, whose collectives return at once
+        mesh = Mesh(topology, device=device, acts_as="gloo")
+    with no_memory():                                       tensors of shapes, types and lifetimes alone
+        with tracker(engine) as live, Answers(engine): engine.step(1, first_sample=0, batches=batches)
+    kernels().norm(x, weight, bias, 1e-5)                   what a GPU's kernel hands back: three tensors, never written
+    FakeGemm()(x, weight.t())                               [tokens, out]
 
-For a rehearsal that stands for a GPU where there is none: plain torch's own would be counted with matrices in fp32 that a GPU
-never makes. For tensors without memory, whose values nobody reads.
+The backend lies in torch's testing modules, which make no promises: this is the one place that knows where. Plain torch's
+kernels would be counted with matrices in fp32 that a GPU never makes: these hand back tensors of the right shape and type.
 """
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.scaling import ScalingState
+from seatrial.errors import SeatrialError
+
+
+@contextlib.contextmanager
+def fake_world(*, rank: int, world: int) -> Iterator[None]:
+    """The default process group is `fake` inside; a world of one needs none."""
+    if dist.is_initialized():
+        raise SeatrialError("a rehearsal needs a process of its own: this one is in a process group already")
+    if world == 1:
+        yield
+        return
+    try:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+    except ImportError as error:
+        raise SeatrialError(f"this torch has no fake backend to rehearse with ({error}): 2.11 and 2.13 have it") from None
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
+    try:
+        with warnings.catch_warnings():
+            # Names that newer versions call old.
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def no_memory() -> Iterator[None]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(), warnings.catch_warnings():
+        # Whether two tensors begin at one address is asked of all tensors; these have none, and it is no matter.
+        warnings.filterwarnings("ignore", message=".*data pointer of FakeTensor")
+        yield
+
+
+class Answers(TorchDispatchMode):
+    """Every number that the host asks for is 0, but the optimizer's count of steps, which is 1."""
+
+    def __init__(self, engine: Engine):
+        super().__init__()
+        self._steps = engine.optimizer.steps_done.untyped_storage()._cdata
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return 1.0 if args[0].untyped_storage()._cdata == self._steps else 0.0
+        return func(*args, **(kwargs or {}))
+
 
 Parts = tuple[Tensor, Tensor, Tensor]
 
