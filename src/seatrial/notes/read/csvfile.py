@@ -16,8 +16,7 @@ from typing import Any
 from seatrial.errors import BadInput
 from seatrial.notes.read.files import LONGEST_LINE, read_lines
 from seatrial.notes.read.outline import Outline
-from seatrial.notes.read.rows import blank_row, row_record
-from seatrial.notes.read.tables import is_table_of_runs
+from seatrial.notes.read.rows import blank_row, is_table_of_runs, refit, row_record
 from seatrial.record import Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED
@@ -91,8 +90,6 @@ def _row_reader(headings: list[str], path: Path) -> Any:
 
 
 def _foreign_row(columns: Sequence[Column], cells: Sequence[str], outline: Outline, where: Where) -> Iterator[Record | Problem]:
-    from seatrial.notes.read.markdown import refit
-
     if len(cells) != len(columns):
         cells, message = refit(columns, cells)
         yield Problem(file=where.file, line=where.line, message=message, level="note")
