@@ -21,10 +21,10 @@ from pathlib import Path
 import torch
 
 from seatrial import arith
-from seatrial.engine.data import Batches
-from seatrial.engine.memory import LiveStorages
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
+from seatrial.engine.watch.memory import LiveStorages
 from seatrial.spec import Batch, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -129,9 +129,9 @@ def steps_s(trial: Trial, steps: int) -> float:
     """The median step of the engine in this process."""
     import torch
 
-    from seatrial.engine.data import Batches
-    from seatrial.engine.mesh import Mesh
-    from seatrial.engine.step import Engine
+    from seatrial.engine.core.mesh import Mesh
+    from seatrial.engine.core.step import Engine
+    from seatrial.engine.io.data import Batches
 
     training = Training(steps=1000)
     engine = Engine(trial, training, Mesh(trial.topology, device=torch.device("cpu")))

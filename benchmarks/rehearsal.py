@@ -32,7 +32,7 @@ from seatrial.rehearse.charge import Curve, Free, Measured, replay  # noqa: E402
 from seatrial.rehearse.rank import OutOfMemory, both, held  # noqa: E402
 from seatrial.rehearse.whole import Asked, rehearse  # noqa: E402
 from seatrial.rehearse.world import fake_world  # noqa: E402
-from seatrial.spec import GIB, Batch, Model, Topology, Trial  # noqa: E402
+from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial  # noqa: E402
 from seatrial.training import Training  # noqa: E402
 
 MEMORY_BAR, TIME_BAR, FUGAKU_BAR_S = 0.03, 0.15, 300.0
@@ -42,7 +42,7 @@ MEMORY_BAR, TIME_BAR, FUGAKU_BAR_S = 0.03, 0.15, 300.0
 
 def small(family: Any = "gpt2", **layout: Any) -> Trial:
     model = Model(family=family, layers=8, hidden=128, heads=8, vocab=1000, seq=64, kv_heads=4 if family == "llama" else None)
-    return Trial(model=model, batch=Batch(gbs=32), topology=Topology(mbs=2, **layout))
+    return Trial(model=model, batch=Batch(gbs=32), topology=Topology(mbs=2, **layout), execution=SMALL_EXECUTION)
 
 
 TWELVE = {
@@ -59,7 +59,8 @@ TWELVE = {
     "dp2 tp2 pp2 zero1": small(dp=2, tp=2, pp=2, zero=1, precision="bf16"),
     "tp2 pp4 sequence parallel": small("llama", tp=2, pp=4, sequence_parallel=True, recompute="selective"),
 }
-SMALL_TRAINING = Training(bucket_mib=0.5, logits_chunk=64, device="cpu", threads=1)
+SMALL_TRAINING = Training()
+SMALL_EXECUTION = Execution(bucket_mib=0.5, logits_chunk=64, device="cpu", threads=1)
 
 
 def memory() -> bool:
@@ -90,7 +91,7 @@ def memory() -> bool:
 
 def medium(**layout: Any) -> Trial:
     model = Model(layers=8, hidden=256, heads=4, vocab=4096, seq=256)
-    return Trial(model=model, batch=Batch(gbs=16), topology=Topology(mbs=2, **layout))
+    return Trial(model=model, batch=Batch(gbs=16), topology=Topology(mbs=2, **layout), execution=PAIR_EXECUTION)
 
 
 PAIRS = {
@@ -103,7 +104,8 @@ PAIRS = {
     "pp2 zb-h1": medium(pp=2, schedule="zb-h1"),
     "pp2 interleaved": medium(pp=2, vp=2, schedule="interleaved"),
 }
-PAIR_TRAINING = Training(device="cpu", threads=1)
+PAIR_TRAINING = Training()
+PAIR_EXECUTION = Execution(device="cpu", threads=1)
 
 
 def network(curves: dict[str, list[tuple[int, float]]]) -> Measured:
@@ -143,9 +145,9 @@ def timing(rounds: int) -> bool:
 def fugaku() -> bool:
     cluster = presets.cluster("fugaku", nodes=6144)
     trial = Trial(model=presets.model("gpt-30b"), batch=Batch(gbs=1536), cluster=cluster,
-                  topology=Topology(dp=32, tp=4, pp=48, mbs=1))
+                  topology=Topology(dp=32, tp=4, pp=48, mbs=1), execution=Execution(device="cpu"))
     began, cpu = time.perf_counter(), time.process_time()
-    found = rehearse(trial, Training(device="cpu"), Asked(rank=3072), cluster=cluster, say=print)
+    found = rehearse(trial, Training(), Asked(rank=3072), cluster=cluster, say=print)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     one, iteration = found.ranks[0], found.iteration
     assert one.times is not None and iteration is not None
@@ -180,7 +182,7 @@ def bloom(mbs: int, precision: Any, scale: int) -> Trial:
 
 def point(trial: Trial, stage: str, device: torch.device, repeats: int, *, fake: bool) -> dict[str, Any]:
     t = trial.topology
-    training = Training(device="cuda" if device.type == "cuda" else "cpu")
+    training = Training()
     began = time.perf_counter()
     made: dict[str, Any] = {"precision": t.precision, "mbs": t.mbs, "stage": stage, "pipeline_rank": STAGES[stage]}
     try:

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from benchmarks.gpu.shapes import SHAPES
 
-from seatrial.engine import indexed
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io import indexed
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Topology, Trial
 from seatrial.training import Training
 

@@ -12,11 +12,11 @@ from benchmarks.gpu.profile import kernels_of
 from benchmarks.gpu.shapes import SHAPES, Row
 
 from seatrial import arith
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Topology, Trial
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.io.data import Batches
+from seatrial.spec import Batch, Execution, Topology, Trial
 from seatrial.training import Training
 
 WARM, STEPS = 3, 8
@@ -25,7 +25,8 @@ WARM, STEPS = 3, 8
 def trial_of(row: Row) -> Trial:
     model, mbs = SHAPES[row.shape]
     topology = Topology(mbs=mbs, precision=row.precision, recompute=row.recompute)  # type: ignore[arg-type]
-    return Trial(model=model, batch=Batch(gbs=mbs * row.microbatches), topology=topology)
+    return Trial(model=model, batch=Batch(gbs=mbs * row.microbatches), topology=topology,
+                 execution=Execution(compile=row.compiled, moments=row.moments))
 
 
 def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     trial = trial_of(row)
     if row.settings.get("blas"):
         torch.backends.cuda.preferred_blas_library(row.settings["blas"])
-    training = Training(steps=WARM + steps, compile=row.compiled, lr=1e-4, moments=row.moments)  # type: ignore[arg-type]
+    training = Training(steps=WARM + steps, lr=1e-4)  # type: ignore[arg-type]
     choices = replace(Choices.of(where, precision=row.precision, compiled=row.compiled), **row.choices)
     engine = Engine(trial, training, Mesh(trial.topology, device=where), choices=choices)
     batches = Batches(training, trial.model, training.seed)

@@ -15,7 +15,7 @@ from benchmarks.gpu.power import Power
 from benchmarks.gpu.shapes import Row
 from torch import Tensor
 
-from seatrial.engine.data import Batches
+from seatrial.engine.io.data import Batches
 from seatrial.training import Training
 
 

@@ -11,7 +11,7 @@ from benchmarks.gpu.shapes import ROWS
 
 from seatrial.logbook import Logbook
 from seatrial.record import Outcome, Record
-from seatrial.training import Training
+from seatrial.spec import Execution
 
 
 def write(source: Path, book: Path) -> int:
@@ -32,7 +32,7 @@ def _record(name: str, found: dict[str, Any]) -> Record:
         "torch_version": found.get("torch", ""), "procs_per_node": 1, "family": m.family, "layers": m.layers,
         "hidden": m.hidden, "heads": m.heads, "seq": m.seq, "vocab": m.vocab, "dp": 1, "tp": 1, "pp": 1, "mbs": t.mbs,
         "gbs": trial.batch.gbs, "recompute": row.recompute, "dtype": row.precision,
-        "optimizer": Training(moments=row.moments).update,  # type: ignore[arg-type]
+        "optimizer": Execution(moments=row.moments).update,  # type: ignore[arg-type]
         "engine": "seatrial" if row.kind == "ours" else row.what,
     }  # fmt: skip
     if "error" in found:

@@ -7,11 +7,14 @@
 """
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.spec import Execution
 
 LEAST_SHARE = 2.0**-8
 """What a moment in bf16 must take of each new gradient. From one power of two to the next there are 128 steps; a change by less
@@ -25,11 +28,7 @@ class Training:
     seed: int = 1234
     """Initial weights and the order of samples depend on this alone, never on the topology."""
 
-    # optimizer
-    optimizer: Literal["adamw-fused", "adamw-plain"] = "adamw-fused"
-    """`adamw-plain` is one operation at a time, for comparison."""
-    moments: Literal["fp32", "bf16"] = "fp32"
-    """How AdamW's two means are held; in bf16 they are computed in fp32 and rounded once, 4 bytes a parameter less."""
+    # the optimizer's figures
     lr: float = 3e-4
     """Peak learning rate."""
     min_lr: float = 3e-5
@@ -77,18 +76,6 @@ class Training:
     async_save: bool = True
     """Write checkpoints beside training."""
 
-    # where and how
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto takes CUDA where it is there."""
-    compile: bool = False
-    """torch.compile on the layers."""
-    bucket_mib: float = 32.0
-    """Size of one flat gradient bucket."""
-    logits_chunk: int = 1024
-    """Tokens whose logits are held at once in the loss."""
-    threads: int | None = None
-    """Compute threads a process; by default the cores divided by the processes of the node."""
-
     # measurement and watch
     warmup_iterations: int = 1
     """Left out of the medians."""
@@ -110,8 +97,7 @@ class Training:
     """Debug: compare the order of collectives across ranks."""
 
     def __post_init__(self) -> None:
-        fields.positive("training", steps=self.steps, lr=self.lr, eps=self.eps, bucket_mib=self.bucket_mib,
-                        logits_chunk=self.logits_chunk, keep=self.keep, stall_s=self.stall_s, threads=self.threads,
+        fields.positive("training", steps=self.steps, lr=self.lr, eps=self.eps, keep=self.keep, stall_s=self.stall_s,
                         init_std=self.init_std, loss_scale=self.loss_scale, loss_scale_window=self.loss_scale_window,
                         measure_s=self.measure_s, slow_s=self.slow_s)
         if self.min_lr > self.lr or self.min_lr < 0:
@@ -119,15 +105,36 @@ class Training:
         for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to"):
             if getattr(self, name) < 0:
                 raise BadInput(f"training.{name}: {getattr(self, name)} is negative")
+
+    def check(self, execution: Execution) -> None:
+        """What takes both to see: moments in bf16 must not round a step away."""
         for name in ("beta1", "beta2"):
             share = 1.0 - getattr(self, name)
-            if self.moments == "bf16" and share < LEAST_SHARE:
-                raise BadInput(f"training.moments: bf16 keeps 8 bits, and with {name} {getattr(self, name)} a step changes a "
+            if execution.moments == "bf16" and share < LEAST_SHARE:
+                raise BadInput(f"execution.moments: bf16 keeps 8 bits, and with {name} {getattr(self, name)} a step changes a "
                                f"moment by {share:.2g} of itself, which they round away: use {name} up to "
                                f"{1.0 - LEAST_SHARE:.3f}, or moments = \"fp32\"")
 
-    @property
-    def update(self) -> str:
-        """How weights are updated, where that is not the usual way: rows of a table differ by it."""
-        unusual = [self.optimizer] if self.optimizer != Training.optimizer else []
-        return ", ".join([*unusual, f"moments in {self.moments}"] if self.moments != Training.moments else unusual)
+
+EXECUTION = frozenset(f.name for f in dataclasses.fields(Execution))
+
+
+def moved(data: Mapping[str, Any], *, where: str = "trial") -> dict[str, Any]:
+    """The same tables, with what an older [training] says of the execution in [execution]."""
+    table = data.get("training")
+    if not isinstance(table, Mapping) or not EXECUTION & table.keys():
+        return dict(data)
+    execution = data.get("execution", {})
+    older = {name: value for name, value in table.items() if name in EXECUTION}
+    for name in older:
+        if name in execution:
+            raise BadInput(f"{where}: execution.{name} is given twice: training.{name} is its older name, leave that out")
+    rest = {name: value for name, value in table.items() if name not in EXECUTION}
+    others = {name: value for name, value in data.items() if name != "training"}
+    return {**others, "execution": {**execution, **older}, **({"training": rest} if rest else {})}
+
+
+def moved_path(path: str) -> str:
+    """`training.compile` and its like as they are called now: `execution.compile`."""
+    table, dot, name = path.partition(".")
+    return f"execution.{name}" if table == "training" and name.partition("=")[0].strip() in EXECUTION else table + dot + name

@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seatrial import fields, presets
+from seatrial.engines import engine_name
 from seatrial.errors import BadInput
-from seatrial.spec import Batch, Cluster, Command, Engine, Environment, Model, Topology, Trial
-from seatrial.training import Training
+from seatrial.spec import Batch, Cluster, Command, Environment, Execution, Model, Topology, Trial
+from seatrial.training import Training, moved, moved_path
 
-TABLES = ("model", "topology", "batch", "cluster", "environment", "training", "command")
+TABLES = ("model", "topology", "batch", "cluster", "environment", "execution", "training", "command")
 _WORDS = {*TABLES, *presets.KINDS, "engine", "repeat"}
 
 
@@ -29,9 +30,9 @@ def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> tuple[Tr
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "trial") -> tuple[Trial, Training]:
     """From plain data as a TOML file holds it, with `a.b=value` settings put over it."""
-    data = _deep_copy(data)
+    data = _deep_copy(moved(data, where=where))
     for setting in settings:
-        fields.assign(data, setting)
+        fields.assign(data, moved_path(setting))
     for key in data:
         if key not in _WORDS:
             raise BadInput(f"{where}: {key}: no such table or key; {fields.nearest(key, _WORDS)}")
@@ -45,11 +46,14 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
         topology=fields.build(Topology, data.get("topology", {}), where="topology"),
         cluster=_cluster(data["cluster"], book) if "cluster" in data else None,
         environment=fields.build(Environment, data.get("environment", {}), where="environment"),
-        engine=fields.convert(data.get("engine", "seatrial"), Engine, where="engine"),
+        execution=fields.build(Execution, data.get("execution", {}), where="execution"),
+        engine=engine_name(data.get("engine", "seatrial")),
         command=fields.build(Command, data["command"], where="command") if "command" in data else None,
         repeat=fields.convert(data.get("repeat", 0), int, where="repeat"),
     )
-    return trial, fields.build(Training, data.get("training", {}), where="training")
+    training = fields.build(Training, data.get("training", {}), where="training")
+    training.check(trial.execution)
+    return trial, training
 
 
 def _deep_copy(data: Mapping[str, Any]) -> dict[str, Any]:

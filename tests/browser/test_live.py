@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sweeps
-from seatrial.engine.watch import Heartbeat
+from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.launch.local import Local
 from seatrial.logbook import Logbook
 from seatrial.report.serve import Server, Source

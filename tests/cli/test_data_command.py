@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 
-from seatrial.engine import indexed
+from seatrial.engine.io import indexed
 
 
 def test_bytes_come_back_as_the_text_they_were(seatrial, tmp_path):

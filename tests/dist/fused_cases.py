@@ -7,13 +7,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from seatrial.engine import checkpoint
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.kernels import plain
-from seatrial.engine.masters import parts_of
-from seatrial.engine.mesh import Mesh, Pool
-from seatrial.engine.step import Engine
+from seatrial.engine.core.masters import parts_of
+from seatrial.engine.core.mesh import Mesh, Pool
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.kernels import plain
+from seatrial.engine.io import checkpoint
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Trial
 from seatrial.training import Training
 

@@ -6,12 +6,12 @@ import torch.distributed as dist
 
 from dist.many import in_world
 from seatrial.engine import loop
-from seatrial.engine.comm import Comm, OrderMismatch
-from seatrial.engine.mesh import Mesh, Pool
+from seatrial.engine.core.comm import Comm, OrderMismatch
+from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.rendezvous import Place
 from seatrial.engine.runfile import RunFile
-from seatrial.engine.timers import Timers
-from seatrial.engine.watch import Heartbeat
+from seatrial.engine.watch.heartbeat import Heartbeat
+from seatrial.engine.watch.timers import Timers
 from seatrial.spec import Topology
 
 

@@ -18,10 +18,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor
 
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh, Pool
-from seatrial.engine.step import Engine, StepResult
-from seatrial.launch.port import HeldPort
+from seatrial.engine.core.mesh import Mesh, Pool
+from seatrial.engine.core.step import Engine, StepResult
+from seatrial.engine.io.data import Batches
+from seatrial.launch.processes import HeldPort
 from seatrial.spec import Trial
 from seatrial.training import Training
 

@@ -21,10 +21,10 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from dist.many import gradients
-from seatrial.engine import init
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core import init
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
 from seatrial.spec import Model, Trial, stages_of
 from seatrial.training import Training
 
@@ -32,7 +32,7 @@ from seatrial.training import Training
 class PlainBlock(nn.Module):
     def __init__(self, m: Model):
         super().__init__()
-        self.head_dim = m.head_dim
+        self.head_dim = m.head_size
         self.norm1, self.norm2 = nn.LayerNorm(m.hidden, eps=m.norm_eps), nn.LayerNorm(m.hidden, eps=m.norm_eps)
         self.q, self.k, self.v, self.out = (nn.Linear(m.hidden, m.hidden) for _ in range(4))
         self.up, self.down = nn.Linear(m.hidden, m.inner), nn.Linear(m.inner, m.hidden)

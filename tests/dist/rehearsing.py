@@ -7,11 +7,11 @@ import time
 import torch
 import torch.distributed as dist
 
-from seatrial.engine.data import Batches
+from seatrial.engine.core.mesh import Mesh, Pool
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
 from seatrial.engine.loop import tracker
-from seatrial.engine.mesh import Mesh, Pool
 from seatrial.engine.rendezvous import Place
-from seatrial.engine.step import Engine
 from seatrial.probe import talk
 from seatrial.probe.between import Between
 from seatrial.probe.crew import Crew

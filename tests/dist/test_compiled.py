@@ -4,16 +4,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Family, Model, Recompute, Topology, Trial
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
+from seatrial.spec import Batch, Execution, Family, Model, Recompute, Topology, Trial
 from seatrial.training import Training
 
 
 def losses(model: Model, topology: Topology, *, compiled: bool) -> list[float]:
-    training = Training(steps=4, lr=1e-2, compile=compiled, logits_chunk=24)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology)
+    training = Training(steps=4, lr=1e-2)
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(compile=compiled, logits_chunk=24))
     engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu")))
     batches = Batches(training, model, training.seed)
     return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]

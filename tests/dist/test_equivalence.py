@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from dist.many import Series, run_all
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(1200)
 """All topologies run in the first test's fixture: two minutes on a quiet machine, more on a busy one."""
 
-TRAINING = Training(steps=5, lr=1e-2, min_lr=1e-3, warmup_steps=2, bucket_mib=0.05, logits_chunk=24)
+TRAINING = Training(steps=5, lr=1e-2, min_lr=1e-3, warmup_steps=2)
+EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 TOLERANCE = 1e-5
 
 GPT2 = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16)
@@ -29,7 +30,7 @@ ODD = Model(layers=2, hidden=66, heads=6, vocab=101, seq=12)
 
 
 def _trial(model: Model = GPT2, batch: Batch | None = None, **layout: Any) -> Trial:
-    return Trial(model=model, batch=batch or Batch(gbs=8), topology=Topology(**layout))
+    return Trial(model=model, batch=batch or Batch(gbs=8), topology=Topology(**layout), execution=EXECUTION)
 
 
 def _name(prefix: str, layout: dict[str, Any]) -> str:
@@ -99,7 +100,7 @@ TOPOLOGIES = _topologies()
 
 def _alone(trial: Trial) -> Trial:
     """The same model and batch on one process, nothing clever."""
-    return Trial(model=trial.model, batch=trial.batch, topology=Topology())
+    return Trial(model=trial.model, batch=trial.batch, topology=Topology(), execution=EXECUTION)
 
 
 @pytest.fixture(scope="module")

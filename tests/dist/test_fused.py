@@ -8,13 +8,14 @@ import pytest
 
 from dist.fused_cases import train_with
 from dist.many import in_world
-from seatrial.engine.choices import Choices
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.engine.fast.choices import Choices
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(600)
 
-TRAINING = Training(steps=3, lr=1e-2, bucket_mib=0.05, logits_chunk=24)
+TRAINING = Training(steps=3, lr=1e-2)
+EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 GPT2 = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 FUSED = Choices(fused=True, residual_in_product=True)
 ALL = replace(FUSED, narrow_gradients=True, release_gradients=True, split_masters=True, logits_bytes=2**14)
@@ -32,7 +33,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 def trial(model: Model = GPT2, **layout: Any) -> Trial:
-    return Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout))
+    return Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout), execution=EXECUTION)
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,19 @@ import pytest
 
 from dist.fused_cases import narrow_moments, taken_up
 from dist.many import in_world
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(600)
 
-TRAINING = Training(steps=6, lr=1e-2, bucket_mib=0.05, logits_chunk=24, moments="bf16", clip=0.0)
+TRAINING = Training(steps=6, lr=1e-2, clip=0.0)
+EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24, moments="bf16")
 LAYOUTS: dict[str, dict[str, Any]] = {"replicas": {}, "zero 1": {"zero": 1}, "zero 2": {"zero": 2}, "zero 3": {"zero": 3}}
 
 
 def trial(**layout: Any) -> Trial:
     model = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
-    return Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2, **layout))
+    return Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2, **layout), execution=EXECUTION)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,6 @@ def test_a_checkpoint_goes_on_to_the_last_bit(name, by_rank, alone):
 @pytest.mark.parametrize("moments", ["bf16", "fp32"])
 def test_one_process_takes_up_what_shards_saved_in_either_form(moments, by_rank, alone, folder):
     half = TRAINING.steps // 2
-    found = taken_up(trial(), replace(TRAINING, moments=moments), f"{folder}/2-zero 3", half)
+    found = taken_up(replace(trial(), execution=replace(EXECUTION, moments=moments)), TRAINING, f"{folder}/2-zero 3", half)
     expected = [v for pair in alone["one"][0][half:] for v in pair]
     assert [v for pair in found for v in pair] == pytest.approx(expected, rel=1e-5 if moments == "bf16" else 1e-3)

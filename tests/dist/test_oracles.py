@@ -6,14 +6,15 @@ import torch
 
 from dist.many import gradients, in_world
 from dist.native import Found, compare_each, size_of
-from seatrial.engine.data import Batches
-from seatrial.engine.families import entries as entries_of
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
+from seatrial.engine.io.families import entries as entries_of
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
-TRAINING = Training(steps=1, clip=0.0, bucket_mib=0.05)
+TRAINING = Training(steps=1, clip=0.0)
+EXECUTION = Execution(bucket_mib=0.05)
 
 
 UNTIED = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, tied=False)
@@ -24,7 +25,8 @@ LAYOUTS = [dict(dp=2, pp=2), dict(dp=2, pp=2, zero=3), dict(dp=2, pp=2, schedule
 @pytest.fixture(scope="module")
 def beside_native() -> list[dict[str, Found]]:
     """What each of four ranks found, by layout."""
-    trials = {str(layout): Trial(model=UNTIED, batch=Batch(gbs=8), topology=Topology(**layout)) for layout in LAYOUTS}
+    trials = {str(layout): Trial(model=UNTIED, batch=Batch(gbs=8), topology=Topology(**layout),
+                                 execution=EXECUTION) for layout in LAYOUTS}
     return in_world(4, compare_each, trials, TRAINING)
 
 
@@ -58,7 +60,7 @@ def test_gradients_are_those_of_transformers(family: str) -> None:
     head = "LMHeadModel" if family == "gpt2" else "ForCausalLM"
     theirs = getattr(transformers, prefix + head)(getattr(transformers, prefix + "Config")(**config)).train()
     model = OURS[family]
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2))
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2), execution=EXECUTION)
     engine = Engine(trial, TRAINING, Mesh(trial.topology, device=torch.device("cpu")))
     entries = entries_of(model)
     weights = {s.name: s.tensor for s in engine.shards() if s.kind == "weight"}

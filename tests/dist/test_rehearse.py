@@ -8,16 +8,17 @@ import pytest
 from dist.many import in_world
 from dist.rehearsing import Seen, fullest
 from seatrial.rehearse.whole import Asked, rehearse
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
-TRAINING = Training(bucket_mib=0.5, logits_chunk=64, device="cpu", threads=1)
+TRAINING = Training()
+EXECUTION = Execution(bucket_mib=0.5, logits_chunk=64, device="cpu", threads=1)
 TOLERANCE = 0.03
 
 
 def _trial(family: Any = "gpt2", **layout: Any) -> Trial:
     model = Model(family=family, layers=8, hidden=128, heads=8, vocab=1000, seq=64, kv_heads=4 if family == "llama" else None)
-    return Trial(model=model, batch=Batch(gbs=16), topology=Topology(mbs=1, **layout))
+    return Trial(model=model, batch=Batch(gbs=16), topology=Topology(mbs=1, **layout), execution=EXECUTION)
 
 
 TRIALS = {

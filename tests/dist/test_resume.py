@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from dist.looping import go, go_each
-from seatrial.engine import checkpoint, events, indexed
-from seatrial.engine.mesh import Mesh
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io import checkpoint, indexed
 from seatrial.engine.runfile import RunFile
-from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.engine.watch import events
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 STEPS, STOP = 6, 3
@@ -26,8 +27,9 @@ MODELS = {
     "gpt2": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16),
     "llama": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, family="llama", kv_heads=2, ffn=40),
 }
-TRAINING = Training(steps=STEPS, decay_steps=STEPS, lr=1e-2, min_lr=1e-3, bucket_mib=0.05, eval_every=STEPS, eval_batches=1,
+TRAINING = Training(steps=STEPS, decay_steps=STEPS, lr=1e-2, min_lr=1e-3, eval_every=STEPS, eval_batches=1,
                     warmup_iterations=0)
+EXECUTION = Execution(bucket_mib=0.05)
 WRITERS = {
     "one": ("gpt2", {}),
     "zero3": ("gpt2", {"dp": 2, "tp": 2, "zero": 3}),
@@ -45,7 +47,7 @@ PAIRS = [(w, r) for i, w in enumerate(WRITERS) for j, r in enumerate(READERS) if
 
 
 def run_file(model: Model, layout: dict[str, Any], out: Path, **training: Any) -> RunFile:
-    trial = Trial(model=model, batch=BATCH, topology=Topology(**layout))
+    trial = Trial(model=model, batch=BATCH, topology=Topology(**layout), execution=EXECUTION)
     return RunFile(trial=trial, training=replace(TRAINING, **training), out=str(out))
 
 

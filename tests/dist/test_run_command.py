@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import attempts
-from seatrial.engine import checkpoint, events, indexed, watch
+from seatrial.engine.io import checkpoint, indexed
+from seatrial.engine.watch import events, heartbeat
 
 SMALL = ["--set", "model.layers=2", "--set", "model.hidden=32", "--set", "model.heads=4", "--set", "model.seq=16"]
 KEYS = {"status", "losses", "grad_norms", "sec_per_it", "tflops", "formula", "mem_gib", "breakdown", "events"}
@@ -88,11 +89,11 @@ def test_a_failure_is_an_outcome_with_its_rank_and_what_was_measured_is_kept(tmp
     assert (status, found["status"], found["rank"]) == (3, expected, rank)
     assert words in found["message"] and found["iteration"] == 2
     assert isinstance(found["losses"][0], float) and found["sec_per_it"] > 0
-    beats = watch.read(tmp_path)
+    beats = heartbeat.read(tmp_path)
     assert [b.rank for b in beats] == [0, 1]
     if fault.startswith("stop"):
-        assert "step.py" in (tmp_path / watch.FOLDER / "rank0.stacks").read_text()
-        flight = json.loads((tmp_path / watch.FOLDER / "rank0.flight.json").read_text())
+        assert "step.py" in (tmp_path / heartbeat.FOLDER / "rank0.stacks").read_text()
+        flight = json.loads((tmp_path / heartbeat.FOLDER / "rank0.flight.json").read_text())
         assert any("all_reduce" in e["profiling_name"] for e in flight["entries"])
     assert left_behind(tmp_path) == []
 

@@ -9,17 +9,18 @@ import torch
 
 from dist.fused_cases import held_by, run_some, saved_and_continued, split_and_whole
 from dist.many import in_world
-from seatrial.engine.choices import Choices
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
 from seatrial.engine.loop import tracker
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(600)
 
 CPU = torch.device("cpu")
-TRAINING = Training(steps=4, lr=1e-2, bucket_mib=0.05, logits_chunk=24)
+TRAINING = Training(steps=4, lr=1e-2)
+EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 MODEL = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 CHOICES = Choices(fused=True, narrow_gradients=True, release_gradients=True)
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -29,7 +30,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 def trial(**layout: Any) -> Trial:
-    return Trial(model=MODEL, batch=Batch(gbs=4), topology=Topology(**{"precision": "bf16", **layout}))
+    return Trial(model=MODEL, batch=Batch(gbs=4), topology=Topology(**{"precision": "bf16", **layout}), execution=EXECUTION)
 
 
 def same(found: Any, expected: Any) -> None:

@@ -9,18 +9,18 @@ import torch
 from dist.many import in_world
 from seatrial import presets
 from seatrial.arith import footprint
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
 from seatrial.launch import single
-from seatrial.spec import Batch, Family, Model, Precision, Recompute, Topology, Trial
+from seatrial.spec import Batch, Execution, Family, Model, Precision, Recompute, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.gpu
 
 def losses(device: str, model: Model, topology: Topology, *, compiled: bool = False) -> list[float]:
-    training = Training(steps=4, lr=1e-2, compile=compiled, logits_chunk=24)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology)
+    training = Training(steps=4, lr=1e-2)
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(compile=compiled, logits_chunk=24))
     engine = Engine(trial, training, Mesh(topology, device=torch.device(device)))
     batches = Batches(training, model, training.seed)
     return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
@@ -72,8 +72,8 @@ def test_a_compiled_run_gives_the_same_losses() -> None:
 
 
 def test_the_command_measures_time_and_memory_on_nccl(tmp_path: Path) -> None:
-    trial = Trial(model=presets.model("tiny"), topology=Topology(mbs=2), batch=Batch(gbs=8))
-    found = single.run(trial, Training(steps=5, device="cuda"), out=tmp_path, timeout_s=300)
+    trial = Trial(model=presets.model("tiny"), topology=Topology(mbs=2), batch=Batch(gbs=8), execution=Execution(device="cuda"))
+    found = single.run(trial, Training(steps=5), out=tmp_path, timeout_s=300)
     assert found["status"] == "ok", found
     assert sum(found["breakdown"].values()) >= 0.95 * found["sec_per_it"]
     memory = found["memory"]

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from seatrial.engine import fp8
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.kernels import plain
-from seatrial.engine.kernels.slot import Scales
-from seatrial.engine.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
-from seatrial.engine.masters import parts_of, whole_of
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.product_forms import forms_of
-from seatrial.engine.products import measured
-from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Model, Recompute, Topology, Trial
+from seatrial.engine.core.masters import parts_of, whole_of
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast import fp8
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
+from seatrial.engine.fast.product_forms import forms_of
+from seatrial.engine.fast.products import measured
+from seatrial.engine.io.data import Batches
+from seatrial.spec import Batch, Execution, Model, Recompute, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.gpu
@@ -100,9 +100,10 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
     """In fp32, too, the update is the kernel's: torch's own takes one type alone."""
     found = {}
     for moments in ("bf16", "fp32"):
-        training = Training(steps=5, lr=1e-3, moments=moments)  # type: ignore[arg-type]
+        training = Training(steps=5, lr=1e-3)  # type: ignore[arg-type]
         topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
-        engine = Engine(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), training, Mesh(topology, device=CUDA))
+        engine = Engine(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology,
+                              execution=Execution(moments=moments)), training, Mesh(topology, device=CUDA))
         assert not any("plain torch is used" in note for note in engine.notes.values()), engine.notes
         assert (engine.optimizer.kernels is None) is ((precision, moments) == ("fp32", "fp32"))
         batches = Batches(training, MODEL, training.seed)

@@ -7,7 +7,7 @@ import pytest
 
 from seatrial import presets
 from seatrial.rehearse.whole import Asked, rehearse
-from seatrial.spec import Batch, Precision, Topology, Trial
+from seatrial.spec import Batch, Execution, Precision, Topology, Trial
 from seatrial.training import Training
 
 pytestmark = pytest.mark.gpu
@@ -18,8 +18,9 @@ pytestmark = pytest.mark.gpu
 def test_a_rank_of_a_layout_that_this_machine_does_not_have(precision: Precision, rank: int) -> None:
     cluster = presets.cluster("h200", nodes=2)
     trial = Trial(model=presets.model("gpt2-124m"), batch=Batch(gbs=32),
-                  topology=Topology(dp=2, tp=2, pp=4, mbs=4, zero=1, recompute="full", precision=precision))
-    found = rehearse(trial, Training(device="cuda"), Asked(rank=rank), cluster=cluster)
+                  topology=Topology(dp=2, tp=2, pp=4, mbs=4, zero=1, recompute="full", precision=precision),
+                  execution=Execution(device="cuda"))
+    found = rehearse(trial, Training(), Asked(rank=rank), cluster=cluster)
     one = found.ranks[0]
     assert one.memory.allocated_bytes == pytest.approx(one.memory.peak_bytes, rel=0.1) and not one.memory.fake
     assert one.times is not None and found.iteration is not None

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.engine import checkpoint, dcp
-from seatrial.engine.checkpoint import Checkpointer
-from seatrial.engine.dcp import Chunk
+from seatrial.engine.io import checkpoint, dcp
+from seatrial.engine.io.checkpoint import Checkpointer
+from seatrial.engine.io.dcp import Chunk
 from seatrial.errors import BadInput
 from seatrial.spec import Model
 

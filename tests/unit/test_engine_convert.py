@@ -8,13 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seatrial.engine import checkpoint, convert, safetensors
-from seatrial.engine.attention import Positions
-from seatrial.engine.comm import Comm, TensorParallel
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.model import Shared, Stage
-from seatrial.engine.params import spec_of
-from seatrial.engine.timers import Timers
+from seatrial.engine.core.attention import Positions
+from seatrial.engine.core.comm import Comm, TensorParallel
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.model import Shared, Stage
+from seatrial.engine.core.params import spec_of
+from seatrial.engine.io import checkpoint, convert, safetensors
+from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
 from seatrial.spec import Model, Topology
 

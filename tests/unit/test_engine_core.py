@@ -8,27 +8,29 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seatrial.engine import init
-from seatrial.engine.comm import Comm, TensorParallel
-from seatrial.engine.data import Batches
-from seatrial.engine.layout import Layout
-from seatrial.engine.loss import token_loss
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.optim import learning_rate
-from seatrial.engine.params import ParamSpec, Segment, spec_of
-from seatrial.engine.precision import LossScale
-from seatrial.engine.step import Engine, StepResult
-from seatrial.engine.timers import Timers
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.engine.core import init
+from seatrial.engine.core.comm import Comm, TensorParallel
+from seatrial.engine.core.layout import Layout
+from seatrial.engine.core.loss import token_loss
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.optim import learning_rate
+from seatrial.engine.core.params import ParamSpec, Segment, spec_of
+from seatrial.engine.core.precision import LossScale
+from seatrial.engine.core.step import Engine, StepResult
+from seatrial.engine.io.data import Batches
+from seatrial.engine.watch.timers import Timers
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 CPU = torch.device("cpu")
 TINY = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 
 
-def build(model: Model = TINY, training: Training | None = None, **layout: object) -> tuple[Engine, Batches]:
+def build(model: Model = TINY, training: Training | None = None, execution: Execution = Execution(),
+          **layout: object) -> tuple[Engine, Batches]:
     training = training or Training(lr=1e-2)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout))  # type: ignore[arg-type]
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout),  # type: ignore[arg-type]
+                  execution=execution)
     return Engine(trial, training, Mesh(trial.topology, device=CPU)), Batches(training, model, training.seed)
 
 
@@ -135,7 +137,7 @@ def test_a_hopeless_target_has_a_finite_loss() -> None:
 
 
 def test_fused_and_plain_adamw_agree() -> None:
-    found = [[r.loss for r in steps(*build(training=Training(lr=1e-2, optimizer=name)), 4)]  # type: ignore[arg-type]
+    found = [[r.loss for r in steps(*build(execution=Execution(optimizer=name)), 4)]  # type: ignore[arg-type]
              for name in ("adamw-fused", "adamw-plain")]
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
@@ -157,7 +159,7 @@ def test_clipping_bounds_the_update_not_the_reported_norm() -> None:
 @pytest.mark.parametrize("optimizer", ["adamw-fused", "adamw-plain"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_step_that_is_not_finite_changes_nothing(optimizer: str, precision: str) -> None:
-    engine, batches = build(training=Training(lr=1e-2, optimizer=optimizer), precision=precision)  # type: ignore[arg-type]
+    engine, batches = build(execution=Execution(optimizer=optimizer), precision=precision)  # type: ignore[arg-type]
     steps(engine, batches, 1)
     before = [s.tensor.clone() for s in engine.shards()]
     scale = engine.loss_scale.value

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.engine import data, indexed
+from seatrial.engine.io import data, indexed
 from seatrial.errors import BadInput
 from seatrial.spec import Model
 from seatrial.training import Training

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.ends import FusedNorm
-from seatrial.engine.kernels import plain
-from seatrial.engine.memory import LiveStorages
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.params import spec_of
-from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.params import spec_of
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.ends import FusedNorm
+from seatrial.engine.fast.kernels import plain
+from seatrial.engine.io.data import Batches
+from seatrial.engine.watch.memory import LiveStorages
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 GPT2 = Model(layers=1, hidden=32, heads=4, vocab=67, seq=16)
@@ -27,8 +27,8 @@ MODELS = {
 
 def gradients(model: Model, choices: Choices | None, *, mbs: int, precision: str = "fp32") -> dict[str, torch.Tensor]:
     topology = Topology(mbs=mbs, precision=precision)  # type: ignore[arg-type]
-    training = Training(steps=1, logits_chunk=24, clip=0)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology)
+    training = Training(steps=1, clip=0)
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(logits_chunk=24))
     engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu")), choices=choices)
     fused = isinstance(engine.chunks[0].stage.final_norm, FusedNorm)
     assert fused == (choices is not None and choices.fused)

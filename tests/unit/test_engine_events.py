@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import math
 
-from seatrial.engine.events import EventWriter, iteration_line, read_events
+from seatrial.engine.watch.events import EventWriter, iteration_line, read_events
 
 LINE = (
     " iteration        3/     100 | consumed samples:         6144 | consumed tokens:     12582912 | "

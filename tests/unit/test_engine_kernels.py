@@ -10,12 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seatrial.engine import fp8
-from seatrial.engine.choices import Choices
-from seatrial.engine.kernels import choose, plain
-from seatrial.engine.kernels.grid import fewer_programs, groups_of, programs
-from seatrial.engine.kernels.slot import Scales
-from seatrial.engine.kernels.verified import NAMES, difference
+from seatrial.engine.fast import fp8
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.kernels import choose, plain
+from seatrial.engine.fast.kernels.grid import fewer_programs, groups_of, programs
+from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.verified import NAMES, difference
 from seatrial.errors import BadInput
 from seatrial.spec import Model, Topology
 
@@ -158,7 +158,7 @@ def test_on_a_cpu_nothing_is_switched_on():
                                               ("norm_backward", 4112)])
 def test_tritons_kernels_agree_under_its_interpreter(name, hidden):
     """Its casts to 16 and 8 bits cut off instead of rounding: fp32 shows the arithmetic, eight bits are given an eighth."""
-    code = ("import torch; from seatrial.engine.kernels.verified import *; "
+    code = ("import torch; from seatrial.engine.fast.kernels.verified import *; "
             f"print(difference({name!r}, triton_kernels()[{name!r}], device=torch.device('cpu'), dtype=torch.float32, "
             f"{hidden=}, tokens=24))")
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,

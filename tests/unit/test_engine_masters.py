@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from seatrial.arith import footprint
-from seatrial.engine.kernels import plain
-from seatrial.engine.kernels.verified import difference
-from seatrial.engine.masters import Masters, parts_of, whole_of
-from seatrial.engine.memory import LiveStorages
+from seatrial.engine.core.masters import Masters, parts_of, whole_of
+from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.kernels.verified import difference
+from seatrial.engine.watch.memory import LiveStorages
 from seatrial.rehearse import rank
 from seatrial.rehearse.world import fake_world
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 
@@ -135,11 +135,12 @@ def test_a_kernel_that_loses_the_lower_half_is_found_out():
 @pytest.mark.parametrize("zero", [0, 3])
 def test_a_gpus_rank_is_counted_with_the_masters_it_has(precision, optimizer, each, zero):
     model = Model(layers=2, hidden=64, heads=4, vocab=256, seq=32)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(dp=2, zero=zero, precision=precision))
-    training = Training(optimizer=optimizer, bucket_mib=0.5)
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(dp=2, zero=zero, precision=precision),
+                  execution=Execution(optimizer=optimizer, bucket_mib=0.5))
+    training = Training()
     with fake_world(rank=0, world=2):
         held = rank.held(trial, training, torch.device("cpu"), fake=True, as_gpu=True)
-    counted = footprint(trial, training, gpu=True)
+    counted = footprint(trial, gpu=True)
     assert held.parts["optimizer"] == counted.optimizer and counted.optimizer % each == 0
     assert held.parts["weights"] == pytest.approx(counted.weights, rel=0.05)
 

@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from seatrial.engine import loop, memory, trace
-from seatrial.engine.memory import LiveStorages
+from seatrial.engine import loop
 from seatrial.engine.rendezvous import Place
 from seatrial.engine.runfile import RunFile
-from seatrial.engine.scalars import Scalars
-from seatrial.engine.timers import Span
-from seatrial.engine.watch import Heartbeat
+from seatrial.engine.watch import memory, trace
+from seatrial.engine.watch.heartbeat import Heartbeat
+from seatrial.engine.watch.memory import LiveStorages
+from seatrial.engine.watch.scalars import Scalars
+from seatrial.engine.watch.timers import Span
 from seatrial.spec import Batch, Model, Topology, Trial
 from seatrial.training import Training
 

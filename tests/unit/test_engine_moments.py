@@ -10,23 +10,23 @@ import torch
 from torch import Tensor
 
 from seatrial.arith import footprint
-from seatrial.engine import checkpoint
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.kernels import plain, plain_kernels
-from seatrial.engine.kernels.verified import CLOSE, difference
+from seatrial.engine.core.masters import parts_of, whole_of
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.kernels import plain, plain_kernels
+from seatrial.engine.fast.kernels.verified import CLOSE, difference
+from seatrial.engine.io import checkpoint
+from seatrial.engine.io.data import Batches
 from seatrial.engine.loop import tracker
-from seatrial.engine.masters import parts_of, whole_of
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
 from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
 from seatrial.record import Outcome
 from seatrial.rehearse import rank
 from seatrial.rehearse.world import fake_world
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.sweep import file as sweepfile
-from seatrial.training import Training
+from seatrial.training import EXECUTION, Training
 
 CPU = torch.device("cpu")
 TINY = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
@@ -34,8 +34,9 @@ TINY = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 
 def build(model: Model = TINY, gbs: int = 4, precision: Any = "fp32", choices: Choices | None = None,
           **training: Any) -> tuple[Engine, Batches]:
-    asked = Training(**{"lr": 1e-2, "moments": "bf16", **training})
-    trial = Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=gbs, precision=precision))
+    execution = Execution(**{"moments": "bf16", **{k: training.pop(k) for k in [*training] if k in EXECUTION}})
+    asked = Training(**{"lr": 1e-2, **training})
+    trial = Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=gbs, precision=precision), execution=execution)
     return Engine(trial, asked, Mesh(trial.topology, device=CPU), choices=choices), Batches(asked, model, asked.seed)
 
 
@@ -50,8 +51,8 @@ def losses(engine: Engine, batches: Batches, first: int, last: int) -> list[floa
 @pytest.mark.parametrize(("name", "beta"), [("beta2", 0.999), ("beta2", 0.9962), ("beta1", 0.998)])
 def test_a_moment_that_would_stand_still_is_refused_with_what_would_work(name, beta):
     Training(**{name: beta})
-    with pytest.raises(BadInput, match=rf"training.moments: .*{name} {beta}.*{name} up to 0.996, or moments = \"fp32\""):
-        Training(**{name: beta, "moments": "bf16"})
+    with pytest.raises(BadInput, match=rf"execution.moments: .*{name} {beta}.*{name} up to 0.996, or moments = \"fp32\""):
+        Training(**{name: beta}).check(Execution(moments="bf16"))
 
 
 @pytest.mark.parametrize(("share", "moves"), [(2.0**-8, True), (2.0**-8 - 2.0**-14, False)])
@@ -64,10 +65,10 @@ def test_the_bound_is_where_a_moment_no_longer_falls_when_gradients_vanish(share
                 keep=1.0)
     assert bool(((first < moments) & (second < moments)).all()) is moves
     if moves:
-        Training(moments="bf16", beta1=1 - share, beta2=1 - share)
+        Training(beta1=1 - share, beta2=1 - share).check(Execution(moments="bf16"))
     else:
         with pytest.raises(BadInput):
-            Training(moments="bf16", beta2=1 - share)
+            Training(beta2=1 - share).check(Execution(moments="bf16"))
 
 
 # how they are rounded
@@ -169,11 +170,13 @@ def test_a_checkpoint_is_read_into_either_form(writes, reads, tmp_path):
 @pytest.mark.parametrize("zero", [0, 3])
 def test_a_gpus_rank_is_counted_with_the_moments_it_has(precision, optimizer, each, zero):
     model = Model(layers=2, hidden=64, heads=4, vocab=256, seq=32)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(dp=2, zero=zero, precision=precision))
-    training = Training(optimizer=optimizer, bucket_mib=0.5, moments="bf16")
+    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(dp=2, zero=zero, precision=precision),
+                  execution=Execution(optimizer=optimizer, bucket_mib=0.5, moments="bf16"))
+    training = Training()
     with fake_world(rank=0, world=2):
         held = rank.held(trial, training, CPU, fake=True, as_gpu=True)
-    counted, wide = footprint(trial, training, gpu=True), footprint(trial, replace(training, moments="fp32"), gpu=True)
+    counted = footprint(trial, gpu=True)
+    wide = footprint(replace(trial, execution=replace(trial.execution, moments="fp32")), gpu=True)
     assert held.parts["optimizer"] == counted.optimizer
     assert wide.optimizer - counted.optimizer == 4 * counted.optimizer // each
 
@@ -208,20 +211,24 @@ def test_losses_are_those_of_fp32_moments_within_three_in_ten_thousand():
 # another trial
 
 
-def test_rows_of_a_sweep_are_not_taken_for_those_with_other_moments():
-    def task(**training: str) -> Any:
-        data = {"model": {"layers": 1, "hidden": 8, "heads": 1, "vocab": 16, "seq": 8}, "batch": {"gbs": 1}}
-        return sweepfile.build({**data, "training": training}).tasks[0]
+@pytest.mark.parametrize("table", ["execution", "training"])
+def test_what_changes_the_measurement_changes_the_key(table):
+    def key(**given: Any) -> str:
+        data = {"model": {"layers": 1, "hidden": 8, "heads": 1, "vocab": 16, "seq": 8}, "batch": {"gbs": 1}, table: given}
+        task = sweepfile.build(data).tasks[0]
+        assert task.key == task.trial.run_id()
+        return task.key
 
-    assert task().key == task(moments="fp32").key == task().trial.run_id()
-    assert task(moments="bf16").key != task().key
-    assert task(moments="bf16").trial.run_id() == task().trial.run_id()
+    assert key() == key(moments="fp32", compile=False)
+    others = [{"compile": True}, {"optimizer": "adamw-plain"}, {"bucket_mib": 1.0}, {"device": "cpu"}, {"moments": "bf16"},
+              {"threads": 1}, {"logits_chunk": 64}]
+    assert len({key(), *(key(**one) for one in others)}) == 1 + len(others)
 
 
 def test_a_record_says_how_weights_were_updated_where_it_is_not_the_usual_way():
-    assert Training().update == "" and Training(optimizer="adamw-plain").update == "adamw-plain"
-    assert Training(moments="bf16").update == "moments in bf16"
-    assert Training(moments="bf16", optimizer="adamw-plain").update == "adamw-plain, moments in bf16"
-    trial = Trial(model=TINY, batch=Batch(gbs=4), topology=Topology())
-    for training in (Training(), Training(moments="bf16")):
-        assert record_of(trial, training, Outcome(status="ok"), []).optimizer == training.update
+    assert Execution().update == "" and Execution(optimizer="adamw-plain").update == "adamw-plain"
+    assert Execution(moments="bf16").update == "moments in bf16"
+    assert Execution(moments="bf16", optimizer="adamw-plain").update == "adamw-plain, moments in bf16"
+    for execution in (Execution(), Execution(moments="bf16")):
+        trial = Trial(model=TINY, batch=Batch(gbs=4), topology=Topology(), execution=execution)
+        assert record_of(trial, Training(), Outcome(status="ok"), []).optimizer == execution.update

@@ -10,15 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from seatrial.engine import products, step
-from seatrial.engine.choices import Choices
-from seatrial.engine.cublaslt import Form, kernels
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.product_notes import Choice, Notebook
-from seatrial.engine.products import Products, measured
-from seatrial.engine.step import Engine
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.engine.core import step
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast import products
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.cublaslt import Form, kernels
+from seatrial.engine.fast.product_notes import Choice, Notebook
+from seatrial.engine.fast.products import Products, measured
+from seatrial.engine.io.data import Batches
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 MODEL = Model(layers=2, hidden=64, heads=4, vocab=301, seq=32)
@@ -224,8 +225,9 @@ def test_the_forms_are_those_that_a_step_computes(family: str, sequence_parallel
 
     monkeypatch.setattr(step, "measured", remember)
     topology = Topology(mbs=4, precision="bf16", sequence_parallel=sequence_parallel)
-    trial = Trial(model=replace(MODEL, family=family), batch=Batch(gbs=4), topology=topology)  # type: ignore[arg-type]
-    training = Training(steps=2, logits_chunk=64)
+    trial = Trial(model=replace(MODEL, family=family), batch=Batch(gbs=4), topology=topology,
+                  execution=Execution(logits_chunk=64))  # type: ignore[arg-type]
+    training = Training(steps=2)
     engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu")), choices=CHOICES)
     for number in (1, 2):
         engine.step(number, first_sample=4 * (number - 1), batches=Batches(training, trial.model, training.seed))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import time
 
-from seatrial.engine.timers import Timers
+from seatrial.engine.watch.timers import Timers
 
 
 def spin(seconds: float) -> None:

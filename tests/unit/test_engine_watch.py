@@ -11,26 +11,26 @@ import time
 import pytest
 
 import attempts
-from seatrial.engine import watch
-from seatrial.engine.fault import Fault, InjectedFault
+from seatrial.engine.watch import heartbeat
+from seatrial.engine.watch.fault import Fault, InjectedFault
 from seatrial.errors import BadInput
 
 
 def test_the_last_words_of_a_rank_can_be_read_from_outside(tmp_path):
-    hearts = [watch.Heartbeat(tmp_path, rank, world=2) for rank in (1, 0)]
+    hearts = [heartbeat.Heartbeat(tmp_path, rank, world=2) for rank in (1, 0)]
     hearts[0].beat(step=7, phase="backward", microbatch=3)
     hearts[0].collective("all_reduce", "tp", 12)
-    zero, one = watch.read(tmp_path)
+    zero, one = heartbeat.read(tmp_path)
     assert (zero.rank, zero.phase) == (0, "start")
     assert (one.rank, one.step, one.phase, one.microbatch, one.collective, one.group, one.seq) == (
         1, 7, "backward", 3, "all_reduce", "tp", 12)
     assert abs(one.time - time.time()) < 60
-    watch.clear(tmp_path)
-    assert watch.read(tmp_path) == []
+    heartbeat.clear(tmp_path)
+    assert heartbeat.read(tmp_path) == []
 
 
 def test_a_beat_is_cheap():
-    heart = watch.Heartbeat(None, 0)
+    heart = heartbeat.Heartbeat(None, 0)
 
     def beats_s() -> float:
         start = time.perf_counter()
@@ -43,8 +43,8 @@ def test_a_beat_is_cheap():
 
 STALLING = """
 import sys, time
-from seatrial.engine import watch
-heart = watch.Heartbeat(sys.argv[1], int(sys.argv[2]), 3.0, world=2)
+from seatrial.engine.watch import heartbeat
+heart = heartbeat.Heartbeat(sys.argv[1], int(sys.argv[2]), 3.0, world=2)
 heart.beat(step=4, phase="forward")
 heart.collective("all_reduce", "tp", 9)
 def wait_for_a_message_that_never_comes():
@@ -59,8 +59,8 @@ for i in range(6000):
 
 def test_a_stall_dumps_every_rank_and_leaves_with_its_own_code(tmp_path):
     ranks = [subprocess.Popen([sys.executable, "-c", STALLING, tmp_path, str(r)]) for r in (1, 0)]
-    assert [r.wait(timeout=200) for r in ranks] == [watch.EXIT_STALL] * 2
-    folder = tmp_path / watch.FOLDER
+    assert [r.wait(timeout=200) for r in ranks] == [heartbeat.EXIT_STALL] * 2
+    folder = tmp_path / heartbeat.FOLDER
     assert "wait_for_a_message_that_never_comes" in (folder / "rank0.stacks").read_text()
     assert "Thread" in (folder / "rank1.stacks").read_text()
     report = json.loads((folder / "rank0.stall.json").read_text())
@@ -70,18 +70,18 @@ def test_a_stall_dumps_every_rank_and_leaves_with_its_own_code(tmp_path):
 
 
 def test_the_first_steps_may_take_their_time(tmp_path):
-    heart = watch.Heartbeat(tmp_path, 0, 0.2, start_s=60, slow_steps=1)
+    heart = heartbeat.Heartbeat(tmp_path, 0, 0.2, start_s=60, slow_steps=1)
     heart.beat(step=7, phase="forward")
     time.sleep(0.6)
-    assert not (tmp_path / watch.FOLDER / "stalled").exists()
+    assert not (tmp_path / heartbeat.FOLDER / "stalled").exists()
     heart.close()
 
 
 def test_a_closed_watch_does_not_bark(tmp_path):
-    heart = watch.Heartbeat(tmp_path, 0, 0.2)
+    heart = heartbeat.Heartbeat(tmp_path, 0, 0.2)
     heart.close()
     time.sleep(0.5)
-    assert not (tmp_path / watch.FOLDER / "stalled").exists()
+    assert not (tmp_path / heartbeat.FOLDER / "stalled").exists()
 
 
 @pytest.mark.parametrize("text", ["melt:0:1", "die:0", "die:x:1", "die:0:1:2"])
@@ -119,7 +119,7 @@ def test_oom_is_a_refusal_of_the_allocator_and_passes():
 
 
 def test_die_and_stop_are_signals(tmp_path):
-    program = "import sys; from seatrial.engine.fault import Fault; Fault.parse(sys.argv[1]).at(0, 0)"
+    program = "import sys; from seatrial.engine.watch.fault import Fault; Fault.parse(sys.argv[1]).at(0, 0)"
     dead = subprocess.run([sys.executable, "-c", program, "die:0:0"], timeout=60)
     assert dead.returncode == -signal.SIGKILL
     stopped = subprocess.Popen([sys.executable, "-c", program, "stop:0:0"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from seatrial import presets
-from seatrial.engine.mesh import Mesh
+from seatrial.engine.core.mesh import Mesh
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.rehearse import rank, whole
 from seatrial.rehearse.assemble import NOTHING, RankTimes, Timed, assemble
@@ -21,16 +21,17 @@ from seatrial.rehearse.stand_in import one_by_one
 from seatrial.rehearse.whole import Asked, distinct, rehearse, stage_rank
 from seatrial.rehearse.world import fake_world
 from seatrial.schedule import Kind, walk
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
-TRAINING = Training(bucket_mib=0.25, logits_chunk=64, device="cpu", threads=1)
+TRAINING = Training()
+EXECUTION = Execution(bucket_mib=0.25, logits_chunk=64, device="cpu", threads=1)
 CPU = torch.device("cpu")
 
 
 def trial_of(gbs: int = 4, family: Any = "gpt2", layers: int = 2, **layout: Any) -> Trial:
     model = Model(family=family, layers=layers, hidden=32, heads=4, vocab=301, seq=16)
-    return Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=1, **layout))
+    return Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=1, **layout), execution=EXECUTION)
 
 
 class Costs:
@@ -240,7 +241,7 @@ def test_the_logbook_never_takes_it_for_measured():
 def test_the_planner_beside_it_has_compute_without_talk():
     cluster = presets.cluster("jz-a100")
     trial = Trial(model=presets.model("bloom-181b"), batch=Batch(gbs=2048), cluster=cluster,
-                  topology=Topology(dp=4, tp=8, pp=12, mbs=2, zero=1, recompute="full", precision="bf16"))
+                  topology=Topology(dp=4, tp=8, pp=12, mbs=2, zero=1, recompute="full", precision="bf16"), execution=EXECUTION)
     found = Forecast.of(trial, cluster)
     for f, b, compute in zip(found.forward_s, found.backward_s, found.compute_s):
         assert 0 < compute < f + b

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from seatrial.engine.kernels import plain
-from seatrial.engine.kernels.verified import NAMES, _call
+from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.kernels.verified import NAMES, _call
 from seatrial.rehearse import results
 from seatrial.rehearse.rank import held
-from seatrial.spec import GIB, Batch, Model, Topology, Trial
+from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 CPU = torch.device("cpu")
@@ -38,7 +38,8 @@ def test_what_a_kernel_hands_back_has_the_shape_and_type_of_plain_torchs(name: s
     ("bf16-full@1.3b", NARROW, 16, {"recompute": "full"}),
 ])  # fmt: skip
 def test_the_bytes_are_those_that_an_h200s_allocator_counted(row: str, model: Model, mbs: int, given: dict[str, Any]) -> None:
-    training = Training(moments=given.get("moments", "fp32"))
+    training = Training()
     topology = replace(Topology(mbs=mbs, precision="bf16"), **{k: v for k, v in given.items() if k != "moments"})
-    found = held(Trial(model=model, batch=Batch(gbs=mbs), topology=topology), training, CPU, fake=True, as_gpu=True)
+    found = held(Trial(model=model, batch=Batch(gbs=mbs), topology=topology,
+                       execution=Execution(moments=given.get("moments", "fp32"))), training, CPU, fake=True, as_gpu=True)
     assert found.peak_bytes / GIB == pytest.approx(MEASURED[row]["allocated_gib"], rel=0.01)

@@ -152,7 +152,7 @@ def test_every_timer_of_the_engine_has_a_letter_that_page_and_files_know():
     from seatrial import engine
     from seatrial.report import plot
 
-    sources = [path.read_text() for path in Path(engine.__path__[0]).glob("*.py")]
+    sources = [path.read_text() for path in Path(engine.__path__[0]).rglob("*.py")]
     timers = {name for text in sources for name in re.findall(r'timers\("(\w+)"\)', text)}
     assert len(timers) > 5 and timers <= set(pipelines.LETTERS)
     script = (page.STATIC / "more.js").read_text()

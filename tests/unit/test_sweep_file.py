@@ -71,8 +71,17 @@ def test_a_case_is_put_over_everything_key_by_key():
 
 
 def test_training_on_an_axis_makes_keys_of_its_own():
-    found = sweep(axes={"compile": [False, True], "bucket_mib": [1, 32]})
+    found = sweep(axes={"lr": [1e-3, 1e-4], "seed": [1, 2]})
     assert len({t.key for t in found.tasks}) == 4 and len({t.trial.run_id() for t in found.tasks}) == 1
+
+
+@pytest.mark.parametrize("axes", [{"compile": [False, True], "bucket_mib": [1, 32]},
+                                  {"training.compile": [False, True], "execution.bucket_mib": [1, 32]},
+                                  {"case": [{"training": {"compile": c, "bucket_mib": b}}
+                                            for c in (False, True) for b in (1, 32)]}])
+def test_execution_on_an_axis_makes_other_trials(axes):
+    found = sweep(axes=axes)
+    assert [t.key for t in found.tasks] == [t.trial.run_id() for t in found.tasks] and len({t.key for t in found.tasks}) == 4
 
 
 def test_repeats_lie_apart_unless_the_files_order_is_wanted():

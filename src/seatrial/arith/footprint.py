@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seatrial import schedule
-from seatrial.arith.parameters import layer_matrices
-from seatrial.spec import BYTES, Model, Topology, Trial, round_up, stages_of
-from seatrial.training import Training
+from seatrial.arith import layer
+from seatrial.spec import BYTES, Execution, Model, Topology, Trial, round_up, stages_of
 
 FP32 = 4
 LOGITS_BYTES = 2**30
@@ -33,25 +32,25 @@ class Footprint:
         return self.weights + self.gradients + self.optimizer + self.activations + self.logits + self.buffers
 
 
-def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, gpu: bool = False) -> Footprint:
-    training = training or Training()
+def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
+    execution = trial.execution
     m, t = trial.model, trial.topology
     element = 2 if t.precision == "fp8" else BYTES[t.precision]
-    held = _Held.of(m, t, training, rank)
+    held = _Held.of(m, t, execution, rank)
     mixed = element < FP32
     shards = t.dp if t.zero and t.dp > 1 else 1
     zero = t.zero if t.dp > 1 else 0
     own = held.flat // shards
     gathered = held.widest_pair * element if zero == 3 else 0
     # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
-    split = gpu and t.precision in ("bf16", "fp8") and training.optimizer == "adamw-fused"
-    states = 2 * BYTES[training.moments] + ((FP32 - element if split else FP32) if mixed else 0)
+    split = gpu and t.precision in ("bf16", "fp8") and execution.optimizer == "adamw-fused"
+    states = 2 * BYTES[execution.moments] + ((FP32 - element if split else FP32) if mixed else 0)
     # Whole gradients with ZeRO 2 and 3 are those of the bucket that fills and of the one that travels.
     # On a GPU they stay in 16 bits where nothing is added to them.
     narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not _cuts_sequence(t)
     gradients = own * FP32 + held.fullest_buckets * FP32 if zero >= 2 else held.flat * (element if narrow else FP32)
     # Eight bits beside the sixteen, as they are and transposed.
-    eight = 2 * sum(stages_of(m, t)[rank :: t.pp]) * layer_matrices(m) // t.tp if t.precision == "fp8" else 0
+    eight = 2 * sum(stages_of(m, t)[rank :: t.pp]) * layer.matrices(m, t.tp) if t.precision == "fp8" else 0
     if m.ties and t.pp > 1 and shards == 1 and (held.has_head or rank == 0):
         # The two stages that hold the embedding exchange its gradients; a shard of them is never the fullest moment.
         gradients += m.padded_vocab(t.tp) // t.tp * m.hidden * FP32
@@ -60,7 +59,7 @@ def footprint(trial: Trial, training: Training | None = None, *, rank: int = 0, 
         gradients=gradients,
         optimizer=own * states,
         activations=_activations(trial, rank, element, gpu=gpu),
-        logits=_logits(m, t, training, element, gpu=gpu) if held.has_head else 0,
+        logits=_logits(m, t, execution, element, gpu=gpu) if held.has_head else 0,
         buffers=_buffers(m, t, element),
     )
 
@@ -83,7 +82,7 @@ class _Held:
     has_head: bool
 
     @classmethod
-    def of(cls, m: Model, t: Topology, training: Training, rank: int) -> _Held:
+    def of(cls, m: Model, t: Topology, execution: Execution, rank: int) -> _Held:
         split = stages_of(m, t)
         shards = t.dp if t.zero and t.dp > 1 else 1
         flat = pair = fullest = 0
@@ -93,7 +92,7 @@ class _Held:
             has_head |= last
             units = _units(m, t.tp, layers=split[stage], first=first, last=last)
             alone = t.zero == 3
-            buckets = [round_up(size, m.hidden * shards) for size in _buckets(units, training.bucket_mib, alone=alone)]
+            buckets = [round_up(size, m.hidden * shards) for size in _buckets(units, execution.bucket_mib, alone=alone)]
             flat += sum(buckets)
             path = [round_up(size, m.hidden * shards) for name, size in units if name not in ("tokens", "head")]
             alone_sizes = [size for name, size in units if name in ("tokens", "head")]
@@ -106,24 +105,18 @@ class _Held:
 
 def _units(m: Model, tp: int, *, layers: int, first: bool, last: bool) -> list[tuple[str, int]]:
     """(name, numbers) in the order of the forward pass; every parameter begins at a multiple of hidden."""
-    h, kv = m.hidden, m.kv * m.head_dim
-    rows = m.padded_vocab(tp) // tp * h
+    rows = m.padded_vocab(tp) // tp * m.hidden
 
-    def aligned(*sizes: int) -> int:
-        return sum(round_up(size, h) for size in sizes)
+    def aligned(tensors: list[layer.Tensor]) -> int:
+        return sum(round_up(tensor.numbers, m.hidden) for tensor in tensors)
 
-    norm = h if m.family == "llama" else 2 * h
-    wide = (2 if m.glu else 1) * m.inner
-    block = aligned((h + 2 * kv) // tp * h, h // tp * h, wide // tp * h, m.inner // tp * h) + 2 * norm
-    if m.family != "llama":
-        block += aligned((h + 2 * kv) // tp, m.inner // tp) + 2 * h
-    entry = {"gpt2": m.seq * h, "bloom": 2 * h, "llama": 0}[m.family]
+    block, entry = aligned(layer.tensors(m, tp)), aligned(layer.entry(m))
     units = [("tokens", rows)] if first else []
     if first and entry:
         units.append(("entry", entry))
     units += [("layer", block)] * layers
     if last:
-        units.append(("final_norm", norm))
+        units.append(("final_norm", layer.norm(m, m.hidden)))
         if not (m.ties and first):
             units.append(("head", rows))
     return units
@@ -162,19 +155,20 @@ class BlockRows:
 def block_rows(m: Model, t: Topology, *, gpu: bool = False) -> BlockRows:
     """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation."""
     outside = 1 / t.tp if t.sequence_parallel else 1.0
-    h, kv = m.hidden, m.kv * m.head_dim / m.hidden
-    qkv, out, inner = (1 + 2 * kv) / t.tp, 1 / t.tp, m.inner / h / t.tp
-    wide = inner * (2 if m.glu else 1)
-    turned = (1 + kv) / t.tp if m.family == "llama" else 0.0  # RoPE makes queries and keys anew
+    h = m.hidden
+    qkv, rotated, context, up, inner = (width / h for width in layer.widths(m, t.tp))
     if gpu and t.precision == "fp32" and m.kv != m.heads:
-        turned += m.heads * m.seq / h / t.tp  # no fused kernel takes grouped heads in fp32: the scores are kept
-    small = (m.heads / t.tp + (2 if m.family == "llama" else 4)) / h
-    whole = 4 * outside + qkv + turned + out + wide + inner + small + (inner if m.glu and gpu else 0.0)
+        rotated += m.heads * m.seq / h / t.tp  # no fused kernel takes grouped heads in fp32: the scores are kept
+    # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
+    small = (m.heads / t.tp + 2 * (1 + m.layernorm)) / h
+    if m.normed_qk:
+        small += (1 + m.layernorm) * (m.heads // t.tp + -(-m.kv // t.tp)) / h
+    whole = 4 * outside + qkv + rotated + context + up + inner + small + (inner if m.gated and gpu else 0.0)
     kept = {"none": whole, "selective": whole - 2 * outside - inner, "full": outside}[t.recompute]
     # The gradient of the activation's output and, for a gated one, of its input with two products between.
-    gradients = 4 * inner if m.glu else inner
+    gradients = 4 * inner if m.gated else inner
     again = {"none": 0.0, "selective": inner, "full": whole - outside}[t.recompute]
-    return BlockRows(kept=kept, working=again + gradients, products=2 * outside + 2 + qkv + out + wide + inner)
+    return BlockRows(kept=kept, working=again + gradients, products=2 * outside + 2 + qkv + context + up + inner)
 
 
 def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
@@ -187,12 +181,12 @@ def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
     splits = schedule.splits_backward(t.schedule)
     actions = schedule.schedule(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, virtual=t.vp)
     # Weight gradients that are not fp32 themselves are made in 16 bits before they are added up.
-    temporary = m.hidden * m.inner * (2 if m.glu else 1) // t.tp * element if element < FP32 else 0
+    temporary = m.hidden * layer.widths(m, t.tp).up * element if element < FP32 else 0
     head = m.padded_vocab(t.tp) // t.tp * m.hidden * element if element < FP32 else 0
     held = peak = 0.0
     for action in actions:
         stage = action.chunk * t.pp + rank
-        chunk = split[stage] * rows.kept + (outside if m.family == "bloom" and stage == 0 else 0.0)
+        chunk = split[stage] * rows.kept + (outside if m.normed_embedding and stage == 0 else 0.0)
         # Before the head: the norm's input and output.
         chunk += 2 * outside if stage == last else 0.0
         deferred = split[stage] * rows.products if splits else 0.0
@@ -216,17 +210,17 @@ def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
     return round(peak + messages)
 
 
-def _logits(m: Model, t: Topology, training: Training, element: int, *, gpu: bool) -> int:
+def _logits(m: Model, t: Topology, execution: Execution, element: int, *, gpu: bool) -> int:
     """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
-    tokens = min(training.logits_chunk, t.mbs * m.seq)
+    tokens = min(execution.logits_chunk, t.mbs * m.seq)
     if gpu and element < FP32:
         fit = LOGITS_BYTES // (element * m.padded_vocab(t.tp) // t.tp)
-        tokens = min(max(training.logits_chunk, 2 ** max(0, fit.bit_length() - 1)), t.mbs * m.seq)
+        tokens = min(max(execution.logits_chunk, 2 ** max(0, fit.bit_length() - 1)), t.mbs * m.seq)
         return tokens * (m.padded_vocab(t.tp) // t.tp) * element
     return tokens * (m.padded_vocab(t.tp) // t.tp) * (FP32 + (element if element < FP32 else 0))
 
 
 def _buffers(m: Model, t: Topology, element: int) -> int:
-    if m.family == "bloom":
+    if m.alibi:
         return m.heads // t.tp * m.seq * m.seq * element
-    return m.seq * m.head_dim * element if m.family == "llama" else 0
+    return m.seq * m.head_size * element if m.rope else 0

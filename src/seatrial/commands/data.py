@@ -98,7 +98,7 @@ def register(app: typer.Typer) -> None:
         overwrite: bool = typer.Option(False, help="Replace files that are already there."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
     ) -> None:
-        from seatrial.engine import indexed
+        from seatrial.engine.io import indexed
 
         if out is None:
             if len(inputs) != 1 or inputs[0].suffix not in (".idx", ".bin"):

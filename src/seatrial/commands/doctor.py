@@ -68,8 +68,9 @@ def register(app: typer.Typer) -> None:
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str]) -> tuple[Trial, bool]:
     """The trial, and whether its model was chosen by somebody; one that was must go with the topology."""
     from seatrial import presets, rules, trialfile
+    from seatrial.training import moved
 
-    data: dict[str, Any] = presets.read_toml(file) if file is not None else {}
+    data: dict[str, Any] = moved(presets.read_toml(file)) if file is not None else {}
     for table, values in given.items():
         there = data.get(table, {})
         there = {"base": there} if isinstance(there, str) else there

@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
             "topology": {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
                          "schedule": schedule, "precision": precision, "sequence_parallel": sequence_parallel},
             "batch": {"gbs": gbs},
-            "training": {"device": device},
+            "execution": {"device": device},
         }  # fmt: skip
         trial, training = _asked(file, given, settings, which)
         from seatrial.logbook import Logbook

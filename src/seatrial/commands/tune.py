@@ -18,11 +18,11 @@ import typer
 
 from seatrial.commands.plan import learned_from
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
-from seatrial.options import CALIBRATE, JSON, MODEL, OPTIONS, RULE, SET, Space, spread
+from seatrial.options import CALIBRATE, CONFIG, JSON, LAUNCHER, MODEL, OPTIONS, RULE, SET, Space, spread
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Row
-    from seatrial.spec import Cluster
+    from seatrial.spec import Cluster, Execution
     from seatrial.sweep.board import Board
     from seatrial.tune import Oracle, Tuner
     from seatrial.tune.machine import Machine
@@ -33,7 +33,7 @@ EXITS = ("Exit status: 0 a best was measured; 1 no layout works, with the reason
 EXIT_INTERRUPTED = 128 + 2
 MOST = 400
 """Candidates that are weighed against each other; the planner's first so many."""
-OWN = ("measure", "limits", "training")
+OWN = ("measure", "limits", "execution", "training")
 ORACLE = "Rows to take the measurements from, in place of the machine: CSV, or the folder of a logbook."
 LEAVE = "A row of the oracle that is not believed, as FILE:LINE; may be repeated."
 
@@ -61,13 +61,13 @@ def register(app: typer.Typer) -> None:
         logbook: Path = typer.Option(Path("logbook"), "--logbook", help="Folder of the logbook; made if it is not there."),
         resume: bool = typer.Option(False, "--resume", help="Go on with what the logbook holds of this search."),
         session: str | None = typer.Option(None, help="Name of this search; by default tune-MODEL.", show_default=False),
-        launcher: str = typer.Option("local", help="local, slurm or pjm."),
-        config: Path | None = typer.Option(None, help="How jobs are started here; by default the user's.", show_default=False),
+        launcher: str = LAUNCHER,
+        config: Path | None = CONFIG,
         top: int = typer.Option(5, "--top", min=1, help="How many to show at the end."),
         as_json: bool = JSON,
     ) -> int:
         from seatrial import expression, presets
-        from seatrial.commands.sweep import launcher_named
+        from seatrial.launch.registry import opened
         from seatrial.logbook import Logbook
         from seatrial.plan import answer, request
         from seatrial.plan.search import RULE_NAMES, search
@@ -102,14 +102,15 @@ def register(app: typer.Typer) -> None:
         if not len(found):
             print(f"seatrial: {answer.reason(found)}", file=sys.stderr)
             return EXIT_FINDINGS
-        tuner = Tuner([found.trial(i) for i in range(min(MOST, len(found)))], asked.cluster,
+        execution, measuring = _measuring(own)
+        tuner = Tuner([replace(found.trial(i), execution=execution) for i in range(min(MOST, len(found)))], asked.cluster,
                       known=_known(calibrate, asked.cluster), **how)
         more = f", the planner's first {MOST} of {found.accepted:,} that can run" if found.accepted > MOST else ""
         opening = (f"{model} on {asked.cluster.name}, {asked.cluster.world} processes: {len(tuner.trials)} candidates of "
                    f"{found.considered:,} layouts{more}")
-        with Logbook(logbook, create=True) as book, launcher_named(launcher, config) as chosen:
+        with Logbook(logbook, create=True) as book, opened(launcher, config) as chosen:
             store = Store(book, session or f"tune-{asked.model.name or 'model'}")
-            machine = Machine(store, chosen, tuner.trials, budget_s=seconds, **_measuring(own))
+            machine = Machine(store, chosen, tuner.trials, budget_s=seconds, **measuring)
             return _measured(tuner, machine, budget, resume,
                              Shown(opening=opening, top=top, as_json=as_json, logbook=logbook))
 
@@ -144,18 +145,21 @@ def _oracle(path: Path, model: str | None, cluster: str, nodes_max: int | None, 
     return Oracle.read(path, presets.cluster(cluster), model=shape, nodes_max=nodes_max, leave_out=leave_out, seed=seed)
 
 
-def _measuring(settings: list[str]) -> dict[str, Any]:
-    """`--set measure.seconds=5`, `limits.time_s`, `training.threads`: the tables of a sweep file that are not the trial's."""
+def _measuring(settings: list[str]) -> tuple[Execution, dict[str, Any]]:
+    """`--set measure.seconds=5`, `limits.time_s`, `execution.threads`: tables of a sweep file that nothing is searched in."""
     from seatrial import fields
+    from seatrial.spec import Execution
     from seatrial.sweep.file import Limits, Measure
-    from seatrial.training import Training
+    from seatrial.training import Training, moved_path
 
     data: dict[str, Any] = {}
     for text in settings:
-        fields.assign(data, text)
-    return {"measure": fields.build(Measure, data.get("measure", {}), where="measure"),
-            "limits": fields.build(Limits, data.get("limits", {}), where="limits"),
-            "training": fields.build(Training, data.get("training", {}), where="training")}
+        fields.assign(data, moved_path(text))
+    execution = fields.build(Execution, data.get("execution", {}), where="execution")
+    training = fields.build(Training, data.get("training", {}), where="training")
+    training.check(execution)
+    return execution, {"measure": fields.build(Measure, data.get("measure", {}), where="measure"),
+                       "limits": fields.build(Limits, data.get("limits", {}), where="limits"), "training": training}
 
 
 def _measured(tuner: Tuner, machine: Machine, budget: Budget, resume: bool, shown: Shown) -> int:

@@ -21,7 +21,7 @@ from seatrial import arith, rules
 from seatrial.doctor.finding import Finding
 from seatrial.doctor.machine import usable_bytes
 from seatrial.errors import BadInput
-from seatrial.spec import GIB, Batch, Environment, Model, Topology, Trial
+from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits
 from seatrial.training import Training
 
 BAR = 1e-5
@@ -32,8 +32,9 @@ SMALL_PARAMETERS = 3e6
 SMALL_BATCH = 64
 RANK_BYTES = GIB // 2
 """What a rank of a small model takes, most of it torch itself."""
-LEARNING = Training(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0, bucket_mib=0.05, logits_chunk=24,
-                    device="cpu", threads=1, stall_s=60.0)
+LEARNING = Training(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0,
+                    stall_s=60.0)
+EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24, device="cpu", threads=1)
 
 
 def most_ranks(cores: int) -> int:
@@ -45,7 +46,8 @@ def scaled(trial: Trial, *, ranks: int, keep_model: bool = True) -> tuple[Trial,
     """The trial cut down to so many ranks, and what was cut. A model that nobody chose may be any that fits (`keep_model`)."""
     topology = _fewer_ranks(trial.topology, ranks)
     topology = replace(topology, mbs=min(topology.mbs, 2), vp=min(topology.vp, 2), precision="fp32", stage_layers=None)
-    small = replace(trial, topology=topology, cluster=None, command=None, engine="seatrial", environment=Environment())
+    small = replace(trial, topology=topology, cluster=None, command=None, engine="seatrial", environment=Environment(),
+                    execution=EXECUTION)
     if not keep_model or arith.parameters(trial.model).total > SMALL_PARAMETERS or _breaks(small):
         small = replace(small, model=_small_model(trial.model, topology))
     else:
@@ -79,19 +81,23 @@ def _same_stages(trial: Trial, small: Topology) -> tuple[int, ...] | None:
 
 
 def _small_model(model: Model, t: Topology) -> Model:
-    """Of the same family and kind of shape: uneven layers stay uneven, shared key-value heads stay shared."""
+    """Of the same architecture and kind of shape: uneven layers stay uneven, shared key-value heads stay shared, a head size
+    of its own stays one."""
     stages = t.pp * t.vp
     uneven = model.layers % stages != 0
     kv = t.tp * (1 if t.tp > 1 else 2)
     heads = kv if model.kv == model.heads else 2 * kv
     heads *= 1 if heads >= 4 else 2
+    kv_heads = None if model.kv == model.heads else heads // 2
+    if model.kv < t.tp and kv_fits(model.kv, t.tp):
+        heads, kv_heads = t.tp, model.kv  # ranks that share a key-value head stay such
     hidden = 16 * heads
     ffn = None
     if model.ffn is not None:
         ffn = max(1, round(model.ffn / model.hidden * hidden / t.tp)) * t.tp
-    return Model(layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, seq=8 * t.tp if t.tp > 2 else 16,
-                 family=model.family, kv_heads=None if model.kv == model.heads else heads // 2, ffn=ffn, tied=model.tied,
-                 rope_theta=model.rope_theta, norm_eps=model.norm_eps, name=model.name)
+    return replace(model, layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, pad_vocab_to=None,
+                   seq=8 * t.tp if t.tp > 2 else 16, kv_heads=kv_heads, ffn=ffn,
+                   head_dim=None if model.head_dim is None else 24)
 
 
 def _small_batch(batch: Batch, t: Topology) -> Batch:

@@ -62,7 +62,7 @@ def backends(there: dict[str, bool], *, gpus: int) -> Finding:
     said = f"{', '.join(have) or 'none'}; a trial takes {'nccl' if gpus else 'gloo'}"
     if gpus and not there["nccl"]:
         return Finding("backends", "fail", f"{gpus} CUDA devices, but this torch has no NCCL",
-                       "a build with it, or training.device = \"cpu\"", dict(there))
+                       "a build with it, or execution.device = \"cpu\"", dict(there))
     if not there["gloo"]:
         return Finding("backends", "fail", "this torch has no gloo, which CPU ranks need", "a build with it", dict(there))
     return Finding("backends", "ok", said, facts=dict(there))

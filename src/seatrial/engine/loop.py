@@ -18,19 +18,21 @@ import torch
 import torch.distributed as dist
 
 from seatrial import fields
-from seatrial.engine import checkpoint, failure, memory, runfile, watch
-from seatrial.engine.checkpoint import Checkpointer
-from seatrial.engine.data import Batches
-from seatrial.engine.enough import Enough
-from seatrial.engine.fault import Fault
-from seatrial.engine.memory import LiveStorages
-from seatrial.engine.mesh import Mesh, Pool
+from seatrial.engine import runfile
+from seatrial.engine.core.mesh import Mesh, Pool
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io import checkpoint
+from seatrial.engine.io.checkpoint import Checkpointer
+from seatrial.engine.io.data import Batches
 from seatrial.engine.rendezvous import Place, device_of, join, place_from_env
-from seatrial.engine.report import Report
 from seatrial.engine.runfile import RunFile
-from seatrial.engine.step import Engine
-from seatrial.engine.timers import Timers
-from seatrial.engine.watch import Heartbeat
+from seatrial.engine.watch import failure, memory
+from seatrial.engine.watch.enough import Enough
+from seatrial.engine.watch.fault import Fault
+from seatrial.engine.watch.heartbeat import START_S, Heartbeat
+from seatrial.engine.watch.memory import LiveStorages
+from seatrial.engine.watch.report import Report
+from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
 
 COMPILE_S = 1800.0
@@ -47,12 +49,12 @@ def main(argv: list[str]) -> int:
             raise BadInput("expected one argument, the run file: python -m seatrial.engine out/run.json")
         run = runfile.read(argv[0])
         out = run.out
-        compiles = run.training.compile
+        compiles = run.trial.execution.compile
         heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world, slow_steps=int(compiles),
-                              start_s=COMPILE_S if compiles else watch.START_S)
-        device = device_of(run.training.device, place)
-        if run.training.threads or "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(run.training.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
+                              start_s=COMPILE_S if compiles else START_S)
+        device = device_of(run.trial.execution.device, place)
+        if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
         heartbeat.beat(phase="join")
         join(place, device)
         train(run, place, device, heartbeat)
@@ -106,7 +108,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
             began, origin_s = time.perf_counter(), time.time()
             timers.take()
             # The first step is a warm-up: it can afford to be watched operation by operation.
-            watched = measured is None and training.warmup_iterations > 0 and not training.compile
+            watched = measured is None and training.warmup_iterations > 0 and not trial.execution.compile
             with tracker(engine) if watched else contextlib.nullcontext() as live:
                 result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
             progress.done(result.gbs, skipped=result.skipped)

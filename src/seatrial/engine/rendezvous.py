@@ -118,7 +118,7 @@ def join(place: Place, device: torch.device, *, timeout_s: float = 1800.0) -> No
 
 def device_of(wanted: str, place: Place) -> torch.device:
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise BadInput("training.device is cuda, but torch sees no CUDA device here: use cpu or auto")
+        raise BadInput("execution.device is cuda, but torch sees no CUDA device here: use cpu or auto")
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     if place.local_rank >= torch.cuda.device_count():

@@ -13,7 +13,7 @@ from pathlib import Path
 from seatrial import fields
 from seatrial.errors import BadInput
 from seatrial.spec import Trial
-from seatrial.training import Training
+from seatrial.training import Training, moved
 
 SCHEMA = 1
 
@@ -29,6 +29,7 @@ class RunFile:
     def __post_init__(self) -> None:
         if self.schema != SCHEMA:
             raise BadInput(f"run.json: schema {self.schema} is not the {SCHEMA} that this version reads")
+        self.training.check(self.trial.execution)
 
     @property
     def run_id(self) -> str:
@@ -52,4 +53,7 @@ def read(path: Path | str) -> RunFile:
         raise BadInput(f"{path}: no such file") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not JSON ({error})") from None
+    if isinstance(data, dict) and isinstance(data.get("trial"), dict) and "training" in data:
+        tables = moved({**data["trial"], "training": data["training"]}, where=str(path))
+        data = {**data, "training": tables.pop("training", {}), "trial": tables}
     return fields.build(RunFile, data, where=str(path))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seatrial.engine.watch import Beat
+from seatrial.engine.watch.heartbeat import Beat
 from seatrial.launch import files
 from seatrial.spec import Topology
 

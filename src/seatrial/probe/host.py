@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import torch
 
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
-from seatrial.engine.mesh import Mesh
-from seatrial.engine.step import Engine
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.io.data import Batches
 from seatrial.probe.timing import Sample, summary
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 FEW, MANY = 1, 9
@@ -34,8 +34,9 @@ def figure(device: torch.device, *, repeats: int) -> dict[str, float]:
 def _steps(layers: int, device: torch.device, repeats: int) -> tuple[Sample, Sample]:
     """Of a whole iteration, and of a forward pass alone."""
     model = Model(layers=layers, hidden=32, heads=2, vocab=64, seq=SEQ)
-    trial = Trial(model=model, batch=Batch(gbs=1), topology=Topology(precision="bf16" if device.type == "cuda" else "fp32"))
-    training = Training(steps=1_000_000, device=device.type)  # type: ignore[arg-type]
+    trial = Trial(model=model, batch=Batch(gbs=1), topology=Topology(precision="bf16" if device.type == "cuda" else "fp32"),
+                  execution=Execution(device=device.type))  # type: ignore[arg-type]
+    training = Training(steps=1_000_000)
     # Triton's kernels would be compiled for widths that nobody has.
     choices = replace(Choices.of(device, precision=trial.topology.precision, compiled=False), triton=False, attention="default")
     engine = Engine(trial, training, Mesh(trial.topology, device=device), choices=choices)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seatrial.engine.attention import Positions, attend
-from seatrial.engine.attention_backend import fastest
+from seatrial.engine.core.attention import Positions, attend
+from seatrial.engine.fast.attention_backend import fastest
 from seatrial.probe.item import Item, Works
 from seatrial.probe.shapes import Attention, Product
 from seatrial.spec import Model

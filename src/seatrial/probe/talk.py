@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from seatrial.engine.comm import _all_gather, _reduce_scatter
+from seatrial.engine.core.comm import _all_gather, _reduce_scatter
 from seatrial.engine.rendezvous import Place
 from seatrial.probe.between import Between
 from seatrial.probe.crew import GOOD, Crew, status_of

@@ -56,7 +56,7 @@ def _tflops(found: Rehearsal) -> float | None:
 def _rank(one: Rank, found: Rehearsal, training: Training, forecast: Forecast | None) -> dict[str, Any]:
     memory = one.memory
     kind_of_cluster = found.cluster.device.kind if found.cluster is not None else "cpu"
-    counted = footprint(found.trial, training, rank=one.pp_rank,
+    counted = footprint(found.trial, rank=one.pp_rank,
                         gpu=found.device_type == "cuda" or memory.fake and kind_of_cluster == "gpu")
     made: dict[str, Any] = {
         "rank": one.rank, "pipeline_rank": one.pp_rank, "stands_for": list(one.alike), "layers": list(one.layers),
@@ -101,7 +101,8 @@ def record(found: Rehearsal, training: Training, *, session: str = "") -> Record
         size_label=m.name, family=m.family, layers=m.layers, hidden=m.hidden, heads=m.heads, kv_heads=m.kv, ffn=m.inner,
         seq=m.seq, vocab=m.vocab, dp=t.dp, tp=t.tp, pp=t.pp, vp=t.vp, mbs=t.mbs, gbs=found.trial.batch.gbs, zero_stage=t.zero,
         recompute=t.recompute, schedule=t.schedule, dtype=t.precision, sequence_parallel=t.sequence_parallel,
-        optimizer=training.update, engine="seatrial", mem_value=_digits(fullest.memory.peak_bytes / GIB), mem_unit="GiB",
+        optimizer=found.trial.execution.update, engine="seatrial", mem_unit="GiB",
+        mem_value=_digits(fullest.memory.peak_bytes / GIB),
         sec_per_it=None if iteration is None else _digits(iteration.sec), time_unit="s" if iteration is not None else "",
         tflops=None if tflops is None else _digits(tflops), formula=FORMULA if tflops else "",
         tflops_per="process" if tflops else "", notes="rehearsed", estimated=names, inferred=names,

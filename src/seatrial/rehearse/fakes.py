@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seatrial.engine import init
-from seatrial.engine.step import Engine
+from seatrial.engine.core import init
+from seatrial.engine.core.step import Engine
 
 
 @contextlib.contextmanager

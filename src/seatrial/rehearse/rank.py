@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from seatrial.engine.choices import Choices
-from seatrial.engine.data import Batches
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.io.data import Batches
 from seatrial.engine.loop import tracker
-from seatrial.engine.mesh import Mesh
 from seatrial.errors import SeatrialError
 from seatrial.rehearse import results
 from seatrial.rehearse.fakes import Answers, no_memory

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seatrial.engine.kernels import Kernels
-from seatrial.engine.kernels.slot import Slot
-from seatrial.engine.products import Products
+from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.fast.kernels.slot import Slot
+from seatrial.engine.fast.products import Products
 
 Parts = tuple[Tensor, Tensor, Tensor]
 

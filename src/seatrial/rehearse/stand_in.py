@@ -14,16 +14,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from seatrial.engine import init
-from seatrial.engine.choices import Choices
-from seatrial.engine.comm import Comm, Pending
-from seatrial.engine.kernels import Kernels
-from seatrial.engine.mesh import Group, Mesh
-from seatrial.engine.messages import Messages, Order
-from seatrial.engine.products import Products
-from seatrial.engine.step import Engine
-from seatrial.engine.timers import Timers
-from seatrial.engine.watch import Heartbeat
+from seatrial.engine.core import init
+from seatrial.engine.core.comm import Comm, Pending
+from seatrial.engine.core.mesh import Group, Mesh
+from seatrial.engine.core.messages import Messages, Order
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.fast.products import Products
+from seatrial.engine.watch.heartbeat import Heartbeat
+from seatrial.engine.watch.timers import Timers
 from seatrial.rehearse import results
 from seatrial.rehearse.recorder import Recorder
 from seatrial.schedule import Action, Kind, splits_backward

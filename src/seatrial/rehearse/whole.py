@@ -17,8 +17,8 @@ import torch
 
 from seatrial import rules
 from seatrial.arith import footprint
-from seatrial.engine import memory as engine_memory
 from seatrial.engine.rendezvous import Place, device_of
+from seatrial.engine.watch import memory as engine_memory
 from seatrial.errors import BadInput, Infeasible
 from seatrial.rehearse.assemble import Iteration, RankTimes, assemble
 from seatrial.rehearse.charge import Free, Modelled, Network, replay
@@ -110,10 +110,10 @@ def rehearse(trial: Trial, training: Training, asked: Asked, *, cluster: Cluster
     """`network`: measured curves in place of the cluster's model."""
     check(trial, asked)
     t = trial.topology
-    device = device_of(training.device, Place())
+    device = device_of(trial.execution.device, Place())
     threads = threads_for(trial, training, cluster)
-    if training.compile:
-        raise BadInput("training.compile: a rehearsal runs blocks as they are written; leave it out")
+    if trial.execution.compile:
+        raise BadInput("execution.compile: a rehearsal runs blocks as they are written; leave it out")
     notes: list[str] = []
     chosen = distinct(trial, asked)
     memory_only = asked.memory_only
@@ -163,8 +163,8 @@ def check(trial: Trial, asked: Asked) -> None:
 
 def threads_for(trial: Trial, training: Training, cluster: Cluster | None) -> int:
     """As many as the rank would have: the cores of this machine divided by the processes of a node."""
-    if training.threads:
-        return training.threads
+    if trial.execution.threads:
+        return trial.execution.threads
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
     cores = len(os.sched_getaffinity(0))
@@ -218,7 +218,7 @@ def _free_gib(device: torch.device) -> float:
 
 def _needs_gib(trial: Trial, training: Training, candidate: Candidate, device: torch.device) -> tuple[float, float]:
     """With one micro-batch at a time, which is enough for times, and with all that are in flight."""
-    counted = footprint(trial, training, rank=candidate.pp_rank, gpu=device.type == "cuda")
+    counted = footprint(trial, rank=candidate.pp_rank, gpu=device.type == "cuda")
     one = counted.total - counted.activations * (1 - 1 / max(1, candidate.in_flight))
     return one / GIB, counted.total / GIB
 

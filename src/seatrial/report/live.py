@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import fields
-from seatrial.engine import watch
+from seatrial.engine.watch import heartbeat
 from seatrial.launch import files
 from seatrial.sweep.board import posted
 
@@ -70,7 +70,7 @@ def _trial(run_dir: Path, session: str) -> dict[str, Any] | None:
         return None
     now = time.time()
     try:
-        beats = watch.read(run_dir)
+        beats = heartbeat.read(run_dir)
     except OSError:
         beats = []
     line = _last_line(run_dir)
@@ -105,7 +105,7 @@ def _words(trial: object) -> dict[str, object]:
 
 
 def _events(run_dir: Path) -> list[dict[str, Any]]:
-    from seatrial.engine.events import read_events
+    from seatrial.engine.watch.events import read_events
 
     try:
         return read_events(run_dir / files.EVENTS)

@@ -33,15 +33,15 @@ from typing import Any, Literal
 
 from seatrial import expression, fields, presets, rules, trialfile
 from seatrial.errors import BadInput, Infeasible
-from seatrial.spec import Batch, Cluster, Environment, Model, Topology, Trial
-from seatrial.training import Training
+from seatrial.spec import Batch, Cluster, Environment, Execution, Model, Topology, Trial
+from seatrial.training import Training, moved, moved_path
 
 MOST_TRIALS = 100_000
 
 Order = Literal["interleaved", "file", "shuffled", "forecast"]
 
 _CLASSES = {"topology": Topology, "batch": Batch, "model": Model, "cluster": Cluster, "environment": Environment,
-            "training": Training}  # fmt: skip
+            "execution": Execution, "training": Training}  # fmt: skip
 OWN = ("name", "rules", "repeats", "order", "budget_s", "axes", "measure", "stop", "limits", "notes")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 
@@ -110,7 +110,7 @@ class Task:
     """One row that the sweep will end with."""
 
     key: str
-    """The trial's run id; with values of [training] on an axis, or other moments than usual, those too."""
+    """The trial's run id; with values of [training] on an axis those too."""
     data: dict[str, Any]
     """The tables that the trial was built from."""
     knobs: dict[str, str]
@@ -154,9 +154,9 @@ def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> Sweep:
 
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "sweep", name: str = "sweep") -> Sweep:
-    data = _copied(data)
+    data = _copied(moved(data, where=where))
     for setting in settings:
-        fields.assign(data, setting)
+        fields.assign(data, moved_path(setting))
     own = {key: data.pop(key) for key in OWN if key in data}
     known = {*trialfile.TABLES, *presets.KINDS, "engine", *OWN}
     for key in data:
@@ -206,7 +206,7 @@ class _Axis:
             label = ""
             if isinstance(value, Mapping) and path in ((), ("environment",), ("environment", "scheduler")):
                 label = fields.convert(value.get("name", ""), str, where=f"axes.{name}[{number}].name")
-                value = {k: v for k, v in value.items() if k != "name"}
+                value = moved({k: v for k, v in value.items() if k != "name"}, where=f"axes.{name}[{number}]")
             elif not path:
                 raise BadInput(f"axes.{name}[{number}]: expected a table to put over the others, found {value!r}")
             if hint is not None:
@@ -224,7 +224,7 @@ def _path(name: str) -> tuple[str, ...]:
     if name == "case":
         return ()
     if "." in name:
-        path = tuple(name.split("."))
+        path = tuple(moved_path(name).split("."))
         if path[0] not in _CLASSES:
             raise BadInput(f"axes.{name}: no table {path[0]!r}; {fields.nearest(path[0], _CLASSES)}")
     elif name in _CLASSES or name == "engine":
@@ -290,16 +290,9 @@ def _task(data: dict[str, Any], knobs: dict[str, str], repeat: int, varied: dict
     except BadInput as error:
         invalid, code = str(error), "words"
     key = fields.digest(data) if trial is None else trial.run_id()
-    return Task(key=key + apart(training, varied), data=data, knobs=knobs, repeat=repeat, trial=trial, training=training,
+    key += f"-{fields.digest(varied, length=6)}" if varied else ""
+    return Task(key=key, data=data, knobs=knobs, repeat=repeat, trial=trial, training=training,
                 invalid=invalid, code=code)
-
-
-def apart(training: Training | None, varied: Mapping[str, Any] | None = None) -> str:
-    """What a key adds to the trial's run id. Moments of another type make another trial, on an axis or for the whole file."""
-    found = dict(varied or {})
-    if training is not None and training.moments != Training.moments:
-        found["moments"] = training.moments
-    return "-" + fields.digest(found, length=6) if found else ""
 
 
 def _put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

@@ -12,13 +12,9 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from seatrial.record import Record
-from seatrial.sweep import best
-from seatrial.sweep.board import Board, Progress, post, posted, time_left_s
+from seatrial.sweep.board import best_in_words, time_left_s
 from seatrial.sweep.controller import Listener, View
 from seatrial.sweep.file import Task
-
-__all__ = ["Board", "Lines", "Progress", "Screen", "clock", "figures", "listener_for", "post", "posted", "summary", "table",
-           "time_left_s"]
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -51,7 +47,7 @@ def summary(view: View) -> str:
         counts[row.status] = counts.get(row.status, 0) + 1
     parts = [f"{len(view.rows)} of {view.total} trials", *(f"{n} {status}" for status, n in sorted(counts.items()))]
     if view.best:
-        parts.append(best.words(view.best))
+        parts.append(best_in_words(view.best))
     return ", ".join(parts)
 
 

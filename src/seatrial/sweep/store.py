@@ -93,6 +93,13 @@ class Store:
     def write(self, key: str, record: Record) -> None:
         data = replace(record, record_id=self.record_id(key), session=self.session).to_dict()
         self.book.append(data)
+        self._keep(self.run_dir(key), data)
+
+    @staticmethod
+    def _keep(run_dir: Path, data: dict[str, Any]) -> None:
+        """The run folder's record is the logbook's."""
+        if run_dir.is_dir():
+            (run_dir / files.RECORD).write_text(json.dumps(data, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def left_behind(self, key: str) -> Record | None:
         """The record of a trial that ended, but whose controller did before it could write it down."""
@@ -133,8 +140,11 @@ class Store:
         """Over repeats an outcome has a rate: hang 2 of 5. Corrects the rows of one trial, when all are there."""
         rows = [Record.from_dict({k: v for k, v in data.items() if k != "schema"}) for data in self.records(keys)]
         statuses = [row.outcome.status for row in rows if row.outcome is not None]
+        folders = {self.record_id(key): self.run_dir(key) for key in keys}
         for row in rows:
             outcome = row.outcome or Outcome(status="ok")
             rate = (statuses.count(outcome.status), len(keys))
             if outcome.rate != rate:
-                self.book.append(replace(row, outcome=replace(outcome, rate=rate)).to_dict())
+                data = replace(row, outcome=replace(outcome, rate=rate)).to_dict()
+                self.book.append(data)
+                self._keep(folders[row.record_id], data)

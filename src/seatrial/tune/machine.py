@@ -17,7 +17,7 @@ from seatrial.record import Record
 from seatrial.spec import Trial
 from seatrial.sweep.board import Board
 from seatrial.sweep.controller import Controller, View
-from seatrial.sweep.file import Limits, Measure, Sweep, Task, apart
+from seatrial.sweep.file import Limits, Measure, Sweep, Task
 from seatrial.sweep.store import Store
 from seatrial.training import Training
 from seatrial.tune.words import knobs
@@ -29,8 +29,7 @@ class Machine:
         self.store, self.launcher, self.how, self.limits = store, launcher, measure, limits
         self.board = Board(store.folder, name=store.session, kind="tune", budget_s=budget_s)
         self._tasks = {
-            trial.run_id(): Task(key=trial.run_id() + apart(training), data={}, knobs=named, repeat=0, trial=trial,
-                                 training=training)
+            trial.run_id(): Task(key=trial.run_id(), data={}, knobs=named, repeat=0, trial=trial, training=training)
             for trial, named in zip(trials, knobs(trials))}
 
     def earlier(self) -> Iterator[tuple[Trial, Record]]:

@@ -16,15 +16,12 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from seatrial import arith
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.sheet import Finding, Row, Sheet
-from seatrial.spec import Model
-
-if TYPE_CHECKING:
-    pass
+from seatrial.spec import Model, is_gated
 
 FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "label")
 ALIKE = "alike"
@@ -194,7 +191,7 @@ def _per_sample(
 ) -> float:
     if layers != int(layers) or layers < 1:
         raise ValueError(f"{layers} layers")
-    glu = family == "llama"
+    glu = is_gated(family)
     # Heads matter to no formula but for grouped queries, and a row's heads may be the very cell that is wrong.
     grouped = glu and heads and kv_heads and hidden % heads == 0 and (hidden // heads) % 2 == 0 and heads % kv_heads == 0
     model = Model(
@@ -227,7 +224,7 @@ def candidates(rows: Iterable[Row], formulas: Iterable[str] = FORMULAS) -> Itera
     no_vocab = any(not row.vocab for row in rows)
     vocabularies = sorted(COMMON_VOCABULARIES, key=lambda v: not any(_near(v, row) for row in rows))
     no_seq = any(not row.seq for row in rows)
-    gated = any(row.record.family == "llama" for row in rows)
+    gated = any(is_gated(row.record.family) for row in rows)
     for formula in formulas:
         modes = [*orders, "selective"] if "selective" in stated and formula == "hardware" else orders
         needs = no_vocab and formula not in ("megatron-2022-old", "label")
@@ -366,7 +363,7 @@ def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: lis
 
     stated = {row.record.recompute for rows in matched.values() for row in rows if row.record.recompute}
 
-    gated = any(row.record.family == "llama" for rows in matched.values() for row in rows)
+    gated = any(is_gated(row.record.family) for rows in matched.values() for row in rows)
     unusual = {**UNUSUAL, "hardware": 0.25, "megatron-2022-old": 0.75} if gated else UNUSUAL
 
     def score(reading: Reading) -> float:

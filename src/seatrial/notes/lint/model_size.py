@@ -15,7 +15,7 @@ from seatrial import arith
 from seatrial.errors import BadInput
 from seatrial.notes.lint.formulas import COMMON_VOCABULARIES, candidates, complete, label_parameters, row_fits, slack
 from seatrial.notes.lint.sheet import Finding, Row, Sheet
-from seatrial.spec import Model
+from seatrial.spec import Model, is_gated
 
 _LOOSE = 0.06
 """Labels are names as much as numbers: 345M has 355 million parameters, 7B has 6.7."""
@@ -29,7 +29,7 @@ def sizes(row: Row) -> tuple[float, float, float] | None:
         return None
     known = record.vocab or row.vocab
     vocabularies = [known] if known else [min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)]
-    llama = record.family == "llama"
+    llama = is_gated(record.family)
     heads = record.heads if llama and record.heads and hidden % record.heads == 0 and hidden // record.heads % 2 == 0 else 1
     try:
         models = [

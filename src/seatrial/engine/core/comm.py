@@ -1,0 +1,226 @@
+"""Talking between ranks: collectives with counters, and the conjugate pairs of tensor parallelism.
+
+    comm = Comm(mesh, timers)
+    comm.all_reduce(x, mesh.dp, timer="grad_reduce")            in place
+    tp = TensorParallel(comm, sequence_parallel=False)
+    y = leave(enter(x, tp) @ w, tp)                             forward sums at the end, backward at the start
+
+Counters and the watch live here, outside anything that is compiled. Collectives of a group must come in one order on all of its
+ranks; `check_order` (debug) compares what each rank is about to do before it does it.
+"""
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd import Function
+
+from seatrial.engine.core.mesh import Group, Mesh
+from seatrial.engine.watch.heartbeat import Heartbeat
+from seatrial.engine.watch.timers import Timers
+
+# Newer torch renamed both; older ones have only these names.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+class OrderMismatch(RuntimeError):
+    """Ranks of one group were about to enter different collectives: the next thing would have been a hang."""
+
+
+@dataclass
+class Traffic:
+    """What one group carried since the last `take`, as this rank saw it."""
+
+    calls: int = 0
+    payload_bytes: int = 0
+    """Bytes of the tensors handed over, not of what the algorithm sends."""
+
+
+class Pending:
+    """A collective under way; `wait` gives its result."""
+
+    def __init__(self, work: dist.Work | None, finish: Callable[[], Tensor], timers: Timers, timer: str):
+        self._work, self._finish, self._timers, self._timer = work, finish, timers, timer
+
+    def wait(self) -> Tensor:
+        if self._work is not None:
+            with self._timers(self._timer):
+                self._work.wait()
+            self._work = None
+        return self._finish()
+
+
+class Comm:
+    def __init__(self, mesh: Mesh, timers: Timers, heartbeat: Heartbeat | None = None, *, check_order: bool = False):
+        self.mesh, self.timers, self.check_order = mesh, timers, check_order
+        self.heartbeat = heartbeat or Heartbeat(None, mesh.rank)
+        self.traffic: dict[str, Traffic] = {}
+        self.skip_next = False
+        """Tests only: leave out the next collective, as a rank that lost its way would."""
+        self._strayed = False
+        self._numbers: dict[str, int] = {}
+        self.scatters = mesh.backend not in ("gloo", "none")
+        """gloo has no reduce-scatter of its own: there the sum goes to all, and each takes its part."""
+
+    def all_reduce(self, x: Tensor, group: Group, *, timer: str, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM,
+                   wait: bool = True) -> Pending:
+        work = None
+        if group.size > 1 and self._enter("all_reduce", x, group):
+            with self.timers(timer):
+                work = dist.all_reduce(x, op=op, group=group.handle, async_op=True)
+        pending = Pending(work, lambda: x, self.timers, timer)
+        if wait:
+            pending.wait()
+        return pending
+
+    def all_gather(self, out: Tensor, part: Tensor, group: Group, *, timer: str, wait: bool = True) -> Pending:
+        """`out` becomes the parts of all ranks one after the other."""
+        work = None
+        if group.size == 1:
+            if out.data_ptr() != part.data_ptr():
+                out.view(-1).copy_(part.view(-1))
+        elif self._enter("all_gather", part, group):
+            with self.timers(timer):
+                work = _all_gather(out.view(-1), part.reshape(-1), group=group.handle, async_op=True)
+        pending = Pending(work, lambda: out, self.timers, timer)
+        if wait:
+            pending.wait()
+        return pending
+
+    def reduce_scatter(self, x: Tensor, group: Group, *, timer: str) -> Pending:
+        """The sum's part of this rank, out of a flat `x` that is used up."""
+        part = x.view(group.size, -1)[group.rank]
+        work = None
+        if group.size > 1 and self._enter("reduce_scatter", x, group):
+            with self.timers(timer):
+                if self.scatters:
+                    work = _reduce_scatter(part, x, group=group.handle, async_op=True)
+                else:
+                    work = dist.all_reduce(x, group=group.handle, async_op=True)
+        return Pending(work, lambda: part, self.timers, timer)
+
+    def _enter(self, name: str, x: Tensor, group: Group) -> bool:
+        """Count it, tell the watch, and say whether to go ahead."""
+        if self.skip_next:
+            self.skip_next, self._strayed = False, True
+            return False
+        while self._strayed and not self.scatters:
+            # NCCL waits for ever when ranks are out of step; gloo may end the process or pair what does not belong together.
+            time.sleep(1.0)
+        self.count(name, x, group)
+        if self.check_order:
+            self._compare(f"{self._numbers[group.name]} {name} {tuple(x.shape)} {x.dtype}", group)
+        return True
+
+    def count(self, name: str, x: Tensor, group: Group) -> None:
+        number = self._numbers[group.name] = self._numbers.get(group.name, 0) + 1
+        traffic = self.traffic.setdefault(group.name, Traffic())
+        traffic.calls += 1
+        traffic.payload_bytes += x.numel() * x.element_size()
+        self.heartbeat.collective(name, group.name, number)
+
+    def take(self) -> dict[str, Traffic]:
+        taken, self.traffic = self.traffic, {}
+        return taken
+
+    def _compare(self, what: str, group: Group) -> None:
+        mine = torch.tensor([zlib.crc32(what.encode())], device=self.mesh.device)
+        every = torch.empty(group.size, dtype=mine.dtype, device=self.mesh.device)
+        _all_gather(every, mine, group=group.handle)
+        if bool((every != mine).any()):
+            others = [r for r, h in zip(group.ranks, every.tolist()) if h != mine.item()]
+            raise OrderMismatch(f"rank {self.mesh.rank} is at collective {what} of group {group.name}, "
+                                f"ranks {others} are elsewhere")
+
+
+class TensorParallel:
+    """The tensor-parallel group as the layers see it. Activations are [batch, sequence, hidden]."""
+
+    def __init__(self, comm: Comm, *, sequence_parallel: bool = False, direct: bool = True):
+        self.comm, self.group = comm, comm.mesh.tp
+        self.size, self.rank = self.group.size, self.group.rank
+        self.sequence_parallel = sequence_parallel and self.size > 1
+        self.direct = direct
+        """Whether weight gradients go straight into their buckets; compiled blocks leave them to autograd."""
+        self.deferred: list[Callable[[], None]] | None = None
+        """While a list, weight gradients are put here for later (zero-bubble schedules)."""
+
+    def sum(self, x: Tensor) -> Pending:
+        return self.comm.all_reduce(x, self.group, timer="tp_comm", wait=False)
+
+    def gather(self, x_BsH: Tensor) -> Pending:
+        """The whole sequence out of every rank's stretch of it."""
+        batch, part, hidden = x_BsH.shape
+        parts = x_BsH.new_empty(self.size, batch, part, hidden)
+        pending = self.comm.all_gather(parts, x_BsH.contiguous(), self.group, timer="tp_comm", wait=False)
+        pending._finish = lambda: parts.transpose(0, 1).reshape(batch, self.size * part, hidden)
+        return pending
+
+    def scatter_sum(self, x_BSH: Tensor) -> Pending:
+        """This rank's stretch of the sum over the ranks."""
+        batch, seq, hidden = x_BSH.shape
+        part = seq // self.size
+        if not self.comm.scatters:
+            pending = self.sum(x_BSH)
+            pending._finish = lambda: x_BSH[:, self.rank * part : (self.rank + 1) * part].contiguous()
+            return pending
+        by_rank = x_BSH.view(batch, self.size, part, hidden).transpose(0, 1).reshape(-1)
+        pending = self.comm.reduce_scatter(by_rank, self.group, timer="tp_comm")
+        finish = pending._finish
+        pending._finish = lambda: finish().view(batch, part, hidden)
+        return pending
+
+    def out_of_region(self, x: Tensor) -> Pending:
+        """Partial results become what the residual stream holds: the sum, or its stretch of it."""
+        return self.scatter_sum(x) if self.sequence_parallel else self.sum(x)
+
+    def into_region(self, x: Tensor) -> Tensor:
+        return self.gather(x).wait() if self.sequence_parallel else x
+
+
+class _Enter(Function):
+    """Forward: the whole sequence (or nothing to do). Backward: the sum of the ranks' input gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, tp: TensorParallel) -> Tensor:
+        ctx.tp = tp
+        return tp.into_region(x) if tp.sequence_parallel else x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return ctx.tp.out_of_region(grads[0].contiguous().clone()).wait(), None
+
+
+class _Leave(Function):
+    """Forward: the sum of the ranks' partial results. Backward: the whole gradient (or nothing to do)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, tp: TensorParallel) -> Tensor:
+        ctx.tp = tp
+        return tp.out_of_region(x.clone()).wait()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return ctx.tp.into_region(grads[0]), None
+
+
+@torch.compiler.disable
+def _apply(pair: type[Function], x: Tensor, tp: TensorParallel) -> Tensor:
+    return pair.apply(x, tp)
+
+
+def enter(x: Tensor, tp: TensorParallel) -> Tensor:
+    """Into a region where each rank has a part of the columns."""
+    return x if tp.size == 1 else _apply(_Enter, x, tp)
+
+
+def leave(x: Tensor, tp: TensorParallel) -> Tensor:
+    """Out of it again."""
+    return x if tp.size == 1 else _apply(_Leave, x, tp)

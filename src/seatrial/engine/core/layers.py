@@ -1,0 +1,226 @@
+"""The layers that tensor parallelism cuts, and the norms and activations between them.
+
+Weight gradients go straight into the parameter's `sink` (its place in a flat bucket, see zero.py): one product that adds into
+the bucket, no temporary and no second pass. A parameter without a sink gets an ordinary gradient. While `tp.deferred` is a list
+(zero-bubble schedules), the product is put there and the input gradient goes ahead.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from seatrial.engine.core.comm import TensorParallel, enter, leave
+from seatrial.engine.core.params import whole_vector
+
+AddRows = Callable[[Tensor, Tensor, Tensor], None]
+"""(place, rows, values)"""
+
+
+class Sink(Protocol):
+    """Where one parameter's gradients are added up."""
+
+    def add(self, grad: Tensor) -> None: ...
+
+    def add_product(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
+        """gradient[M, N] += alpha x leftᵀ right; `last`: nothing more comes from this use in this micro-batch."""
+
+    def add_rows(self, rows: Tensor, values_TN: Tensor, add: AddRows | None = None) -> None:
+        """`add`: a kernel that adds them into a place; it leaves out rows that the place does not have."""
+
+    def add_made(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
+        """gradient += make(place or None, type): where a place is given the result is written there."""
+
+    def place(self) -> tuple[Tensor, bool]:
+        """Where to put the gradient, and whether it overwrites what is there; `filled` follows."""
+
+    def filled(self) -> None: ...
+
+
+def sink_of(weight: Tensor) -> Sink | None:
+    return getattr(weight, "sink", None)
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
+
+
+def weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Tensor) -> Tensor | None:
+    """leftᵀ right to the weight's sink, now or when the schedule says W; without a sink, as a plain gradient."""
+    sink = sink_of(weight)
+    if sink is None:
+        return _rows(left).t() @ _rows(right)
+    if tp.deferred is not None:
+        # Detached: the products must not hold the graph that the rest of the backward pass frees.
+        kept = left.detach(), right.detach()
+        tp.deferred.append(lambda: sink.add_product(_rows(kept[0]), _rows(kept[1])))
+    else:
+        sink.add_product(_rows(left), _rows(right))
+    return None
+
+
+class _ColumnLinear(Function):
+    """y = x Wᵀ + b with the rows of W [out, in] spread over the ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParallel) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.weight, ctx.tp, ctx.has_bias = weight, tp, bias is not None
+        return F.linear(tp.into_region(x), weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x,), (dy,), tp, weight = ctx.saved_tensors, grads, ctx.tp, ctx.weight
+        whole = tp.gather(x) if tp.sequence_parallel else None
+        dx = (_rows(dy) @ weight).view(*dy.shape[:-1], weight.shape[1])
+        # The sum over the ranks travels while the weight gradient is computed.
+        travelling = tp.out_of_region(dx)
+        dw = weight_gradient(tp, weight, dy, x if whole is None else whole.wait())
+        db = _rows(dy).sum(0) if ctx.has_bias else None
+        return travelling.wait(), dw, db, None
+
+
+class _RowLinear(Function):
+    """y = x W + b with the rows of W [in, out] spread over the ranks; the sum over the ranks comes before the bias."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParallel) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.weight, ctx.tp, ctx.has_bias = weight, tp, bias is not None
+        if tp.size == 1 and bias is not None:
+            return torch.addmm(bias, _rows(x), weight).view(*x.shape[:-1], weight.shape[1])
+        y = tp.out_of_region((_rows(x) @ weight).view(*x.shape[:-1], weight.shape[1])).wait()
+        return y if bias is None else y.add_(bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x,), (dy,), tp, weight = ctx.saved_tensors, grads, ctx.tp, ctx.weight
+        db = _rows(dy).sum(0) if ctx.has_bias else None
+        dy = tp.into_region(dy)
+        dx = (_rows(dy) @ weight.t()).view_as(x)
+        return dx, weight_gradient(tp, weight, x, dy), db, None
+
+
+def column_linear(x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParallel) -> Tensor:
+    if tp.direct:
+        return _ColumnLinear.apply(x, weight, bias, tp)  # type: ignore[no-any-return]
+    return F.linear(enter(x, tp), weight, bias)
+
+
+def row_linear(x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParallel) -> Tensor:
+    if tp.direct:
+        return _RowLinear.apply(x, weight, bias, tp)  # type: ignore[no-any-return]
+    y = leave(x @ weight, tp)
+    return y if bias is None else y + bias
+
+
+class _Embedding(Function):
+    """Rows of a matrix whose rows are spread over the ranks: what is not here is zero, and the sum over the ranks has all."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens_BS: Tensor, weight: Tensor, tp: TensorParallel, add: AddRows | None) -> Tensor:
+        ctx.weight, ctx.tp, ctx.add = weight, tp, add
+        if tp.size == 1:
+            ctx.save_for_backward(tokens_BS)
+            return F.embedding(tokens_BS, weight)
+        local = tokens_BS - tp.rank * weight.shape[0]
+        absent = (local < 0) | (local >= weight.shape[0])
+        here = local.masked_fill(absent, 0)
+        ctx.save_for_backward(*((here, absent) if add is None else (local,)))
+        return tp.out_of_region(F.embedding(here, weight).masked_fill_(absent.unsqueeze(-1), 0.0)).wait()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        local, *absent = ctx.saved_tensors
+        dy = ctx.tp.into_region(grads[0])
+        if absent:
+            dy = dy.masked_fill(absent[0].unsqueeze(-1), 0.0)
+        sink = sink_of(ctx.weight)
+        if sink is None:
+            dw = torch.zeros_like(ctx.weight).index_add_(0, local.reshape(-1), _rows(dy))
+            return None, dw, None, None
+        sink.add_rows(local.reshape(-1), _rows(dy), ctx.add)
+        return None, None, None, None
+
+
+def embedding(tokens_BS: Tensor, weight: Tensor, tp: TensorParallel, add: AddRows | None = None) -> Tensor:
+    """`add`: what puts the gradients into the weight's sink."""
+    return _Embedding.apply(tokens_BS, weight, tp, add)  # type: ignore[no-any-return]
+
+
+class _RmsNorm(Function):
+    """x / rms(x) x weight, keeping x and one number a row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        wide = x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True).add_(eps))
+        ctx.save_for_backward(x, weight, scale)
+        return (wide * scale).to(x.dtype).mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        x, weight, scale = ctx.saved_tensors
+        dy, normed = grads[0].float(), x.float() * scale
+        dw = _rows(dy * normed).sum(0).to(weight.dtype)
+        dnormed = dy * weight.float()
+        dx = (dnormed - normed * (dnormed * normed).mean(-1, keepdim=True)).mul_(scale)
+        return dx.to(x.dtype), dw, None
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, name: str, hidden: int, eps: float):
+        super().__init__()
+        self.hidden, self.eps = hidden, eps
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
+        self.bias = whole_vector(f"{name}.bias", hidden, "zeros")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, (self.hidden,), self.weight, self.bias, self.eps)
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, name: str, hidden: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda:
+            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return _RmsNorm.apply(x, self.weight, self.eps)  # type: ignore[no-any-return]
+
+
+class _SwiGlu(Function):
+    """silu(gate) x up out of one tensor that holds both; keeps that one alone."""
+
+    @staticmethod
+    def forward(ctx: Any, gate_up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate_up)
+        gate, up = gate_up.chunk(2, -1)
+        return F.silu(gate).mul_(up)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (gate_up,), (dy,) = ctx.saved_tensors, grads
+        gate, up = gate_up.chunk(2, -1)
+        d_gate_up = torch.empty_like(gate_up)
+        d_gate, d_up = d_gate_up.chunk(2, -1)
+        torch.mul(dy, F.silu(gate), out=d_up)
+        d_gate.copy_(torch.ops.aten.silu_backward(dy * up, gate))
+        return d_gate_up
+
+
+def swiglu(gate_up: Tensor) -> Tensor:
+    if gate_up.is_cuda:
+        gate, up = gate_up.chunk(2, -1)
+        return F.silu(gate) * up
+    return _SwiGlu.apply(gate_up)  # type: ignore[no-any-return]
+
+
+def gelu(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")

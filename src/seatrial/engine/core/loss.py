@@ -1,0 +1,100 @@
+"""Cross-entropy that never holds the whole logits: a chunk of tokens at a time, its gradients at once.
+
+    total, d_hidden = token_loss(hidden, head, targets, tp, vocab=50257, chunk=1024, scale=1/tokens)
+
+Loss and gradients of a chunk come out of one set of logits, which is overwritten by its own softmax; then it is gone. The ranks
+of a tensor-parallel group each have a part of the vocabulary and exchange three numbers a token. Padding rows are masked. With
+kernels the logits stay in 16 bits and become their own gradient in place.
+"""
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from seatrial.engine.core.comm import TensorParallel
+from seatrial.engine.core.layers import sink_of
+from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.fast.products import Products
+
+
+def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: TensorParallel, *, vocab: int, chunk: int,
+               scale: float | None, kernels: Kernels | None = None,
+               products: Products | None = None) -> tuple[Tensor, Tensor | None]:
+    """The summed loss (fp32), and `scale` x its gradient by `hidden`; the head's own goes to its sink. None: no gradients."""
+    whole_BSH = tp.into_region(hidden_BSH)
+    hidden, targets = whole_BSH.reshape(-1, whole_BSH.shape[-1]), targets_BS.reshape(-1)
+    first = tp.rank * weight_VH.shape[0]
+    real = max(0, min(weight_VH.shape[0], vocab - first))
+    total = torch.zeros((), dtype=torch.float32, device=hidden.device)
+    d_hidden = torch.empty_like(hidden) if scale is not None else None
+    sink, product = sink_of(weight_VH), products or Products()
+    for at in range(0, hidden.shape[0], chunk):
+        h = hidden[at : at + chunk]
+        here = targets[at : at + chunk] - first
+        if kernels is None:
+            probabilities = _logits(h, weight_VH, real)
+            losses = _softmax_and_loss(probabilities, here, tp)
+        else:
+            probabilities = product(h, weight_VH.t())
+            losses = _in_place(probabilities, here, tp, kernels, real=real, gradient=scale is not None)
+        total += losses.sum()
+        if d_hidden is None or scale is None:
+            continue
+        # What is left of the logits is their gradient but for the factor, which the products take as alpha.
+        d_logits = probabilities.to(h.dtype)
+        product.into(d_hidden[at : at + chunk], d_logits, weight_VH, alpha=scale)
+        if sink is not None:
+            sink.add_product(d_logits, h, alpha=scale, last=at + chunk >= hidden.shape[0])
+        # Else the next chunk's logits would be made beside these.
+        del probabilities, d_logits
+    if d_hidden is None:
+        return total, None
+    return total, tp.out_of_region(d_hidden.view_as(whole_BSH)).wait()
+
+
+def _in_place(logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel, kernels: Kernels, *, real: int,
+              gradient: bool) -> Tensor:
+    """As `_softmax_and_loss`, on 16-bit logits whose first `real` columns count."""
+    largest, total, at_target = kernels.softmax_parts(logits_TV, targets_T, real)
+    if tp.size > 1:
+        mine = largest.clone()
+        tp.comm.all_reduce(largest, tp.group, timer="tp_comm", op=dist.ReduceOp.MAX)
+        both = torch.stack((total * (mine - largest).exp(), at_target))
+        tp.comm.all_reduce(both, tp.group, timer="tp_comm")
+        total, at_target = both
+    log_sum = largest + total.log()
+    if gradient:
+        kernels.softmax_gradient(logits_TV, targets_T, log_sum, real)
+    return log_sum - at_target
+
+
+def _logits(h_TH: Tensor, weight_VH: Tensor, real: int) -> Tensor:
+    logits = (h_TH @ weight_VH.t()).float()
+    if real < weight_VH.shape[0]:
+        logits[:, real:] = -math.inf
+    return logits
+
+
+def _softmax_and_loss(logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel) -> Tensor:
+    """The loss of each token; `logits_TV` becomes softmax minus one at the target. Targets count from this rank's first row."""
+    index = targets_T.clamp(0, logits_TV.shape[1] - 1).unsqueeze(1)
+    here = (targets_T >= 0) & (targets_T < logits_TV.shape[1])
+    at_target = logits_TV.gather(1, index).squeeze(1).masked_fill_(~here, 0.0)
+    largest = logits_TV.amax(1)
+    if tp.size == 1:
+        torch.ops.aten._softmax.out(logits_TV, 1, False, out=logits_TV)
+        # The largest probability is one over the sum of the exponentials.
+        log_sum = largest - logits_TV.amax(1).log()
+    else:
+        tp.comm.all_reduce(largest, tp.group, timer="tp_comm", op=dist.ReduceOp.MAX)
+        logits_TV.sub_(largest.unsqueeze(1)).exp_()
+        both = torch.stack((logits_TV.sum(1), at_target))
+        tp.comm.all_reduce(both, tp.group, timer="tp_comm")
+        exponentials, at_target = both
+        logits_TV.div_(exponentials.unsqueeze(1))
+        log_sum = largest + exponentials.log()
+    logits_TV.scatter_add_(1, index, -here.to(logits_TV.dtype).unsqueeze(1))
+    return log_sum - at_target

@@ -1,0 +1,185 @@
+"""The three families as one block with three choices, and a Stage: the layers that one pipeline stage holds.
+
+    Stage(model, first=0, last=3, tp=tp, positions=positions, ...)       layers 0 to 2, under their global numbers
+
+gpt2: learned positions, LayerNorm, GELU. bloom: ALiBi, a norm after the embedding. llama: RoPE, RMSNorm, SwiGLU, grouped
+queries. A Block is a pure function of its input and can be compiled; gathering weights, recompute and counters are around it.
+On a GPU in 16 bits a gpt2 or bloom block runs as one function with its own backward pass (`fused.py`).
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
+
+from seatrial.engine.core.attention import Positions, attend
+from seatrial.engine.core.comm import TensorParallel
+from seatrial.engine.core.layers import LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
+from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
+from seatrial.engine.core.recompute import Discarded
+from seatrial.engine.fast.choices import fusable
+from seatrial.engine.fast.ends import FusedNorm, add_positions
+from seatrial.engine.fast.fused import Fused
+from seatrial.engine.fast.fused8 import Fused8
+from seatrial.engine.fast.kernels import Kernels, plain_kernels
+from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.products import Products
+from seatrial.spec import Model
+
+TOKENS = "embed.tokens.weight"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What every block of a rank uses."""
+
+    model: Model
+    tp: TensorParallel
+    positions: Positions
+    std: float
+    """Of the initial weights; those that lead back into the residual stream start smaller, by √(2 layers)."""
+    selective: bool = False
+    fused: bool = False
+    """Whether gpt2 and bloom blocks run as one function; then the next ones matter."""
+    recompute: str = "none"
+    kernels: Kernels = field(default_factory=plain_kernels)
+    products: Products = field(default_factory=Products)
+    attention: SDPBackend | None = None
+    residual_in_product: bool = False
+    scales: Scales | None = None
+    """Products in eight bits, with these."""
+    fast_accumulation: str = "all"
+
+
+def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
+    return (LayerNorm if model.layernorm else RmsNorm)(name, model.hidden, model.norm_eps)
+
+
+def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
+    """One outside the blocks."""
+    m = shared.model
+    if shared.fused and fusable(m):
+        return FusedNorm(name, m.hidden, m.norm_eps, shared.kernels)
+    return norm(name, m)
+
+
+class Linear(nn.Module):
+    """A weight and perhaps a bias; whether it is used by rows or by columns is the caller's choice."""
+
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None):
+        super().__init__()
+        self.weight, self.bias = weight, bias
+
+
+class Block(nn.Module):
+    def __init__(self, number: int, shared: Shared):
+        super().__init__()
+        m, tp = shared.model, shared.tp
+        self.shared = shared
+        self.heads, self.kv_heads = m.heads // tp.size, m.kv // tp.size
+        at, cut, biased = f"layers.{number}", {"rank": tp.rank, "size": tp.size}, m.qkv_bias
+        kv = m.kv * m.head_size
+        qkv = {"attn.q": m.hidden, "attn.k": kv, "attn.v": kv}
+        up = {"mlp.gate": m.inner, "mlp.up": m.inner} if m.gated else {"mlp.up": m.inner}
+
+        def column(parts: dict[str, int]) -> Linear:
+            weight = matrix({f"{at}.{n}.weight": rows for n, rows in parts.items()}, m.hidden, std=shared.std, **cut)
+            return Linear(weight, split_vector({f"{at}.{n}.bias": r for n, r in parts.items()}, **cut) if biased else None)
+
+        def row(name: str, rows: int) -> Linear:
+            weight = matrix({f"{at}.{name}.weight": rows}, m.hidden, std=shared.std / math.sqrt(2 * m.layers), **cut)
+            return Linear(weight, whole_vector(f"{at}.{name}.bias", m.hidden, "zeros") if biased else None)
+
+        self.norm1, self.norm2 = norm(f"{at}.norm1", m), norm(f"{at}.norm2", m)
+        self.qkv, self.out = column(qkv), row("attn.out", m.hidden)
+        self.up, self.down = column(up), row("mlp.down", m.inner)
+        self.fused: Fused | None = None
+        if shared.fused and fusable(m):
+            eight = shared.scales
+            self.fused = Fused(self) if eight is None else Fused8(self, eight, fast=shared.fast_accumulation)
+
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        if self.fused is not None:
+            return self.fused(x_BSH)
+        tp, positions = self.shared.tp, self.shared.positions
+        qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
+        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.attention)
+        x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
+        inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
+        activation = swiglu if self.shared.model.gated else gelu
+        return x_BSH + self._through(activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
+
+    def _through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+        """product(cheap(x)), where selective recompute does not keep what is between the two."""
+        if not self.shared.selective:
+            return product(cheap(x))
+        between = Discarded(cheap, x, self.shared.tp.comm.timers)
+        return between.free(product(between.value))
+
+
+class Tokens(nn.Module):
+    """The vocabulary's rows; also the head's matrix when the two are tied."""
+
+    def __init__(self, name: str, shared: Shared, *, uses: int = 1, copy: bool = False):
+        super().__init__()
+        m, tp = shared.model, shared.tp
+        self.tp = tp
+        self.add_rows = shared.kernels.add_rows if shared.fused else None
+        self.weight = vocabulary(name, m.vocab, m.padded_vocab(tp.size), m.hidden, rank=tp.rank, size=tp.size, std=shared.std,
+                                 uses=uses, copy=copy)
+
+    def forward(self, tokens_BS: Tensor) -> Tensor:
+        return embedding(tokens_BS, self.weight, self.tp, self.add_rows)
+
+
+class Entry(nn.Module):
+    """What follows the embedding: learned positions (gpt2) or a norm (bloom); llama has neither."""
+
+    def __init__(self, shared: Shared):
+        super().__init__()
+        m, self.tp, self.fused = shared.model, shared.tp, shared.fused
+        self.norm = end_norm("embed.norm", shared) if m.normed_embedding else None
+        self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
+
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        if self.norm is not None:
+            return self.norm(x_BSH)
+        if self.positions is not None:
+            here = x_BSH.shape[1]
+            first = self.tp.rank * here if self.tp.sequence_parallel else 0
+            if self.fused:
+                return add_positions(x_BSH, self.positions, first)
+            return x_BSH + self.positions[first : first + here]
+        return x_BSH
+
+
+class Stage(nn.Module):
+    """Layers `first` to `last` - 1, with the embedding when they are the model's first and the head when its last."""
+
+    def __init__(self, shared: Shared, *, first: int, last: int, has_embedding: bool, has_head: bool):
+        super().__init__()
+        m = shared.model
+        self.shared, self.has_embedding, self.has_head = shared, has_embedding, has_head
+        both = has_embedding and has_head and m.ties
+        self.tokens = Tokens(TOKENS, shared, uses=2 if both else 1) if has_embedding else None
+        self.entry = Entry(shared) if has_embedding and (m.learned or m.normed_embedding) else None
+        self.layers = nn.ModuleDict({str(i): Block(i, shared) for i in range(first, last)})
+        self.final_norm = end_norm("final_norm", shared) if has_head else None
+        self.head: Tokens | None = None
+        if has_head:
+            tied = self.tokens if m.ties else Tokens("head.weight", shared)
+            self.head = tied or Tokens(TOKENS, shared, copy=True)
+
+    def units(self) -> list[tuple[str, nn.Module]]:
+        """The pieces that are gathered and reduced as one, in the order of the forward pass."""
+        named: list[tuple[str, nn.Module | None]] = [("tokens", self.tokens), ("entry", self.entry)]
+        named += [(f"layers.{n}", block) for n, block in self.layers.items()]
+        named += [("final_norm", self.final_norm), ("head", None if self.head is self.tokens else self.head)]
+        return [(name, module) for name, module in named if module is not None]
+
+    def path(self) -> list[tuple[str, nn.Module]]:
+        """The units that a forward pass goes through; the head's matrix is the loss's."""
+        return [(name, module) for name, module in self.units() if name != "head"]

@@ -1,0 +1,138 @@
+"""Executes a schedule: the list of actions of `schedule.py`, as it stands, for this rank's virtual stages.
+
+A stage's forward keeps its input and a root to start the backward pass from; what it sends on is not held. The last stage
+computes the loss, with its gradients, at the start of the backward action, so that a chunk of one micro-batch's logits is the
+most that ever exists. Schedules that split the backward pass collect the weight products of B and run them in W.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from seatrial.engine.core import recompute
+from seatrial.engine.core.comm import TensorParallel
+from seatrial.engine.core.loss import token_loss
+from seatrial.engine.core.messages import Messages, Order
+from seatrial.engine.core.model import Block, Stage
+from seatrial.engine.core.zero import Bucket, with_weights
+from seatrial.engine.fast.kernels import Kernels
+from seatrial.schedule import Action, Kind, splits_backward
+
+Feed = Callable[[int], tuple[Tensor, Tensor]]
+"""Tokens and targets of a micro-batch of this rank's replica."""
+
+
+class _Root(Function):
+    """Where a stage's backward pass starts: a single number, so that the output itself need not be kept."""
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, slot: list[Tensor]) -> Tensor:
+        ctx.slot = slot
+        return out.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> Any:
+        return ctx.slot.pop(), None
+
+
+class Chunk:
+    """One virtual stage of this rank: its layers, and the bucket that each unit lies in."""
+
+    def __init__(self, stage: Stage, buckets: dict[str, Bucket], *, full_recompute: bool, logits_chunk: int,
+                 kernels: Kernels | None = None):
+        self.stage, self.buckets, self.logits_chunk, self.kernels = stage, buckets, logits_chunk, kernels
+        self.tp: TensorParallel = stage.shared.tp
+        self.full_recompute = full_recompute
+        """Each block keeps its input alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for name, unit in self.stage.path():
+            run: Callable[[Tensor], Tensor] = unit
+            if self.full_recompute and isinstance(unit, Block) and unit.fused is None:
+                def run(x: Tensor, unit: torch.nn.Module = unit) -> Tensor:
+                    return recompute.full(unit, x, self.tp.comm.timers)
+            x = with_weights(self.buckets[name], run, x)
+        return x
+
+    def loss(self, hidden: Tensor, targets: Tensor, scale: float | None) -> tuple[Tensor, Tensor | None]:
+        assert self.stage.head is not None
+        bucket = self.buckets["tokens" if self.stage.head is self.stage.tokens else "head"]
+        bucket.gather()
+        result = token_loss(hidden, self.stage.head.weight, targets, self.tp, vocab=self.stage.shared.model.vocab,
+                            chunk=self.logits_chunk, scale=scale, kernels=self.kernels, products=self.stage.shared.products)
+        bucket.release()
+        return result
+
+
+class Pipeline:
+    def __init__(self, chunks: list[Chunk], messages: Messages, *, kind: str):
+        self.chunks, self.messages = chunks, messages
+        self.splits = splits_backward(kind)
+        self.comm, self.tp = messages.comm, chunks[0].tp
+        self.timers = self.comm.timers
+        self.has_head = chunks[-1].stage.has_head
+
+    def run(self, plan: list[Action], feed: Feed, *, scale: float | None, order: Order | None = None) -> Tensor:
+        """The summed loss of this rank's micro-batches (zero where there is no head). `scale` None: forward alone."""
+        kept: dict[tuple[int, int], tuple[Tensor, Tensor, list[Tensor]]] = {}
+        products: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        batches: dict[int, tuple[Tensor, Tensor]] = {}
+        total = torch.zeros((), device=self.comm.mesh.device)
+
+        def batch(microbatch: int) -> tuple[Tensor, Tensor]:
+            if microbatch not in batches:
+                with self.timers("data"):
+                    batches[microbatch] = feed(microbatch)
+            return batches[microbatch]
+
+        for position, action in enumerate(plan):
+            # The action's own timer covers all of it; waits, messages, data and the loss take themselves out.
+            with self.timers("forward" if action.kind is Kind.FORWARD else "backward"):
+                self.comm.heartbeat.beat(phase=action.kind.name.lower(), microbatch=action.microbatch)
+                self.messages.expect(action)
+                if position + 1 < len(plan):
+                    self.messages.expect(plan[position + 1])
+                chunk, at = self.chunks[action.chunk], (action.microbatch, action.chunk)
+                if action.kind is Kind.FORWARD:
+                    if chunk.stage.has_embedding:
+                        x = batch(action.microbatch)[0]
+                    else:
+                        x = self.messages.receive(action, order).requires_grad_(scale is not None)
+                    with torch.set_grad_enabled(scale is not None):
+                        out = chunk.forward(x)
+                        slot: list[Tensor] = []
+                        root = out if chunk.stage.has_head or scale is None else _Root.apply(out, slot)
+                    if chunk.stage.has_head and scale is None:
+                        total += self._loss(chunk, out, batch(action.microbatch)[1], None)[0]
+                    self.messages.send(action, out.detach(), order)
+                    if scale is not None:
+                        kept[at] = x, root, slot
+                    if scale is None or not self.has_head:
+                        batches.pop(action.microbatch, None)
+                elif action.kind is Kind.BACKWARD:
+                    x, root, slot = kept.pop(at)
+                    gradient: Tensor | None = None
+                    if chunk.stage.has_head:
+                        loss, gradient = self._loss(chunk, root.detach(), batch(action.microbatch)[1], scale)
+                        total += loss
+                        batches.pop(action.microbatch)
+                    else:
+                        slot.append(self.messages.receive(action, order))
+                    self.tp.deferred = products.setdefault(at, []) if self.splits else None
+                    torch.autograd.backward(root, gradient)
+                    self.tp.deferred = None
+                    if x.grad is not None:
+                        self.messages.send(action, x.grad, order)
+                else:
+                    for product in products.pop(at):
+                        product()
+        self.messages.finish()
+        return total
+
+    def _loss(self, chunk: Chunk, hidden: Tensor, targets: Tensor, scale: float | None) -> tuple[Tensor, Tensor | None]:
+        with self.timers("loss"), torch.no_grad():
+            return chunk.loss(hidden, targets, scale)

@@ -1,0 +1,346 @@
+"""Flat buckets: weights, gradients and optimizer state of some layers, each as one tensor, cut over the data-parallel ranks.
+
+ZeRO 0 keeps everything on every rank; 1 cuts the optimizer state (with the fp32 masters); 2 also the gradients, which are
+summed and cut after every micro-batch; 3 also the weights, which are gathered layer by layer and let go after use. A bucket
+starts its reduction when the last gradient it waits for has arrived, while the backward pass goes on.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from seatrial.engine.core import init
+from seatrial.engine.core.comm import Comm, Pending
+from seatrial.engine.core.layout import Layout, Piece
+from seatrial.engine.core.masters import Masters
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.params import ParamSpec, spec_of
+from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.products import Products
+
+FILLED_AT_ONCE = 1 << 26
+"""Numbers: first values of split masters are made beside them."""
+
+
+class Bucket:
+    def __init__(self, name: str, params: list[nn.Parameter], *, hidden: int, zero: int, comm: Comm, dtype: torch.dtype,
+                 sums_over_tp: bool, choices: Choices | None = None, products: Products | None = None,
+                 moments: torch.dtype = torch.float32):
+        self.name, self.params, self.comm, self.choices = name, params, comm, choices or Choices()
+        self.products = products or Products()
+        self.dp, self.tp = comm.mesh.dp, comm.mesh.tp
+        self.zero = zero if self.dp.size > 1 else 0
+        self.sums_over_tp = sums_over_tp
+        """With sequence parallelism each TP rank sees a stretch of the tokens: what all have alike gets the sum."""
+        self.layout = Layout([spec_of(p) for p in params], hidden=hidden, shards=self.dp.size if self.zero else 1)
+        size, device = self.layout.size, comm.mesh.device
+        self.shard = self.layout.shard(self.dp.rank if self.zero else 0)
+        low, high = self.shard
+
+        self.flat = torch.zeros(size, dtype=dtype, device=device)
+        """Weights as they are computed with; its storage is empty between uses with ZeRO 3."""
+        self.part = torch.zeros(high - low, dtype=dtype, device=device) if self.zero == 3 else self.flat[low:high]
+        """The weights of this rank's shard."""
+        self.masters = Masters(self.part, split=self.choices.split_masters)
+        self.exp_avg = torch.zeros(high - low, dtype=moments, device=device)
+        self.exp_avg_sq = torch.zeros_like(self.exp_avg)
+        self.grad: Tensor | None = None
+        """All of the gradients of the micro-batches since the last reduction."""
+        self.grad_dtype = torch.float32
+        """16 bits in a step in which nothing is added to them, where `choices` says so."""
+        self.weights_follow = False
+        """Whether the optimizer wrote the weights along with their masters."""
+        self.when_weights_change: list[Callable[[], None]] = []
+        self.grad_shard = torch.zeros(high - low, device=device) if self.zero >= 2 else None
+        self.sinks: list[BucketSink] = []
+        self._place_parameters()
+        self._reducing: list[Pending] = []
+        self._gathering: Pending | None = None
+        self._gathered = True
+        self._arrived = self._expected = 0
+        self._reduced_once = False
+        self.travelling: list[Bucket] = [self]
+        """Buckets of this rank whose whole gradients are under way (ZeRO 2 and 3); one list for all of them."""
+        self.neighbours: tuple[Bucket | None, Bucket | None] = (None, None)
+        """Who is gathered next in the forward and in the backward pass (ZeRO 3)."""
+
+    def _place_parameters(self) -> None:
+        for slot in self.layout.slots:
+            p = self.params[slot.index]
+            # Through .data a parameter has a version counter of its own: gathering must not look like a modification.
+            p.data = self.flat[slot.start : slot.start + slot.numel].view(slot.spec.shape)
+            sink = BucketSink(self, slot.start, slot.numel, slot.spec.shape)
+            self.sinks.append(sink)
+            p.sink = sink  # type: ignore[attr-defined]
+            p.register_post_accumulate_grad_hook(_take_gradient)
+
+    def initialize(self, seed: int) -> None:
+        """First values of what this rank owns, then of the weights."""
+        for whole in self.pieces(*self.shard):
+            for piece in whole.cut(FILLED_AT_ONCE):
+                start = piece.start - self.shard[0]
+                with self.masters.changing(start, start + piece.numel) as values:
+                    init.fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
+        self.publish().wait()
+
+    def pieces(self, low: int, high: int) -> Iterator[Piece]:
+        return self.layout.pieces(low, high)
+
+    def is_primary(self, spec: ParamSpec) -> bool:
+        """Whether this rank's copy is the one that counts: each parameter is counted, and saved, once."""
+        return (self.zero > 0 or self.dp.rank == 0) and (spec.split or self.tp.rank == 0) and not spec.copy
+
+    # gradients
+
+    def begin(self, microbatches: int) -> None:
+        """Before a step's first gradient."""
+        uses = sum(spec_of(p).uses for p in self.params)
+        # With ZeRO 2 and 3 gradients do not stay whole: every micro-batch's are reduced on their own.
+        self._expected = uses * (1 if self.zero >= 2 else microbatches)
+        self._arrived, self._reduced_once = 0, False
+        narrow = self.choices.narrow_gradients and stay_alone(microbatches, self.comm.mesh, sums_over_tp=self.sums_over_tp)
+        self.grad_dtype = self.flat.dtype if narrow else torch.float32
+        if self.grad is not None and self.grad.dtype != self.grad_dtype:
+            self.grad = None
+        for sink in self.sinks:
+            sink.fresh = True
+
+    def updated(self) -> None:
+        """After the optimizer read the gradients."""
+        if self.choices.release_gradients:
+            self.grad = None
+
+    def writable(self) -> Tensor:
+        if self.grad is None:
+            self._drain()
+            self.grad = torch.empty(self.layout.size, dtype=self.grad_dtype, device=self.comm.mesh.device)
+            for low, high in self.layout.gaps():
+                self.grad[low:high] = 0.0
+        return self.grad
+
+    def arrived(self) -> None:
+        self._arrived += 1
+        if self._arrived == self._expected:
+            self._reduce()
+
+    def _reduce(self) -> None:
+        grad = self.writable()
+        for sink in self.sinks:
+            if sink.fresh:
+                sink.view().zero_()
+        if self.sums_over_tp:
+            for low, high in self._whole():
+                self.comm.all_reduce(grad[low:high], self.tp, timer="grad_reduce")
+        if self.dp.size > 1 and self.zero == 0:
+            self._reducing.append(self.comm.all_reduce(grad, self.dp, timer="grad_reduce", wait=False))
+        elif self.zero:
+            self._reducing.append(self.comm.reduce_scatter(grad, self.dp, timer="grad_reduce"))
+        self._arrived = 0
+        if self.zero >= 2:
+            self.grad = None
+            for sink in self.sinks:
+                sink.fresh = True
+            # One may travel while the next fills; were all to travel, whole gradients would be there at once again.
+            for earlier in self.travelling:
+                earlier._drain()
+            self.travelling[:] = [self]
+
+    def _whole(self) -> list[tuple[int, int]]:
+        """The one stretch, gaps included, of what TP does not cut."""
+        found = list(self.layout.stretches(0, self.layout.size, split=False))
+        return [(found[0][0], found[-1][1])] if found else []
+
+    def _drain(self) -> None:
+        for pending in self._reducing:
+            part = pending.wait()
+            if self.grad_shard is not None:
+                self.grad_shard.add_(part) if self._reduced_once else self.grad_shard.copy_(part)
+                self._reduced_once = True
+        self._reducing.clear()
+
+    def finish(self) -> Tensor:
+        """After a step's last gradient: the sum over all micro-batches and ranks, of this rank's shard."""
+        if self._arrived:
+            self._reduce()
+        self._drain()
+        return self.reduced()
+
+    def reduced(self) -> Tensor:
+        if self.grad_shard is not None:
+            return self.grad_shard
+        assert self.grad is not None
+        return self.grad[self.shard[0] : self.shard[1]]
+
+    def counted(self) -> list[Tensor]:
+        """The parts of the reduced gradient that the global norm counts on this rank."""
+        kinds = [s for s in (True, False) if any(spec_of(p).split is s and self.is_primary(spec_of(p)) for p in self.params)]
+        low = self.shard[0]
+        grad = self.reduced()
+        return [grad[a - low : b - low] for s in kinds for a, b in self.layout.stretches(*self.shard, split=s)]
+
+    # weights
+
+    def publish(self) -> Pending:
+        """After the masters changed: the weights that are computed with follow."""
+        if not self.weights_follow:
+            self.masters.publish()
+        self.weights_follow = False
+        for changed in self.when_weights_change:
+            changed()
+        if self.zero in (1, 2):
+            # gloo copies into the result while it still reads its input, which lies inside.
+            part = self.part if self.comm.scatters else self.part.clone()
+            return self.comm.all_gather(self.flat, part, self.dp, timer="optimizer", wait=False)
+        if self.zero == 3:
+            self.release()
+        return Pending(None, lambda: self.flat, self.comm.timers, "optimizer")
+
+    def gather(self, *, backward: bool = False) -> None:
+        """The whole weights, for a while; and the next bucket's on their way."""
+        if self.zero < 3:
+            return
+        self._start_gathering()
+        following = self.neighbours[backward]
+        if following is not None:
+            following._start_gathering()
+        if self._gathering is not None:
+            self._gathering.wait()
+            self._gathering = None
+
+    def _start_gathering(self) -> None:
+        if self._gathered:
+            return
+        self.flat.untyped_storage().resize_(self.layout.size * self.flat.element_size())
+        self._gathering = self.comm.all_gather(self.flat, self.part, self.dp, timer="weight_gather", wait=False)
+        self._gathered = True
+
+    def release(self) -> None:
+        if self.zero == 3 and self._gathered:
+            if self._gathering is not None:
+                self._gathering.wait()
+                self._gathering = None
+            self.flat.untyped_storage().resize_(0)
+            self._gathered = False
+            for changed in self.when_weights_change:
+                changed()
+
+
+class BucketSink:
+    """One parameter's stretch of its bucket's gradient; the first of a step overwrites, the others add."""
+
+    __slots__ = ("bucket", "fresh", "numel", "shape", "start")
+
+    def __init__(self, bucket: Bucket, start: int, numel: int, shape: tuple[int, ...]):
+        self.bucket, self.start, self.numel, self.shape = bucket, start, numel, shape
+        self.fresh = True
+
+    def view(self) -> Tensor:
+        return self.bucket.writable()[self.start : self.start + self.numel].view(self.shape)
+
+    def add(self, grad: Tensor) -> None:
+        view = self.view()
+        view.copy_(grad) if self.fresh else view.add_(grad)
+        self._arrived()
+
+    def add_product(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
+        view = self.view()
+        if view.dtype == left_TM.dtype or self.bucket.choices.wide_products:
+            self.bucket.products.into(view, left_TM.t(), right_TN, alpha=alpha, add=not self.fresh)
+        else:
+            product = left_TM.t() @ right_TN
+            if self.fresh:
+                torch.mul(product, alpha, out=view)
+            else:
+                view.add_(product, alpha=alpha)
+        self._arrived(last)
+
+    def add_rows(self, rows: Tensor, values_TN: Tensor, add: Callable[[Tensor, Tensor, Tensor], None] | None = None) -> None:
+        view = self.view()
+        if add is not None:
+            if self.fresh:
+                view.zero_()
+            add(view, rows, values_TN)
+        elif view.dtype != torch.float32:
+            # Added up in fp32 inside: a common token's row would stand still in 16 bits.
+            dense = torch.ops.aten.embedding_dense_backward(values_TN.to(view.dtype), rows, view.shape[0], -1, False)
+            view.copy_(dense) if self.fresh else view.add_(dense)
+        else:
+            if self.fresh:
+                view.zero_()
+            view.index_add_(0, rows, values_TN.to(view.dtype))
+        self._arrived()
+
+    def add_made(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
+        view = self.view()
+        if self.fresh and view.dtype == self.bucket.flat.dtype:
+            make(view, view.dtype)
+        else:
+            made = make(None, self.bucket.flat.dtype)
+            view.copy_(made) if self.fresh else view.add_(made)
+        self._arrived()
+
+    def place(self) -> tuple[Tensor, bool]:
+        return self.view().view(-1), self.fresh
+
+    def filled(self) -> None:
+        self._arrived()
+
+    def _arrived(self, last: bool = True) -> None:
+        self.fresh = False
+        if last:
+            self.bucket.arrived()
+
+
+def stay_alone(microbatches: int, mesh: Mesh, *, sums_over_tp: bool) -> bool:
+    """Whether nothing is ever added to a step's gradients."""
+    return microbatches == mesh.dp.size == mesh.pp.size == 1 and not sums_over_tp
+
+
+def _take_gradient(p: Tensor) -> None:
+    """What autograd itself computed (norms, biases, and all of a compiled block) moves into the bucket at once."""
+    if p.grad is not None:
+        p.sink.add(p.grad)  # type: ignore[attr-defined]
+        p.grad = None
+
+
+# ZeRO 3: weights come before a unit's forward and backward pass and go after each
+
+
+class _BeforeBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bucket: Bucket) -> Tensor:
+        ctx.bucket = bucket
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        ctx.bucket.gather(backward=True)
+        return grads[0], None
+
+
+class _AfterBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bucket: Bucket) -> Tensor:
+        ctx.bucket = bucket
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        ctx.bucket.release()
+        return grads[0], None
+
+
+def with_weights(bucket: Bucket, unit: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """unit(x), its weights gathered just for that, and again for its backward pass."""
+    if bucket.zero < 3:
+        return unit(x)
+    bucket.gather()
+    returns_gradient = x.requires_grad
+    y = unit(_AfterBackward.apply(x, bucket) if returns_gradient else x)
+    bucket.release()
+    # An embedding's backward pass needs no weights.
+    return _BeforeBackward.apply(y, bucket) if returns_gradient else y

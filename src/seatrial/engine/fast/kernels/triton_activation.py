@@ -1,0 +1,133 @@
+"""GELU (tanh form) forward to 16 or eight bits; backward with the bias's column sums and the activation itself."""
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from seatrial.engine.fast.kernels.grid import groups_of
+from seatrial.engine.fast.kernels.slot import Slot
+from seatrial.engine.fast.kernels.triton_eight import (
+    as_bytes,
+    as_quads,
+    five,
+    largest_of,
+    load_four,
+    room_for,
+    row_bytes,
+    store_four,
+    store_turned,
+)
+from seatrial.engine.fast.kernels.triton_tools import gate, see, slope_of
+
+
+@triton.jit
+def _gelu(pre, g, scale, seen, count, EIGHT: tl.constexpr, FIVE: tl.constexpr, BLOCK: tl.constexpr):
+    # Eight numbers a thread side by side: 16 bytes of a load.
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.max_contiguous(tl.arange(0, BLOCK), 8)
+    x = tl.load(pre + at, mask=at < count, other=0.0).to(tl.float32)
+    out = x * gate(x, x * x)
+    if EIGHT:
+        see(seen, tl.max(tl.abs(out), 0))
+        tl.store(g + at, row_bytes(out * tl.load(scale), FIVE), mask=at < count)
+    else:
+        tl.store(g + at, out.to(g.dtype.element_ty), mask=at < count)
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def _gelu_backward(dg, pre, g, sums, tokens, width, tiles, AGAIN: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
+    cols = tl.program_id(0) * BC + tl.arange(0, BC)
+    group = tl.program_id(1)
+    # Element by element: a reduction across the tile's threads in every turn would cost more than these registers.
+    total = tl.zeros((BR, BC), tl.float32)
+    for i in range(tiles):
+        rows = (group * tiles + i) * BR + tl.arange(0, BR)
+        inside = (rows < tokens)[:, None] & (cols < width)[None, :]
+        at = rows.to(tl.int64)[:, None] * width + cols[None, :]
+        x = tl.load(pre + at, mask=inside, other=0.0).to(tl.float32)
+        dy = tl.load(dg + at, mask=inside, other=0.0).to(tl.float32)
+        square = x * x
+        slope, value = slope_of(x, square, gate(x, square))
+        dx = dy * slope
+        total += dx
+        tl.store(dg + at, dx.to(dg.dtype.element_ty), mask=inside)
+        if AGAIN:
+            tl.store(g + at, value.to(g.dtype.element_ty), mask=inside)
+    tl.store(sums + group * width + cols, tl.sum(total, 0), mask=cols < width)
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def _gelu_backward8(dg, pre, d, d_t, g_t, sums, scale_d, seen_d, scale_g, seen_g, tokens, width, tiles, FIVE_D: tl.constexpr,
+                    FIVE_G: tl.constexpr, BQ: tl.constexpr, BC: tl.constexpr):
+    cols = tl.program_id(0) * BC + tl.arange(0, BC)
+    group = tl.program_id(1)
+    total = tl.zeros((BQ, BC), tl.float32)
+    top_d = tl.zeros((BQ, BC), tl.float32)
+    top_g = tl.zeros((BQ, BC), tl.float32)
+    by_d, by_g, quads = tl.load(scale_d), tl.load(scale_g), tokens // 4
+    for i in range(tiles):
+        quad = (group * tiles + i) * BQ + tl.arange(0, BQ)
+        inside = (quad < quads)[:, None] & (cols < width)[None, :]
+        at = quad.to(tl.int64)[:, None] * (4 * width) + cols[None, :]
+        x0, x1, x2, x3 = load_four(pre, at, width, inside)
+        y0, y1, y2, y3 = load_four(dg, at, width, inside)
+        s0, g0 = slope_of(x0, x0 * x0, gate(x0, x0 * x0))
+        s1, g1 = slope_of(x1, x1 * x1, gate(x1, x1 * x1))
+        s2, g2 = slope_of(x2, x2 * x2, gate(x2, x2 * x2))
+        s3, g3 = slope_of(x3, x3 * x3, gate(x3, x3 * x3))
+        y0 *= s0
+        y1 *= s1
+        y2 *= s2
+        y3 *= s3
+        total += (y0 + y1) + (y2 + y3)
+        top_d = tl.maximum(top_d, largest_of(y0, y1, y2, y3))
+        top_g = tl.maximum(top_g, largest_of(g0, g1, g2, g3))
+        y0 *= by_d
+        y1 *= by_d
+        y2 *= by_d
+        y3 *= by_d
+        store_four(d, at, width, y0, y1, y2, y3, inside, FIVE_D)
+        store_turned(d_t, quad, cols, quads, y0, y1, y2, y3, inside, FIVE_D)
+        store_turned(g_t, quad, cols, quads, g0 * by_g, g1 * by_g, g2 * by_g, g3 * by_g, inside, FIVE_G)
+    tl.store(sums + group * width + cols, tl.sum(total, 0), mask=cols < width)
+    see(seen_d, tl.max(tl.max(top_d, 1), 0))
+    see(seen_g, tl.max(tl.max(top_g, 1), 0))
+
+
+def gelu(pre: Tensor) -> Tensor:
+    g, block = torch.empty_like(pre), 2048
+    _gelu[(triton.cdiv(pre.numel(), block),)](pre, g, g, g, pre.numel(), EIGHT=False, FIVE=False, BLOCK=block, num_warps=4)
+    return g
+
+
+def gelu8(pre: Tensor, slot: Slot) -> Tensor:
+    g, block = torch.empty_like(pre, dtype=slot.dtype), 8192
+    _gelu[(triton.cdiv(pre.numel(), block),)](pre, as_bytes(g), slot.scale, slot.seen_bits, pre.numel(), EIGHT=True,
+                                              FIVE=five(slot), BLOCK=block, num_warps=8)
+    return g
+
+
+def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    tokens, width = pre.shape
+    rows, cols = 2, 1024
+    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(width, cols), each=32 if again else 16)
+    sums = torch.empty(1, groups, width, dtype=torch.float32, device=pre.device)
+    g = torch.empty_like(pre) if again else None
+    _gelu_backward[(triton.cdiv(width, cols), groups)](dg, pre, pre if g is None else g, sums, tokens, width, tiles,
+                                                       AGAIN=again, BR=rows, BC=cols, num_warps=4 if again else 8)
+    return dg, g, sums
+
+
+def gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    tokens, width = pre.shape
+    quads, cols = 32, 64
+    groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(width, cols), each=16)
+    sums = torch.empty(1, groups, width, dtype=torch.float32, device=pre.device)
+    d, d_t = room_for(tokens, width, slot, pre.device), room_for(width, tokens, slot, pre.device)
+    g_t = room_for(width, tokens, again, pre.device)
+    _gelu_backward8[(triton.cdiv(width, cols), groups)](
+        dg, pre, as_bytes(d), as_quads(d_t), as_quads(g_t), sums, slot.scale, slot.seen_bits, again.scale, again.seen_bits,
+        tokens, width, tiles, FIVE_D=five(slot), FIVE_G=five(again), BQ=quads, BC=cols, num_warps=8)
+    return d, d_t, g_t, sums

@@ -1,0 +1,207 @@
+"""Which kernels a run has: each of Triton's is held against plain torch on the device, and one that fails is left out."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seatrial.engine.core.masters import parts_of, whole_of
+from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.kernels.grid import fewer_programs
+from seatrial.engine.fast.kernels.slot import Scales, Slot
+
+CLOSE = 1e-2
+"""‖difference‖ / ‖plain‖ that two roundings to 16 bits stay well below."""
+CLOSE_IN_EIGHT_BITS = 2e-2
+"""One in many numbers falls on the other side of a rounding edge, by a sixteenth of itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """Functions of the names and arguments of `plain`."""
+
+    norm: Callable[..., Any] = plain.norm
+    norm_again: Callable[..., Any] = plain.norm_again
+    norm_backward: Callable[..., Any] = plain.norm_backward
+    gelu: Callable[..., Any] = plain.gelu
+    gelu_backward: Callable[..., Any] = plain.gelu_backward
+    join: Callable[..., Any] = plain.join
+    fold: Callable[..., Any] = plain.fold
+    add_rows: Callable[..., Any] = plain.add_rows
+    softmax_parts: Callable[..., Any] = plain.softmax_parts
+    softmax_gradient: Callable[..., Any] = plain.softmax_gradient
+    squared: Callable[..., Any] = plain.squared
+    adamw: Callable[..., Any] = plain.adamw
+    adamw_split: Callable[..., Any] = plain.adamw_split
+    cast8: Callable[..., Any] = plain.cast8
+    norm8: Callable[..., Any] = plain.norm8
+    norm_again8: Callable[..., Any] = plain.norm_again8
+    gelu8: Callable[..., Any] = plain.gelu8
+    gelu_backward8: Callable[..., Any] = plain.gelu_backward8
+    join8: Callable[..., Any] = plain.join8
+    notes: dict[str, str] = field(default_factory=dict)
+    """Kernels that fell back to plain torch, and why; and how far the others were from it."""
+
+
+EIGHT = ("cast8", "norm8", "norm_again8", "gelu8", "gelu_backward8", "join8")
+NAMES = tuple(f.name for f in fields(Kernels) if f.name != "notes")
+
+
+def plain_kernels(why: str = "") -> Kernels:
+    return Kernels(notes={"all": why} if why else {})
+
+
+def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool = False, moments: torch.dtype = torch.float32,
+           only: tuple[str, ...] = NAMES) -> Kernels:
+    """Triton's kernels on a CUDA device, each where it agrees with plain torch for rows of `hidden` numbers."""
+    if device.type != "cuda":
+        return plain_kernels()
+    try:
+        found = triton_kernels()
+    except Exception as error:
+        return plain_kernels(f"Triton is not usable: {type(error).__name__}: {error}")
+    notes: dict[str, str] = {}
+    chosen: dict[str, Callable[..., Any]] = {}
+    for name in only:
+        if name in EIGHT and not eight:
+            continue
+        try:
+            distance = difference(name, found[name], device=device, dtype=dtype, hidden=hidden, moments=moments)
+            limit = CLOSE_IN_EIGHT_BITS if name in EIGHT else CLOSE
+            notes[name] = f"differs from plain torch by {distance:.1e}"
+            if distance <= limit:
+                chosen[name] = found[name]
+            else:
+                notes[name] += f", above {limit:g}: plain torch is used"
+        except Exception as error:
+            first_line = (str(error).strip().splitlines() or [""])[0]
+            notes[name] = f"plain torch is used: {type(error).__name__}: {first_line}"
+    return Kernels(notes=notes, **chosen)  # type: ignore[arg-type]
+
+
+def triton_kernels() -> dict[str, Callable[..., Any]]:
+    kinds = ("activation", "adamw", "columns", "norm", "rows", "softmax")
+    modules = [import_module(f"seatrial.engine.fast.kernels.triton_{kind}") for kind in kinds]
+    own = {name: value for m in modules for name, value in vars(m).items() if getattr(value, "__module__", "") == m.__name__}
+    return {name: own[name] for name in NAMES}
+
+
+def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, dtype: torch.dtype, hidden: int,
+               tokens: int = 336, moments: torch.dtype = torch.float32) -> float:
+    """The largest relative distance between what the kernel and plain torch return or write, on fresh random numbers."""
+    worst = 0.0
+    for case in range(2):
+        mine = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
+        with fewer_programs():
+            walked = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
+        theirs = _call(name, getattr(plain, name), case, device, dtype, hidden, tokens, moments)
+        for a, b in zip(mine + walked, theirs + theirs, strict=True):
+            assert a.shape == b.shape and a.dtype == b.dtype, f"{tuple(a.shape)} {a.dtype} for {tuple(b.shape)} {b.dtype}"
+            wide, reference = a.double(), b.double()
+            distance = float((wide - reference).norm() / reference.norm().clamp(min=1e-30))
+            worst = max(worst, distance if distance == distance else float("inf"))
+    return worst
+
+
+def _call(name: str, function: Callable[..., Any], case: int, device: torch.device, dtype: torch.dtype, hidden: int,
+          tokens: int, moments: torch.dtype = torch.float32) -> list[Tensor]:
+    """One call on numbers that depend on the case alone; all that it returned or changed."""
+    generator = torch.Generator(device=device).manual_seed(case)
+
+    def some(*shape: int, std: float = 1.0, kind: torch.dtype = dtype) -> Tensor:
+        return (torch.randn(*shape, generator=generator, device=device) * std).to(kind)
+
+    def known(dtype: torch.dtype, scale: float) -> Slot:
+        slot = Scales(device, capacity=1).slot(dtype)
+        slot.scale.fill_(scale)
+        return slot
+
+    e4, e5 = known(torch.float8_e4m3fn, 100.0), known(torch.float8_e5m2, 5000.0)
+    x, weight, bias, plus = some(tokens, hidden), some(hidden), some(hidden), some(hidden)
+    stats = torch.stack((x.float().mean(1), (x.float().var(1, unbiased=False) + 1e-5).rsqrt()))
+    if name == "norm":
+        return _all(function(x, weight, bias, 1e-5, plus=plus if case else None))
+    if name == "norm_again":
+        return _all(function(x, stats, weight, bias))
+    if name == "norm_backward":
+        dx, sums = function(some(tokens, hidden), x, stats, weight, *([some(tokens, hidden)] if case else []))
+        return [dx, sums.sum(1)]
+    if name == "gelu":
+        return [function(x)]
+    if name == "gelu_backward":
+        d, g, sums = function(some(tokens, hidden), x, again=bool(case))
+        return [*_all((d, g)), sums.sum(1)]
+    if name == "join":
+        whole, sums = function((x, some(tokens, hidden), some(tokens, hidden)))
+        return [whole, sums.sum(1)]
+    if name == "fold":
+        places = [some(hidden, kind=torch.float32 if case else dtype) for _ in range(3)]
+        function(some(3, 37, hidden, kind=torch.float32), [(p, bool((i + case) % 2)) for i, p in enumerate(places)])
+        return places
+    if name == "add_rows":
+        place = some(100, hidden, kind=torch.float32 if case else dtype)
+        rows = torch.randint(-5, 105, (tokens,), generator=generator, device=device)
+        rows[: tokens * 3 // 4] = 7
+        function(place, rows, x)
+        return [place]
+    if name in ("softmax_parts", "softmax_gradient"):
+        width, real = 128 * (hidden // 128 + 1), hidden
+        logits = some(tokens, width, std=3.0)
+        targets = torch.randint(-width, 2 * width, (tokens,), generator=generator, device=device)
+        if name == "softmax_parts":
+            return _all(function(logits, targets, real))
+        log_sum = torch.logsumexp(logits[:, :real].float(), 1)
+        function(logits, targets, log_sum, real)
+        return [logits]
+    if name == "squared":
+        return [function([some(5, hidden).view(-1), some(1, kind=torch.float32)])]
+    if name == "adamw":
+        count = 3 * hidden + 16 * case
+        master, first, second = (some(count, kind=torch.float32) for _ in range(3))
+        state = [master, first.to(moments), second.square().to(moments)]
+        weights = torch.zeros(count, dtype=dtype, device=device) if dtype != torch.float32 else None
+        numbers = torch.tensor([2.0, 1e-1, 0.9, 0.0], device=device)
+        grad, how = some(count, kind=torch.float32 if case else dtype), {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
+        exact = [t.to(torch.float32, copy=True) for t in state]
+        plain.adamw(exact[0], grad, exact[1], exact[2], None, numbers, **how, keep=0.99)
+        function(state[0], grad, state[1], state[2], weights, numbers, **how, keep=0.99)
+        return [*_all((*state, weights)), *_biases(state[1:], exact[1:])]
+    if name == "adamw_split":
+        count = 3 * hidden + 16 * case
+        before, first, second = (some(count, kind=torch.float32) for _ in range(3))
+        first, second = first.to(moments), second.square().to(moments)
+        weights, rest = parts_of(before)
+        # A step far below what bf16 can tell: it is lost where the lower half is.
+        numbers = torch.tensor([2.0, 1e-4, 0.9, 0.0], device=device)
+        grad, how = some(count, kind=torch.float32 if case else torch.bfloat16), {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
+        exact = [t.to(torch.float32, copy=True) for t in (before, first, second)]
+        plain.adamw(exact[0], grad, exact[1], exact[2], None, numbers, **how, keep=1.0)
+        function(weights, rest, grad, first, second, numbers, **how, keep=1.0)
+        return [whole_of(weights, rest) - before, weights, first, second, *_biases([first, second], exact[1:])]
+    if name == "cast8":
+        return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.seen, e5.seen]
+    if name == "norm8":
+        return [*_all(function(x, weight, bias, 1e-5, e4, added=some(tokens, hidden) if case else None)), e4.seen]
+    if name == "norm_again8":
+        return [function(x, stats, weight, bias, e4), e4.seen]
+    if name == "gelu8":
+        return [function(x, e4), e4.seen]
+    if name == "gelu_backward8":
+        d, d_t, g_t, sums = function(some(tokens, hidden), x, e5, e4)
+        return [d, d_t, g_t, sums.sum(1), e4.seen, e5.seen]
+    assert name == "join8", name
+    eight, turned, sums = function((x, some(tokens, hidden), some(tokens, hidden)), e5)
+    return [eight, turned, sums.sum(1), e5.seen]
+
+
+def _all(found: Any) -> list[Tensor]:
+    return [t for t in (found if isinstance(found, tuple) else (found,)) if t is not None]
+
+
+def _biases(rounded: list[Tensor], exact: list[Tensor]) -> list[Tensor]:
+    """One plus the mean error, in bf16's 2^-8 of each number: 0.3 where numbers are cut off instead of rounded."""
+    return [1.0 + ((r.float() / e - 1.0) * 2**8).nan_to_num(0.0).clamp(-2.0, 2.0).mean() for r, e in zip(rounded, exact)]

@@ -1,0 +1,309 @@
+"""Checkpoints: written beside training, whole or not at all, and read back on any topology.
+
+    keeper = Checkpointer(folder, rank=0, world=8, keep=3)
+    keeper.save(step, chunks, state)            copies the tensors and returns; a thread writes them
+    keeper.wait()                               until the last one is on disk
+    found = latest(folder)                      the newest whole checkpoint, its manifest verified
+    fill(found.reader(), shards)                slices of any layout, from slices of any other
+
+A checkpoint is a folder `step-00000100` in the format of torch.distributed.checkpoint with a `manifest.json`: what it is of,
+the step, and a checksum of every chunk. Each rank writes its file into a hidden folder and then says so in a small file beside
+it; rank 0 waits for all of them, writes the metadata, renames the folder and points `latest` at it. So there is no collective
+that could race with those of training, and a folder with the final name is always complete.
+"""
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seatrial import fields
+from seatrial.engine.core.state import Shard
+from seatrial.engine.io import dcp
+from seatrial.engine.io.dcp import Chunk
+from seatrial.errors import BadInput
+from seatrial.spec import Model
+
+SCHEMA = 1
+MANIFEST, LATEST = "manifest.json", "latest"
+WRITING = ".writing-"
+POLL_S = 0.02
+
+
+def key_of(shard: Shard) -> str:
+    """A rectangle's name in a checkpoint: `model.` for weights, `optim.exp_avg.` and so on for the rest."""
+    return f"model.{shard.name}" if shard.kind == "weight" else f"optim.{shard.kind}.{shard.name}"
+
+
+def chunks_of(shards: Iterable[Shard]) -> Iterator[Chunk]:
+    """To be saved, one by one: of split masters each is a copy."""
+    return (Chunk(key=key_of(s), shape=s.global_shape, offsets=s.offsets, tensor=s.tensor) for s in shards)
+
+
+def fill(reader: dcp.Reader, shards: Iterable[Shard]) -> None:
+    """Each shard with what was saved of it."""
+    for s in shards:
+        with s.changing() as tensor:
+            reader.fill([Chunk(key=key_of(s), shape=s.global_shape, offsets=s.offsets, tensor=tensor)])
+
+
+def folder_name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+class Checkpointer:
+    def __init__(self, folder: Path | str, *, rank: int, world: int, keep: int = 3, model: Model | None = None,
+                 about: Mapping[str, object] | None = None, timeout_s: float = 1800.0,
+                 barrier: Callable[[], None] = lambda: None, background: bool = True):
+        """`barrier` is called once, here: what a killed run left half-written is gone before any rank writes."""
+        self.folder, self.rank, self.world, self.keep = Path(folder), rank, world, keep
+        self.model, self.about, self.timeout_s, self.background = model, dict(about or {}), timeout_s, background
+        self.saved: list[int] = []
+        """Steps whose checkpoints this run has completed (rank 0)."""
+        self._last_step: int | None = None
+        self._pinned: dict[int, torch.Tensor] = {}
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        if rank == 0:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for left in self.folder.glob(f"{WRITING}*"):
+                shutil.rmtree(left)
+        barrier()
+
+    def save(self, step: int, chunks: Iterable[Chunk], state: Mapping[str, object]) -> None:
+        """Takes a copy of everything now; the files follow. `state` is plain data that all ranks agree on."""
+        self.wait()
+        if step == self._last_step:
+            return  # a stop right after a save: rank 0 may still be finishing what this would write again
+        self._last_step = step
+        copies = self._copied(chunks)
+        self._thread = threading.Thread(target=self._guarded, args=(step, copies, dict(state)), name="checkpoint")
+        self._thread.start()
+        if not self.background:
+            self.wait()
+
+    def _copied(self, chunks: Iterable[Chunk]) -> list[Chunk]:
+        """Into pinned memory from a GPU: it is kept for the next save, since making it takes longer than filling it."""
+        copies = []
+        for n, c in enumerate(chunks):
+            kept = self._pinned.get(n)
+            if not c.tensor.is_cuda:
+                kept = torch.empty(c.tensor.shape, dtype=c.tensor.dtype)
+            elif kept is None or (kept.shape, kept.dtype) != (c.tensor.shape, c.tensor.dtype):
+                kept = self._pinned[n] = torch.empty(c.tensor.shape, dtype=c.tensor.dtype, pin_memory=True)
+            copies.append(dataclasses.replace(c, tensor=kept.copy_(c.tensor.detach(), non_blocking=True)))
+        if self._pinned:
+            torch.cuda.current_stream().synchronize()
+        return copies
+
+    def wait(self) -> None:
+        """Until the last save is finished; raises what went wrong with it."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    @property
+    def busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _guarded(self, step: int, chunks: list[Chunk], state: dict[str, object]) -> None:
+        try:
+            self.write(step, chunks, state)
+        except BaseException as error:
+            self._error = error
+            self._say(self.folder / f"{WRITING}{folder_name(step)}", {"error": f"{type(error).__name__}: {error}"})
+
+    def write(self, step: int, chunks: Iterable[Chunk], state: Mapping[str, object]) -> None:
+        """The save itself, here and now; chunks that are made one by one are never in memory together."""
+        final = self.folder / folder_name(step)
+        if final.exists():
+            return  # never overwritten; only a resumed run whose `latest` was moved back comes here
+        part = self.folder / f"{WRITING}{folder_name(step)}"
+        part.mkdir(parents=True, exist_ok=True)
+        items = dcp.write_chunks(part, self.rank, chunks)
+        self._say(part, {"items": [dataclasses.asdict(item) for item in items]})
+        if self.rank == 0:
+            self._finish(part, final, self._all_items(part), step, dict(state))
+
+    def _say(self, part: Path, words: dict[str, object]) -> None:
+        try:
+            temporary = part / f".rank{self.rank}.json"
+            temporary.write_text(json.dumps(words))
+            os.replace(temporary, part / f"rank{self.rank}.json")
+        except OSError:
+            pass  # the disk that refused the checkpoint refuses this as well; rank 0 gives up after its time
+
+    def _all_items(self, part: Path) -> list[dcp.Item]:
+        items: list[dcp.Item] = []
+        until = time.monotonic() + self.timeout_s
+        for rank in range(self.world):
+            path = part / f"rank{rank}.json"
+            while not path.exists():
+                if time.monotonic() > until:
+                    raise TimeoutError(f"{part}: rank {rank} has not written its part after {self.timeout_s:g} s")
+                time.sleep(POLL_S)
+            words = json.loads(path.read_text())
+            if "error" in words:
+                raise RuntimeError(f"{part}: rank {rank}: {words['error']}")
+            items += [_item(i) for i in words["items"]]
+            path.unlink()
+        return items
+
+    def _finish(self, part: Path, final: Path, items: list[dcp.Item], step: int, state: dict[str, object]) -> None:
+        length, crc = dcp.write_metadata(part, items)
+        files: dict[str, list[list[int]]] = {dcp.METADATA: [[0, length, crc]]}
+        for item in items:
+            files.setdefault(item.file, []).append([item.at, item.length, item.crc])
+        manifest = {"schema": SCHEMA, "step": step, "state": state, "model": fields.plain(self.model), "about": self.about,
+                    "torch": torch.__version__, "files": files}
+        text = json.dumps({**manifest, "digest": _digest(manifest)}, ensure_ascii=False, allow_nan=False)
+        dcp.write_synced(part / MANIFEST, text.encode())
+        _sync_folder(part)
+        os.rename(part, final)
+        pointer = self.folder / f".{LATEST}"
+        dcp.write_synced(pointer, final.name.encode())
+        os.replace(pointer, self.folder / LATEST)
+        _sync_folder(self.folder)
+        self.saved.append(step)
+        for old in steps_in(self.folder)[: -self.keep]:
+            shutil.rmtree(self.folder / folder_name(old))
+
+
+def _item(data: dict[str, Any]) -> dcp.Item:
+    return dcp.Item(**{**data, **{k: tuple(data[k]) for k in ("shape", "offsets", "sizes")}})
+
+
+def _digest(manifest: Mapping[str, object]) -> str:
+    return hashlib.sha256(fields.canonical(manifest).encode()).hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def steps_in(folder: Path | str) -> list[int]:
+    """Steps that have a whole checkpoint, oldest first."""
+    names = [p.parent.name for p in Path(folder).glob(f"step-*/{MANIFEST}")]
+    return sorted(int(n.removeprefix("step-")) for n in names if n.removeprefix("step-").isdigit())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A whole checkpoint on disk, its manifest read and verified."""
+
+    folder: Path
+    step: int
+    state: dict[str, Any]
+    model: dict[str, Any] | None
+    about: dict[str, Any]
+    files: dict[str, list[list[int]]]
+
+    def reader(self) -> dcp.Reader:
+        sums = {(name, at): (length, crc) for name, chunks in self.files.items() for at, length, crc in chunks}
+        self._verify_file(dcp.METADATA)
+        return dcp.Reader(self.folder, sums)
+
+    def verify(self) -> None:
+        """Reads every byte; a difference is one line that names the file."""
+        for name in sorted(self.files):
+            self._verify_file(name)
+
+    def _verify_file(self, name: str) -> None:
+        path = self.folder / name
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            raise BadInput(f"{path}: no such file, though the checkpoint's manifest names it") from None
+        expected = sum(length for _, length, _ in self.files[name])
+        if size != expected:
+            raise BadInput(f"{path}: {size} bytes, {expected} were saved: the checkpoint is damaged; move "
+                           f"{self.folder.name} away to resume from the one before it")
+        with path.open("rb") as file:
+            for at, length, crc in sorted(self.files[name]):
+                file.seek(at)
+                if zlib.crc32(file.read(length)) != crc:
+                    raise dcp.damaged(path, at, length)
+
+
+def open_checkpoint(folder: Path | str) -> Found:
+    """The checkpoint in exactly this folder."""
+    path = Path(folder) / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        digest = manifest.pop("digest")
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file: {folder} is not a whole checkpoint") from None
+    except (ValueError, AttributeError, KeyError) as error:
+        raise BadInput(f"{path}: damaged: {error}") from None
+    if digest != _digest(manifest):
+        raise BadInput(f"{path}: damaged: it does not match its own digest")
+    if manifest["schema"] != SCHEMA:
+        raise BadInput(f"{path}: schema {manifest['schema']} is not the {SCHEMA} that this version reads")
+    names = ("step", "state", "model", "about", "files")
+    return Found(folder=Path(folder), **{name: manifest[name] for name in names})
+
+
+def latest(folder: Path | str) -> Found | None:
+    """The checkpoint that `latest` points at, else the newest whole one, or None when there is none."""
+    folder = Path(folder)
+    try:
+        name = (folder / LATEST).read_text().strip()
+    except FileNotFoundError:
+        name = ""
+    if name and Path(name).name == name and (folder / name / MANIFEST).exists():
+        return open_checkpoint(folder / name)
+    steps = steps_in(folder)
+    return open_checkpoint(folder / folder_name(steps[-1])) if steps else None
+
+
+def check_model(found: Found, model: Model) -> None:
+    """Refuses a checkpoint of another model, naming the first field that differs. Padding is none of its business."""
+    if found.model is None:
+        return
+    theirs, ours = _shape(fields.build(Model, found.model, where=f"{found.folder / MANIFEST}: model")), _shape(model)
+    for name, value in theirs.items():
+        if ours[name] != value:
+            raise BadInput(f"{found.folder}: is of a model with {name} {value}, this one has {ours[name]}")
+
+
+def _shape(model: Model) -> dict[str, object]:
+    """What a model is, whether its file says so or leaves it to the defaults."""
+    found: dict[str, object] = {"layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv,
+                                "head_dim": model.head_size, "ffn": model.inner, "vocab": model.vocab,
+                                "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True)}
+    if model.learned:
+        return found | {"seq": model.seq}
+    scaling = ("rope_low_freq", "rope_high_freq", "rope_original_seq") if model.rope_factor is not None else ()
+    return found | {name: getattr(model, name) for name in ("rope_theta", "rope_factor", *scaling) if model.rope}
+
+
+def check(folder: Path | str, model: Model, *, resume: bool) -> Found | None:
+    """What the host asks before any rank starts: is there something to resume from, whole and of this model?"""
+    found = latest(folder)
+    if not resume:
+        if found is not None:
+            raise BadInput(f"{folder}: already holds a checkpoint of step {found.step}: resume it (training.resume = true, "
+                           "or --resume), or name another folder")
+        return None
+    if found is not None:
+        check_model(found, model)
+        found.verify()
+    return found

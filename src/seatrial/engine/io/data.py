@@ -1,0 +1,126 @@
+"""Tokens: the same sample for the same seed and number on every topology.
+
+    batches = Batches(training, model, seed=1234)
+    batches.sample(17)                      seq + 1 tokens of global sample 17
+    batches.microbatch(16, mbs=4)           (tokens_BS, targets_BS) of samples 16 to 19
+
+Tokens are synthetic, or from a Megatron .bin/.idx pair (`indexed.py`). Which sample is number 17 depends on the seed alone,
+so data parallel ranks need no agreement: each asks for its own numbers.
+"""
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from seatrial.engine.io import indexed
+from seatrial.errors import BadInput
+from seatrial.spec import Model
+from seatrial.training import Training
+
+MASK = (1 << 64) - 1
+
+
+class Source(Protocol):
+    def samples(self, first: int, count: int) -> Tensor:
+        """Samples `first` to `first + count - 1`, each of seq + 1 tokens (int64)."""
+
+
+class Batches:
+    def __init__(self, training: Training, model: Model, seed: int, *, split: Literal["train", "valid"] = "train"):
+        prefix = training.data if split == "train" else training.valid_data
+        self.source: Source
+        if prefix is not None:
+            self.source = Corpus(prefix, vocab=model.vocab, seq=model.seq, seed=seed)
+        else:
+            # The held-out samples are those of another seed.
+            self.source = Synthetic(vocab=model.vocab, seq=model.seq, seed=seed if split == "train" else ~seed)
+
+    def sample(self, index: int) -> Tensor:
+        return self.source.samples(index, 1)[0]
+
+    def microbatch(self, first_sample: int, mbs: int) -> tuple[Tensor, Tensor]:
+        tokens = self.source.samples(first_sample, mbs)
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def check(training: Training, model: Model) -> None:
+    """Refuses data that cannot be trained on, before any rank starts."""
+    for prefix in (training.data, training.valid_data):
+        if prefix is not None:
+            indexed.check(prefix, vocab=model.vocab, seq=model.seq)
+    if training.eval_every and training.data is not None and training.valid_data is None:
+        raise BadInput(f"training.eval_every is {training.eval_every} and training.data is {training.data!r}: "
+                       "name the held-out tokens with training.valid_data, or set eval_every to 0")
+
+
+class Corpus:
+    """A .bin/.idx pair cut into samples across documents, in an order that is new every epoch and needs no table."""
+
+    def __init__(self, prefix: str, *, vocab: int, seq: int, seed: int):
+        self.prefix, self.vocab, self.seq, self.seed = prefix, vocab, seq, seed
+        self.tokens = indexed.open_tokens(prefix)
+        self.count = (len(self.tokens) - 1) // seq
+        """A sample's last target is the next one's first token."""
+
+    def samples(self, first: int, count: int) -> Tensor:
+        return torch.stack([self._sample(i) for i in range(first, first + count)])
+
+    def _sample(self, index: int) -> Tensor:
+        epoch, position = divmod(index, self.count)
+        start = permuted(position, self.count, key=mix_int(self.seed + mix_int(epoch))) * self.seq
+        tokens = self.tokens.slice(start, start + self.seq + 1)
+        indexed.refuse_outside(tokens, vocab=self.vocab, where=str(indexed.bin_path(self.prefix)), first=start)
+        return tokens
+
+
+def permuted(position: int, size: int, *, key: int) -> int:
+    """Where `position` goes in a permutation of `size` places: four Feistel rounds, walked until inside."""
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    low = (1 << half) - 1
+    while True:
+        left, right = position >> half, position & low
+        for turn in range(4):
+            left, right = right, left ^ (mix_int(key + (turn << 60) + right) & low)
+        position = left << half | right
+        if position < size:
+            return position
+
+
+class Synthetic:
+    """Tokens out of a hash, with something to learn: few tokens are common, every second one follows from its predecessor."""
+
+    def __init__(self, *, vocab: int, seq: int, seed: int):
+        self.vocab, self.seed, self.length = vocab, mix_int(seed), seq + 1
+        self.positions = torch.arange(0, self.length, 2, dtype=torch.int64)
+
+    def samples(self, first: int, count: int) -> Tensor:
+        keys = torch.tensor([[_signed(mix_int(self.seed + i))] for i in range(first, first + count)])
+        bits = mix(self.positions + keys)
+        uniform = ((bits >> 11) & ((1 << 53) - 1)).double() / float(1 << 53)
+        drawn = (uniform.square().square_() * self.vocab).long().clamp_(max=self.vocab - 1)
+        tokens = torch.empty(count, self.length, dtype=torch.int64)
+        tokens[:, ::2] = drawn
+        tokens[:, 1::2] = (drawn[:, : self.length // 2] * 7 + 3) % self.vocab
+        return tokens
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def mix_int(value: int) -> int:
+    """The splitmix64 finaliser on one number."""
+    value = (value + 0x9E3779B97F4A7C15) & MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+    return value ^ (value >> 31)
+
+
+def mix(values: Tensor) -> Tensor:
+    """The same on an int64 tensor, whose multiplication wraps and whose shifts keep the sign (hence the masks)."""
+    v = values + _signed(0x9E3779B97F4A7C15)
+    v = (v ^ ((v >> 30) & ((1 << 34) - 1))) * _signed(0xBF58476D1CE4E5B9)
+    v = (v ^ ((v >> 27) & ((1 << 37) - 1))) * _signed(0x94D049BB133111EB)
+    return v ^ ((v >> 31) & ((1 << 33) - 1))
