@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from seatrial.notes.lint.digits import NUMBER
 from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
-from seatrial.tables import Problem, codec
-from seatrial.tables.codec import PLAIN
+from seatrial.tables import Problem
 from seatrial.tables.headings import read_heading
+from seatrial.tables.unknown import is_known
 
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
 _NUMERIC = {"count", "figure", "memory", "seconds", "rate", "percent"}
@@ -159,7 +159,7 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
             continue
         for heading in mates[0].record.printed:
             where = (mates[0].record.source_file, heading)
-            if heading.strip() and where not in told and not _is_known(heading):
+            if heading.strip() and where not in told and not is_known(heading):
                 told.add(where)
                 found.append(
                     mates[0].find(
@@ -167,9 +167,3 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
                     )
                 )
     return found
-
-
-def _is_known(heading: str) -> bool:
-    """Also by the name of a record's field, as collections of rows have them, with the corrected value beside (`dp_fixed`)."""
-    name = heading.removesuffix("_fixed")
-    return bool(field_of(heading)) or name in codec.TYPES or name in PLAIN

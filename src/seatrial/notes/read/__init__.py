@@ -35,17 +35,23 @@ LARGEST_MIB = 64
 class Imported:
     records: tuple[Record, ...] = ()
     problems: tuple[Problem, ...] = ()
+    unknown_columns: tuple[str, ...] = ()
+    """Of all its tables, those that no field takes; their cells are in the records' `extra`."""
 
 
 def import_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB) -> Imported:
     """Everything in the file. BadInput when it is no text, cannot be opened, or is too large."""
-    records, problems = [], []
+    records: list[Record] = []
+    problems: list[Problem] = []
+    columns: dict[str, None] = {}
     for found in iter_file(path, largest_mib=largest_mib):
         if isinstance(found, Record):
             records.append(found)
+        elif found.columns:
+            columns.update(dict.fromkeys(found.columns))
         else:
             problems.append(found)
-    return Imported(records=tuple(records), problems=tuple(problems))
+    return Imported(records=tuple(records), problems=tuple(problems), unknown_columns=tuple(columns))
 
 
 def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB) -> Iterator[Record | Problem]:

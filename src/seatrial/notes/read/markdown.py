@@ -21,7 +21,7 @@ from seatrial.notes.read.files import read_lines
 from seatrial.notes.read.megatron import LogReader
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.parsing import read_cell
-from seatrial.notes.read.rows import blank_row, is_table_of_runs, refit, row_record
+from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
 from seatrial.record import Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.headings import MEASURES, NUMBER, Column, clean, read_heading, settle
@@ -208,6 +208,8 @@ class _Walk:
         if token.kind == "header without alignment":
             message = "no alignment row (| --- | --- |) under these headings; read as a table all the same"
             yield Problem(file=self.file, line=token.line, cell=token.text[:80], message=message, level="note")
+        if self.of_runs and not self.own:
+            yield from columns_left(headings, Where(file=self.file, line=token.line))
 
     def _end_table(self) -> Iterator[Record | Problem]:
         if self.unknown and self.header is not None:
@@ -240,6 +242,10 @@ class _Walk:
         if len(cells) != len(self.columns):
             cells, message = refit(self.columns, cells)
             problems.append(Problem(file=self.file, line=token.line, cell=token.text[:120], message=message, level="note"))
+        refused = refused_row([column.heading for column in self.columns], cells, where)
+        if refused is not None:
+            yield refused
+            return
         record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         yield from problems
         yield from more

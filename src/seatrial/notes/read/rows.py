@@ -9,7 +9,7 @@ marks in the cells and from the legend that explains the marks.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
 from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
+from seatrial.tables.unknown import axes_lacking, refusal, unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
 """Marks that say `worked out` where no legend says otherwise."""
@@ -400,3 +401,20 @@ def refit(columns: Sequence[Column], cells: Sequence[str]) -> tuple[list[str], s
         dropped.append(best + 1)
         del kept[best]
     return kept, f"{counts}: empty cell {', '.join(map(str, dropped))} left out"
+
+
+def columns_left(headings: Sequence[str], where: Where) -> Iterator[Problem]:
+    """One note of the columns that no field takes, where a table has any."""
+    ignored, _ = unknown_columns(headings, ())
+    if ignored:
+        message = f"no field takes {', '.join(ignored)}: kept as text"
+        yield Problem(file=where.file, line=where.line, message=message, level="note", columns=tuple(ignored))
+
+
+def refused_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Problem | None:
+    """The problem of a row that runs on an axis which no record has a field for, such as context parallelism above 1."""
+    axes = axes_lacking(tuple(headings))
+    why = refusal(axes, headings, cells) if axes else ""
+    if not why:
+        return None
+    return Problem(file=where.file, line=where.line, cell=" | ".join(cells)[:80], message=why, level="row", rows=1)
