@@ -21,7 +21,6 @@ from seatrial.errors import BadInput, Infeasible
 from seatrial.fields import nearest
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SCHEDULES, Configs
 from seatrial.spec import Batch, Cluster, Environment, Family, Model, Topology, Trial
-from seatrial.tables.unknown import axes_lacking, refusal, unknown_columns
 
 DEFAULTS = {
     "layers": "needed",
@@ -103,6 +102,8 @@ def configs_of(rows: list[Row]) -> Configs:
 
 def read(path: str | Path, cluster: Cluster) -> Table:
     """A CSV file, or the folder of a logbook."""
+    from seatrial.tables.unknown import unknown_columns
+
     if Path(path).is_dir():
         return _logbook(Path(path), cluster)
     try:
@@ -144,6 +145,8 @@ def _cell(value: object) -> str:
 
 
 def read_row(line: Mapping[str, object] | Mapping[str | None, object], cluster: Cluster, where: str = "") -> Row:
+    from seatrial.tables.unknown import axes_lacking, refusal
+
     cells = {key: value if isinstance(value, str) else "" for key, value in line.items() if isinstance(key, str)}
     got = _Cells(cells)
     session = got.text("session") or got.text("date")

@@ -82,7 +82,7 @@ class Reading:
             return None
         if self.formula == "label":
             size = label_parameters(row.record.size_label)
-            return None if size is None else 2.0 * (4 if self.recompute == "full" else 3) * size[0] * seq
+            return None if size is None else arith.per_parameter(size[0], seq=int(seq), recompute=self.recompute)
         if not layers or not hidden or (not vocab and self.formula != "megatron-2022-old"):
             return None
         record = row.record
@@ -204,9 +204,6 @@ def _per_sample(
         ffn=ffn,
         family="llama" if glu and hidden % 2 == 0 else "gpt2",
     )
-    if formula in ("parameters", "palm"):
-        attention = 2.0 * layers * hidden * seq if formula == "palm" else 0.0
-        return 2.0 * (4 if recompute == "full" else 3) * (arith.parameters(model).total + attention) * seq
     return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp)
 
 
