@@ -64,7 +64,7 @@ def typo_in_tflops(table: Table, rng: random.Random) -> Planted | None:
 
 def other_formula(table: Table, rng: random.Random) -> Planted | None:
     index = rng.randrange(len(table.rows))
-    if table.model.glu:
+    if table.model.gated:
         return None
     other = "megatron-2022-old" if table.formula == "sc21" else "sc21"
     row = table.rows[index]

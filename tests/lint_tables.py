@@ -99,7 +99,7 @@ class Table:
             lines = ["# Notes", "", f"{self.label} model: {settings}", "", f"## Sweep {recompute}"]
         else:
             tokens = f" with a vocabulary of {vocab}" if vocab else ""
-            groups = f", {m.kv} KV heads, FFN {m.inner} (SwiGLU)" if m.glu else ""
+            groups = f", {m.kv} KV heads, FFN {m.inner} (SwiGLU)" if m.gated else ""
             shape = f"{m.layers} layers, hidden size {m.hidden} and {m.heads} heads{groups}{tokens}"
             lines = [
                 "# Which layout?",

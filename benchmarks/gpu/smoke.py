@@ -102,7 +102,7 @@ def _attention(device: torch.device, say: Callable[[str], None]) -> dict[str, An
     found = {}
     for shape in ("1.3b", "5.6b"):
         m, mbs = SHAPES[shape]
-        backend, took = fastest(batch=mbs, seq=m.seq, heads=m.heads, head_dim=m.head_dim, dtype=HALF, bias=None, device=device)
+        backend, took = fastest(batch=mbs, seq=m.seq, heads=m.heads, head_dim=m.head_size, dtype=HALF, bias=None, device=device)
         operations = 12 * m.seq**2 * m.hidden * mbs
         found[shape] = {name: operations / s / 1e12 for name, s in took.items()}
         say(f"  attention {shape}: {backend}, " + ", ".join(f"{n} {r:.0f} TFLOP/s" for n, r in found[shape].items()))

@@ -14,7 +14,7 @@ from typing import Literal
 
 from seatrial.errors import Infeasible
 from seatrial.schedule import GROUPED, KINDS
-from seatrial.spec import Batch, Cluster, Model, Topology, Trial, stages_of
+from seatrial.spec import Batch, Cluster, Model, Topology, Trial, kv_fits, stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +70,12 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
     if model.heads % t.tp:
         yield Violation(code="heads-divisible", message=f"{model.heads} heads are not a multiple of TP {t.tp}: "
                                                         f"TP {_divisors_near(model.heads, t.tp)} would do")
-    elif model.kv % t.tp:
-        yield Violation(code="kv-heads-divisible", message=f"{model.kv} key-value heads are not a multiple of TP {t.tp}: "
-                                                           f"TP {_divisors_near(model.kv, t.tp)} would do")
+    elif not kv_fits(model.kv, t.tp):
+        works = [tp for tp in range(1, model.heads + 1) if model.heads % tp == 0 and kv_fits(model.kv, tp)]
+        near = sorted({max(tp for tp in works if tp < t.tp), min((tp for tp in works if tp > t.tp), default=works[-1])})
+        yield Violation(code="kv-heads-divisible",
+                        message=f"{model.kv} key-value heads and TP {t.tp}: neither is a multiple of the other, so ranks "
+                                f"cannot share them evenly: TP {' or '.join(map(str, near))} would do")
     elif engine == "megatron" and (model.heads // t.tp) * t.mbs % 4:
         yield Violation(code="fused-softmax", level="warning",
                         message=f"(heads {model.heads} / TP {t.tp}) x MBS {t.mbs} = {model.heads // t.tp * t.mbs} is not a "

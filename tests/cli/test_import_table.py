@@ -151,7 +151,7 @@ def test_a_logbook_that_cannot_be_made(seatrial, notes, tmp_path):
 
 
 def test_own_trials_are_short_unless_asked_for_whole(seatrial, tmp_path):
-    from seatrial.importers import import_file
+    from seatrial.notes.read import import_file
 
     with Logbook(tmp_path / "runs", create=True) as book:
         book.append({"state": "measured", "size_label": "tiny", "family": "gpt2", "dp": 2, "sec_per_it": 0.123456789})

@@ -32,7 +32,7 @@ from seatrial.training import Training
 class PlainBlock(nn.Module):
     def __init__(self, m: Model):
         super().__init__()
-        self.head_dim = m.head_dim
+        self.head_dim = m.head_size
         self.norm1, self.norm2 = nn.LayerNorm(m.hidden, eps=m.norm_eps), nn.LayerNorm(m.hidden, eps=m.norm_eps)
         self.q, self.k, self.v, self.out = (nn.Linear(m.hidden, m.hidden) for _ in range(4))
         self.up, self.down = nn.Linear(m.hidden, m.inner), nn.Linear(m.inner, m.hidden)

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial import arith, presets
+from seatrial.arith import layer
 from seatrial.errors import BadInput
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.plan.configs import Configs
+from seatrial.spec import FAMILIES, Batch, Model, Topology, Trial
 
 ROWS = list(csv.DictReader((Path(__file__).parents[2] / "examples" / "rows.csv").open()))
 FORMULA = {"old": "megatron-2022-old", "new": "sc21"}
@@ -62,7 +64,8 @@ def test_each_row_fits_one_formula_and_misses_the_other():
 
 
 @pytest.mark.parametrize("name, billions", [("bloom-176b", 176.247), ("llama3-8b", 8.030), ("llama3-70b", 70.554),
-                                            ("gpt2-124m", 0.1244)])
+                                            ("gpt2-124m", 0.1244), ("llama3.2-1b", 1.2358), ("mistral-7b", 7.2480),
+                                            ("qwen2.5-7b", 7.6156), ("qwen3-8b", 8.1907), ("qwen3-0.6b", 0.5960)])
 def test_published_sizes(name, billions):
     assert arith.label_sizes(presets.model(name))[0] == pytest.approx(billions, rel=1e-3)
 
@@ -73,6 +76,29 @@ def test_gpt_layer_is_12_h_squared_plus_13_h():
 
 
 MODELS = st.sampled_from(["tiny", "tiny-bloom", "tiny-llama"])
+
+SHAPES = st.fixed_dictionaries(dict(
+    hidden=st.sampled_from([64, 96]), heads=st.sampled_from([4, 8]), family=st.sampled_from(list(FAMILIES)),
+    kv_heads=st.sampled_from([None, 2, 4]), head_dim=st.sampled_from([None, 16, 32]),
+    norm=st.sampled_from([None, "layernorm", "rmsnorm"]), positions=st.sampled_from([None, "learned", "alibi", "rope"]),
+    mlp=st.sampled_from([None, "gelu", "swiglu"]), qk_norm=st.sampled_from([None, True, False]),
+    biases=st.sampled_from([None, "all", "attention", "qkv", "mlp", "none"]),
+)).map(lambda choices: Model(layers=2, vocab=100, seq=32, **choices))  # fmt: skip
+
+
+@given(SHAPES, st.sampled_from([1, 2, 4, 8]))
+def test_a_layer_is_the_same_for_numbers_and_for_columns(model, tp):
+    configs = Configs.from_trials([Trial(model=model, batch=Batch(gbs=1), topology=Topology(tp=tp))])
+    for alone, column in zip(layer.gemms(model, tp), layer.gemms(configs, configs.tp)):
+        assert (column.cols[0], column.inner[0]) == (alone.cols, alone.inner)
+    assert [tensor.numbers[0] for tensor in layer.tensors(configs, configs.tp)] == [t.numbers for t in layer.tensors(model, tp)]
+    assert [width[0] for width in layer.widths(configs, configs.tp)] == list(layer.widths(model, tp))
+
+
+def test_key_value_heads_fewer_than_ranks_are_held_by_several():
+    model = presets.model("llama3-8b")
+    held = {tp: layer.gemms(model, tp)[0].cols for tp in (1, 4, 8, 16, 32)}
+    assert held == {1: 6144, 4: 1536, 8: 768, 16: 512, 32: 384}
 
 
 @given(MODELS, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 3, 4, 8]))

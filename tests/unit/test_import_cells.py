@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.importers.cells import Column, clean, read_cell, take_date
-from seatrial.importers.columns import read_heading, setting
-from seatrial.importers.statements import read_statements
-from seatrial.importers.words import read_words
+from seatrial.notes.read.parsing import read_cell, take_date
+from seatrial.notes.read.statements import read_statements
+from seatrial.notes.read.words import read_words
+from seatrial.tables.headings import Column, clean, read_heading, setting
 
 MEM, SEC, COUNT = (
     Column(field="mem_value", kind="memory"),

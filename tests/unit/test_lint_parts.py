@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.lint import digits, lint
-from seatrial.lint.files import look_at
-from seatrial.lint.hints import Hints, read_sentence
-from seatrial.lint.prose import Prose
+from seatrial.notes.lint import digits, lint
+from seatrial.notes.lint.files import look_at
+from seatrial.notes.lint.hints import Hints, read_sentence
+from seatrial.notes.lint.prose import Prose
 from seatrial.record import Record
 
 

@@ -52,7 +52,7 @@ def test_the_probe_measures_what_the_planner_asks(h200, monkeypatch):
 
     monkeypatch.setattr(layer, "matmul_s", heard)
     model = presets.model("llama3-8b")
-    c = configs(hidden=4096, heads=32, kv_heads=8, ffn=14336, glu=1, rope=1, positions=0, seq=8192,
+    c = configs(hidden=4096, heads=32, kv=8, inner=14336, gated=1, rope=1, learned=0, seq=8192,
                 vocab=model.padded_vocab(4), tp=4, mbs=2)
     machine = Machine.of(c, h200)
     layer.layer(c, h200, machine)
@@ -121,14 +121,14 @@ def test_many_layouts_at_once_are_what_they_are_one_by_one(h200, tmp_path):
 def test_attention_is_corrected_by_way_and_by_bias(h200, tmp_path):
     found = machines.empty()
     c = configs(heads=16, mbs=2, flash=1)
-    forward, backward = layer.fused_attention_s(Machine.of(c, h200), np.array([32]), c.seq, c.head_dim)
+    forward, backward = layer.fused_attention_s(Machine.of(c, h200), np.array([32]), c.seq, c.head_size)
     for bias, factor in ((False, 1.25), (True, 3.0)):
         found["figures"]["attention"].append(
             {"dtype": "bf16", "batch": 2, "heads": 16, "kv_heads": 16, "seq": 1024, "head_dim": 128, "bias": bias,
              "forward_s": float(factor * forward[0]), "backward_s": float(2 * factor * backward[0]), "spread": 0.0})
     cluster = replace(h200, machine=machines.written(found, tmp_path))
     for positions, factor in ((1, 1.25), (0, 3.0)):
-        one = configs(heads=16, mbs=2, flash=1, positions=positions)
+        one = configs(heads=16, mbs=2, flash=1, learned=positions)
         cost = layer.layer(one, cluster, Machine.of(one, cluster))["attention"]
         assert cost.forward[0] == pytest.approx(factor * forward[0], rel=1e-3)
         assert cost.backward[0] == pytest.approx(2 * factor * backward[0], rel=1e-3)

@@ -70,9 +70,10 @@ def test_each_layout_is_accepted_or_rejected_once(model, nodes, gbs, engine):
 
 
 @pytest.mark.parametrize("engine", ["megatron", "seatrial"])
-@pytest.mark.parametrize("model", ["tiny-llama", "bloom-176b"])
+@pytest.mark.parametrize("model", [presets.model("tiny-llama", {"heads": 12, "hidden": 96}), presets.model("bloom-176b")],
+                         ids=lambda model: model.name)
 def test_rejections_are_counted_as_the_rules_would_one_by_one(model, engine):
-    space = Space(models=(presets.model(model),), cluster=presets.cluster("jz-a100", nodes=3), gbs=(40,), engine=engine,
+    space = Space(models=(model,), cluster=presets.cluster("jz-a100", nodes=3), gbs=(40,), engine=engine,
                   sequence_parallel=(False, True), recompute=("none", "full"), zero=(0, 1), mbs=(1, 2, 3))  # fmt: skip
     expected: Counter[str] = Counter()
     for columns in chunks(space):

@@ -17,7 +17,7 @@ from seatrial.spec import Batch, Device, Link, Topology, Trial
 JZ = presets.cluster("jz-a100")
 DGX = presets.cluster("dgx-a100")
 BLOOM = {"layers": 72, "hidden": 14336, "heads": 64, "seq": 2048, "vocab": 250880, "dp": 8, "tp": 4, "pp": 12, "mbs": 2,
-         "gbs": 2048, "positions": 0, "zero": 1, "recompute": 2, "procs_per_node": 8, "nodes": 48}
+         "gbs": 2048, "learned": 0, "zero": 1, "recompute": 2, "procs_per_node": 8, "nodes": 48}
 
 
 def configs(n: int = 1, **changes: object) -> Configs:
@@ -179,7 +179,7 @@ def test_every_forecast_is_a_finite_number_on_every_machine(name: str):
         "hidden": [64, 768, 2048, 14400, 25600], "layers": [1, 7, 12, 96], "tp": [1, 2, 8, 64], "pp": [1, 2, 5, 64],
         "dp": [1, 3, 512], "mbs": [1, 7, 32], "zero": [0, 1, 2, 3], "recompute": [0, 1, 2],
         "schedule": range(len(SCHEDULES)), "precision": range(4), "seq": [128, 2048, 131072], "procs_per_node": [1, 4, 16],
-        "flash": [-1, 0, 1], "glu": [0, 1],
+        "flash": [-1, 0, 1], "gated": [0, 1],
     }.items()}  # fmt: skip
     virtual = np.array([kind.virtual for kind in KINDS.values()])[pick["schedule"]]
     pick["vp"], pick["pp"] = np.where(virtual, 2, 1), np.where(virtual, np.maximum(pick["pp"], 2), pick["pp"])

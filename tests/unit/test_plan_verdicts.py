@@ -16,7 +16,7 @@ from seatrial.spec import Batch, Model, Topology, Trial
 models = st.builds(
     lambda layers, heads, size, kv, seq, pad, family: Model(
         layers=layers, heads=heads, hidden=heads * size, seq=seq, vocab=1000, family=family,
-        kv_heads=heads // kv if family == "llama" and heads % kv == 0 else None, pad_vocab_to=pad),
+        kv_heads=heads // kv if heads % kv == 0 else None, pad_vocab_to=pad),
     st.integers(1, 30), st.sampled_from([1, 2, 3, 4, 6, 12, 16]), st.sampled_from([8, 10, 64]), st.sampled_from([1, 2, 3]),
     st.sampled_from([64, 100, 127]), st.sampled_from([None, 1024, 1030]), st.sampled_from(["gpt2", "bloom", "llama"]),
 )  # fmt: skip

@@ -41,6 +41,31 @@ def test_tiny_in_its_llama_form_has_4_key_value_heads():
     assert presets.model("tiny").kv == 16
 
 
+SHAPE = dict(layers=2, hidden=64, heads=4, vocab=100, seq=32)
+
+
+def test_a_choice_left_out_is_the_familys_and_one_given_stands_alone():
+    assert (presets.model("qwen2.5-7b").qkv_bias, presets.model("qwen2.5-7b").out_bias) == (True, False)
+    odd = Model(**SHAPE, family="llama", norm="layernorm", biases="mlp", tied=True)
+    assert odd.rope and odd.gated and odd.layernorm and odd.mlp_bias and odd.ties
+    assert not (odd.qkv_bias or odd.out_bias or odd.learned or odd.normed_qk)
+
+
+def test_a_family_without_a_choice_of_its_own_keeps_its_run_id():
+    asked = fields.plain(Model(**SHAPE, family="llama"))
+    assert asked == {**SHAPE, "family": "llama"}
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    (dict(heads=5), "head_dim can say another size"), (dict(head_dim=15, positions="rope"), "head_dim is 15"),
+    (dict(rope_factor=8.0), "positions are learned"), (dict(sliding_window=16), "seq 16 is the longest that is the same"),
+    (dict(rope_low_freq=4.0), "must be above rope_low_freq"), (dict(norm="batchnorm"), "is not one of layernorm, rmsnorm"),
+])
+def test_a_model_that_cannot_be_is_answered_with_what_could(given, words):
+    with pytest.raises(BadInput, match=words):
+        fields.build(Model, {**SHAPE, **given}, where="model")
+
+
 def test_a_misspelt_key_is_answered_with_the_nearest():
     with pytest.raises(BadInput, match=r"model\.layer: no such key; did you mean 'layers'\?"):
         trialfile.build({**TINY, "model": {"base": "tiny", "layer": 3}})
@@ -138,7 +163,9 @@ def test_embedding_slots_make_bloom_fit():
 
 def test_heads_over_tensor_parallel_ranks():
     assert "TP 4 or 8 would do" in message(trial(tp=6), "heads-divisible")
-    assert "kv-heads-divisible" in codes(trial(model="llama3-8b", tp=16))
+    assert codes(trial(model="llama3-8b", tp=16)) == []  # 8 key-value heads, each on two ranks
+    assert "4 key-value heads and TP 14: neither" in message(trial(model="qwen2.5-7b", tp=14), "kv-heads-divisible")
+    assert "TP 4 or 28 would do" in message(trial(model="qwen2.5-7b", tp=14), "kv-heads-divisible")
 
 
 def test_fused_softmax_is_a_warning_for_megatron_alone():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from seatrial.arith.parameters import layer_matrices
+from seatrial.arith.layer import matrices
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
 from seatrial.spec import Model
@@ -21,12 +21,12 @@ FORMULAS: tuple[Formula, ...] = ("megatron-2022-old", "sc21", "model", "hardware
 
 def attention_core_forward(model: Model) -> float:
     """Scores and weighted sum of one layer for one sequence, nothing saved by the causal mask."""
-    return 4.0 * model.seq**2 * model.hidden
+    return 4.0 * model.seq**2 * model.heads * model.head_size
 
 
 def layer_forward(model: Model) -> float:
     """One layer forward for one sequence."""
-    return 2.0 * model.seq * layer_matrices(model) + attention_core_forward(model)
+    return 2.0 * model.seq * matrices(model) + attention_core_forward(model)
 
 
 def head_forward(model: Model) -> float:
@@ -47,7 +47,7 @@ def _old(model: Model, recompute: str, tp: int, pp: int) -> float:
 
 def _sc21(model: Model, recompute: str, tp: int) -> float:
     h, s, l, v = model.hidden, model.seq, model.layers, model.padded_vocab(tp)
-    return (32 if model.glu else 24) * _passes(recompute) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h))
+    return (32 if model.gated else 24) * _passes(recompute) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h))
 
 
 def _model(model: Model) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seatrial import schedule
-from seatrial.arith.parameters import layer_matrices
+from seatrial.arith import layer
 from seatrial.spec import BYTES, Execution, Model, Topology, Trial, round_up, stages_of
 
 FP32 = 4
@@ -50,7 +50,7 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
     narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not _cuts_sequence(t)
     gradients = own * FP32 + held.fullest_buckets * FP32 if zero >= 2 else held.flat * (element if narrow else FP32)
     # Eight bits beside the sixteen, as they are and transposed.
-    eight = 2 * sum(stages_of(m, t)[rank :: t.pp]) * layer_matrices(m) // t.tp if t.precision == "fp8" else 0
+    eight = 2 * sum(stages_of(m, t)[rank :: t.pp]) * layer.matrices(m, t.tp) if t.precision == "fp8" else 0
     if m.ties and t.pp > 1 and shards == 1 and (held.has_head or rank == 0):
         # The two stages that hold the embedding exchange its gradients; a shard of them is never the fullest moment.
         gradients += m.padded_vocab(t.tp) // t.tp * m.hidden * FP32
@@ -105,24 +105,18 @@ class _Held:
 
 def _units(m: Model, tp: int, *, layers: int, first: bool, last: bool) -> list[tuple[str, int]]:
     """(name, numbers) in the order of the forward pass; every parameter begins at a multiple of hidden."""
-    h, kv = m.hidden, m.kv * m.head_dim
-    rows = m.padded_vocab(tp) // tp * h
+    rows = m.padded_vocab(tp) // tp * m.hidden
 
-    def aligned(*sizes: int) -> int:
-        return sum(round_up(size, h) for size in sizes)
+    def aligned(tensors: list[layer.Tensor]) -> int:
+        return sum(round_up(tensor.numbers, m.hidden) for tensor in tensors)
 
-    norm = h if m.family == "llama" else 2 * h
-    wide = (2 if m.glu else 1) * m.inner
-    block = aligned((h + 2 * kv) // tp * h, h // tp * h, wide // tp * h, m.inner // tp * h) + 2 * norm
-    if m.family != "llama":
-        block += aligned((h + 2 * kv) // tp, m.inner // tp) + 2 * h
-    entry = {"gpt2": m.seq * h, "bloom": 2 * h, "llama": 0}[m.family]
+    block, entry = aligned(layer.tensors(m, tp)), aligned(layer.entry(m))
     units = [("tokens", rows)] if first else []
     if first and entry:
         units.append(("entry", entry))
     units += [("layer", block)] * layers
     if last:
-        units.append(("final_norm", norm))
+        units.append(("final_norm", layer.norm(m, m.hidden)))
         if not (m.ties and first):
             units.append(("head", rows))
     return units
@@ -161,19 +155,20 @@ class BlockRows:
 def block_rows(m: Model, t: Topology, *, gpu: bool = False) -> BlockRows:
     """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation."""
     outside = 1 / t.tp if t.sequence_parallel else 1.0
-    h, kv = m.hidden, m.kv * m.head_dim / m.hidden
-    qkv, out, inner = (1 + 2 * kv) / t.tp, 1 / t.tp, m.inner / h / t.tp
-    wide = inner * (2 if m.glu else 1)
-    turned = (1 + kv) / t.tp if m.family == "llama" else 0.0  # RoPE makes queries and keys anew
+    h = m.hidden
+    qkv, rotated, context, up, inner = (width / h for width in layer.widths(m, t.tp))
     if gpu and t.precision == "fp32" and m.kv != m.heads:
-        turned += m.heads * m.seq / h / t.tp  # no fused kernel takes grouped heads in fp32: the scores are kept
-    small = (m.heads / t.tp + (2 if m.family == "llama" else 4)) / h
-    whole = 4 * outside + qkv + turned + out + wide + inner + small + (inner if m.glu and gpu else 0.0)
+        rotated += m.heads * m.seq / h / t.tp  # no fused kernel takes grouped heads in fp32: the scores are kept
+    # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
+    small = (m.heads / t.tp + 2 * (1 + m.layernorm)) / h
+    if m.normed_qk:
+        small += (1 + m.layernorm) * (m.heads // t.tp + -(-m.kv // t.tp)) / h
+    whole = 4 * outside + qkv + rotated + context + up + inner + small + (inner if m.gated and gpu else 0.0)
     kept = {"none": whole, "selective": whole - 2 * outside - inner, "full": outside}[t.recompute]
     # The gradient of the activation's output and, for a gated one, of its input with two products between.
-    gradients = 4 * inner if m.glu else inner
+    gradients = 4 * inner if m.gated else inner
     again = {"none": 0.0, "selective": inner, "full": whole - outside}[t.recompute]
-    return BlockRows(kept=kept, working=again + gradients, products=2 * outside + 2 + qkv + out + wide + inner)
+    return BlockRows(kept=kept, working=again + gradients, products=2 * outside + 2 + qkv + context + up + inner)
 
 
 def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
@@ -186,12 +181,12 @@ def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
     splits = schedule.splits_backward(t.schedule)
     actions = schedule.schedule(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, virtual=t.vp)
     # Weight gradients that are not fp32 themselves are made in 16 bits before they are added up.
-    temporary = m.hidden * m.inner * (2 if m.glu else 1) // t.tp * element if element < FP32 else 0
+    temporary = m.hidden * layer.widths(m, t.tp).up * element if element < FP32 else 0
     head = m.padded_vocab(t.tp) // t.tp * m.hidden * element if element < FP32 else 0
     held = peak = 0.0
     for action in actions:
         stage = action.chunk * t.pp + rank
-        chunk = split[stage] * rows.kept + (outside if m.family == "bloom" and stage == 0 else 0.0)
+        chunk = split[stage] * rows.kept + (outside if m.normed_embedding and stage == 0 else 0.0)
         # Before the head: the norm's input and output.
         chunk += 2 * outside if stage == last else 0.0
         deferred = split[stage] * rows.products if splits else 0.0
@@ -226,6 +221,6 @@ def _logits(m: Model, t: Topology, execution: Execution, element: int, *, gpu: b
 
 
 def _buffers(m: Model, t: Topology, element: int) -> int:
-    if m.family == "bloom":
+    if m.alibi:
         return m.heads // t.tp * m.seq * m.seq * element
-    return m.seq * m.head_dim * element if m.family == "llama" else 0
+    return m.seq * m.head_size * element if m.rope else 0

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seatrial.arith import layer
 from seatrial.spec import Model, Topology, stages_of
 
 
@@ -13,7 +14,7 @@ class Parameters:
     embedding: int
     """The word embedding."""
     positions: int
-    """Learned positions (gpt2) or the embedding's norm (bloom)."""
+    """Learned positions, and the embedding's norm."""
     layer: int
     """One transformer layer."""
     layers: int
@@ -31,35 +32,14 @@ class Parameters:
         return self.layer * self.layers + self.final_norm
 
 
-def _norm(model: Model) -> int:
-    return model.hidden if model.family == "llama" else 2 * model.hidden
-
-
-def layer_matrices(model: Model) -> int:
-    """Weights of one layer that tensor parallelism divides."""
-    h, kv_width = model.hidden, model.kv * model.head_dim
-    return h * (h + 2 * kv_width) + h * h + (3 if model.glu else 2) * h * model.inner
-
-
-def layer_split_vectors(model: Model) -> int:
-    """Biases of the column-parallel linears, divided as their outputs are."""
-    return 0 if model.family == "llama" else model.hidden + 2 * model.kv * model.head_dim + model.inner
-
-
-def layer_replicated(model: Model) -> int:
-    """Norms, and the biases of the row-parallel linears: whole on every tensor-parallel rank."""
-    return 2 * _norm(model) + (0 if model.family == "llama" else 2 * model.hidden)
-
-
 def parameters(model: Model) -> Parameters:
-    h = model.hidden
     return Parameters(
-        embedding=model.vocab * h,
-        positions={"gpt2": model.seq * h, "bloom": 2 * h, "llama": 0}[model.family],
-        layer=layer_matrices(model) + layer_split_vectors(model) + layer_replicated(model),
+        embedding=model.vocab * model.hidden,
+        positions=layer.numbers(layer.entry(model)),
+        layer=layer.numbers(layer.tensors(model, 1)),
         layers=model.layers,
-        final_norm=_norm(model),
-        head=0 if model.ties else model.vocab * h,
+        final_norm=layer.norm(model, model.hidden),
+        head=0 if model.ties else model.vocab * model.hidden,
     )
 
 
@@ -74,7 +54,7 @@ class StageParameters:
     """On one rank of one pipeline rank (all its virtual stages together), padding of the vocabulary included."""
 
     split: int
-    """This rank's share of what tensor parallelism divides."""
+    """This rank's share of what tensor parallelism divides; key-value heads that it must share with others included."""
     replicated: int
     """What every tensor-parallel rank holds whole."""
 
@@ -90,14 +70,14 @@ def stage_parameters(model: Model, topology: Topology, rank: int) -> StageParame
     tp, h = topology.tp, model.hidden
     rows = model.padded_vocab(tp) // tp
     layers = sum(split[stage] for stage in range(rank, len(split), topology.pp))
-    divided = layers * (layer_matrices(model) + layer_split_vectors(model)) // tp
-    whole = layers * layer_replicated(model)
+    divided = layers * layer.numbers(layer.split_tensors(model, tp))
+    whole = layers * layer.numbers(layer.whole_tensors(model))
     first_here, last_here = rank == 0, last % topology.pp == rank
     if first_here:
         divided += rows * h
         whole += parameters(model).positions
     if last_here:
-        whole += _norm(model)
+        whole += layer.norm(model, h)
         if not model.ties or not first_here:
             divided += rows * h
     return StageParameters(split=divided, replicated=whole)

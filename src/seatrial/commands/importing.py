@@ -34,8 +34,8 @@ def import_command(
 ) -> int:
     """Every file is read before anything is written. Exit status 1 when a cell or a row could not be read."""
     from seatrial.errors import BadInput
-    from seatrial.importers import Problem, iter_file
     from seatrial.logbook import Logbook
+    from seatrial.notes.read import Problem, iter_file
 
     problems: list[tuple[Path, list[Problem]]] = []
     counts: list[int] = []

@@ -52,11 +52,11 @@ def document(told: Look, top: int) -> dict[str, Any]:
 
     m = told.model
     return {
-        "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "head_dim": m.head_dim, "ffn": m.inner, "vocab": m.vocab,
+        "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "head_dim": m.head_size, "ffn": m.inner, "vocab": m.vocab,
         "padded_vocab": m.padded_vocab(told.tp), "tp": told.tp, "mbs": told.mbs,
         "products": [dataclasses.asdict(product) for product in told.products],
         "remarks": told.remarks,
-        "near": [{"what": near.what, "hidden": near.model.hidden, "heads": near.model.heads, "head_dim": near.model.head_dim,
+        "near": [{"what": near.what, "hidden": near.model.hidden, "heads": near.model.heads, "head_dim": near.model.head_size,
                   "ffn": near.model.inner, "padded_vocab": near.model.padded_vocab(told.tp), "parameters": near.parameters,
                   "gain": near.gain} for near in told.near[:top]],
     }  # fmt: skip
@@ -66,7 +66,7 @@ def _tell(told: Look, device: str, precision: str, top: int) -> None:
     from seatrial.plan import show
 
     m = told.model
-    print(f"{m.name or 'the model'}: hidden {m.hidden}, {m.heads} heads of {m.head_dim}, ffn {m.inner}, sequence {m.seq}, "
+    print(f"{m.name or 'the model'}: hidden {m.hidden}, {m.heads} heads of {m.head_size}, ffn {m.inner}, sequence {m.seq}, "
           f"vocabulary {m.vocab}; TP {told.tp}, MBS {told.mbs}, {precision} on {device}\n")
     headers = ["product", "rows", "cols", "inner", "each", "align", "tile", "tile fill", "waves", "wave fill", "of the best"]
     rows = [[p.name, str(p.rows), str(p.cols), str(p.inner), str(p.count), f"{p.align_bytes} B", p.tile, f"{p.tile_fill:.0%}",

@@ -128,10 +128,10 @@ def usable_bytes() -> int:
 
 def allocator(env: Mapping[str, str], loaded: str, installed: str) -> Finding:
     """glibc's malloc unless something is preloaded; on some machines that matters more than the topology."""
-    from seatrial.sweep import preload
+    from seatrial.launch.local import preload_problem
 
     facts = {"loaded": loaded or "glibc", "installed": installed or None, "LD_PRELOAD": env.get("LD_PRELOAD")}
-    if wrong := preload.problem(env):
+    if wrong := preload_problem(env):
         return Finding("allocator", "fail", wrong, "name a library that is there, or unset LD_PRELOAD", facts)
     if loaded:
         return Finding("allocator", "ok", f"{loaded} is loaded", facts=facts)

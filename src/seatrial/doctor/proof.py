@@ -21,7 +21,7 @@ from seatrial import arith, rules
 from seatrial.doctor.finding import Finding
 from seatrial.doctor.machine import usable_bytes
 from seatrial.errors import BadInput
-from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial
+from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits
 from seatrial.training import Training
 
 BAR = 1e-5
@@ -81,19 +81,23 @@ def _same_stages(trial: Trial, small: Topology) -> tuple[int, ...] | None:
 
 
 def _small_model(model: Model, t: Topology) -> Model:
-    """Of the same family and kind of shape: uneven layers stay uneven, shared key-value heads stay shared."""
+    """Of the same architecture and kind of shape: uneven layers stay uneven, shared key-value heads stay shared, a head size
+    of its own stays one."""
     stages = t.pp * t.vp
     uneven = model.layers % stages != 0
     kv = t.tp * (1 if t.tp > 1 else 2)
     heads = kv if model.kv == model.heads else 2 * kv
     heads *= 1 if heads >= 4 else 2
+    kv_heads = None if model.kv == model.heads else heads // 2
+    if model.kv < t.tp and kv_fits(model.kv, t.tp):
+        heads, kv_heads = t.tp, model.kv  # ranks that share a key-value head stay such
     hidden = 16 * heads
     ffn = None
     if model.ffn is not None:
         ffn = max(1, round(model.ffn / model.hidden * hidden / t.tp)) * t.tp
-    return Model(layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, seq=8 * t.tp if t.tp > 2 else 16,
-                 family=model.family, kv_heads=None if model.kv == model.heads else heads // 2, ffn=ffn, tied=model.tied,
-                 rope_theta=model.rope_theta, norm_eps=model.norm_eps, name=model.name)
+    return replace(model, layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, pad_vocab_to=None,
+                   seq=8 * t.tp if t.tp > 2 else 16, kv_heads=kv_heads, ffn=ffn,
+                   head_dim=None if model.head_dim is None else 24)
 
 
 def _small_batch(batch: Batch, t: Topology) -> Batch:

@@ -11,37 +11,41 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import fields
+from seatrial.engines import engine_for
+from seatrial.engines.base import Event
 from seatrial.errors import BadInput
 from seatrial.launch import files
 from seatrial.launch.base import Launcher
-from seatrial.launch.engines import Event, engine_for
 from seatrial.launch.local import Local
-from seatrial.launch.trial import FORMULA, Limits, attempt, measured
+from seatrial.launch.outcome import Fits
+from seatrial.launch.trial import Limits, attempt
+from seatrial.measurement import FORMULA, measure
 from seatrial.record import Record
 from seatrial.spec import Trial
 from seatrial.training import Training
 
 
 def run(trial: Trial, training: Training, *, out: Path, timeout_s: float, on_line: Callable[[str], None] | None = None,
-        launcher: Launcher | None = None) -> dict[str, Any]:
+        launcher: Launcher | None = None, fits: Fits | None = None) -> dict[str, Any]:
     """Raises BadInput for what cannot start; everything later is in the summary. On this machine unless told otherwise."""
     if (out / files.EVENTS).exists() and not training.resume:
-        engine_for(trial).check(trial, training)  # a checkpoint to resume from is the better thing to say
+        # A checkpoint to resume from is the better thing to say.
+        engine_for(trial).check(trial, training, here=launcher is None or launcher.here)
         raise BadInput(f"{out / files.EVENTS}: is already there; name another folder with --out")
-    earlier = len(engine_for(trial).said(out)) if training.resume else 0
+    earlier = len(engine_for(trial).events(out)) if training.resume else 0
     own = None if launcher is not None else Local()
     try:
         record = attempt(trial, training, launcher or own or Local(), out, limits=Limits(time_limit_s=timeout_s),
-                         on_line=on_line)
+                         on_line=on_line, fits=fits)
     finally:
         if own is not None:
             own.close()
-    return summary(record, training, engine_for(trial).said(out)[earlier:], out=out)
+    return summary(trial, record, training, engine_for(trial).events(out)[earlier:], out=out)
 
 
-def summary(record: Record, training: Training, said: list[Event], *, out: Path) -> dict[str, Any]:
+def summary(trial: Trial, record: Record, training: Training, said: list[Event], *, out: Path) -> dict[str, Any]:
     assert record.outcome is not None
-    got, outcome = measured(training, said), record.outcome
+    got, outcome = measure(said, trial, training), record.outcome
     found: dict[str, Any] = {
         "status": outcome.status, "run_id": record.run_id,
         "losses": [i.get("loss") for i in got.iterations], "grad_norms": [i.get("grad_norm") for i in got.iterations],

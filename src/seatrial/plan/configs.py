@@ -26,8 +26,13 @@ RECOMPUTE: tuple[str, ...] = get_args(Recompute)
 SCHEDULES = tuple(schedule.KINDS)
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
+OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gated", "layernorm", "learned", "rope", "qkv_bias",
+            "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties")
+"""Columns that are a model's effective values, under the same names."""
+
 DEFAULTS: dict[str, float] = {
-    "glu": 0, "tied": 1, "rope": 0, "positions": 1, "dp": 1, "tp": 1, "pp": 1, "vp": 1, "mbs": 1, "zero": 0, "recompute": 0,
+    "gated": 0, "layernorm": 1, "learned": 1, "rope": 0, "qkv_bias": 1, "out_bias": 1, "mlp_bias": 1, "normed_qk": 0,
+    "normed_embedding": 0, "ties": 1, "dp": 1, "tp": 1, "pp": 1, "vp": 1, "mbs": 1, "zero": 0, "recompute": 0,
     "schedule": SCHEDULES.index("1f1b"), "precision": PRECISIONS.index("bf16"), "sequence_parallel": 0, "flash": -1, "nodes": 1,
     "procs_per_node": 1, "clock_ghz": np.nan,
 }
@@ -40,17 +45,25 @@ class Configs:
     layers: Ints
     hidden: Ints
     heads: Ints
-    kv_heads: Ints
-    ffn: Ints
+    kv: Ints
+    """Key-value heads."""
+    head_size: Ints
+    inner: Ints
+    """Of the MLP."""
     seq: Ints
     vocab: Ints
     """Rows of the embedding as stored, padding included."""
-    glu: Ints
-    tied: Ints
+    gated: Ints
+    """1 for SwiGLU; so are the next ones 1 for what they name, as in `Model`."""
+    layernorm: Ints
+    learned: Ints
     rope: Ints
-    """1 for rotary positions, and no biases (the llama family)."""
-    positions: Ints
-    """1 for learned positions (the gpt2 family)."""
+    qkv_bias: Ints
+    out_bias: Ints
+    mlp_bias: Ints
+    normed_qk: Ints
+    normed_embedding: Ints
+    ties: Ints
     dp: Ints
     tp: Ints
     pp: Ints
@@ -85,10 +98,6 @@ class Configs:
         return np.maximum(self.gbs // (self.dp * self.mbs), 1)
 
     @property
-    def head_dim(self) -> Ints:
-        return self.hidden // self.heads
-
-    @property
     def world(self) -> Ints:
         return self.dp * self.tp * self.pp
 
@@ -120,8 +129,9 @@ class Configs:
         for name in ("layers", "hidden", "heads", "seq", "vocab", "gbs"):
             if name not in got:
                 raise BadInput(f"column {name} is needed")
-        got.setdefault("kv_heads", got["heads"])
-        got.setdefault("ffn", np.where(got["glu"] == 1, -(-(8 * got["hidden"] // 3) // 256) * 256, 4 * got["hidden"]))
+        got.setdefault("kv", got["heads"])
+        got.setdefault("head_size", got["hidden"] // got["heads"])
+        got.setdefault("inner", np.where(got["gated"] == 1, -(-(8 * got["hidden"] // 3) // 256) * 256, 4 * got["hidden"]))
         if "split" not in got:
             got.update(split_stages(got["layers"], got["pp"], got["vp"]))
         return cls(**got)
@@ -143,9 +153,7 @@ def _row(trial: Trial, cluster: Cluster | None) -> dict[str, float]:
     split = stages_of(m, t)
     procs = cluster.procs_per_node if cluster else t.world
     return {
-        "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "kv_heads": m.kv, "ffn": m.inner, "seq": m.seq,
-        "vocab": m.padded_vocab(t.tp), "glu": m.glu, "tied": m.ties, "rope": m.family == "llama",
-        "positions": m.family == "gpt2",
+        **{name: getattr(m, name) for name in OF_MODEL}, "vocab": m.padded_vocab(t.tp),
         "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs, "gbs": trial.batch.gbs, "zero": t.zero,
         "recompute": RECOMPUTE.index(t.recompute), "schedule": SCHEDULES.index(t.schedule),
         "precision": PRECISIONS.index(t.precision), "sequence_parallel": t.sequence_parallel,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.errors import BadInput
-from seatrial.spec import Trial, stages_of
+from seatrial.spec import Model, Trial, stages_of
 
 Flags = list[tuple[str, ...]]
 """Each a flag with its values, as separate words."""
@@ -43,7 +43,7 @@ def megatron(trial: Trial, *, preamble: Path | None = None) -> dict[str, str]:
     files = {"megatron-lm.args": lm.text(), "megatron-deepspeed.args": deepspeed.text()}
     if deepspeed.flags:
         files["ds_config.json"] = json.dumps(deepspeed_config(trial), indent=2) + "\n"
-    use_deepspeed = bool(deepspeed.flags) and (trial.model.family == "bloom" or not lm.flags)
+    use_deepspeed = bool(deepspeed.flags) and (trial.model.alibi or not lm.flags)
     chosen = deepspeed if use_deepspeed else lm
     if not chosen.flags:
         raise BadInput(f"neither dialect of Megatron can run this: {'; '.join(lm.notes + deepspeed.notes)}")
@@ -79,11 +79,43 @@ def _uneven(trial: Trial) -> bool:
     return len(set(stages_of(trial.model, trial.topology))) > 1 and not _embedding_slots(trial)
 
 
+def _architecture(m: Model) -> Iterator[tuple[str, ...]]:
+    """What a layer is made of, in Megatron-LM's flags."""
+    if m.gated:
+        yield ("--swiglu",)
+    if m.architecture.biases in ("none", "qkv"):
+        yield ("--disable-bias-linear",)
+    if m.architecture.biases == "qkv":
+        yield ("--add-qkv-bias",)
+    if not m.layernorm:
+        yield "--normalization", "RMSNorm"
+        yield "--norm-epsilon", repr(m.norm_eps)
+    if m.normed_qk:
+        yield ("--qk-layernorm",)
+    if m.head_size * m.heads != m.hidden:
+        yield "--kv-channels", str(m.head_size)
+    yield "--position-embedding-type", "rope" if m.rope else "learned_absolute"
+    if m.rope:
+        yield "--rotary-base", str(int(m.rope_theta))
+    if m.rope_factor is not None:
+        yield ("--use-rope-scaling",)
+        yield "--rope-scaling-factor", repr(m.rope_factor)
+    if m.kv != m.heads:
+        yield ("--group-query-attention",)
+        yield "--num-query-groups", str(m.kv)
+
+
 def megatron_lm(trial: Trial) -> Dialect:
     m, t = trial.model, trial.topology
     why_not, notes = [], []
-    if m.family == "bloom":
+    if m.alibi:
         why_not.append("ALiBi positions are not in Megatron-LM")
+    if m.normed_embedding and not m.alibi:
+        why_not.append("a norm after the embedding is not in Megatron-LM")
+    if m.architecture.biases in ("attention", "mlp"):
+        why_not.append(f"biases {m.architecture.biases}: Megatron-LM has them in all linears, in none, or in query, key, value")
+    if m.rope_factor is not None and (m.rope_low_freq, m.rope_high_freq, m.rope_original_seq) != (1.0, 4.0, 8192):
+        why_not.append("Megatron-LM scales rotary frequencies from a sequence of 8192, between 1 and 4 waves in it")
     if t.zero > 1:
         why_not.append(f"ZeRO {t.zero} is not in Megatron-LM's pipeline; its distributed optimizer is ZeRO 1")
     if t.schedule not in ("1f1b", "interleaved"):
@@ -111,14 +143,7 @@ def megatron_lm(trial: Trial) -> Dialect:
         flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
     elif t.recompute == "selective":
         flags.append(("--recompute-granularity", "selective"))
-    if m.family == "llama":
-        flags += [("--swiglu",), ("--disable-bias-linear",), ("--normalization", "RMSNorm"),
-                  ("--norm-epsilon", repr(m.norm_eps)), ("--position-embedding-type", "rope"),
-                  ("--rotary-base", str(int(m.rope_theta)))]
-        if m.kv != m.heads:
-            flags += [("--group-query-attention",), ("--num-query-groups", str(m.kv))]
-    else:
-        flags.append(("--position-embedding-type", "learned_absolute"))
+    flags += _architecture(m)
     if not m.ties:
         flags.append(("--untie-embeddings-and-output-weights",))
     if t.precision == "fp8":
@@ -129,8 +154,8 @@ def megatron_lm(trial: Trial) -> Dialect:
 def megatron_deepspeed(trial: Trial) -> Dialect:
     m, t = trial.model, trial.topology
     why_not = []
-    if m.family == "llama":
-        why_not.append("rotary positions with RMSNorm and SwiGLU are not in the Megatron-DeepSpeed of BLOOM")
+    if lacking := list(_beyond_gpt(m)):
+        why_not.append(f"not in the Megatron-DeepSpeed of BLOOM: {', '.join(lacking)}")
     if t.sequence_parallel:
         why_not.append("sequence parallelism is not in it")
     if t.schedule != "1f1b":
@@ -139,7 +164,7 @@ def megatron_deepspeed(trial: Trial) -> Dialect:
         why_not.append("selective recompute is not in it; none and full are")
     if t.zero > 1 and t.pp > 1:
         why_not.append(f"DeepSpeed's pipeline engine refuses ZeRO {t.zero}; 0 and 1 are taken")
-    elif t.zero > 1 and m.family == "bloom":
+    elif t.zero > 1 and m.alibi:
         why_not.append(f"the Megatron-DeepSpeed that has ALiBi runs every model as a pipeline, which refuses ZeRO {t.zero}")
     if t.precision == "fp8":
         why_not.append("fp8 is not in it")
@@ -150,8 +175,10 @@ def megatron_deepspeed(trial: Trial) -> Dialect:
     flags: Flags = list(_shared(trial))
     if m.pad_vocab_to is not None:
         flags.append(("--pad-vocab-size-to", str(m.pad_vocab_to)))
-    if m.family == "bloom":
-        flags += [("--position-embedding-type", "alibi"), ("--embed-layernorm",)]
+    if m.alibi:
+        flags.append(("--position-embedding-type", "alibi"))
+    if m.normed_embedding:
+        flags.append(("--embed-layernorm",))
     if t.pp > 1:
         flags.append(("--pp-partition-method", "type:transformer|embedding" if _embedding_slots(trial) else "type:transformer"))
     if t.recompute == "full":
@@ -161,6 +188,25 @@ def megatron_deepspeed(trial: Trial) -> Dialect:
         return Dialect(flags=flags, notes=[])
     return Dialect(flags=[*flags, ("--no-pipeline-parallel",)],
                    notes=[f"ZeRO {t.zero} takes Microsoft's Megatron-DeepSpeed, which can run without its pipeline engine"])
+
+
+def _beyond_gpt(m: Model) -> Iterator[str]:
+    """What a layer has that GPT-2's and BLOOM's have not."""
+    a = m.architecture
+    if m.rope:
+        yield "rotary positions"
+    if not m.layernorm:
+        yield "RMSNorm"
+    if m.gated:
+        yield "SwiGLU"
+    if a.biases != "all" and not m.rope:
+        yield f"biases {a.biases}"
+    if a.qk_norm:
+        yield "norms of queries and keys"
+    if m.kv != m.heads and not m.rope:
+        yield "grouped queries"
+    if m.heads * m.head_size != m.hidden:
+        yield f"heads of {m.head_size}"
 
 
 def deepspeed_config(trial: Trial) -> dict[str, object]:

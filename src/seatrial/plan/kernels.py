@@ -126,7 +126,7 @@ class Machine:
             peaks = np.array([found.best_flops(p) or found.best_flops("fp32") or 0.0 for p in PRECISIONS])
             values["matrix_flops"] = np.where(peaks[c.precision] > 0, peaks[c.precision] * share, self.matrix_flops)
         if found.copy_rate is not None:
-            values["memory_bytes_s"] = found.copy_rate.at(c.hidden * c.ffn / c.tp * self.element_bytes) * share
+            values["memory_bytes_s"] = found.copy_rate.at(c.hidden * c.inner / c.tp * self.element_bytes) * share
             if not self.gpu:
                 values["stream_bytes_s"] = np.full(len(c), float(np.exp(found.copy_rate.values.max()))) * share
         if found.element_rate is not None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seatrial.arith.layer import gemms, widths
 from seatrial.plan import network
 from seatrial.plan.configs import RECOMPUTE, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, alignment_bytes, copy_s, element_s, matmul_s
@@ -45,8 +46,7 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     e = machine.element_bytes
     tokens = c.mbs * c.seq
     wide = np.where(c.sequence_parallel == 1, c.tp, 1)
-    qkv = (c.hidden + 2 * c.kv_heads * c.head_dim) / c.tp
-    inner = c.ffn / c.tp
+    w = widths(c, c.tp)
     full = c.recompute == FULL
 
     few, back = _distinct(c, machine)
@@ -54,18 +54,18 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     shapes = c if back is None else c.take(few)
     matmul_f, matmul_b = _spread(_linears(shapes, small), back)
     scores_f, scores_b = _spread(_attention(shapes, cluster, small), back)
-    activation_f, activation_b = np.where(c.glu == 1, 3.0, 2.0) * e * inner, np.where(c.glu == 1, 5.0, 3.0) * e * inner
+    # The activation reads and writes; backward it also reads what came in.
+    activation_f, activation_b = e * (w.up + w.inner), e * (2 * w.up + w.inner)
     # Two norms (read, write) and two bias-dropout-adds (two read, one written, a mask byte).
     whole_f = c.hidden * (10 * e + 2) / wide
     # The same backward, and the residual's gradient added twice.
     whole_b = c.hidden * (16 * e + 2) / wide
-    copies = (qkv + c.hidden / c.tp) * 2 * e + np.where(c.rope == 1, qkv * 2 * e, 0.0)
+    copies = (w.qkv + w.context) * 2 * e + c.rope * w.qkv * 2 * e + c.normed_qk * w.rotated * 2 * e
     memory_f = element_s(machine, tokens * (whole_f + copies + activation_f))
-    memory_b = element_s(machine, tokens * (whole_b + copies + activation_b + e * (inner + qkv)))
+    memory_b = element_s(machine, tokens * (whole_b + copies + activation_b + e * (w.inner + w.qkv)))
     tensor_f, tensor_b = _tensor_parallel(c, cluster, tokens * c.hidden * e)
-    weights = (c.hidden * (2 * c.hidden + 2 * c.kv_heads * c.head_dim) + np.where(c.glu == 1, 3, 2) * c.hidden * c.ffn) / c.tp
     # Each micro-batch's weight gradient is added to what has accumulated: read both, write one.
-    accumulate = np.where(c.microbatches > 1, copy_s(machine, weights * 3 * e), 0.0)
+    accumulate = np.where(c.microbatches > 1, copy_s(machine, w.linears * c.hidden * 3 * e), 0.0)
     cost = {
         "matmul": Cost(matmul_f, matmul_b + np.where(full, matmul_f, 0.0)),
         "attention": Cost(scores_f, scores_b + np.where(full | (c.recompute == SELECTIVE), scores_f, 0.0)),
@@ -77,8 +77,8 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     return cost
 
 
-SHAPED = ("mbs", "seq", "hidden", "heads", "kv_heads", "ffn", "vocab", "tp", "glu", "rope", "positions", "precision", "flash",
-          "procs_per_node")
+SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",
+          "flash", "procs_per_node")
 """The columns that products and attention depend on."""
 
 
@@ -107,11 +107,9 @@ def _spread(pair: tuple[Floats, Floats], back: Ints | None) -> tuple[Floats, Flo
 def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
     """The four products of a layer; backward twice as many, for the input's and the weight's gradient."""
     tokens = c.mbs * c.seq
-    qkv = (c.hidden + 2 * c.kv_heads * c.head_dim) // c.tp
-    up = np.where(c.glu == 1, 2, 1) * c.ffn // c.tp
     forward: Floats = np.zeros(len(c))
     backward: Floats = np.zeros(len(c))
-    for cols, inner in ((qkv, c.hidden), (c.hidden, c.hidden // c.tp), (up, c.hidden), (c.hidden, c.ffn // c.tp)):
+    for _, _, cols, inner in gemms(c, c.tp):
         align = alignment_bytes(machine, cols, inner)
         forward = forward + matmul_s(machine, tokens, cols, inner, align)
         backward = (backward + matmul_s(machine, tokens, inner, cols, align, kind="input")
@@ -124,9 +122,9 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     e = machine.element_bytes
     heads = c.mbs * c.heads // c.tp
     flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fuses_attention)) == 1
-    align = alignment_bytes(machine, c.head_dim)
-    scores = matmul_s(machine, c.seq, c.seq, c.head_dim, align, heads, kind="batched")
-    context = matmul_s(machine, c.seq, c.head_dim, c.seq, align, heads, kind="batched")
+    align = alignment_bytes(machine, c.head_size)
+    scores = matmul_s(machine, c.seq, c.seq, c.head_size, align, heads, kind="batched")
+    context = matmul_s(machine, c.seq, c.head_size, c.seq, align, heads, kind="batched")
     elements = heads.astype(np.float64) * c.seq * c.seq
     # The fused softmax takes blocks of four heads and sequences up to 16384; else scale, mask, two casts and softmax are
     # kernels each.
@@ -135,7 +133,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     softmax_b = elements * (5 * e + 1 + np.where(fused, 0.0, 4 * e + 12))
     stored_f = scores + context + element_s(machine, softmax_f)
     stored_b = scores + 3 * context + element_s(machine, softmax_b)
-    flash_f, flash_b = fused_attention_s(machine, heads, c.seq, c.head_dim)
+    flash_f, flash_b = fused_attention_s(machine, heads, c.seq, c.head_size)
     if machine.figures is not None:
         flash_f = flash_f * machine.figures.attention_factor("forward_s", c)
         flash_b = flash_b * machine.figures.attention_factor("backward_s", c)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seatrial.arith.layer import widths
 from seatrial.plan import probed
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats
 from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, stage_parameters
@@ -153,9 +154,8 @@ def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     tokens = (c.mbs * c.seq).astype(np.float64)
     h, scale = c.hidden, element / 2
     whole = 10 * h * scale / np.where(c.sequence_parallel == 1, c.tp, 1)
-    kv = c.kv_heads * c.head_dim
     # Of the 24: query, key, value and context (8 with as many key-value heads), the MLP's inner width before and after (16).
-    split = (2 * (2 * h + 2 * kv) + np.where(c.glu == 1, 6, 4) * c.ffn) * scale / c.tp
+    split = 2 * widths(c, c.tp).linears * scale
     flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fuses_attention)) == 1
     scores = np.where(flash, 0.0, (4 * scale + 1) * c.heads * c.seq / c.tp)
     everything = tokens * (whole + split + scores)

@@ -137,7 +137,7 @@ class Probed:
 
     def attention_factor(self, way: str, c: Configs) -> Floats:
         found = np.ones(len(c))
-        biased = (c.rope == 0) & (c.positions == 0)
+        biased = (c.rope == 0) & (c.learned == 0)
         for code in np.unique(c.precision):
             for bias in (False, True):
                 where = (c.precision == code) & (biased == bias)
@@ -145,7 +145,7 @@ class Probed:
                 points = _first(self.attention, keys)
                 if points is not None and where.any():
                     heads = np.maximum(c.mbs * c.heads // c.tp, 1)
-                    found[where] = points.at(heads[where], c.seq[where], c.head_dim[where])
+                    found[where] = points.at(heads[where], c.seq[where], c.head_size[where])
         return found
 
     def ring_factor(self, passes: int, size: Ints, nodes: Ints, call_bytes: Any) -> Floats:

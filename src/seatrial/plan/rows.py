@@ -14,19 +14,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from seatrial import rules
 from seatrial.errors import BadInput, Infeasible
 from seatrial.fields import nearest
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SCHEDULES, Configs
-from seatrial.spec import Batch, Cluster, Environment, Model, Topology, Trial, round_up
+from seatrial.spec import Batch, Cluster, Environment, Family, Model, Topology, Trial
 
 DEFAULTS = {
     "layers": "needed",
     "hidden": "needed",
     "heads": "the divisor of hidden, a multiple of TP, with a head size nearest to 128",
     "kv_heads": "heads",
-    "ffn": "4 x hidden; for family llama 8/3 x hidden, rounded up to 256",
+    "head_dim": "hidden / heads",
+    "ffn": "4 x hidden; for families with SwiGLU (llama and its kin) 8/3 x hidden, rounded up to 256",
     "seq": "2048",
     "vocab": "50257",
     "family": "gpt2; llama with kv_heads below heads or with glu yes",
@@ -234,11 +236,9 @@ def _model(got: _Cells, tp: int) -> Model:
         raise BadInput(f"layers {layers}, hidden {hidden}: a forecast needs both above 0")
     heads = got.whole("heads") or usual_heads(hidden, tp)
     kv_heads = got.whole("kv_heads") or heads
-    family = got.choice(("gpt2", "bloom", "llama"), "family") or ("llama" if kv_heads != heads or got.flag("glu") else "gpt2")
-    ffn = got.whole("ffn")
-    if ffn is None and family == "llama":
-        ffn = round_up(8 * hidden // 3, 256)
-    return Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, seq=got.whole("seq") or 2048,
+    family = got.choice(get_args(Family), "family") or ("llama" if kv_heads != heads or got.flag("glu") else "gpt2")
+    return Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, head_dim=got.whole("head_dim"),
+                 ffn=got.whole("ffn"), seq=got.whole("seq") or 2048,
                  vocab=got.whole("vocab") or 50257, family=family)  # type: ignore[arg-type]
 
 

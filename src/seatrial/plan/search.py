@@ -19,7 +19,7 @@ from seatrial import arith
 from seatrial.expression import Expression
 from seatrial.plan import memory, step
 from seatrial.plan.calibrate import Fit
-from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SCHEDULES, Configs, Floats
+from seatrial.plan.configs import OF_MODEL, PRECISIONS, RECOMPUTE, SCHEDULES, Configs, Floats
 from seatrial.plan.forecast import limit_gib
 from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
@@ -107,15 +107,13 @@ def trial_of(row: dict[str, int], space: Space, precision: str) -> Trial:
 def configs_of(c: Columns, models: Sequence[Model], cluster: Cluster, precision: str) -> Configs:
     """The layouts as the physics takes them."""
     def of_model(name: str) -> np.ndarray:
-        return np.array([int(getattr(model, name)) for model in models], dtype=np.int64)[c["shape"]]
+        each = np.array([int(getattr(model, name)) for model in models], dtype=np.int64)
+        return np.broadcast_to(each[0], c["shape"].shape) if (each == each[0]).all() else each[c["shape"]]
 
-    layers = of_model("layers")
+    of_models = {name: of_model(name) for name in OF_MODEL}
     return Configs.from_columns(
-        len(layers), layers=layers, hidden=of_model("hidden"), heads=of_model("heads"), kv_heads=of_model("kv"),
-        ffn=of_model("inner"), seq=of_model("seq"), vocab=_padded_vocab(c, models), glu=of_model("glu"), tied=of_model("ties"),
-        rope=np.array([model.family == "llama" for model in models])[c["shape"]],
-        positions=np.array([model.family == "gpt2" for model in models])[c["shape"]],
-        precision=PRECISIONS.index(precision), procs_per_node=cluster.procs_per_node,
+        len(c["shape"]), **of_models, vocab=_padded_vocab(c, models), precision=PRECISIONS.index(precision),
+        procs_per_node=cluster.procs_per_node,
         **{name: column for name, column in c.items() if name != "shape"},
     )  # fmt: skip
 
@@ -289,7 +287,7 @@ def _holds(rule: Expression, c: Columns, space: Space) -> np.ndarray:
         elif name == "stages":
             values[name] = c["pp"] * c["vp"]
         else:
-            own = {"kv_heads": "kv", "ffn": "inner"}.get(name, name)
+            own = {"kv_heads": "kv", "ffn": "inner", "head_dim": "head_size"}.get(name, name)
             values[name] = np.array([getattr(model, own) for model in space.models], dtype=np.int64)[c["shape"]]
     return np.broadcast_to(np.asarray(rule.holds(values)), c["dp"].shape)
 

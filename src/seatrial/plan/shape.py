@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seatrial import arith
+from seatrial.arith import layer
 from seatrial.errors import BadInput, Infeasible
 from seatrial.plan import step
 from seatrial.plan.configs import Configs
 from seatrial.plan.kernels import ALIGNED_BYTES, TILES, Machine, alignment_bytes, matmul_s
-from seatrial.spec import Batch, Cluster, Model, Recompute, Topology, Trial, round_up
+from seatrial.spec import Batch, Cluster, Model, Recompute, Topology, Trial, kv_fits, round_up
 
 HEAD_SIZES = (64, 80, 96, 112, 128, 160, 192, 224, 256)
 WORTH = 0.01
@@ -75,9 +76,12 @@ class Look:
 def look(model: Model, cluster: Cluster, *, tp: int, mbs: int, precision: str, recompute: Recompute = "full",
          reach: float = 0.05) -> Look:
     """`reach`: how far a near shape's hidden size may be."""
-    for what, value in (("heads", model.heads), ("key-value heads", model.kv), ("ffn", model.inner)):
+    for what, value in (("heads", model.heads), ("ffn", model.inner)):
         if value % tp:
             raise Infeasible(f"{what} {value} is not a multiple of TP {tp}", code="heads-divisible")
+    if not kv_fits(model.kv, tp):
+        raise Infeasible(f"key-value heads {model.kv} is not a multiple of TP {tp}, nor the other way round",
+                         code="heads-divisible")
     base = _seconds_per_flop(model, cluster, tp, mbs, precision, recompute)
     near = []
     for what, other in _neighbours(model, tp, reach):
@@ -104,18 +108,10 @@ def _seconds_per_flop(model: Model, cluster: Cluster, tp: int, mbs: int, precisi
 
 
 def _products(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str) -> list[Product]:
-    tokens, kv_width = mbs * model.seq, model.kv * model.head_dim
-    up = (2 if model.glu else 1) * model.inner // tp
-    heads = mbs * model.heads // tp
-    wanted = [
-        ("query, key, value", tokens, (model.hidden + 2 * kv_width) // tp, model.hidden, 1),
-        ("attention scores", model.seq, model.seq, model.head_dim, heads),
-        ("attention context", model.seq, model.head_dim, model.seq, heads),
-        ("attention output", tokens, model.hidden, model.hidden // tp, 1),
-        ("MLP up", tokens, up, model.hidden, 1),
-        ("MLP down", tokens, model.hidden, model.inner // tp, 1),
-        ("logits", tokens, model.padded_vocab(tp) // tp, model.hidden, 1),
-    ]
+    seq, size, heads = model.seq, model.head_size, mbs * model.heads // tp
+    gemms = [*layer.gemms(model, tp), layer.head_gemm(model, model.padded_vocab(tp) // tp)]
+    wanted = [(gemm.label, mbs * seq, gemm.cols, gemm.inner, 1) for gemm in gemms]
+    wanted[1:1] = [("attention scores", seq, seq, size, heads), ("attention context", seq, size, seq, heads)]
     machine = Machine.of(Configs.from_trials([_trial(model, cluster, tp, mbs, precision, "none")]), cluster)
     found = []
     for name, rows, cols, inner, count in wanted:
@@ -150,7 +146,7 @@ def _remarks(model: Model, cluster: Cluster, tp: int, mbs: int, products: list[P
         said.append(f"hidden {model.hidden} is not a multiple of 128 and leaves tiles half empty: {below} or {below + 128} is")
     if (share := model.hidden // tp) % 64:
         said.append(f"hidden / TP = {share} is not a multiple of 64: each rank's slice ends inside a tile")
-    head = model.head_dim
+    head = model.head_size
     if head % 8:
         below = head // 8 * 8
         said.append(f"heads of {head} elements: not a multiple of 8, so rows do not begin at 16 bytes and attention cannot use "
@@ -184,33 +180,47 @@ def _product_remarks(product: Product, units: int) -> Iterator[str]:
         yield f"{product.name}: rows begin at borders of {product.align_bytes} bytes, not of a cache line of {ALIGNED_BYTES}"
 
 
+def heads_width(model: Model, hidden: int) -> int:
+    """Of all heads together, at another hidden size."""
+    return hidden if model.head_dim is None else round(model.heads * model.head_dim / model.hidden * hidden)
+
+
+def scaled(model: Model, *, hidden: int, heads: int, ffn_multiple: int) -> Model | None:
+    """The same model with another hidden size and other heads, its ratios kept; None where they do not come out even."""
+    group, width = model.heads // model.kv, heads_width(model, hidden)
+    if heads % group or width % heads:
+        return None
+    ffn = None if model.ffn is None else round(model.ffn / model.hidden * hidden / ffn_multiple) * ffn_multiple
+    try:
+        return replace(model, hidden=hidden, heads=heads, kv_heads=None if model.kv_heads is None else heads // group, ffn=ffn,
+                       head_dim=None if model.head_dim is None else width // heads)
+    except BadInput:
+        return None
+
+
 def _neighbours(model: Model, tp: int, reach: float) -> list[tuple[str, Model]]:
     """Other head counts at the same hidden size, and other hidden sizes with every usual head size."""
     found: list[tuple[str, Model]] = []
-    group = model.heads // model.kv
-    ratio = None if model.ffn is None else model.ffn / model.hidden
 
     def shaped(hidden: int, heads: int) -> Model | None:
-        if heads < 1 or hidden % heads or heads % tp or heads % group or (heads // group) % tp:
+        if heads < 1 or heads % tp:
             return None
-        try:
-            made = replace(model, hidden=hidden, heads=heads, kv_heads=None if model.kv_heads is None else heads // group,
-                           ffn=None if ratio is None else round(ratio * hidden / 128) * 128)
-        except BadInput:
-            return None
-        return made if made.inner % tp == 0 else None
+        made = scaled(model, hidden=hidden, heads=heads, ffn_multiple=128)
+        return made if made and kv_fits(made.kv, tp) and made.inner % tp == 0 else None
 
     for head in HEAD_SIZES:
-        if model.hidden % head == 0 and (made := shaped(model.hidden, model.hidden // head)) and made.heads != model.heads:
+        width = heads_width(model, model.hidden)
+        if width % head == 0 and (made := shaped(model.hidden, width // head)) and made.heads != model.heads:
             found.append((f"{made.heads} heads of {head}", made))
     low, high = int(model.hidden * (1 - reach)), int(model.hidden * (1 + reach))
     for hidden in range(round_up(max(low, 128), 128), high + 1, 128):
         if hidden == model.hidden:
             continue
-        options = [m for head in HEAD_SIZES if hidden % head == 0 and (m := shaped(hidden, hidden // head))]
+        width = heads_width(model, hidden)
+        options = [m for head in HEAD_SIZES if width % head == 0 and (m := shaped(hidden, width // head))]
         if same := shaped(hidden, model.heads):
             options.append(same)
-        found += [(f"hidden {hidden}, {m.heads} heads of {m.head_dim}", m) for m in dict.fromkeys(options)]
+        found += [(f"hidden {hidden}, {m.heads} heads of {m.head_size}", m) for m in dict.fromkeys(options)]
     padded = model.padded_vocab(tp)
     if padded % (128 * tp):
         better = round_up(model.vocab, 128 * tp)

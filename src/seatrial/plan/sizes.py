@@ -19,12 +19,12 @@ from seatrial.expression import Expression
 from seatrial.plan.calibrate import Fit
 from seatrial.plan.request import Request
 from seatrial.plan.search import By, Found, search
+from seatrial.plan.shape import HEAD_SIZES, heads_width, scaled
 from seatrial.plan.space import Space, inner
 from seatrial.spec import Batch, Model
 
 ASPECT = (48.0, 320.0)
 """Hidden size over layers: published models from 124M to 530B lie between 64 and 200."""
-HEAD_SIZES = (64, 80, 96, 112, 128, 160, 192, 224, 256)
 _MOST_OPTIONS = 8
 """How many combinations of ZeRO, recompute, schedule and sequence parallelism are carried to all shapes."""
 
@@ -43,11 +43,11 @@ def shapes(base: Model, size: float, tolerance: float) -> tuple[Model, ...]:
     step = 64 if high < 2048 else 128 if high < 8192 else 256
     for hidden in range(max(step, int(low) // step * step), int(high) + step, step):
         for head in HEAD_SIZES:
-            if hidden % head:
+            width = heads_width(base, hidden)
+            shaped = None if width % head else scaled(base, hidden=hidden, heads=width // head, ffn_multiple=256)
+            if shaped is None:
                 continue
-            one = _shaped(base, 1, hidden, hidden // head)
-            if one is None:
-                continue
+            one = replace(shaped, layers=1)
             counted = arith.parameters(one)
             outside = counted.total - counted.layer
             least = max(1, math.ceil((size * (1 - tolerance) - outside) / counted.layer))
@@ -58,15 +58,6 @@ def shapes(base: Model, size: float, tolerance: float) -> tuple[Model, ...]:
         raise BadInput(f"no shape has {size / 1e9:g}B parameters within {tolerance:.1%}: a larger --size-tolerance would help, "
                        f"or a smaller vocabulary than {base.vocab}")
     return tuple(found)
-
-
-def _shaped(base: Model, layers: int, hidden: int, heads: int) -> Model | None:
-    group = base.heads // base.kv
-    if heads % group:
-        return None
-    ffn = None if base.ffn is None else round(base.ffn / base.hidden * hidden / 256) * 256
-    return replace(base, layers=layers, hidden=hidden, heads=heads, ffn=ffn,
-                   kv_heads=None if base.kv_heads is None else heads // group)
 
 
 def search_shapes(request: Request, size: float, tolerance: float, *, rules: Sequence[Expression] = (),

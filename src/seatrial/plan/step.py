@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seatrial.arith.layer import norm, numbers, tensors
 from seatrial.plan import network
 from seatrial.plan.configs import RECOMPUTE, SPLITS, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine
@@ -249,18 +250,15 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
 
 def stage_parameters(c: Configs) -> Floats:
     """[3, n]: parameters on one process of the first rank, the fullest in between and the last."""
-    kv = c.kv_heads * c.head_dim
-    matrices = c.hidden * (2 * c.hidden + 2 * kv) + np.where(c.glu == 1, 3, 2) * c.hidden * c.ffn
-    biases = np.where(c.rope == 1, 0, c.hidden + 2 * kv + c.ffn)
-    replicated = np.where(c.rope == 1, 2, 6) * c.hidden
-    each = (matrices + biases) / c.tp + replicated
+    each = numbers(tensors(c, c.tp))
     words = c.vocab / c.tp * c.hidden
-    positions = c.positions * c.seq * c.hidden
-    norm = np.where(c.rope == 1, 1, 2) * c.hidden
+    # An embedding's norm is far below what a forecast can tell.
+    positions = c.learned * c.seq * c.hidden
+    final = norm(c, c.hidden)
     one = c.pp == 1
     first = c.first_layers * each + words + positions
-    last = c.last_layers * each + words + norm
-    first = np.where(one, first + norm + np.where(c.tied == 1, 0, words), first)
+    last = c.last_layers * each + words + final
+    first = np.where(one, first + final + np.where(c.ties == 1, 0, words), first)
     return np.stack([first, c.middle_layers * each, np.where(one, first, last)])
 
 
@@ -280,7 +278,7 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     traffic = np.select([c.zero == 0, c.zero == 1, c.zero == 2], [reduce_all, 2 * once, (1 + reductions) * once],
                         default=3 * m * piecewise)
     tied = network.all_reduce_s(cluster, network.embedding_group(c), c.vocab / c.tp * c.hidden * machine.element_bytes)
-    traffic = traffic + np.where((c.pp > 1) & (c.tied == 1), tied, 0.0)
+    traffic = traffic + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0)
     return traffic, np.where((c.zero >= 2) & (c.pp == 1), OVERLAP, 0.0)
 
 

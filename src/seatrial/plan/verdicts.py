@@ -11,7 +11,7 @@ import numpy as np
 
 from seatrial.plan.space import Columns, Space
 from seatrial.schedule import GROUPED, KINDS
-from seatrial.spec import Batch
+from seatrial.spec import Batch, kv_fits
 
 CODES = (
     "layers-divisible", "heads-divisible", "kv-heads-divisible", "ffn-divisible", "vocab-divisible", "seq-divisible",
@@ -35,7 +35,7 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     reject("layers-divisible", (layers % stages != 0) & ((layers + 2) % stages != 0) if space.engine == "megatron"
            else layers < stages)
     reject("heads-divisible", of_model("heads") % tp != 0)
-    reject("kv-heads-divisible", of_model("kv") % tp != 0)
+    reject("kv-heads-divisible", ~kv_fits(of_model("kv"), tp))
     reject("ffn-divisible", of_model("inner") % tp != 0)
     padded = np.array([model.pad_vocab_to or 0 for model in space.models], dtype=np.int64)[c["shape"]]
     reject("vocab-divisible", padded % tp != 0)
@@ -57,7 +57,8 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
 def hopeless(where: np.ndarray, space: Space) -> np.ndarray:
     """Which places (rows of PLACE) no micro-batch, batch or schedule can save: TP does not divide what it must."""
     shape, tp = where[:, 0], where[:, 3]
-    lost = np.zeros(len(where), dtype=bool)
-    for name in ("heads", "kv", "inner"):
-        lost |= np.array([getattr(model, name) for model in space.models], dtype=np.int64)[shape] % tp != 0
-    return lost
+
+    def of_model(name: str) -> np.ndarray:
+        return np.array([getattr(model, name) for model in space.models], dtype=np.int64)[shape]
+
+    return (of_model("heads") % tp != 0) | ~kv_fits(of_model("kv"), tp) | (of_model("inner") % tp != 0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from seatrial.spec import Model
+from seatrial.arith import layer
+from seatrial.spec import Model, kv_fits
 
 
 class Product(NamedTuple):
@@ -45,18 +46,13 @@ class Asked(NamedTuple):
 
 def products(model: Model, *, tp: int, mbs: int) -> list[Product]:
     """The four linears of a layer; three products each."""
-    tokens, hidden = mbs * model.seq, model.hidden
-    qkv = (hidden + 2 * model.kv * model.head_dim) // tp
-    up = (2 if model.glu else 1) * model.inner // tp
-    found = []
-    for cols, inner in ((qkv, hidden), (hidden, hidden // tp), (up, hidden), (hidden, model.inner // tp)):
-        found += _three(tokens, cols, inner)
-    return found
+    return [product for gemm in layer.gemms(model, tp) for product in _three(mbs * model.seq, gemm.cols, gemm.inner)]
 
 
 def head(model: Model, *, tp: int, tokens: int) -> list[Product]:
     """Logits. They are long; a part of the tokens tells their rate."""
-    return _three(tokens, model.padded_vocab(tp) // tp, model.hidden)
+    gemm = layer.head_gemm(model, model.padded_vocab(tp) // tp)
+    return _three(tokens, gemm.cols, gemm.inner)
 
 
 def _three(tokens: int, cols: int, inner: int) -> list[Product]:
@@ -67,16 +63,16 @@ def _three(tokens: int, cols: int, inner: int) -> list[Product]:
 def stored(model: Model, *, tp: int, mbs: int) -> list[Product]:
     """Scores and their weighted sum, where they are not fused."""
     heads = mbs * model.heads // tp
-    return [Product("batched", model.seq, model.seq, model.head_dim, heads),
-            Product("batched", model.seq, model.head_dim, model.seq, heads)]
+    return [Product("batched", model.seq, model.seq, model.head_size, heads),
+            Product("batched", model.seq, model.head_size, model.seq, heads)]
 
 
 def attention(model: Model, *, tp: int, mbs: int) -> Attention:
-    return Attention(batch=mbs, heads=model.heads // tp, kv_heads=max(1, model.kv // tp), seq=model.seq,
-                     head_dim=model.head_dim, bias=model.family == "bloom")
+    return Attention(batch=mbs, heads=model.heads // tp, kv_heads=-(-model.kv // tp), seq=model.seq,
+                     head_dim=model.head_size, bias=model.alibi)
 
 
 def possible(models: Iterable[Model], tps: Iterable[int], mbss: Iterable[int]) -> list[Asked]:
     """The combinations that a layout could have."""
     return [Asked(model, tp, mbs) for model in models for tp in tps for mbs in mbss
-            if model.heads % tp == 0 and model.kv % tp == 0 and model.inner % tp == 0]
+            if model.heads % tp == 0 and kv_fits(model.kv, tp) and model.inner % tp == 0]

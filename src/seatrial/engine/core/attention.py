@@ -84,13 +84,13 @@ class Positions:
         """[1, heads, seq, seq], minus infinity where the future is."""
         self.turn: tuple[Tensor, Tensor] | None = None
         """Cosines and sines, [seq, head size / 2]."""
-        if model.family == "bloom":
+        if model.alibi:
             slopes = alibi_slopes(model.heads)[first_head : first_head + heads].to(device)
             at = torch.arange(model.seq, device=device, dtype=torch.float32)
             distance = (at[None, :] - at[:, None]).masked_fill_(at[None, :] > at[:, None], -math.inf)
             self.bias = (slopes[:, None, None] * distance)[None].to(dtype)
-        elif model.family == "llama":
-            half = model.head_dim // 2
+        elif model.rope:
+            half = model.head_size // 2
             turns = model.rope_theta ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
             angles = torch.arange(model.seq, dtype=torch.float32, device=device)[:, None] * turns
             self.turn = angles.cos().to(dtype), angles.sin().to(dtype)

@@ -20,6 +20,7 @@ from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
 from seatrial.engine.core.recompute import Discarded
+from seatrial.engine.fast.choices import fusable
 from seatrial.engine.fast.ends import FusedNorm, add_positions
 from seatrial.engine.fast.fused import Fused
 from seatrial.engine.fast.fused8 import Fused8
@@ -54,13 +55,13 @@ class Shared:
 
 
 def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
-    return (RmsNorm if model.family == "llama" else LayerNorm)(name, model.hidden, model.norm_eps)
+    return (LayerNorm if model.layernorm else RmsNorm)(name, model.hidden, model.norm_eps)
 
 
 def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
     """One outside the blocks."""
     m = shared.model
-    if shared.fused and m.family != "llama":
+    if shared.fused and fusable(m):
         return FusedNorm(name, m.hidden, m.norm_eps, shared.kernels)
     return norm(name, m)
 
@@ -79,10 +80,10 @@ class Block(nn.Module):
         m, tp = shared.model, shared.tp
         self.shared = shared
         self.heads, self.kv_heads = m.heads // tp.size, m.kv // tp.size
-        at, cut, biased = f"layers.{number}", {"rank": tp.rank, "size": tp.size}, m.family != "llama"
-        kv = m.kv * m.head_dim
+        at, cut, biased = f"layers.{number}", {"rank": tp.rank, "size": tp.size}, m.qkv_bias
+        kv = m.kv * m.head_size
         qkv = {"attn.q": m.hidden, "attn.k": kv, "attn.v": kv}
-        up = {"mlp.gate": m.inner, "mlp.up": m.inner} if m.glu else {"mlp.up": m.inner}
+        up = {"mlp.gate": m.inner, "mlp.up": m.inner} if m.gated else {"mlp.up": m.inner}
 
         def column(parts: dict[str, int]) -> Linear:
             weight = matrix({f"{at}.{n}.weight": rows for n, rows in parts.items()}, m.hidden, std=shared.std, **cut)
@@ -96,7 +97,7 @@ class Block(nn.Module):
         self.qkv, self.out = column(qkv), row("attn.out", m.hidden)
         self.up, self.down = column(up), row("mlp.down", m.inner)
         self.fused: Fused | None = None
-        if shared.fused and biased:
+        if shared.fused and fusable(m):
             eight = shared.scales
             self.fused = Fused(self) if eight is None else Fused8(self, eight, fast=shared.fast_accumulation)
 
@@ -108,7 +109,7 @@ class Block(nn.Module):
         mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.attention)
         x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
         inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
-        activation = swiglu if self.shared.model.glu else gelu
+        activation = swiglu if self.shared.model.gated else gelu
         return x_BSH + self._through(activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
 
     def _through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
@@ -140,8 +141,8 @@ class Entry(nn.Module):
     def __init__(self, shared: Shared):
         super().__init__()
         m, self.tp, self.fused = shared.model, shared.tp, shared.fused
-        self.norm = end_norm("embed.norm", shared) if m.family == "bloom" else None
-        self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.family == "gpt2" else None
+        self.norm = end_norm("embed.norm", shared) if m.normed_embedding else None
+        self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.norm is not None:
@@ -164,7 +165,7 @@ class Stage(nn.Module):
         self.shared, self.has_embedding, self.has_head = shared, has_embedding, has_head
         both = has_embedding and has_head and m.ties
         self.tokens = Tokens(TOKENS, shared, uses=2 if both else 1) if has_embedding else None
-        self.entry = Entry(shared) if has_embedding and m.family != "llama" else None
+        self.entry = Entry(shared) if has_embedding and (m.learned or m.normed_embedding) else None
         self.layers = nn.ModuleDict({str(i): Block(i, shared) for i in range(first, last)})
         self.final_norm = end_norm("final_norm", shared) if has_head else None
         self.head: Tokens | None = None

@@ -30,7 +30,7 @@ from seatrial.engine.core.state import Shard, iter_shards
 from seatrial.engine.core.zero import Bucket, stay_alone
 from seatrial.engine.fast import fp8
 from seatrial.engine.fast.attention_backend import BACKENDS, fastest
-from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.choices import Choices, fusable
 from seatrial.engine.fast.fused8 import Fused8
 from seatrial.engine.fast.kernels import Kernels, choose, plain_kernels
 from seatrial.engine.fast.kernels.slot import Scales
@@ -134,7 +134,7 @@ class Engine:
     def _products(self, dtype: torch.dtype) -> Products:
         """The fastest kernel for each of the products of fused blocks and of the head."""
         t, m = self.trial.topology, self.trial.model
-        if self.choices.products == "library" or not self.choices.fused or m.family == "llama":
+        if self.choices.products == "library" or not self.choices.fused or not fusable(m):
             return Products()
         narrow = self.choices.narrow_gradients and stay_alone(self.microbatches(self.trial.batch.gbs), self.mesh,
                                                               sums_over_tp=self.tp.sequence_parallel)
@@ -151,7 +151,7 @@ class Engine:
             return None
         if choice != "measured":
             return BACKENDS[choice]
-        backend, took_s = fastest(batch=t.mbs, seq=m.seq, heads=heads, head_dim=m.head_dim, dtype=dtype, bias=positions.bias,
+        backend, took_s = fastest(batch=t.mbs, seq=m.seq, heads=heads, head_dim=m.head_size, dtype=dtype, bias=positions.bias,
                                   device=self.mesh.device)
         self.notes["attention"] = ", ".join(f"{name} {1e3 * s:.2f} ms" for name, s in took_s.items()) or "nothing to choose"
         return backend

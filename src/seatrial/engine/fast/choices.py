@@ -12,7 +12,16 @@ from typing import Literal
 
 import torch
 
+from seatrial.spec import Model
+
 Attention = Literal["measured", "default", "cudnn", "flash", "efficient"]
+
+
+def fusable(model: Model) -> bool:
+    """Whether a block can run as one function: LayerNorm, GELU, biases everywhere, as many keys as queries, none rotated."""
+    whole = model.kv == model.heads and model.heads * model.head_size == model.hidden
+    return (whole and model.layernorm and model.architecture.biases == "all"
+            and not (model.gated or model.rope or model.normed_qk))
 
 
 @dataclass(frozen=True, kw_only=True)

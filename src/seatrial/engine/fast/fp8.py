@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from seatrial.engine.fast.choices import fusable
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.slot import Scales
 from seatrial.engine.fast.products import Products
@@ -62,8 +63,8 @@ def check_shape(model: Model, topology: Topology, *, compiled: bool) -> None:
     if compiled:
         raise BadInput("topology.precision: fp8 blocks have their backward pass written out and are not compiled: "
                        "set execution.compile = false")
-    if model.family == "llama":
-        raise BadInput("topology.precision: fp8 is there for gpt2 and bloom blocks; llama works in bf16")
+    if not fusable(model):
+        raise BadInput(f"topology.precision: fp8 is there for gpt2 and bloom blocks; {model.family} works in bf16")
     for name, value in (("hidden / TP", model.hidden // topology.tp), ("ffn / TP", model.inner // topology.tp),
                         ("MBS x sequence", topology.mbs * model.seq)):
         if value % MULTIPLE:

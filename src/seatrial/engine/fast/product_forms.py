@@ -16,7 +16,7 @@ def forms_of(model: Model, topology: Topology, dtype: torch.dtype, *, gradients:
     residual stream."""
     t = topology
     tokens, hidden = t.mbs * model.seq, model.hidden
-    heads, inner = model.heads * model.head_dim // t.tp, model.inner // t.tp
+    heads, inner = model.heads * model.head_size // t.tp, model.inner // t.tp
     found: list[Form] = []
     for wide, narrow in ((3 * heads, heads), (inner, inner)):
         if t.precision == "fp8":

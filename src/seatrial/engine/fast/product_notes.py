@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from seatrial.engine.fast.cublaslt import Form, version
+from seatrial.files import write_whole
 
 SCHEMA = 1
 
@@ -54,15 +55,9 @@ class Notebook:
     def save(self) -> None:
         if not self._new:
             return
-        part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        try:
+        with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"schema": SCHEMA, "choices": self._read() | self._new}, indent=1)
-            part.write_text(text + "\n", encoding="utf-8")
-            os.replace(part, self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                part.unlink()
+            write_whole(self.path, json.dumps({"schema": SCHEMA, "choices": self._read() | self._new}, indent=1) + "\n")
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -62,11 +62,11 @@ def _by_head(theirs: str, layer: int, kind: str) -> Entry:
     """BLOOM's rows: head by head, and in each head q, k, v."""
 
     def split(tensor: Tensor, model: Model) -> tuple[Tensor, ...]:
-        heads = tensor.view(model.heads, 3, model.head_dim, *tensor.shape[1:])
+        heads = tensor.view(model.heads, 3, model.head_size, *tensor.shape[1:])
         return tuple(heads[:, i].reshape(model.hidden, *tensor.shape[1:]) for i in range(3))
 
     def join(tensors: tuple[Tensor, ...], model: Model) -> Tensor:
-        parts = [t.view(model.heads, 1, model.head_dim, *t.shape[1:]) for t in tensors]
+        parts = [t.view(model.heads, 1, model.head_size, *t.shape[1:]) for t in tensors]
         return torch.cat(parts, 1).reshape(3 * model.hidden, *tensors[0].shape[1:])
 
     return Entry(theirs=theirs, names=_qkv(layer, kind), split=split, join=join)
@@ -130,7 +130,7 @@ def shape_of(name: str, model: Model) -> tuple[int, ...]:
         return m.vocab, m.hidden
     if name.startswith("embed.positions"):
         return m.seq, m.hidden
-    rows = {"q": m.hidden, "k": m.kv * m.head_dim, "v": m.kv * m.head_dim, "out": m.hidden, "up": m.inner, "gate": m.inner,
+    rows = {"q": m.hidden, "k": m.kv * m.head_size, "v": m.kv * m.head_size, "out": m.hidden, "up": m.inner, "gate": m.inner,
             "down": m.inner}
     if part not in rows:
         return (m.hidden,)
@@ -186,7 +186,7 @@ def model_of(config: Mapping[str, Any], *, where: str) -> Model:
                   norm_eps=config.get("rms_norm_eps", 1e-6),
                   rope_theta=float(config.get("rope_theta") or rope.get("rope_theta", 10_000.0)),
                   tied=bool(config.get("tie_word_embeddings", False)), name=name)
-    must("head_dim", model.head_dim, None)
+    must("head_dim", model.head_size, None)
     return model
 
 
@@ -208,4 +208,4 @@ def config_of(model: Model, *, dtype: str) -> dict[str, Any]:
             "num_attention_heads": m.heads, "num_key_value_heads": m.kv, "intermediate_size": m.inner, "hidden_act": "silu",
             "max_position_embeddings": m.seq, "rms_norm_eps": m.norm_eps, "rope_theta": m.rope_theta, "rope_scaling": None,
             "rope_parameters": {"rope_type": "default", "rope_theta": m.rope_theta}, "attention_bias": False, "mlp_bias": False,
-            "head_dim": m.head_dim}
+            "head_dim": m.head_size}
