@@ -57,15 +57,16 @@ class Lockstep:
     """The boundary that its input crosses, the number of boundaries where it has none."""
 
 
-def enough(kind: str, pp: int) -> int:
+def enough(kind: str, pp: int, group: int) -> int:
     """Micro-batches with which every rank fills up, repeats itself in the middle of its list, and drains."""
-    group = KINDS[kind].group(pp)
-    return group * (2 * pp // group + 2)
+    return group * (KINDS[kind].fill * pp // group + 2)
 
 
 @lru_cache(maxsize=1024)
-def lockstep(kind: str, pp: int, virtual: int) -> Lockstep:
-    group, count, stages = KINDS[kind].group(pp), enough(kind, pp), pp * virtual
+def lockstep(kind: str, pp: int, virtual: int, repeats: int = 1) -> Lockstep:
+    """`repeats`: how many of the least blocks are one; more where a message waits for longer than a block."""
+    group, stages = repeats * KINDS[kind].group(pp), pp * virtual
+    count = enough(kind, pp, group)
     lists = [schedule(kind, pp=pp, rank=rank, microbatches=count, virtual=virtual) for rank in range(pp)]
     beats = len(lists[0]) * group // count
     # Where each action is in its rank's endless list: (kind, chunk, micro-batch within its group) -> beat, of the first group.
@@ -76,7 +77,8 @@ def lockstep(kind: str, pp: int, virtual: int) -> Lockstep:
         places.append({(a.kind, a.chunk, a.microbatch % group): at - a.microbatch // group * beats
                        for at, a in enumerate(block, middle)})
         if following != [Action(a.kind, a.microbatch + group, a.chunk) for a in block] or len(places[-1]) != beats:
-            raise RuntimeError(f"schedule {kind}, PP {pp}, VP {virtual}: the list of rank {rank} does not repeat itself")
+            raise RuntimeError(f"schedule {kind}, PP {pp}, VP {virtual}: the list of rank {rank} does not repeat itself within "
+                               f"{count} micro-batches; does it run further ahead than its `fill` says?")
     inputs = [(rank, at, source, places[source][what, made.chunk, within])
               for rank, mine in enumerate(places) for (what, chunk, within), at in mine.items()
               for source, made in [comes_from(Action(what, within, chunk), pp=pp, rank=rank, virtual=virtual) or (-1, None)]
@@ -98,7 +100,7 @@ def lockstep(kind: str, pp: int, virtual: int) -> Lockstep:
                 found.source[beat, rank] = (made[0] - blocks * beats) * pp + made[1]
                 found.boundary[beat, rank] = stage - (what is Kind.FORWARD)
     if (found.source < -found.source.size).any():
-        raise RuntimeError(f"schedule {kind}, PP {pp}, VP {virtual}: a message waits for longer than a block")
+        return lockstep(kind, pp, virtual, 2 * repeats)
     return found
 
 
@@ -321,7 +323,8 @@ class _Run:
 @lru_cache(maxsize=4096)
 def _peaks(kind: str, pp: int, rank: int, virtual: int) -> Ints:
     """[groups of micro-batches, from 0]: the most that is held at once, counted in the list of enough of them."""
-    group, most = KINDS[kind].group(pp), enough(kind, pp)
+    group = KINDS[kind].group(pp)
+    most = enough(kind, pp, group)
     actions = schedule(kind, pp=pp, rank=rank, microbatches=most, virtual=virtual)
     freed_by = Kind.WEIGHT if KINDS[kind].splits_backward else Kind.BACKWARD
     change = np.array([(a.kind is Kind.FORWARD) - (a.kind is freed_by) for a in actions])
