@@ -21,6 +21,7 @@ from seatrial import arith, rules
 from seatrial.doctor.finding import Finding
 from seatrial.doctor.machine import usable_bytes
 from seatrial.errors import BadInput
+from seatrial.schedule import KINDS
 from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits
 from seatrial.training import Training
 
@@ -65,7 +66,7 @@ def _fewer_ranks(t: Topology, ranks: int) -> Topology:
         floor = 2 if max(degrees.values()) > 2 else 1
         name = max(degrees, key=lambda n: (degrees[n] > floor, degrees[n]))
         degrees[name] = max(floor, degrees[name] // 2)
-    if degrees["pp"] < 2 and t.schedule == "interleaved":
+    if degrees["pp"] < 2 and KINDS[t.schedule].virtual:
         t = replace(t, vp=1, schedule="1f1b")
     return replace(t, dp=degrees["dp"], tp=degrees["tp"], pp=degrees["pp"])
 

@@ -32,6 +32,7 @@ from seatrial.launch.processes import end_leftovers
 from seatrial.measurement import RATES, digits, measure, rates
 from seatrial.outcomes import OUTCOMES
 from seatrial.record import Outcome, Record
+from seatrial.schedule import KINDS
 from seatrial.spec import Trial
 from seatrial.training import Training
 
@@ -146,7 +147,7 @@ def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Eve
     estimated = [*RATES] if got.estimated else []
     if "mem_gib" in got.memory:
         figures |= {"mem_value": digits(got.memory["mem_gib"]), "mem_unit": "GiB"}
-        if got.estimated and trial.topology.schedule == "gpipe":
+        if got.estimated and KINDS[trial.topology.schedule].forwards_first:
             estimated.append("mem_value")  # here memory grows with every micro-batch
     asked = {name: value for name, value in columns.flat(trial).items() if value is not None}
     if trial.command:
