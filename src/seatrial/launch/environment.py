@@ -1,6 +1,6 @@
-"""What surrounded a trial: versions, the machine with its clock and load, and the variables that may be told.
+"""What surrounded a trial: versions, the machine with its clock and load, and the variables that may be recorded.
 
-    versions(), machine(), told(os.environ)
+    versions(), machine(), recorded(os.environ)
 
 Variables are recorded by allow-list, so a secret never reaches a record: not from the environment of the controller, and not
 from the ones a trial sets itself.
@@ -34,19 +34,19 @@ _CREDENTIALS = re.compile(r"://[^/\s]*@")
 HIDDEN = "(not recorded)"
 
 
-def told(env: Mapping[str, str]) -> dict[str, str]:
+def recorded(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that a record may hold."""
-    return {name: _CREDENTIALS.sub("://(hidden)@", value) for name, value in sorted(env.items()) if may_tell(name)}
+    return {name: _CREDENTIALS.sub("://(hidden)@", value) for name, value in sorted(env.items()) if may_record(name)}
 
 
-def may_tell(name: str) -> bool:
+def may_record(name: str) -> bool:
     return ALLOWED.fullmatch(name) is not None and SECRET.search(name) is None
 
 
 def public(trial: Trial) -> Trial:
     """The trial as it may be written down: a variable off the list keeps its name alone."""
     variables = trial.environment.variables
-    safe = {name: told({name: value}).get(name, HIDDEN) for name, value in variables.items()}
+    safe = {name: recorded({name: value}).get(name, HIDDEN) for name, value in variables.items()}
     if safe == variables:
         return trial
     return replace(trial, environment=replace(trial.environment, variables=safe))

@@ -44,27 +44,26 @@ class Fits(Protocol):
         """What the trial needs, estimated, and changes of knobs that would fit below the cap."""
 
 
-def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, said: list[Event] | None = None,
+def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, events: list[Event] | None = None,
              fits: Fits | None = None) -> Outcome:
     """The outcome of a job that is done."""
-    return _Case(run_dir, finished, job, trial, said, fits).outcome()
+    return _Case(run_dir, finished, job, trial, events, fits).outcome()
 
 
 class _Case:
-    def __init__(self, run_dir: Path, finished: Finished, job: Job, trial: Trial, said: list[Event] | None,
+    def __init__(self, run_dir: Path, finished: Finished, job: Job, trial: Trial, events: list[Event] | None,
                  fits: Fits | None):
         self.engine = engine_for(trial)
-        said = self.engine.events(run_dir) if said is None else said
-        self.run_dir, self.finished, self.job, self.trial, self.said = run_dir, finished, job, trial, said
-        self.fits = fits
+        self.run_dir, self.finished, self.job, self.trial, self.fits = run_dir, finished, job, trial, fits
+        self.events = self.engine.events(run_dir) if events is None else events
         self.beats = {beat.rank: beat for beat in heartbeat.read(run_dir)}
-        self.failures = [e for e in said if e["event"] == "failure" and isinstance(e.get("rank"), int)]
+        self.failures = [e for e in self.events if e["event"] == "failure" and isinstance(e.get("rank"), int)]
 
     def outcome(self) -> Outcome:
         done = self.finished
         if self._end() == "finished" and not done.died and not self.failures:
             return self._of_iterations()  # being asked to stop, or ended, while it was leaving changes nothing
-        if done.good and (self.job.per == "node" or self.engine.ended(self.said)):
+        if done.good and (self.job.per == "node" or self.engine.ended(self.events)):
             return self._of_iterations()
         own = [e for e in self.failures if not e.get("consequence")]
         killed = [r for r in done.died if (done.codes[r] or 0) < 0]
@@ -85,14 +84,14 @@ class _Case:
         return self._unexplained()
 
     def _last_end(self) -> Event:
-        return next((e for e in reversed(self.said) if e["event"] == "end"), {})
+        return next((e for e in reversed(self.events) if e["event"] == "end"), {})
 
     def _end(self) -> str:
         """`finished`: all that was asked, or enough of it; `stopped`: asked to; empty: never came so far."""
         return str(self._last_end().get("status", ""))
 
     def _iterations(self) -> list[Event]:
-        return [e for e in self.said if e["event"] == "iteration"]
+        return [e for e in self.events if e["event"] == "iteration"]
 
     def _reported_before(self, rank: int) -> bool:
         """Whether the rank that a signal ended had said why itself, as an abort after an error does."""
@@ -114,7 +113,7 @@ class _Case:
             return self._paused()
         if end == "stopped" or self.finished.stopped and end != "finished":
             return Outcome(status="cancelled", message="asked to stop; left cleanly", iteration=self._last_end().get("step"))
-        if not self.engine.ended(self.said):
+        if not self.engine.ended(self.events):
             return Outcome(status="crash", message="the command ended well, but printed no iteration that can be read",
                            evidence={"log": self._tail(0)})
         return Outcome(status="ok")
