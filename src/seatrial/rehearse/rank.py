@@ -25,7 +25,7 @@ from seatrial.rehearse import results
 from seatrial.rehearse.fakes import Answers, no_memory
 from seatrial.rehearse.recorder import Moment, Recorder
 from seatrial.rehearse.stand_in import StandIn
-from seatrial.schedule import peak_held
+from seatrial.schedule import KINDS, peak_activations, schedule
 from seatrial.spec import GIB, Batch, Trial
 from seatrial.training import Training
 
@@ -60,9 +60,9 @@ def with_microbatches(trial: Trial, count: int) -> Trial:
 def enough(trial: Trial, pp_rank: int) -> int:
     """Micro-batches after which the fullest moment has been: the rank is full and has turned over."""
     t, there = trial.topology, trial.microbatches
-    if t.schedule == "interleaved":
+    if KINDS[t.schedule].grouped:
         return min(there, 4 * t.pp)
-    most = peak_held(t.schedule, pp=t.pp, rank=pp_rank, microbatches=there, virtual=t.vp)
+    most = peak_activations(schedule(t.schedule, pp=t.pp, rank=pp_rank, microbatches=there, virtual=t.vp))
     return min(there, most.activations + most.weight_inputs + 2)
 
 

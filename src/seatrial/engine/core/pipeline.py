@@ -1,4 +1,4 @@
-"""Executes a schedule: the list of actions of `schedule.py`, as it stands, for this rank's virtual stages.
+"""Executes a schedule: the list of actions of `schedule/lists.py`, as it stands, for this rank's virtual stages.
 
 A stage's forward keeps its input and a root to start the backward pass from; what it sends on is not held. The last stage
 computes the loss, with its gradients, at the start of the backward action, so that a chunk of one micro-batch's logits is the
