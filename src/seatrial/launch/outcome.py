@@ -217,42 +217,42 @@ class _Case:
         evidence: dict[str, object] = {"part": part, "used_bytes": used,
                                        **{k: event[k] for k in ("error", "line") if k in event}}
         kind = "device" if device else "host"
-        words = f"{hang.label(rank, self.trial.topology)} is out of {kind} memory in {event.get('phase') or 'start'}"
+        message = f"{hang.label(rank, self.trial.topology)} is out of {kind} memory in {event.get('phase') or 'start'}"
         if event.get("step"):
-            words += f" of step {event['step']}"
-        words += f": {part}"
+            message += f" of step {event['step']}"
+        message += f": {part}"
         if requested:
             evidence["asked_bytes"] = requested
-            words += f" asked for {shown(requested)}"
+            message += f" asked for {shown(requested)}"
         if cap:
             evidence["cap_bytes"] = cap
-            words += f" with {shown(used)} of {shown(cap)} taken"
+            message += f" with {shown(used)} of {shown(cap)} taken"
         over = used + requested - cap if cap and requested else 0
         if over > 0:
             evidence["over_bytes"] = over
-            words += f", {shown(over)} over"
+            message += f", {shown(over)} over"
         # What is there without a model: on a GPU all that the allocator does not hold.
         base = used - memory.get("reserved_bytes", used) if device else memory.get("base_bytes", 0)
-        return self._with_knobs(words, evidence, need=used + requested, base=base, cap=cap)
+        return self._with_knobs(message, evidence, need=used + requested, base=base, cap=cap)
 
     def _killed_for_memory(self, rank: int, *, used_bytes: int, how: str) -> tuple[str, dict[str, object]]:
         """Of a rank that could not say anything itself."""
         cap = self.job.memory_cap_bytes
-        words = f"{hang.label(rank, self.trial.topology)} was killed for memory ({how}) with {shown(used_bytes)} taken"
+        message = f"{hang.label(rank, self.trial.topology)} was killed for memory ({how}) with {shown(used_bytes)} taken"
         evidence: dict[str, object] = {"part": "unknown", "used_bytes": used_bytes, "how": how}
         if cap:
             evidence["cap_bytes"] = cap
-            words += f" of {shown(cap)}"
-        return self._with_knobs(words, evidence, need=used_bytes, base=0, cap=cap)
+            message += f" of {shown(cap)}"
+        return self._with_knobs(message, evidence, need=used_bytes, base=0, cap=cap)
 
-    def _with_knobs(self, words: str, evidence: dict[str, object], *, need: int, base: int,
+    def _with_knobs(self, message: str, evidence: dict[str, object], *, need: int, base: int,
                     cap: int | None) -> tuple[str, dict[str, object]]:
         if not cap or self.fits is None:
-            return words, evidence
+            return message, evidence
         needs, fits = self.fits(self.trial, need_bytes=max(need, cap), base_bytes=base, cap_bytes=cap)
-        words += f"; it needs about {shown(needs)} (estimated), "
-        words += f"{' or '.join(fits)} would fit" if fits else "and no one or two knobs would fit"
-        return words, {**evidence, "needs_bytes": needs, "would_fit": fits}
+        message += f"; it needs about {shown(needs)} (estimated), "
+        message += f"{' or '.join(fits)} would fit" if fits else "and no one or two knobs would fit"
+        return message, {**evidence, "needs_bytes": needs, "would_fit": fits}
 
     # ---- where
 

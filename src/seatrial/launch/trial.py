@@ -25,7 +25,7 @@ from seatrial import columns, fields
 from seatrial.engine import runfile
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
-from seatrial.errors import BadInput
+from seatrial.errors import BadInput, Infeasible
 from seatrial.files import write_whole
 from seatrial.launch import environment, files
 from seatrial.launch.base import Finished, Handle, Job, Launcher
@@ -104,10 +104,10 @@ def conclude(trial: Trial, training: Training, handle: Handle, finished: Finishe
     (`plan.fits.would_fit`) knows what would fit where this did not; `row`: the trial that the record is of, where `trial`
     ran in its place."""
     run_dir = handle.job.run_dir
-    said = engine_for(trial).events(run_dir)[earlier:]
-    outcome = classify(run_dir, finished, job=handle.job, trial=trial, events=said, fits=fits)
-    record = record_of(row or trial, training, outcome, said, ran=trial, session=session, notes=notes)
-    start: Event = next((e for e in said if e["event"] == "start"), {})
+    events = engine_for(trial).events(run_dir)[earlier:]
+    outcome = classify(run_dir, finished, job=handle.job, trial=trial, events=events, fits=fits)
+    record = record_of(row or trial, training, outcome, events, ran=trial, session=session, notes=notes)
+    start: Event = next((e for e in events if e["event"] == "start"), {})
     after = environment.machine()
     host: dict[str, object] = {**(before or after), "load_after": after["load"], "seconds": round(finished.seconds, 3),
                                "run_dir": str(run_dir)}
@@ -131,7 +131,7 @@ def conclude(trial: Trial, training: Training, handle: Handle, finished: Finishe
 
 def invalid(trial: Trial, error: BadInput, *, session: str = "", notes: str = "") -> Record:
     """The record of what never started."""
-    evidence: dict[str, object] = {"code": code} if (code := getattr(error, "code", "")) else {}
+    evidence: dict[str, object] = {"code": error.code} if isinstance(error, Infeasible) else {}
     outcome = Outcome(status="invalid", message=str(error), evidence=evidence)
     host = environment.machine()
     return replace(record_of(trial, Training(), outcome, [], session=session, notes=notes), host=host,
