@@ -66,7 +66,7 @@ class Slurm(Batch):
         minutes = math.ceil((job.time_limit_s + SLACK_S) / 60)
         output = str(job.run_dir / files.SCRIPT_OUTPUT).replace("%", "%%")  # sbatch puts its own values in for %j and the like
         answer = ask("sbatch", "--parsable", f"--job-name={safe_name(job.name)}", f"--nodes={job.nodes}", "--ntasks-per-node=1",
-                   f"--time={minutes}", f"--output={output}", "--no-requeue", *options, str(script))
+                     f"--time={minutes}", f"--output={output}", "--no-requeue", *options, str(script))
         return answer.strip().split(";")[0]
 
     def states(self, handles: Sequence[Handle]) -> dict[str, str]:
@@ -150,10 +150,12 @@ class Slurm(Batch):
 
     @classmethod
     @contextlib.contextmanager
-    def allocation(cls, *, nodes: int, time_limit_s: float, settings: Settings = Settings()) -> Iterator[Slurm]:  # type: ignore[override]
+    def allocation(  # type: ignore[override]
+        cls, *, nodes: int, time_limit_s: float, settings: Settings = Settings(),
+    ) -> Iterator[Slurm]:  # fmt: skip
         minutes = math.ceil(time_limit_s / 60)
         answer = ask("salloc", "--no-shell", f"--nodes={nodes}", f"--time={minutes}", "--job-name=seatrial",
-                   *cls().options_argv(settings.options), both=True, timeout_s=24 * 3600)
+                     *cls().options_argv(settings.options), both=True, timeout_s=24 * 3600)
         match = re.search(r"Granted job allocation (\d+)", answer)
         if match is None:
             raise BadInput(f"salloc: no allocation in {answer.strip()[-200:]!r}")
