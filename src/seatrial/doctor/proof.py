@@ -155,7 +155,7 @@ def verdict(what: str, many: Series, alone: Series, *, notes: list[str], facts: 
 
 def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARNING.seed) -> Finding:
     """Trains twice; the folder of a run that failed is kept and named."""
-    from seatrial.launch import single
+    from seatrial.launch.trial import run_now, summary_of_invalid
 
     what, began = described(trial.topology), time.monotonic()
     training = replace(LEARNING, seed=seed)
@@ -164,9 +164,9 @@ def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARN
     for name, one in (("ranks", trial), ("alone", replace(trial, topology=Topology()))):
         left_s = max(1.0, timeout_s - (time.monotonic() - began))
         try:
-            found = single.run(one, training, out=folder / name, timeout_s=left_s)
+            found = run_now(one, training, out=folder / name, timeout_s=left_s)
         except BadInput as error:
-            found = single.invalid(error)
+            found = summary_of_invalid(error)
         if found["status"] != "ok":
             who = f"{one.topology.world} gloo ranks" if one.topology.world > 1 else "one process"
             return Finding("topology", "fail", f"{what}: {who} ended with {found['status']}: {found['message']}",
