@@ -13,7 +13,7 @@ from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import ops_for
 from seatrial.engine.io.data import Batches
-from seatrial.launch import single
+from seatrial.launch.trial import run_now
 from seatrial.spec import Batch, Execution, Family, Model, Precision, Recompute, Topology, Trial
 from seatrial.training import Training
 
@@ -80,7 +80,7 @@ def test_a_compiled_run_gives_the_same_losses() -> None:
 
 def test_the_command_measures_time_and_memory_on_nccl(tmp_path: Path) -> None:
     trial = Trial(model=presets.model("tiny"), topology=Topology(mbs=2), batch=Batch(gbs=8), execution=Execution(device="cuda"))
-    found = single.run(trial, Training(steps=5), out=tmp_path, timeout_s=300)
+    found = run_now(trial, Training(steps=5), out=tmp_path, timeout_s=300)
     assert found["status"] == "ok", found
     assert sum(found["breakdown"].values()) >= 0.95 * found["sec_per_it"]
     memory = found["memory"]

@@ -9,17 +9,20 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seatrial.spec import Model
 
 
-def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, backend: SDPBackend | None = None) -> Tensor:
+def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, backend: SDPBackend | None = None,
+           q_norm: nn.Module | None = None, k_norm: nn.Module | None = None) -> Tensor:
     """Causal attention of this rank's heads."""
     batch, seq, width = qkv_BSD.shape
     head_dim = width // (heads + 2 * kv_heads)
     q, k, v = qkv_BSD.view(batch, seq, -1, head_dim).split((heads, kv_heads, kv_heads), 2)
+    if q_norm is not None and k_norm is not None:
+        q, k = q_norm(q), k_norm(k)
     if positions.rope_cos_sin is not None:
         q, k = rotate(q, *positions.rope_cos_sin), rotate(k, *positions.rope_cos_sin)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
@@ -54,14 +57,24 @@ class Positions:
             distance = (at[None, :] - at[:, None]).masked_fill_(at[None, :] > at[:, None], -math.inf)
             self.bias = (slopes[:, None, None] * distance)[None].to(dtype)
         elif model.rope:
-            half = model.head_size // 2
-            turns = model.rope_theta ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
-            angles = torch.arange(model.seq, dtype=torch.float32, device=device)[:, None] * turns
+            angles = torch.arange(model.seq, dtype=torch.float32, device=device)[:, None] * rope_frequencies(model, device)
             self.rope_cos_sin = angles.cos().to(dtype), angles.sin().to(dtype)
 
     @property
     def bytes(self) -> int:
         return sum(t.numel() * t.element_size() for t in (self.bias, *(self.rope_cos_sin or ())) if t is not None)
+
+
+def rope_frequencies(model: Model, device: torch.device) -> Tensor:
+    """Radians a position of each pair, [head size / 2]; scaled as Llama 3.1's where the model says so."""
+    half = model.head_size // 2
+    plain = model.rope_theta ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
+    if model.rope_factor is None:
+        return plain
+    # Full waves in the original sequence: few of them are slowed, many are left alone, and between the two in part.
+    waves = model.rope_original_seq * plain / (2 * math.pi)
+    kept = ((waves - model.rope_low_freq) / (model.rope_high_freq - model.rope_low_freq)).clamp(0.0, 1.0)
+    return plain * (kept + (1 - kept) / model.rope_factor)
 
 
 def alibi_slopes(heads: int) -> Tensor:

@@ -179,21 +179,22 @@ def layer_norm(x: Tensor, weight: nn.Parameter, bias: nn.Parameter, eps: float) 
 
 
 class LayerNorm(nn.Module):
-    def __init__(self, name: str, hidden: int, eps: float, op: LayerNormOp = layer_norm):
+    def __init__(self, name: str, hidden: int, eps: float, op: LayerNormOp = layer_norm, *, partial: bool = False):
+        """`partial`: each tensor-parallel rank norms its own heads, and has a part of the gradients."""
         super().__init__()
         self.eps, self.op = eps, op
-        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
-        self.bias = whole_vector(f"{name}.bias", hidden, "zeros")
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones", partial=partial)
+        self.bias = whole_vector(f"{name}.bias", hidden, "zeros", partial=partial)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.op(x, self.weight, self.bias, self.eps)
 
 
 class RmsNorm(nn.Module):
-    def __init__(self, name: str, hidden: int, eps: float):
+    def __init__(self, name: str, hidden: int, eps: float, *, partial: bool = False):
         super().__init__()
         self.eps = eps
-        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones", partial=partial)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda:

@@ -1,10 +1,10 @@
-"""The three families as one block with three choices, and a Stage: the layers that one pipeline stage holds.
+"""One block that takes each of a model's choices by itself, and a Stage: the layers that one pipeline stage holds.
 
     Stage(shared, first=0, last=3, has_embedding=True, has_head=False)      layers 0 to 2, under their global numbers
 
-gpt2: learned positions, LayerNorm, GELU. bloom: ALiBi, a norm after the embedding. llama: RoPE, RMSNorm, SwiGLU, grouped
-queries. A Block is a pure function of its input and can be compiled; gathering weights, recompute and counters are around it.
-`Ops.block` may have another implementation of a block, with a backward pass of its own.
+Which matrices a block has, and how tensor parallelism cuts them, is `arith/layer.py`'s description of a layer. A Block is a
+pure function of its input and can be compiled; gathering weights, recompute and counters are around it. `Ops.block` may have
+another implementation of a block, with a backward pass of its own.
 """
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from seatrial.arith import layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
@@ -45,6 +46,11 @@ def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
     return (LayerNorm if model.layernorm else RmsNorm)(name, model.hidden, model.norm_eps)
 
 
+def head_norm(name: str, model: Model) -> LayerNorm | RmsNorm:
+    """Over each head of queries or keys."""
+    return (LayerNorm if model.layernorm else RmsNorm)(name, model.head_size, model.norm_eps, partial=True)
+
+
 def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
     """One outside the blocks."""
     m = shared.model
@@ -59,28 +65,28 @@ class Linear(nn.Module):
         self.weight, self.bias = weight, bias
 
 
+def _linear(at: str, described: layer.Linear, shared: Shared) -> Linear:
+    m, cut = shared.model, {"rank": shared.tp.rank, "size": shared.tp.size}
+    parts = {f"{at}.{part.name}": part for part in described.parts if part.rows}
+    std = shared.std if described.column else shared.std / math.sqrt(2 * m.layers)
+    weight = matrix({f"{name}.weight": part for name, part in parts.items()}, m.hidden, std=std, **cut)
+    if not described.bias:
+        return Linear(weight, None)
+    if described.column:
+        return Linear(weight, split_vector({f"{name}.bias": part for name, part in parts.items()}, **cut))
+    return Linear(weight, whole_vector(f"{at}.{described.parts[0].name}.bias", m.hidden, "zeros"))
+
+
 class Block(nn.Module):
     def __init__(self, number: int, shared: Shared):
         super().__init__()
         m, tp = shared.model, shared.tp
         self.shared = shared
-        self.heads, self.kv_heads = m.heads // tp.size, m.kv // tp.size
-        at, cut, biased = f"layers.{number}", {"rank": tp.rank, "size": tp.size}, m.qkv_bias
-        kv = m.kv * m.head_size
-        qkv = {"attn.q": m.hidden, "attn.k": kv, "attn.v": kv}
-        up = {"mlp.gate": m.inner, "mlp.up": m.inner} if m.gated else {"mlp.up": m.inner}
-
-        def column(parts: dict[str, int]) -> Linear:
-            weight = matrix({f"{at}.{n}.weight": rows for n, rows in parts.items()}, m.hidden, std=shared.std, **cut)
-            return Linear(weight, split_vector({f"{at}.{n}.bias": r for n, r in parts.items()}, **cut) if biased else None)
-
-        def row(name: str, rows: int) -> Linear:
-            weight = matrix({f"{at}.{name}.weight": rows}, m.hidden, std=shared.std / math.sqrt(2 * m.layers), **cut)
-            return Linear(weight, whole_vector(f"{at}.{name}.bias", m.hidden, "zeros") if biased else None)
-
+        at = f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", m), norm(f"{at}.norm2", m)
-        self.qkv, self.out = column(qkv), row("attn.out", m.hidden)
-        self.up, self.down = column(up), row("mlp.down", m.inner)
+        self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", m) if m.normed_qk else None for n in "qk")
+        self.qkv, self.out, self.up, self.down = (_linear(at, linear, shared) for linear in layer.linears(m))
+        self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in layer.linears(m)[0].parts[:2])
         self.impl = shared.ops.block(self)
 
     def forward(self, x_BSH: Tensor) -> Tensor:
@@ -88,7 +94,8 @@ class Block(nn.Module):
             return self.impl(x_BSH)
         tp, positions = self.shared.tp, self.shared.positions
         qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
-        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.ops.attention)
+        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.ops.attention,
+                       q_norm=self.q_norm, k_norm=self.k_norm)
         x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
         inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
         activation = swiglu if self.shared.model.gated else gelu
@@ -118,7 +125,7 @@ class Tokens(nn.Module):
 
 
 class Entry(nn.Module):
-    """What follows the embedding: learned positions (gpt2) or a norm (bloom); llama has neither."""
+    """What follows the embedding: learned positions, a norm, or both."""
 
     def __init__(self, shared: Shared):
         super().__init__()
@@ -127,12 +134,10 @@ class Entry(nn.Module):
         self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        if self.norm is not None:
-            return self.norm(x_BSH)
         if self.positions is not None:
             first = self.tp.rank * x_BSH.shape[1] if self.tp.sequence_parallel else 0
-            return self.add_positions(x_BSH, self.positions, first)
-        return x_BSH
+            x_BSH = self.add_positions(x_BSH, self.positions, first)
+        return x_BSH if self.norm is None else self.norm(x_BSH)
 
 
 class Stage(nn.Module):

@@ -56,6 +56,9 @@ class Engine:
         dtype = compute_type(t.precision, self.ops.precisions)
         self.timers = comm.timers if comm is not None else timers or Timers(mesh.device.type)
         self.comm = comm or Comm(mesh, self.timers, heartbeat, check_order=training.check_order)
+        if m.kv < t.tp:
+            # Before anything else, on every rank alike: one without a layer would not ask for it.
+            mesh.neighbours(t.tp // m.kv)
         self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not execution.compile)
         heads = m.heads // t.tp
         positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)

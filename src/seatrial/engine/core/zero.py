@@ -18,9 +18,9 @@ from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.layout import Layout, Piece
 from seatrial.engine.core.masters import Masters
-from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.ops import Ops
-from seatrial.engine.core.params import ParamSpec, spec_of
+from seatrial.engine.core.params import ParamSpec, Segment, spec_of
 
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Stage
@@ -37,9 +37,9 @@ class Bucket:
         self.name, self.params, self.comm, self.ops = name, params, comm, ops
         self.dp, self.tp = comm.mesh.dp, comm.mesh.tp
         self.zero = zero if self.dp.size > 1 else 0
-        self.sums_over_tp = sums_over_tp
-        """With sequence parallelism each TP rank sees a stretch of the tokens: what all have alike gets the sum."""
         self.layout = Layout([spec_of(p) for p in params], hidden=hidden, shards=self.dp.size if self.zero else 1)
+        self.sums = list(self._sums(sums_over_tp))
+        self.sums_over_tp = sums_over_tp or bool(self.sums)
         size, device = self.layout.size, comm.mesh.device
         self.shard = self.layout.shard(self.dp.rank if self.zero else 0)
         low, high = self.shard
@@ -93,9 +93,10 @@ class Bucket:
     def pieces(self, low: int, high: int) -> Iterator[Piece]:
         return self.layout.pieces(low, high)
 
-    def is_primary(self, spec: ParamSpec) -> bool:
+    def is_primary(self, spec: ParamSpec, segment: Segment) -> bool:
         """Whether this rank's copy is the one that counts: each parameter is counted, and saved, once."""
-        return (self.zero > 0 or self.dp.rank == 0) and (spec.split or self.tp.rank == 0) and not spec.copy
+        among = segment.replicas if spec.split else self.tp.size
+        return (self.zero > 0 or self.dp.rank == 0) and self.tp.rank % among == 0 and not spec.copy
 
     # gradients
 
@@ -135,9 +136,8 @@ class Bucket:
         for main_grad in self.main_grads:
             if main_grad.fresh:
                 main_grad.view().zero_()
-        if self.sums_over_tp:
-            for low, high in self._whole():
-                self.comm.all_reduce(grad[low:high], self.tp, timer="grad_reduce")
+        for low, high, group in self.sums:
+            self.comm.all_reduce(grad[low:high], group, timer="grad_reduce")
         if self.dp.size > 1 and self.zero == 0:
             self._reducing.append(self.comm.all_reduce(grad, self.dp, timer="grad_reduce", wait=False))
         elif self.zero:
@@ -152,10 +152,19 @@ class Bucket:
                 earlier._drain()
             self.in_flight[:] = [self]
 
-    def _whole(self) -> list[tuple[int, int]]:
-        """The one stretch, gaps included, of what TP does not cut."""
-        found = list(self.layout.stretches(0, self.layout.size, split=False))
-        return [(found[0][0], found[-1][1])] if found else []
+    def _sums(self, sums_over_tp: bool) -> Iterator[tuple[int, int, Group]]:
+        """Stretches of the gradients that each tensor-parallel rank has a part of, and whose sum each of these ranks needs."""
+        if self.tp.size == 1:
+            return
+        size, mesh = self.layout.size, self.comm.mesh
+        # With sequence parallelism each rank sees a stretch of the tokens: all that the ranks have alike.
+        whole = self.layout.stretches(0, size, split=False, wanted=lambda spec, _: sums_over_tp or spec.partial)
+        if whole:
+            yield whole[0][0], whole[-1][1], self.tp  # one stretch, gaps included
+        most = max((segment.replicas for p in self.params for segment in spec_of(p).segments), default=1)
+        if most > 1:
+            for low, high in self.layout.stretches(0, size, wanted=lambda _, segment: segment.replicas == most):
+                yield low, high, mesh.neighbours(most)
 
     def _drain(self) -> None:
         for pending in self._reducing:
@@ -180,10 +189,9 @@ class Bucket:
 
     def counted(self) -> list[Tensor]:
         """The parts of the reduced gradient that the global norm counts on this rank."""
-        kinds = [s for s in (True, False) if any(spec_of(p).split is s and self.is_primary(spec_of(p)) for p in self.params)]
-        low = self.shard[0]
-        grad = self.reduced()
-        return [grad[a - low : b - low] for s in kinds for a, b in self.layout.stretches(*self.shard, split=s)]
+        low, grad = self.shard[0], self.reduced()
+        return [grad[a - low : b - low] for split in (True, False)
+                for a, b in self.layout.stretches(*self.shard, split=split, wanted=self.is_primary)]
 
     # weights
 
