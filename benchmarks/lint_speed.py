@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from seatrial.importers import import_file
-from seatrial.lint import lint
+from seatrial.notes.lint import lint
+from seatrial.notes.read import import_file
 
 ROWS = Path(__file__).parents[1] / "examples" / "rows.csv"
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 
-from seatrial.launch.port import HeldPort
+from seatrial.launch.processes import HeldPort
 
 # How long one example takes depends on what else the machine does; a test that wants a bar on time sets its own.
 settings.register_profile("seatrial", deadline=None, suppress_health_check=[HealthCheck.too_slow],

@@ -18,6 +18,7 @@ from seatrial.launch import files
 from seatrial.launch.base import Handle, Launcher
 from seatrial.launch.processes import MARK
 from seatrial.launch.trial import Limits, conclude, invalid, prepare
+from seatrial.plan.fits import would_fit
 from seatrial.record import Record
 from seatrial.spec import Trial
 from seatrial.training import Training
@@ -96,7 +97,8 @@ def run_all(cases: list[Case], launcher: Launcher, out: Path, *, together: int =
             assert run.handle is not None
             kill_when_due(run)
             if states[run.handle.key] == "done":
-                run.record = conclude(run.trial, run.training, run.handle, launcher.finished(run.handle))
+                run.record = conclude(run.trial, run.training, run.handle, launcher.finished(run.handle),
+                                      fits=would_fit)
                 running.remove(run)
                 done.append(run)
         time.sleep(launcher.poll_s)
@@ -107,7 +109,7 @@ def start(run: Running, launcher: Launcher, out: Path) -> None:
     folder = out / run.case.name.replace(" ", "-")
     try:
         limits = Limits(time_limit_s=TIME_LIMIT_S, memory_cap_gib=run.case.cap_gib)
-        job = prepare(run.trial, run.training, run_dir=folder, limits=limits)
+        job = prepare(run.trial, run.training, launcher, run_dir=folder, limits=limits)
         run.handle = launcher.submit(job)
     except BadInput as error:
         run.record = invalid(run.trial, error)

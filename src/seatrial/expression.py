@@ -1,4 +1,4 @@
-"""Rules that people write, `dp % 4 == 0 and nodes <= 48`: a small language of whole numbers, read by our own parser.
+"""Rules that people write, `dp % 4 == 0 and nodes <= 48`: whole-number expressions, read by `ast` and never handed to `eval`.
 
     rule = expression.parse("dp % 4 == 0", names={"dp", "tp", "pp"})
     rule.holds({"dp": 8})                          True
@@ -6,16 +6,19 @@
     python -m seatrial.expression '12 <= layers // pp' layers=72 pp=6
 
 There are numbers, names, `+ - * // %`, comparisons (chained as in Python), `and`, `or`, `not` and parentheses; nothing that
-calls, indexes, raises to a power or reaches an attribute, and nothing is handed to Python's own evaluator. Length, depth and
-every number on the way are bounded. `and` and `or` look at their right side only where the left leaves it open, on arrays row
-by row, so `zero > 0 and dp % zero == 0` never divides by zero.
+calls, indexes, raises to a power or reaches an attribute. Length, depth and every number on the way are bounded. `and` and `or`
+look at their right side only where the left leaves it open, on arrays row by row, so `zero > 0 and dp % zero == 0` never
+divides by zero.
 """
 from __future__ import annotations
 
+import ast
+import keyword
+import operator
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
@@ -30,31 +33,17 @@ MAX_DEPTH = 40
 MAX_NUMBER = 10**18
 """Literals and results: it fits 64 bits with room for one addition, so arrays and plain numbers agree."""
 
-_TOKEN = re.compile(r"(?P<number>\d[\w.]*)|(?P<name>[^\W\d]\w*)|"
-                    r"(?P<sign>//|\*\*|==|!=|<=|>=|&&|\|\||[-+*/%<>=!&|^~()\[\]{}.,:;'\"])")
-_COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
+_TOKEN = re.compile(r"(?P<number>\d[\w.]*)|(?P<name>[A-Za-z_]\w*)|"
+                    r"(?P<sign>//|\*\*|[=!<>]=|&&|\|\||[-+*/%<>=!&|^~()\[\]{}.,:;'\"])", re.ASCII)
 _HINTS = {"=": "use ==", "&&": "use and", "||": "use or", "!": "use not", "**": "there are no powers", "/": "use //",
           "&": "use and", "|": "use or", ".": "there are no attributes or fractions", "'": "there are no texts",
           '"': "there are no texts", "[": "there is no indexing"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    """number, name, word (and, or, not), sign or end."""
-    text: str
-    at: int
-    """0-based position in the text; errors count from 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    op: str
-    """`number`, `name`, `not`, `neg`, `and`, `or`, or an operator's sign."""
-    at: int
-    parts: tuple[_Node, ...] = ()
-    number: int = 0
-    name: str = ""
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.LtE: operator.le, ast.GtE: operator.ge, ast.Lt: operator.lt,
+    ast.Gt: operator.gt,
+}  # fmt: skip
+_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
+_BINARY = {*_SIGNS.values(), "==", "!=", "<=", ">=", "<", ">", "and", "or"}
 
 
 @dataclass(frozen=True)
@@ -62,22 +51,12 @@ class Expression:
     """A rule that has been read; it keeps its text for messages."""
 
     text: str
-    root: _Node
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names that it needs values for."""
-        found: set[str] = set()
-        pending = [self.root]
-        while pending:
-            node = pending.pop()
-            pending.extend(node.parts)
-            if node.op == "name":
-                found.add(node.name)
-        return frozenset(found)
+    root: ast.expr = field(compare=False)
+    names: frozenset[str]
+    """The names that it needs values for."""
 
     def value(self, values: Mapping[str, Value]) -> Value:
-        """The whole number it comes to (comparisons give 0 or 1), or one a row where a name stands for an array."""
+        """The whole number it comes to (comparisons give 0 or 1), or one per row where a name stands for an array."""
         missing = sorted(self.names - set(values))
         if missing:
             raise BadInput(f"rule {self.text!r}: {missing[0]} has no value here; {nearest(missing[0], values)}")
@@ -85,234 +64,145 @@ class Expression:
 
     def holds(self, values: Mapping[str, Value]) -> bool | np.ndarray:
         """Whether it is true (not 0)."""
-        result = self.value(values)
-        return result != 0
+        return self.value(values) != 0
 
 
 def parse(text: str, names: Iterable[str] | None = None) -> Expression:
     """Read a rule. With `names`, any other name is an error that gives its position and the nearest known one."""
     if len(text) > MAX_LENGTH:
         raise BadInput(f"rule of {len(text)} characters: {MAX_LENGTH} are the most")
-    return Expression(text, _Parser(text, None if names is None else frozenset(names)).whole())
+    plain = _checked(text, None if names is None else frozenset(names))
+    try:
+        # In brackets, so that spaces in front are no indent: column 1 of the tree is position 1 of the rule.
+        root = ast.parse(f"({plain})", mode="eval").body
+    except SyntaxError as error:  # `1 == not dp`
+        at = max((error.offset or 2) - 2, 0)
+        raise _wrong(text, at, f"{text[at:].split(maxsplit=1)[0]!r} was not expected") from None
+    return Expression(text, root, frozenset(node.id for node in ast.walk(root) if isinstance(node, ast.Name)))
 
 
 def _wrong(text: str, at: int, what: str) -> BadInput:
     return BadInput(f"rule {text!r}, position {at + 1}: {what}")
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens, at = [], 0
-    while at < len(text):
-        if text[at].isspace():
-            at += 1
-            continue
-        match = _TOKEN.match(text, at)
+def _checked(text: str, known: frozenset[str] | None) -> str:
+    """The text for Python's parser, once every token is one of this language and stands where it can.
+
+    Operands and operators take turns: that finds a mistake with its position, and keeps Python's other syntax out.
+    """
+    plain = "".join(" " if letter.isspace() else letter for letter in text)
+    operand_next, prefixes, at, before = True, 0, 0, ""
+    opened: list[tuple[int, int]] = []
+    while (at := len(plain) - len(plain[at:].lstrip())) < len(plain):
+        match = _TOKEN.match(plain, at)
         if not match:
             raise _wrong(text, at, f"{text[at]!r} has no meaning here")
-        kind, found = str(match.lastgroup), match.group()
-        if kind == "number":
-            if not re.fullmatch(r"[0-9]+", found):
-                raise _wrong(text, at, f"{found!r} is not a whole number")
-            if len(found) > 19 or int(found) > MAX_NUMBER:
-                raise _wrong(text, at, f"{found} is above {MAX_NUMBER:.0e}, the largest number a rule can hold")
-        elif found in ("and", "or", "not"):
-            kind = "word"
-        tokens.append(_Token(kind, found, at))
-        at = match.end()
-    return [*tokens, _Token("end", "", len(text))]
-
-
-class _Parser:
-    """One method a level of precedence, loosest first, as in Python: or, and, not, comparisons, + -, * // %, sign."""
-
-    def __init__(self, text: str, names: frozenset[str] | None):
-        self.text, self.known, self.tokens, self.next, self.depth = text, names, _tokens(text), 0, 0
-
-    def whole(self) -> _Node:
-        if self.now.kind == "end":
-            raise _wrong(self.text, 0, "an empty rule; an example is dp % 4 == 0")
-        node = self.either()
-        if self.now.kind != "end":
-            raise self.unexpected()
-        return node
-
-    @property
-    def now(self) -> _Token:
-        return self.tokens[self.next]
-
-    def take(self, *texts: str) -> _Token | None:
-        token = self.now
-        if token.text in texts and token.kind in ("sign", "word"):
-            self.next += 1
-            return token
-        return None
-
-    def unexpected(self) -> BadInput:
-        token = self.now
-        hint = f"; {_HINTS[token.text]}" if token.text in _HINTS else ""
-        what = f"{token.text!r} was not expected" if token.kind != "end" else "the rule ends too early"
-        if token.text == "(" and self.next and self.tokens[self.next - 1].kind == "name":
-            hint = "; there are no functions"
-        return _wrong(self.text, token.at, what + hint)
-
-    def deeper(self, at: int) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise _wrong(self.text, at, f"nested deeper than {MAX_DEPTH}")
-
-    def either(self) -> _Node:
-        node = self.both()
-        while token := self.take("or"):
-            node = _Node("or", token.at, (node, self.both()))
-        return node
-
-    def both(self) -> _Node:
-        node = self.negated()
-        while token := self.take("and"):
-            node = _Node("and", token.at, (node, self.negated()))
-        return node
-
-    def negated(self) -> _Node:
-        if token := self.take("not"):
-            self.deeper(token.at)
-            node = _Node("not", token.at, (self.negated(),))
-            self.depth -= 1
-            return node
-        return self.comparison()
-
-    def comparison(self) -> _Node:
-        left = self.sum()
-        links = []
-        while token := self.take(*_COMPARISONS):
-            right = self.sum()
-            links.append(_Node(token.text, token.at, (left, right)))
-            left = right
-        if not links:
-            return left
-        node = links[0]
-        for link in links[1:]:
-            node = _Node("and", link.at, (node, link))
-        return node
-
-    def sum(self) -> _Node:
-        node = self.product()
-        while token := self.take("+", "-"):
-            node = _Node(token.text, token.at, (node, self.product()))
-        return node
-
-    def product(self) -> _Node:
-        node = self.signed()
-        while token := self.take("*", "//", "%"):
-            node = _Node(token.text, token.at, (node, self.signed()))
-        return node
-
-    def signed(self) -> _Node:
-        if token := self.take("-"):
-            self.deeper(token.at)
-            node = _Node("neg", token.at, (self.signed(),))
-            self.depth -= 1
-            return node
-        return self.atom()
-
-    def atom(self) -> _Node:
-        token = self.now
-        if token.kind == "number":
-            self.next += 1
-            return _Node("number", token.at, number=int(token.text))
-        if token.kind == "name":
-            if self.known is not None and token.text not in self.known:
-                raise _wrong(self.text, token.at, f"{token.text} is not known; {nearest(token.text, self.known)}")
-            self.next += 1
-            return _Node("name", token.at, name=token.text)
-        if opening := self.take("("):
-            self.deeper(opening.at)
-            node = self.either()
-            if not self.take(")"):
-                if self.now.kind == "end":
-                    raise _wrong(self.text, opening.at, "this parenthesis is never closed")
-                raise self.unexpected()
-            self.depth -= 1
-            return node
-        raise self.unexpected()
+        token, kind = match.group(), match.lastgroup
+        if kind == "number" and not token.isdigit():
+            raise _wrong(text, at, f"{token!r} is not a whole number")
+        if kind == "number" and (len(token) > 19 or int(token) > MAX_NUMBER):
+            raise _wrong(text, at, f"{token} is above {MAX_NUMBER:.0e}, the largest number a rule can hold")
+        if kind == "number":  # 007 is 7 here, and an error in Python
+            plain = plain[:at] + str(int(token)).rjust(len(token)) + plain[match.end() :]
+        is_operand = kind == "number" or kind == "name" and token not in ("and", "or", "not")
+        if operand_next and (is_operand or token in ("(", "-", "not")):
+            if kind == "name" and is_operand and (token not in known if known is not None else keyword.iskeyword(token)):
+                raise _wrong(text, at, f"{token} is not known; {nearest(token, known or ())}")
+            prefixes = 0 if is_operand else prefixes + 1
+            if prefixes + sum(count for _, count in opened) > MAX_DEPTH:
+                raise _wrong(text, at, f"nested deeper than {MAX_DEPTH}")
+            if token == "(":
+                opened.append((at, prefixes))
+                prefixes = 0
+            operand_next = not is_operand
+        elif not operand_next and (token in _BINARY or token == ")" and opened):
+            operand_next = token != ")" or not opened.pop()
+        else:
+            hint = "there are no functions" if token == "(" and before.isidentifier() else _HINTS.get(token, "")
+            raise _wrong(text, at, f"{token!r} was not expected" + (f"; {hint}" if hint else ""))
+        at, before = match.end(), token
+    if not before:
+        raise _wrong(text, 0, "an empty rule; an example is dp % 4 == 0")
+    if operand_next:
+        raise _wrong(text, len(text), "the rule ends too early")
+    if opened:
+        raise _wrong(text, opened[-1][0], "this parenthesis is never closed")
+    return plain
 
 
 @dataclass(frozen=True)
 class _Evaluation:
     text: str
 
-    def of(self, node: _Node, values: Mapping[str, Value]) -> Value:
+    def of(self, node: ast.expr, values: Mapping[str, Value]) -> Value:
         # A long sum leans to the left; walking down it in a loop keeps Python's stack out of reach of the text.
-        spine: list[_Node] = []
-        while node.parts and node.op not in ("not", "neg"):
+        spine: list[ast.BinOp] = []
+        while isinstance(node, ast.BinOp):
             spine.append(node)
-            node = node.parts[0]
-        result = self.leaf(node, values)
+            node = node.left
+        result = self.operand(node, values)
         for above in reversed(spine):
-            if above.op in ("and", "or"):
-                result = self.joined(above, result, values)
-            else:
-                result = self.combined(above, result, self.of(above.parts[1], values))
+            result = self.arithmetic(above, result, self.of(above.right, values))
         return result
 
-    def leaf(self, node: _Node, values: Mapping[str, Value]) -> Value:
-        if node.op == "number":
-            return node.number
-        if node.op == "name":
-            value = values[node.name]
-            return self.bounded(node, value if _is_array(value) else int(value))
-        inner = self.of(node.parts[0], values)
-        return -inner if node.op == "neg" else _number(inner == 0)
+    def operand(self, node: ast.expr, values: Mapping[str, Value]) -> Value:
+        if isinstance(node, ast.Constant):
+            return int(node.value)  # type: ignore[arg-type]
+        if isinstance(node, ast.Name):
+            value = values[node.id]
+            return self.bounded(node.col_offset - 1, value if _is_array(value) else int(value))
+        if isinstance(node, ast.UnaryOp):
+            inner = self.of(node.operand, values)
+            return -inner if isinstance(node.op, ast.USub) else _number(inner == 0)
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            links = [lambda values, a=a, b=b, op=op: _COMPARE[type(op)](self.of(a, values), self.of(b, values))
+                     for a, op, b in zip(sides, node.ops, sides[1:])]
+            return self.joined(True, links, values)
+        assert isinstance(node, ast.BoolOp), f"{type(node).__name__} is not of this language"
+        parts = [lambda values, part=part: self.of(part, values) != 0 for part in node.values]
+        return self.joined(isinstance(node.op, ast.And), parts, values)
 
-    def joined(self, node: _Node, left: Value, values: Mapping[str, Value]) -> Value:
-        """`and` looks right where the left is true, `or` where it is false."""
-        holds = left != 0
-        if not _is_array(holds):
-            if bool(holds) == (node.op == "or"):
-                return int(holds)
-            return _number(self.of(node.parts[1], values) != 0)
-        open_rows = holds if node.op == "and" else ~holds  # type: ignore[operator]
-        narrowed = {name: value[open_rows] if _is_array(value) else value  # type: ignore[index]
-                    for name, value in values.items()}
-        result = _number(holds)
-        result[open_rows] = _number(self.of(node.parts[1], narrowed) != 0)  # type: ignore[index]
-        return result
+    def joined(self, every: bool, parts: list[Callable[..., Any]], values: Mapping[str, Value]) -> Value:
+        """`and` (every) looks at the next part where all so far are true, `or` where none is."""
+        holds = parts[0](values)
+        for part in parts[1:]:
+            if not _is_array(holds):
+                holds = part(values) if bool(holds) == every else holds
+                continue
+            open_rows = holds if every else ~holds
+            narrowed = {name: value[open_rows] if _is_array(value) else value  # type: ignore[index]
+                        for name, value in values.items()}
+            holds = holds.copy()
+            holds[open_rows] = part(narrowed)
+        return _number(holds)
 
-    def combined(self, node: _Node, a: Value, b: Value) -> Value:
-        op = node.op
-        if op in _COMPARISONS:
-            return _number(_COMPARE[op](a, b))
-        if op in ("//", "%"):
-            if _any(b == 0):
-                raise _wrong(self.text, node.at, f"{op} divides by zero")
-            return a // b if op == "//" else a % b
-        if op == "*":
+    def arithmetic(self, node: ast.BinOp, a: Value, b: Value) -> Value:
+        sign = _SIGNS[type(node.op)]
+        at = self.text.index(sign, (node.left.end_col_offset or 1) - 1)
+        if sign in ("//", "%"):
+            zero = b == 0
+            if bool(zero.any()) if _is_array(zero) else zero:  # type: ignore[union-attr]
+                raise _wrong(self.text, at, f"{sign} divides by zero")
+            return a // b if sign == "//" else a % b
+        if sign == "*":
             # Checked before it is done: 64 bits wrap round without a word.
             if _largest(a) * _largest(b) > MAX_NUMBER:
-                raise self.too_large(node)
+                raise self.too_large(at)
             return a * b
-        return self.bounded(node, a + b if op == "+" else a - b)
+        return self.bounded(at, a + b if sign == "+" else a - b)
 
-    def bounded(self, node: _Node, value: Value) -> Value:
+    def bounded(self, at: int, value: Value) -> Value:
         if _largest(value) > MAX_NUMBER:
-            raise self.too_large(node)
+            raise self.too_large(at)
         return value
 
-    def too_large(self, node: _Node) -> BadInput:
-        return _wrong(self.text, node.at, f"the result is above {MAX_NUMBER:.0e}, the largest number a rule can hold")
-
-
-_COMPARE = {
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<=": lambda a, b: a <= b,
-    ">=": lambda a, b: a >= b, "<": lambda a, b: a < b, ">": lambda a, b: a > b,
-}  # fmt: skip
+    def too_large(self, at: int) -> BadInput:
+        return _wrong(self.text, at, f"the result is above {MAX_NUMBER:.0e}, the largest number a rule can hold")
 
 
 def _is_array(value: object) -> bool:
     return hasattr(value, "shape") and value.shape != ()
-
-
-def _any(condition: object) -> bool:
-    return bool(condition.any()) if hasattr(condition, "any") else bool(condition)
 
 
 def _largest(value: Value) -> int:

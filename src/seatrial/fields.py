@@ -25,6 +25,39 @@ from seatrial.errors import BadInput
 T = TypeVar("T")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class About:
+    """What the rest of the product calls a field: everything that lists fields takes it from here (`columns.py`)."""
+
+    label: str
+    """Heading of a table's column, and the word before a value in a sentence: DP."""
+    kind: str = "word"
+    """How a cell of a hand-typed table is read (`notes`)."""
+    column: str = ""
+    """The record's field, where that has another name: zero_stage."""
+    of_trial: str = ""
+    """Where a trial has its effective value, where not in the field itself: model.kv for kv_heads, None meaning heads."""
+    names: tuple[str, ...] = ()
+    """What authors of tables, logs and command lines call it, in lower case and plain words."""
+    title: str = ""
+    """In a picture, where the label is too short."""
+    unit: str = ""
+    searched: bool = False
+    """Whether `plan` and `tune` search it; then it is also an option and a name in rules."""
+
+
+def field(default: Any = dataclasses.MISSING, *, label: str, names: str = "", factory: Any = dataclasses.MISSING,
+          **about: Any) -> Any:
+    """A dataclass field with its `About`; `names` with commas between."""
+    said = About(label=label, names=tuple(name.strip() for name in names.split(",") if name.strip()), **about)
+    if factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=factory, metadata={ABOUT: said})
+    return dataclasses.field(default=default, metadata={ABOUT: said})
+
+
+ABOUT = "about"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint to append to an error: the closest known word, or all of them when none is close."""
     names = sorted(known)

@@ -17,6 +17,8 @@ from typing import Any
 
 import typer
 
+from seatrial.launch.registry import LAUNCHERS
+
 OPTIONS: Any = None
 """The default of a parameter that stands for many."""
 RULE = "Your own condition, as 'dp % 4 == 0'; of dp, tp, pp, vp, mbs, gbs, zero, nodes, world, microbatches, layers, heads, …"
@@ -32,6 +34,9 @@ PROCS = typer.Option(None, "--procs-per-node", help="Processes a node, where not
 SEQUENCE = typer.Option("off", "--sequence-parallel", help="on, off, or both to search it.")
 PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, by device; fp32 on CPUs.", show_default=False)
 SPLIT = typer.Option(None, "--sequence-parallel/--no-sequence-parallel", help="Split the sequence over TP outside its regions.")
+LAUNCHER = typer.Option("local", "--launcher", help=f"{', '.join(LAUNCHERS.builtin)}, or one that is installed.")
+CONFIG = typer.Option(None, "--config", show_default=False,
+                      help="How jobs are started here; by default ~/.config/seatrial/config.toml.")  # fmt: skip
 SET_OTHER = typer.Option([], "--set", help="Any other value, as model.layers=6; may be repeated.")
 
 

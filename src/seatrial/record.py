@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seatrial import fields
+from seatrial.outcomes import Status
 
 SCHEMA = 1
 
 State = Literal["measured", "estimated", "planned", "failed"]
 """measured: ran and was timed; estimated: worked out from less than an iteration; planned: never ran; failed: see outcome."""
 
-Status = Literal["ok", "oom_device", "oom_host", "hang", "crash", "nan", "timeout", "invalid", "cancelled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,27 +47,28 @@ class Stated:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    state: State
-    outcome: Outcome | None = None
+    state: State = fields.field(label="State")
+    outcome: Outcome | None = fields.field(None, label="Outcome")
     """A failure can come after a measurement, so an outcome and figures may stand side by side."""
 
     # where it came from
     record_id: str = ""
-    run_id: str = ""
-    session: str = ""
+    run_id: str = fields.field("", label="Run")
+    session: str = fields.field("", label="Session")
     """Rows of one session saw the same machine; drivers and settings may change between two."""
     source_file: str = ""
     source_line: int | None = None
     section: str = ""
     table: int | None = None
     """Which table of the file, counted from 0: what is compared by lint stands in one table."""
-    machine: str = ""
-    date: str = ""
+    date: str = fields.field("", label="Date")
     written_at: str = ""
 
     # what was asked
     nodes: int | None = None
-    gpus: int | None = None
+    gpus: int | None = fields.field(None, label="GPUs", kind="count", of_trial="world",
+        names="gpus, gpu, num gpus, ngpus, n gpus, number of gpus, devices, num devices, world size, world, ranks, "
+              "accelerators, cards, npus, chips, processes, procs, num processes")
     """Devices in all, where the row counts those; `nodes` may then be unknown."""
     procs_per_node: int | None = None
     size_label: str = ""
@@ -79,6 +80,16 @@ class Record:
     ffn: int | None = None
     seq: int | None = None
     vocab: int | None = None
+    head_dim: int | None = None
+    """Where it is not hidden / heads."""
+    tied: bool | None = None
+    norm: str = ""
+    """This and the next five where they are not the family's."""
+    positions: str = ""
+    mlp: str = ""
+    biases: str = ""
+    qk_norm: bool | None = None
+    embedding_norm: bool | None = None
     dp: int | None = None
     tp: int | None = None
     pp: int | None = None
@@ -91,49 +102,56 @@ class Record:
     schedule: str = ""
     dtype: str = ""
     sequence_parallel: bool | None = None
-    optimizer: str = ""
+    compile: bool | None = None
+    bucket_mib: float | None = None
+    logits_chunk: int | None = None
+    threads: int | None = None
+    device: str = ""
+    """As were asked for, where not the default."""
+    optimizer: str = fields.field("", label="Optimizer", of_trial="execution.update", names="optimizer, optim, optimiser")
     engine: str = ""
+    machine: str = fields.field("", label="Machine")
     freq_ghz: float | None = None
     torch_version: str = ""
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = fields.field(factory=dict, label="Env")
     """Environment variables and scheduler options that the row names."""
 
     # what was measured
-    mem_value: float | None = None
+    mem_value: float | None = fields.field(None, label="Mem")
     mem_unit: str = ""
     """As printed: MiB, GiB, GB (which the tools behind such tables count in GiB)."""
-    mem_scope: str = ""
+    mem_scope: str = fields.field("", label="Mem of")
     """Which part of the job, where a table tells them apart: `1st node`, `all nodes`."""
-    sec_per_it: float | None = None
+    sec_per_it: float | None = fields.field(None, label="Sec/it", unit="s")
     """In seconds; `time_unit` keeps what the heading or log line said."""
-    time_unit: str = ""
-    tflops: float | None = None
-    formula: str = ""
-    tflops_per: str = ""
+    time_unit: str = fields.field("", label="Time unit")
+    tflops: float | None = fields.field(None, label="TFLOPs")
+    formula: str = fields.field("", label="Formula")
+    tflops_per: str = fields.field("", label="TFLOPs of")
     """process or node; empty when nobody said."""
-    aggr_pflops: float | None = None
-    samples_per_s: float | None = None
-    tokens_per_s: float | None = None
-    tokens_per_s_per_process: float | None = None
-    mfu: float | None = None
+    aggr_pflops: float | None = fields.field(None, label="Est. Aggr. PetaFLOPs")
+    samples_per_s: float | None = fields.field(None, label="Samples/s")
+    tokens_per_s: float | None = fields.field(None, label="Tokens/s")
+    tokens_per_s_per_process: float | None = fields.field(None, label="Tokens/s/GPU")
+    mfu: float | None = fields.field(None, label="MFU")
     """A share of the device's peak: 0.42, also where the table prints 42 %."""
-    hfu: float | None = None
-    loss: float | None = None
-    iteration: int | None = None
+    hfu: float | None = fields.field(None, label="HFU")
+    loss: float | None = fields.field(None, label="Loss")
+    iteration: int | None = fields.field(None, label="Iteration")
 
     # how it was written
     printed: dict[str, str] = field(default_factory=dict)
     """Column heading -> the cell's own text."""
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = fields.field((), label="Flags")
     """Marks such as ^ ^^ and a dagger."""
-    notes: str = ""
-    estimated: tuple[str, ...] = ()
+    notes: str = fields.field("", label="Notes")
+    estimated: tuple[str, ...] = fields.field((), label="Estimated")
     """Figures that the table marks as worked out rather than measured; a row's other figures may still be measured."""
-    inferred: tuple[str, ...] = ()
+    inferred: tuple[str, ...] = fields.field((), label="Inferred")
     """Fields above that neither the row nor the text it stands under states, with a value all the same."""
     context: dict[str, Stated] = field(default_factory=dict)
     """What the text around a row states, by field: also where the row itself says otherwise, so that both can be compared."""
-    extra: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, str] = fields.field(factory=dict, label="Also")
     """Columns and settings that no field takes: heading -> text."""
 
     # what a trial of ours adds

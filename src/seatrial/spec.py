@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.schedule import ScheduleKind, virtual_stages_wrong
 
 Family = Literal["gpt2", "bloom", "llama", "mistral", "qwen2", "qwen3"]
 Norm = Literal["layernorm", "rmsnorm"]
@@ -22,9 +23,7 @@ Positions = Literal["learned", "alibi", "rope"]
 Mlp = Literal["gelu", "swiglu"]
 Biases = Literal["all", "attention", "qkv", "mlp", "none"]
 Recompute = Literal["none", "selective", "full"]
-ScheduleKind = Literal["gpipe", "1f1b", "interleaved", "zb-h1"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
-Engine = Literal["seatrial", "megatron", "command"]
 
 GIB = 1024**3
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
@@ -70,25 +69,36 @@ _CHOICES = tuple(f.name for f in dataclasses.fields(Architecture))
 class Model:
     """The network's shape. A choice that is left out is the family's."""
 
-    layers: int
+    layers: int = fields.field(label="Layers", kind="count",
+        names="layers, layer, nlayers, num layers, n layers, number of layers, depth, num hidden layers, n layer, nlayer")
     """Transformer layers."""
-    hidden: int
+    hidden: int = fields.field(label="Hidden", kind="count",
+        names="hidden, nhidden, hidden size, hidden dim, hidden dimension, d model, dmodel, n embd, embedding size, width, "
+              "model dim, n hidden")
     """Width of the residual stream."""
-    heads: int
+    heads: int = fields.field(label="Heads", kind="count", title="Attention heads",
+        names="heads, nheads, num heads, n heads, head, attention heads, num attention heads, number of heads, n head, nhead, "
+              "attn heads")
     """Attention heads; `hidden` is a multiple of them unless `head_dim` is given."""
-    vocab: int
+    vocab: int = fields.field(label="Vocab", kind="count",
+        names="vocab, vocab size, vocabulary, vocabulary size, vocab length, padded vocab size")
     """Tokens of the tokenizer; what is stored is `padded_vocab(tp)`."""
-    seq: int
+    seq: int = fields.field(label="Seq", kind="count",
+        names="seq, seq len, seqlen, seq length, sequence length, sequence len, sequence, context, context length, ctx, "
+              "ctx len, sl, max seq len")
     """Tokens of one training sequence."""
-    family: Family = "gpt2"
+    family: Family = fields.field("gpt2", label="Family", names="family, architecture, arch")
     """A usual set of the choices below: gpt2 (learned positions, LayerNorm, GELU), bloom (ALiBi, a norm after the embedding),
     llama and mistral (RoPE, RMSNorm, SwiGLU, no biases), qwen2 (llama with biases of query, key, value), qwen3 (llama with
     norms of queries and keys)."""
-    kv_heads: int | None = None
+    kv_heads: int | None = fields.field(None, label="KV heads", kind="count", of_trial="model.kv",
+        names="kv heads, nkvheads, num kv heads, n kv heads, num query groups, query groups, num key value heads, "
+              "key value heads")
     """Grouped-query attention when smaller than heads."""
-    ffn: int | None = None
+    ffn: int | None = fields.field(None, label="FFN", kind="count", of_trial="model.inner",
+        names="ffn, ffn hidden size, ffn size, ffn dim, intermediate size, d ff, dff, mlp dim")
     """Inner width of the MLP: 4 x hidden, or with SwiGLU 8/3 x hidden rounded up to 256."""
-    tied: bool | None = None
+    tied: bool | None = fields.field(None, label="Tied", kind="yesno", names="tied, tied embeddings, tie word embeddings")
     """Whether input and output embeddings are one matrix: yes for gpt2 and bloom, no for the others."""
     pad_vocab_to: int | None = None
     """Store this many rows whatever TP is, as Megatron's --pad-vocab-size-to."""
@@ -96,21 +106,25 @@ class Model:
     """Base of the rotary positions."""
     norm_eps: float = 1e-5
     """Added under the root of every norm."""
-    name: str = ""
+    name: str = fields.field("", label="Size", kind="size", column="size_label",
+        names="size, model, model size, params, parameters, num params, nparams, n params, number of parameters, model name")
     """What tables call it."""
-    head_dim: int | None = None
+    head_dim: int | None = fields.field(None, label="Head dim", kind="count",
+        names="head dim, head size, kv channels, head dimension")
     """Size of one head where it is not hidden / heads."""
-    norm: Norm | None = None
+    norm: Norm | None = fields.field(None, label="Norm", names="norm, normalization, normalisation")
     """layernorm or rmsnorm."""
-    positions: Positions | None = None
+    positions: Positions | None = fields.field(None, label="Positions",
+        names="positions, position embedding type, position embedding")
     """learned, alibi or rope."""
-    mlp: Mlp | None = None
+    mlp: Mlp | None = fields.field(None, label="MLP", names="mlp")
     """gelu (up, down) or swiglu (gate, up, down)."""
-    biases: Biases | None = None
+    biases: Biases | None = fields.field(None, label="Biases", names="biases")
     """Of the linears: all, attention, qkv (query, key, value alone), mlp, none."""
-    qk_norm: bool | None = None
+    qk_norm: bool | None = fields.field(None, label="QK norm", kind="yesno", names="qk norm, qk layernorm")
     """A norm over each head of queries and keys."""
-    embedding_norm: bool | None = None
+    embedding_norm: bool | None = fields.field(None, label="Embedding norm", kind="yesno",
+        names="embedding norm, embed layernorm")
     """A norm right after the word embedding."""
     rope_factor: float | None = None
     """Llama 3.1's scaling of rotary frequencies: waves longer than the original sequence are slowed by this factor."""
@@ -242,25 +256,41 @@ def _divisors_near(n: int, wanted: int) -> str:
 class Topology:
     """How the model is laid out over the processes."""
 
-    dp: int = 1
+    dp: int = fields.field(1, label="DP", kind="count", searched=True, title="Data parallel (DP)",
+        names="dp, data parallel, data parallel size, dp size, replicas, dp degree, data parallelism")
     """Data parallel: replicas of the model."""
-    tp: int = 1
+    tp: int = fields.field(1, label="TP", kind="count", searched=True, title="Tensor parallel (TP)",
+        names="tp, mp, tensor parallel, tensor parallel size, tensor model parallel size, model parallel, model parallel size, "
+              "tp size, mp size, tp degree, tensor parallelism, tmp")
     """Tensor parallel: ranks that share every layer."""
-    pp: int = 1
+    pp: int = fields.field(1, label="PP", kind="count", searched=True, title="Pipeline parallel (PP)",
+        names="pp, pipeline parallel, pipeline parallel size, pipeline model parallel size, pp size, pp degree, pipeline, "
+              "pipeline stages, stages, pipeline parallelism, pmp")
     """Pipeline parallel: ranks that the layers are divided over."""
-    vp: int = 1
+    vp: int = fields.field(1, label="VP", kind="count", searched=True, title="Virtual stages (VP)",
+        names="vp, vpp, virtual pipeline, virtual stages, virtual pp, virtual pipeline size, "
+              "virtual pipeline model parallel size, interleave, chunks, model chunks")
     """Virtual stages a rank (interleaved 1F1B)."""
-    mbs: int = 1
+    mbs: int = fields.field(1, label="MBS", kind="count", searched=True, title="Micro-batch (MBS)",
+        names="mbs, micro batch, microbatch, micro batch size, microbatch size, micro bs, micro batchsize, ubs, batch per gpu, "
+              "per device batch size, train micro batch size per gpu, local batch size, lbs, bs per gpu")
     """Micro-batch size: sequences that pass the pipeline together."""
-    zero: int = 0
+    zero: int = fields.field(0, label="ZS", kind="zero", column="zero_stage", searched=True, title="ZeRO stage",
+        names="zs, zero, zero stage, zero opt, zero level")
     """ZeRO stage: 1 shares the optimizer's state over DP, 2 also gradients, 3 also weights."""
-    recompute: Recompute = "none"
+    recompute: Recompute = fields.field("none", label="AC", kind="recompute", searched=True, title="Recompute",
+        names="ac, activation checkpointing, activation ckpt, activation checkpoint, recompute, recomputation, "
+              "activation recompute, activation recomputation, checkpoint activations, gradient checkpointing, grad ckpt, "
+              "recompute activations, recompute granularity, gc")
     """Activations computed again in the backward pass: none, those of attention, or all of a layer's."""
-    schedule: ScheduleKind = "1f1b"
+    schedule: ScheduleKind = fields.field("1f1b", label="Schedule", searched=True,
+        names="schedule, pipeline schedule, pp schedule")
     """The order of forward and backward passes of the micro-batches."""
-    precision: Precision = "fp32"
+    precision: Precision = fields.field("fp32", label="Precision", kind="dtype", column="dtype", title="Precision",
+        names="dtype, precision, data type, mixed precision, params dtype")
     """Of products and activations; masters and moments are fp32."""
-    sequence_parallel: bool = False
+    sequence_parallel: bool = fields.field(False, label="SP", kind="yesno", title="Sequence parallel",
+        names="sp, sequence parallel, seq parallel, sequence parallelism")
     """Whether norms and dropout split the sequence over TP."""
     stage_layers: tuple[int, ...] | None = None
     """Layers of each of the pp x vp stages, in model order; by default `stage_split` decides."""
@@ -269,11 +299,8 @@ class Topology:
         fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, vp=self.vp, mbs=self.mbs)
         if self.zero not in (0, 1, 2, 3):
             raise BadInput(f"topology.zero: {self.zero} is not a ZeRO stage; 0, 1, 2 and 3 are")
-        if self.vp > 1 and self.schedule != "interleaved":
-            raise BadInput(f"topology: {self.vp} virtual stages need schedule 'interleaved', found {self.schedule!r}")
-        if self.schedule == "interleaved" and (self.vp < 2 or self.pp < 2):
-            raise BadInput(f"topology: schedule 'interleaved' needs vp >= 2 and pp >= 2, found vp {self.vp}, pp {self.pp}; "
-                           "with one virtual stage it is '1f1b'")
+        if wrong := virtual_stages_wrong(self.schedule, pp=self.pp, virtual=self.vp):
+            raise BadInput(f"topology: {wrong}")
         if self.stage_layers is not None and len(self.stage_layers) != self.pp * self.vp:
             raise BadInput(f"topology.stage_layers: {len(self.stage_layers)} entries for pp {self.pp} x vp {self.vp} "
                            f"= {self.pp * self.vp} stages")
@@ -287,7 +314,9 @@ class Topology:
 class Batch:
     """Global batch size and its ramp-up."""
 
-    gbs: int
+    gbs: int = fields.field(label="GBS", kind="count", searched=True, title="Global batch (GBS)",
+        names="gbs, global batch, global batch size, global bs, global batchsize, batch size, batch, bs, train batch size, "
+              "total batch size")
     """Sequences of one iteration, over all replicas."""
     rampup_start: int | None = None
     """The batch grows from this …"""
@@ -402,9 +431,12 @@ class Cluster:
 
     name: str
     """What tables call it."""
-    nodes: int
+    nodes: int = fields.field(label="Nodes", kind="count", of_trial="nodes",
+        names="nodes, node, num nodes, nnodes, n nodes, no of nodes, number of nodes, hosts, servers")
     """Nodes that may be used."""
-    procs_per_node: int
+    procs_per_node: int = fields.field(label="Procs/node", kind="count", of_trial="procs_per_node", title="Processes per node",
+        names="gpus per node, gpu per node, procs per node, processes per node, ranks per node, ppn, max proc per node, "
+              "devices per node, nproc per node, num gpus per node, gpn")
     """Processes, and so ranks, of one node."""
     device: Device
     """Of one process when `procs_per_node` run; `with_procs` shares a node anew."""
@@ -460,9 +492,12 @@ class Environment:
     """Another interpreter, for comparing versions of PyTorch."""
     scheduler: dict[str, str] = field(default_factory=dict)
     """Options for the batch system (clock, retention state, partition)."""
-    clock_ghz: float | None = None
+    clock_ghz: float | None = fields.field(None, label="Freq", kind="frequency", column="freq_ghz", unit="GHz",
+        title="Clock (GHz)",
+        names="freq, frequency, clock, clock speed, cpu freq, freq ghz")
     """Of the processors, where the batch system sets it."""
-    torch: str | None = None
+    torch: str | None = fields.field(None, label="PyTorch", column="torch_version",
+        names="torch, pytorch, torch version, pytorch version")
     """Version of PyTorch, for the record."""
 
     def __post_init__(self) -> None:
@@ -477,15 +512,19 @@ class Execution:
     """`adamw-plain` is one operation at a time, for comparison."""
     moments: Literal["fp32", "bf16"] = "fp32"
     """How AdamW's two means are held; in bf16 they are computed in fp32 and rounded once, 4 bytes per parameter less."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = fields.field("auto", label="Device", names="execution device")
     """auto takes CUDA where it is there."""
-    compile: bool = False
+    compile: bool = fields.field(False, label="Compile", kind="yesno", title="torch.compile",
+        names="compile, compiled, torch compile")
     """torch.compile on the layers."""
-    bucket_mib: float = 32.0
+    bucket_mib: float = fields.field(32.0, label="Bucket", kind="figure", unit="MiB", title="Gradient bucket (MiB)",
+        names="bucket mib, bucket size")
     """Size of one flat gradient bucket."""
-    logits_chunk: int = 1024
+    logits_chunk: int = fields.field(1024, label="Logits", kind="count", title="Tokens of logits at once",
+        names="logits chunk")
     """Tokens whose logits are held at once in the loss."""
-    threads: int | None = None
+    threads: int | None = fields.field(None, label="Threads", kind="count", title="Threads per process",
+        names="threads, omp threads")
     """Compute threads per process; by default the cores divided by the processes of the node."""
 
     def __post_init__(self) -> None:
@@ -522,8 +561,9 @@ class Trial:
     cluster: Cluster | None = None
     environment: Environment = field(default_factory=Environment)
     execution: Execution = field(default_factory=Execution)
-    engine: Engine = "seatrial"
-    """Whose rules hold: `megatron` wants equal stages (or layers + 2), ours takes uneven ones."""
+    engine: str = fields.field("seatrial", label="Engine", names="engine, framework, code, codebase, library")
+    """seatrial, megatron, command, or one that is installed: `megatron` wants equal stages (or layers + 2), ours takes uneven
+    ones."""
     command: Command | None = None
     """What is run when it is not our own engine."""
     repeat: int = 0
@@ -538,6 +578,18 @@ class Trial:
         if "cluster" in asked:
             asked["cluster"] = {key: value for key, value in asked["cluster"].items() if key != "machine"}
         return fields.digest(asked)
+
+    @property
+    def world(self) -> int:
+        return self.topology.world
+
+    @property
+    def procs_per_node(self) -> int:
+        return self.cluster.procs_per_node if self.cluster else self.world
+
+    @property
+    def nodes(self) -> int:
+        return max(1, self.world // self.procs_per_node)
 
     @property
     def microbatches(self) -> int:

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seatrial import fields, presets
+from seatrial.engines import engine_name
 from seatrial.errors import BadInput
-from seatrial.spec import Batch, Cluster, Command, Engine, Environment, Execution, Model, Topology, Trial
+from seatrial.spec import Batch, Cluster, Command, Environment, Execution, Model, Topology, Trial
 from seatrial.training import Training, moved, moved_path
 
 TABLES = ("model", "topology", "batch", "cluster", "environment", "execution", "training", "command")
@@ -46,7 +47,7 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
         cluster=_cluster(data["cluster"], book) if "cluster" in data else None,
         environment=fields.build(Environment, data.get("environment", {}), where="environment"),
         execution=fields.build(Execution, data.get("execution", {}), where="execution"),
-        engine=fields.convert(data.get("engine", "seatrial"), Engine, where="engine"),
+        engine=engine_name(data.get("engine", "seatrial")),
         command=fields.build(Command, data["command"], where="command") if "command" in data else None,
         repeat=fields.convert(data.get("repeat", 0), int, where="repeat"),
     )

@@ -127,7 +127,7 @@ def test_the_answer_is_the_best_measured_row_with_the_price_of_the_planner(brows
 
 def test_every_figure_is_shown_with_the_digits_of_the_source(browser: Any, a100_csv: Path, a100: str) -> None:
     from seatrial.report.read import read
-    from seatrial.table import number
+    from seatrial.tables.codec import number
 
     records = read([a100_csv])[0]
     browser.open(a100)

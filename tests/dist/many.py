@@ -21,7 +21,7 @@ from torch import Tensor
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine, StepResult
 from seatrial.engine.io.data import Batches
-from seatrial.launch.port import HeldPort
+from seatrial.launch.processes import HeldPort
 from seatrial.spec import Trial
 from seatrial.training import Training
 

@@ -7,8 +7,8 @@ import pytest
 
 import sweeps
 from seatrial.errors import BadInput
+from seatrial.launch.local import preload_problem
 from seatrial.launch.share import Shares
-from seatrial.sweep.preload import problem
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -19,7 +19,7 @@ def test_the_small_sweep_of_a_log_runs_every_trial_to_its_row(tmp_path):
     found = sweeps.run(EXAMPLES / "fugaku-sweep" / "small.toml", tmp_path / "book", timeout_s=500)
     rows = {row["knobs"]["case"]: row for row in found["trials"]}
     assert set(rows) == {"1-process-2-threads", "2-processes", "2-processes-tcmalloc", "4-processes", "2-processes-tp2"}
-    without = problem({"LD_PRELOAD": "libtcmalloc_minimal.so.4"})
+    without = preload_problem({"LD_PRELOAD": "libtcmalloc_minimal.so.4"})
     for case, row in rows.items():
         if "tcmalloc" in case and without:
             assert row["status"] == "invalid" and "libtcmalloc" in row["message"]

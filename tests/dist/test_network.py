@@ -16,10 +16,11 @@ import pytest
 import attempts
 from seatrial import presets, trialfile
 from seatrial.arith import parameters
-from seatrial.launch import agent, files, jobfile
-from seatrial.launch.base import Finished, Handle, Job, State
+from seatrial.launch import agent, files
+from seatrial.launch.base import Finished, Handle, Job, Launcher, State
 from seatrial.launch.trial import Limits, run_trial
 from seatrial.record import Record
+from seatrial.spec import Trial
 
 PATH = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
 IP = shutil.which("ip", path=PATH) or "ip"
@@ -27,18 +28,17 @@ TC = shutil.which("tc", path=PATH) or "tc"
 SUBNET = "10.77.0"
 
 
-class Hosts:
+class Hosts(Launcher):
     """A launcher whose nodes are namespaces: one agent in each, as a batch system would start it."""
 
-    name = "hosts"
-    poll_s = 0.05
+    name, poll_s, here = "hosts", 0.05, False
 
     def __init__(self, hosts: Sequence[str]):
         self.hosts = hosts
         self.agents: list[subprocess.Popen[bytes]] = []
 
     def submit(self, job: Job) -> Handle:
-        path = jobfile.write(job)
+        path = files.write_job(job)
         for node, host in enumerate(self.hosts):
             with files.agent_log(job.run_dir, node).open("wb") as log:
                 argv = [IP, "netns", "exec", host, sys.executable, "-m", "seatrial.launch.agent", str(path)]
@@ -62,7 +62,16 @@ class Hosts:
         return ""
 
     def finished(self, handle: Handle) -> Finished:
-        return jobfile.merged(handle.job)
+        return files.merged(handle.job, files.node_results(handle.job))
+
+    def end(self, job_id: str) -> None:
+        raise NotImplementedError
+
+    def check(self, trial: Trial, job: Job) -> None:
+        assert job.nodes == len(self.hosts)
+
+    def close(self) -> None:
+        pass
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         return not running

@@ -13,7 +13,7 @@ import pytest
 import attempts
 import sweeps
 from seatrial.engine.watch.events import read_events
-from seatrial.sweep.preload import problem
+from seatrial.launch.local import preload_problem
 from trial_cases import CAP_GIB, CASES, STALL_S, TIME_LIMIT_S, processes_of
 
 TRAINING = {"steps": 3, "stall_s": STALL_S, "threads": 1, "device": "cpu"}
@@ -152,7 +152,8 @@ def test_a_certain_loser_is_left_after_its_first_iterations(tmp_path):
     assert slow["status"] == "ok" and slow["sec_per_it"] > 3 * fast["sec_per_it"]
 
 
-@pytest.mark.skipif(bool(problem({"LD_PRELOAD": "libtcmalloc_minimal.so.4"})), reason="libtcmalloc-minimal4 is not installed")
+@pytest.mark.skipif(bool(preload_problem({"LD_PRELOAD": "libtcmalloc_minimal.so.4"})),
+                    reason="libtcmalloc-minimal4 is not installed")
 @pytest.mark.timeout(600)
 def test_an_allocator_is_compared_in_turns_and_really_loaded(tmp_path, seatrial):
     import json

@@ -16,9 +16,10 @@ import sweeps
 from seatrial.errors import SeatrialError
 from seatrial.launch.local import Local
 from seatrial.logbook import Logbook, Unwritten
+from seatrial.sweep.board import time_left_s
 from seatrial.sweep.controller import Controller
 from seatrial.sweep.file import build
-from seatrial.sweep.progress import Lines, summary, table, time_left_s
+from seatrial.sweep.progress import Lines, summary, table
 from seatrial.sweep.store import Store
 
 MIXED = {

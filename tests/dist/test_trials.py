@@ -41,7 +41,7 @@ def test_the_culprit_among_eight_is_named(case: Case, tmp_path: Path) -> None:
 def test_a_time_limit_ends_a_trial_with_the_line_it_stood_at_and_what_it_measured(tmp_path: Path) -> None:
     trial, training = words_of(Case(name="long", status="timeout", settings=("training.steps=100000",)))
     local = Local()
-    handle = local.submit(prepare(trial, training, run_dir=tmp_path / "long", limits=Limits(time_limit_s=200)))
+    handle = local.submit(prepare(trial, training, local, run_dir=tmp_path / "long", limits=Limits(time_limit_s=200)))
     while local.poll([handle])[handle.key] != "done":
         events = tmp_path / "long" / files.EVENTS
         if events.exists() and len(read_events(events)) > 4:

@@ -48,7 +48,8 @@ def test_an_allocation_runs_trials_side_by_side_on_its_nodes(slurm_cluster: Any,
         jobs = []
         for name in ("a", "b", "c"):
             trial, training = words_of(GOOD)
-            jobs.append((trial, training, prepare(trial, training, run_dir=tmp_path / name, limits=Limits(time_limit_s=240))))
+            jobs.append((trial, training, prepare(trial, training, launcher, run_dir=tmp_path / name,
+                                                  limits=Limits(time_limit_s=240))))
         handles: list[Handle] = []
         for _, _, job in jobs:
             if launcher.room_for(job, handles):
@@ -80,7 +81,7 @@ def test_ranks_of_two_nodes_form_one_trial(slurm_cluster: Any, tmp_path: Path) -
 def test_scancel_is_cancelled_and_not_a_crash(slurm_cluster: Any, tmp_path: Path) -> None:
     trial, training = words_of(replace(GOOD, settings=("training.steps=100000",)))
     launcher = Slurm()
-    handle = launcher.submit(prepare(trial, training, run_dir=tmp_path / "c", limits=Limits(time_limit_s=240)))
+    handle = launcher.submit(prepare(trial, training, launcher, run_dir=tmp_path / "c", limits=Limits(time_limit_s=240)))
     _until(lambda: (tmp_path / "c" / files.EVENTS).exists())
     subprocess.run(["scancel", handle.job_id], check=True)
     _until(lambda: launcher.poll([handle])[handle.key] == "done")
@@ -92,7 +93,7 @@ def test_scancel_is_cancelled_and_not_a_crash(slurm_cluster: Any, tmp_path: Path
 def test_a_job_that_never_starts_can_be_taken_back(slurm_cluster: Any, tmp_path: Path) -> None:
     launcher = Slurm(options={"begin": "now+1hour"})
     trial, training = words_of(GOOD)
-    handle = launcher.submit(prepare(trial, training, run_dir=tmp_path / "q"))
+    handle = launcher.submit(prepare(trial, training, launcher, run_dir=tmp_path / "q"))
     assert launcher.poll([handle])[handle.key] == "queued"
     launcher.cancel(handle)
     _until(lambda: launcher.poll([handle])[handle.key] == "done")

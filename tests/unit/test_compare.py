@@ -60,11 +60,11 @@ def test_swapping_a_and_b_turns_the_ratio_over():
 def test_one_repeat_says_how_much_but_not_how_sure():
     found = paired([1.0], [0.5])
     assert found.ratio == 0.5 and not found.known and found.verdict == "too few repeats"
-    assert "cannot say how sure" in found.words("x", "y")
+    assert "cannot say how sure" in found.sentence("x", "y")
 
 
 def test_no_difference_says_what_would_have_been_seen():
-    text = paired([1.0, 1.02, 0.98, 1.01, 0.99, 1.0], [1.01, 0.99, 1.0, 1.0, 1.0, 1.0]).words("plain", "tcmalloc")
+    text = paired([1.0, 1.02, 0.98, 1.01, 0.99, 1.0], [1.01, 0.99, 1.0, 1.0, 1.0, 1.0]).sentence("plain", "tcmalloc")
     assert text.startswith("no difference can be seen between plain and tcmalloc: 1.000") and "would have been" in text
 
 
@@ -134,3 +134,20 @@ def test_a_rehearsal_is_no_repeat_of_a_measurement():
     measured = [row(1.0, session="m"), row(1.1, session="m")]
     rehearsed = [row(0.1, session="r", state="estimated", measurement={"kind": "rehearsed"})]
     assert versus.side_by_side(measured, rehearsed, apart=["session"]) == []
+
+
+@pytest.mark.parametrize("n", [6, 8, 20, 40])
+def test_the_interval_of_pairs_excludes_what_the_signed_rank_test_rejects_and_no_more(n):
+    from scipy.stats import wilcoxon
+
+    def p_value(total: int) -> float:
+        """Of differences 1 ... n whose negative ones have ranks that sum to `total`."""
+        negative, rank = set(), n
+        while total > 0:
+            rank = min(rank, total)
+            negative.add(rank)
+            total, rank = total - rank, rank - 1
+        return wilcoxon([-i if i in negative else i for i in range(1, n + 1)], method="exact").pvalue
+
+    k = signed_rank(n)
+    assert p_value(k - 1) <= 0.05 < p_value(k)

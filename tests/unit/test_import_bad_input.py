@@ -9,7 +9,7 @@ import pytest
 
 import attempts
 from seatrial.errors import BadInput
-from seatrial.importers import import_file, iter_file, sniff
+from seatrial.notes.read import import_file, iter_file, sniff
 
 TABLE = "| Nodes | DP | Sec/it |\n|--|--|--|\n| 4 | 8 | 1.5 |\n"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial.importers import Imported, import_file
+from seatrial.notes.read import Imported, import_file
 from seatrial.record import Record
 
 
@@ -337,7 +337,7 @@ def test_reading_is_by_lines_and_keeps_no_table(tmp_path: Path):
     """Memory for thousands of rows is that of a few."""
     import tracemalloc
 
-    from seatrial.importers import iter_file
+    from seatrial.notes.read import iter_file
 
     path = tmp_path / "long.md"
     with path.open("w") as file:

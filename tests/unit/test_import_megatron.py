@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.importers import import_file
-from seatrial.importers.megatron import LogReader
-from seatrial.importers.outline import Outline
+from seatrial.notes.read import import_file
+from seatrial.notes.read.megatron import LogReader
+from seatrial.notes.read.outline import Outline
 from seatrial.record import Record
 
 SECONDS = (

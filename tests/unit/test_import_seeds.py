@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.importers import Imported, import_file
+from seatrial.notes.read import Imported, import_file
 from seatrial.record import Record
 
 ROWS = Path(__file__).parents[2] / "examples" / "rows.csv"

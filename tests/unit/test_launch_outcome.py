@@ -10,9 +10,10 @@ import pytest
 from seatrial import trialfile
 from seatrial.engine.watch.events import EventWriter, rank_file_name
 from seatrial.engine.watch.heartbeat import Heartbeat
-from seatrial.launch import files, hang, oom
+from seatrial.launch import files, hang
 from seatrial.launch.base import Finished, Job
-from seatrial.launch.outcome import classify
+from seatrial.launch.outcome import classify, requested_bytes
+from seatrial.plan.fits import smaller, would_fit
 from seatrial.record import Outcome
 from seatrial.spec import Topology, Trial
 
@@ -183,22 +184,35 @@ def test_stacks_that_say_nothing_say_nothing(tmp_path: Path, text: str) -> None:
 
 def test_the_knobs_named_lower_the_need_below_the_cap() -> None:
     trial = trial_of(dp=2, mbs=4)
-    needs, _ = oom.would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=1)
+    needs, _ = would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=1)
     for share in (0.9, 0.6, 0.3):
-        _, fits = oom.would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=int(share * needs))
-        names = {what: t for what, t in oom._steps(trial)}
+        _, fits = would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=int(share * needs))
+        names = {what: t for what, t in smaller(trial)}
         for what in fits:
             if what in names:
-                again, _ = oom.would_fit(names[what], need_bytes=1, base_bytes=0, cap_bytes=1)
+                again, _ = would_fit(names[what], need_bytes=1, base_bytes=0, cap_bytes=1)
                 assert again <= share * needs
         assert len({what in names for what in fits}) <= 1, "two knobs only where one is not enough"
-    assert oom.would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=1)[1] == []
+    assert would_fit(trial, need_bytes=1, base_bytes=0, cap_bytes=1)[1] == []
 
 
 def test_what_was_asked_for_is_read_in_any_unit() -> None:
-    assert oom.asked_bytes("DefaultCPUAllocator: can't allocate memory: you tried to allocate 25798656 bytes.") == 25798656
-    assert oom.asked_bytes("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has") == int(2.5 * GIB)
-    assert oom.asked_bytes("no") == 0
+    assert requested_bytes("DefaultCPUAllocator: can't allocate memory: you tried to allocate 25798656 bytes.") == 25798656
+    assert requested_bytes("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has") == int(2.5 * GIB)
+    assert requested_bytes("no") == 0
+
+
+def test_what_would_fit_is_said_where_somebody_can_tell_and_left_out_where_nobody_can(tmp_path: Path) -> None:
+    trial = trial_of(dp=2, mbs=4)
+    failure(tmp_path, 1, status="oom_host", error="MemoryError", message="you tried to allocate 1073741824 bytes.",
+            memory={"data_bytes": GIB, "cap_bytes": GIB, "base_bytes": 0})
+    job = Job(name="t", run_dir=tmp_path, argv=("x",), world=2)
+    done = Finished(codes=(3, 3), died=(1, 0))
+    alone = classify(tmp_path, done, job=job, trial=trial)
+    assert alone.evidence["over_bytes"] == GIB and "would_fit" not in alone.evidence and "would fit" not in alone.message
+    planned = classify(tmp_path, done, job=job, trial=trial, fits=would_fit)
+    assert planned.message.startswith(alone.message) and "it needs about 2.00 GiB (estimated)" in planned.message
+    assert all(what in planned.message for what in planned.evidence["would_fit"]) and planned.evidence["would_fit"]  # type: ignore[attr-defined]
 
 
 def test_memory_of_a_gpu_names_device_part_and_excess(tmp_path: Path) -> None:

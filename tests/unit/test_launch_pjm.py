@@ -52,11 +52,11 @@ def test_the_number_of_a_job_comes_from_pjsubs_answer() -> None:
 
 
 def test_the_clock_is_a_resource_and_a_second_resource_cannot_hide_in_a_value() -> None:
-    chosen = pjm.options_argv({"freq": "2200", "retention_state": "1", "group": "hp000000"})
+    chosen = Pjm().options_argv({"freq": "2200", "retention_state": "1", "group": "hp000000"})
     assert chosen == ["-L", "freq=2200", "-L", "retention_state=1", "-g", "hp000000"]
     for bad in ({"freq": "2200,elapse=99:00:00"}, {"freq": "$(touch x)"}, {"Freq;": "1"}, {"elapse": "1"}):
         with pytest.raises(BadInput, match="scheduler"):
-            pjm.options_argv(bad)
+            Pjm().options_argv(bad)
 
 
 def test_a_job_is_found_again_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.errors import BadInput
-from seatrial.launch import files, slurm
+from seatrial.launch import batch, files
 from seatrial.launch.base import Handle, Job
+from seatrial.launch.batch import safe_name
 from seatrial.launch.slurm import Slurm
 
 SCONTROL = ("JobId=12 JobName=seatrial-a UserId=root(0) GroupId=root(0) Priority=1 JobState=TIMEOUT Reason=TimeLimit "
@@ -54,26 +55,28 @@ def test_a_controller_that_restarts_is_waited_for(tmp_path: Path, monkeypatch: p
     answers(tmp_path, monkeypatch, squeue="echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1")
     launcher, one = Slurm(), handle(tmp_path, "12")
     assert launcher.poll([one]) == {"12": "running"}
-    monkeypatch.setattr(slurm, "PATIENCE_S", -1.0)
+    monkeypatch.setattr(batch, "PATIENCE_S", -1.0)
     with pytest.raises(BadInput, match="squeue: slurm_load_jobs error"):
         launcher.poll([one])
 
 
 def test_options_are_words_of_their_own_whatever_they_hold() -> None:
-    assert slurm.options_argv({"partition": "a b;$(x)", "exclusive": ""}) == ["--partition=a b;$(x)", "--exclusive"]
+    assert Slurm().options_argv({"partition": "a b;$(x)", "exclusive": ""}) == ["--partition=a b;$(x)", "--exclusive"]
     for bad in ("--partition", "par tition", "Partition", "wrap", "output", "export", "chdir"):
         with pytest.raises(BadInput, match="scheduler"):
-            slurm.options_argv({bad: "x"})
+            Slurm().options_argv({bad: "x"})
 
 
 def test_the_script_has_nothing_of_the_trial_but_quoted_words(tmp_path: Path) -> None:
     run_dir = tmp_path / "a'; touch x; '"
     job = Job(name="$(touch x)", run_dir=run_dir, argv=("$(touch x)",), world=8, procs_per_node=4)
-    text = slurm.script(job, preamble=["module load cuda"], python="/my env/python")
+    run_dir.mkdir()
+    slurm = Slurm(preamble=["module load cuda"], python="/my env/python")
+    text = slurm.write_script(job, [*slurm.start_argv(job), *slurm.agent_argv(job)]).read_text()
     first, *preamble, last = text.splitlines()
     assert first == "#!/bin/bash" and preamble == ["module load cuda"]
     words = shlex.split(last)
     assert words[:2] == ["exec", "srun"]
     assert words[-4:] == ["/my env/python", "-m", "seatrial.launch.agent", str(run_dir / files.JOB)]
     assert "--nodes=2" in words and "$(touch x)" not in text
-    assert slurm.safe_name("$(touch x)") == "seatrial-__touch_x_"
+    assert safe_name("$(touch x)") == "seatrial-__touch_x_"

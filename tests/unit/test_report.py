@@ -199,7 +199,7 @@ def test_a_figure_keeps_the_digits_it_was_printed_with():
 
 def test_the_page_of_the_logs_has_the_numbers_of_the_logs(seeds_dir: Path):
     from seatrial.report.read import read
-    from seatrial.table import number, shortest
+    from seatrial.tables.codec import number, shortest
 
     records, _ = read(sorted(seeds_dir.glob("*.txt")))
     rows = data.build(records, title="", lint=False).view["rows"]

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from seatrial.report import live
-from seatrial.sweep import best
-from seatrial.sweep.board import FILE, Board, Progress, post, posted, time_left_s
+from seatrial.sweep.board import FILE, Board, Progress, best_in_words, note_best, post, posted, time_left_s
 from seatrial.sweep.controller import View
 from seatrial.sweep.store import Row
 
@@ -23,7 +22,7 @@ def view(*rows, total, running=(), hopeless=0):
     made.running = [SimpleNamespace(since=time.monotonic() - ago) for ago in running]
     made.spent_s = sum(one.seconds for one in rows)
     for one in rows:
-        best.note(made.best, one)
+        note_best(made.best, one)
     return made
 
 
@@ -84,10 +83,10 @@ def test_a_tune_runs_on_between_its_sweeps_and_adds_up_what_they_took(tmp_path):
 
 def test_what_was_measured_whole_is_best_before_any_estimate_and_each_model_has_its_own(tmp_path):
     guessed = row(1, sec_per_it=0.1, state="estimated", label="tp=8")
-    assert best.words(view(guessed, total=1).best) == "best tp=8: 0.1 s/it (estimated)"
-    assert best.words(view(guessed, row(1), total=2).best) == "best tp=1: 0.5 s/it"
+    assert best_in_words(view(guessed, total=1).best) == "best tp=8: 0.1 s/it (estimated)"
+    assert best_in_words(view(guessed, row(1), total=2).best) == "best tp=1: 0.5 s/it"
     two = view(row(1), row(1, sec_per_it=3.0, model="large", label="tp=2"), row(1, "crash", sec_per_it=0.01), total=3)
-    assert best.words(two.best) == "best of tiny tp=1: 0.5 s/it, best of large tp=2: 3 s/it"
+    assert best_in_words(two.best) == "best of tiny tp=1: 0.5 s/it, best of large tp=2: 3 s/it"
     said = Board(tmp_path, name="first").progress(two)
     assert (said.best, said.best_s) == ("tp=1 (tiny), tp=2 (large)", None)
 

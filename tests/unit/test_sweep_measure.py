@@ -7,26 +7,32 @@ from dataclasses import replace
 import pytest
 
 from seatrial.errors import BadInput
+from seatrial.launch.trial import record_of
+from seatrial.measurement import by_size, estimate, sizes
 from seatrial.record import Outcome, Record
-from seatrial.schedule import makespan
+from seatrial.schedule.vector import makespan
 from seatrial.spec import Batch, Topology, stages_of
-from seatrial.sweep import partial
 from seatrial.sweep.file import Measure, build
-from seatrial.sweep.measure import asked, by_size, judged
+from seatrial.sweep.measure import asked
 
 
 def task(gbs=64, **topology):
     return build({"model": "tiny", "batch": {"gbs": gbs}, "topology": topology}).tasks[0]
 
 
-def measured(timings, gbs=64):
-    rows = tuple({"step": i, "sec": s, "gbs": gbs} for i, s in enumerate(timings, 1))
-    return Record(state="measured", outcome=Outcome(status="ok"), iterations=rows, sec_per_it=1.0)
+def timed(timings, gbs=64):
+    return [{"event": "iteration", "step": i, "sec": s, "gbs": gbs} for i, s in enumerate(timings, 1)]
+
+
+def judged(events, one, measure, status="ok") -> Record:
+    """The record of a task whose run wrote these events."""
+    wanted = asked(one, measure)
+    return record_of(one.trial, wanted.training, Outcome(status=status), events, ran=wanted.trial)
 
 
 def test_warm_up_is_left_out_and_outliers_are_kept_and_marked():
     one, measure = task(), Measure(warmup=2)
-    record = judged(measured([9, 5, 1.0, 1.01, 0.99, 1.0, 1.01, 0.99, 4.0]), one, measure, asked(one, measure))
+    record = judged(timed([9, 5, 1.0, 1.01, 0.99, 1.0, 1.01, 0.99, 4.0]), one, measure)
     assert record.sec_per_it == 1.0
     assert [i["sec"] for i in record.iterations if i.get("warmup")] == [9, 5]
     assert [i["sec"] for i in record.iterations if i.get("outlier")] == [4.0]
@@ -36,31 +42,28 @@ def test_warm_up_is_left_out_and_outliers_are_kept_and_marked():
 
 def test_a_median_that_is_not_known_says_so():
     one, measure = task(), Measure()
-    record = judged(measured([1.0, 1.2, 0.9, 1.5]), one, measure, asked(one, measure))
+    record = judged(timed([1.0, 1.2, 0.9, 1.5]), one, measure)
     assert record.measurement["ended"] == "time or iterations spent" and "low_s" not in record.measurement
 
 
 def test_what_was_measured_before_a_failure_is_kept():
     one, measure = task(), Measure()
-    failed = replace(measured([1.0] * 4), state="failed", outcome=Outcome(status="hang", rank=1))
-    record = judged(failed, one, measure, asked(one, measure))
+    record = judged(timed([1.0] * 4), one, measure, status="hang")
     assert (record.state, record.sec_per_it, len(record.iterations)) == ("failed", 1.0, 4)
 
 
 def test_compile_time_stands_apart():
     one = build({"model": "tiny", "batch": {"gbs": 8}, "training": {"compile": True}}).tasks[0]
-    record = judged(measured([31.0, *[1.0] * 8], gbs=8), one, Measure(), asked(one, Measure()))
+    record = judged(timed([31.0, *[1.0] * 8], gbs=8), one, Measure())
     assert record.measurement["compile_s"] == pytest.approx(30.0) and record.sec_per_it == 1.0
 
 
 def test_a_batch_that_did_not_grow_to_its_size_has_no_time():
     batch = {"gbs": 64, "rampup_start": 16, "rampup_increment": 16, "rampup_samples": 1000}
     one, measure = build({"model": "tiny", "batch": batch}).tasks[0], Measure()
-    record = judged(measured([1.0] * 6, gbs=16), one, measure, asked(one, measure))
+    record = judged(timed([1.0] * 6, gbs=16), one, measure)
     assert (record.sec_per_it, record.tflops, record.state, len(record.iterations)) == (None, None, "failed", 6)
-    whole = replace(measured([1.0] * 4, gbs=16), iterations=(*measured([1.0] * 4, gbs=16).iterations,
-                                                             *measured([4.0] * 6, gbs=64).iterations))
-    assert judged(whole, one, measure, asked(one, measure)).sec_per_it == 4.0
+    assert judged(timed([1.0] * 4, gbs=16) + timed([4.0] * 6, gbs=64), one, measure).sec_per_it == 4.0
 
 
 def test_batch_sizes_are_never_mixed():
@@ -86,8 +89,8 @@ def truth(trial, microbatches, *, fixed=0.7, layer=0.011, backward=2.3, head=0.0
 @pytest.mark.parametrize("topology", CASES, ids=str)
 def test_an_iteration_is_told_from_two_short_ones_where_the_pipeline_is_full(topology):
     one = task(gbs=512 * topology.get("dp", 1), **topology)
-    few, more = partial.sizes(one.trial, 8)
-    found = partial.estimate(one.trial, {m: [truth(one.trial, m)] * 8 for m in (few, more)})
+    few, more = sizes(one.trial, 8)
+    found = estimate(one.trial, {m: [truth(one.trial, m)] * 8 for m in (few, more)})
     whole = truth(one.trial, one.trial.microbatches)
     assert found.sec_per_it == pytest.approx(whole, rel=0.01)
     assert found.low_s - 1e-9 <= found.sec_per_it <= found.high_s + 1e-9
@@ -101,7 +104,7 @@ def test_the_interval_of_an_estimate_holds_the_truth_as_often_as_it_should():
     whole = truth(one.trial, 256)
     for _ in range(300):
         noisy = {m: [truth(one.trial, m) * rng.lognormvariate(0, 0.01) for _ in range(12)] for m in (8, 16)}
-        found = partial.estimate(one.trial, noisy)
+        found = estimate(one.trial, noisy)
         held += found.low_s <= whole <= found.high_s
     assert held >= 0.93 * 300
 
@@ -109,14 +112,14 @@ def test_the_interval_of_an_estimate_holds_the_truth_as_often_as_it_should():
 def test_a_partial_iteration_runs_two_sizes_in_one_go_and_is_marked():
     one, measure = task(gbs=256, dp=2), Measure(microbatches=4)
     wanted = asked(one, measure)
-    assert wanted.partial and wanted.trial.batch == Batch(gbs=16, rampup_start=8, rampup_increment=8, rampup_samples=8 * 9)
-    sizes, consumed = [], 0
+    assert wanted.trial.batch == Batch(gbs=16, rampup_start=8, rampup_increment=8, rampup_samples=8 * 9)
+    batches, consumed = [], 0
     for _ in range(20):
-        sizes.append(wanted.trial.batch.size_at(consumed))
-        consumed += sizes[-1]
-    assert sizes == [8] * 9 + [16] * 11
-    rows = tuple({"step": i, "sec": 0.3 + 0.1 * s / 2, "gbs": s} for i, s in enumerate(sizes))
-    record = judged(Record(state="measured", outcome=Outcome(status="ok"), iterations=rows), one, measure, wanted)
+        batches.append(wanted.trial.batch.size_at(consumed))
+        consumed += batches[-1]
+    assert batches == [8] * 9 + [16] * 11
+    record = judged([{"event": "iteration", "step": i, "sec": 0.3 + 0.1 * s / 2, "gbs": s} for i, s in enumerate(batches)],
+                    one, measure)
     assert record.state == "estimated" and record.gbs == 256 and "sec_per_it" in record.estimated
     assert record.sec_per_it == pytest.approx(0.3 + 0.1 * 128)
     assert record.measurement["from_microbatches"] == [4, 8] and record.run_id == one.key
@@ -124,9 +127,7 @@ def test_a_partial_iteration_runs_two_sizes_in_one_go_and_is_marked():
 
 def test_a_partial_run_that_died_early_has_no_estimate_but_its_iterations():
     one, measure = task(gbs=256, dp=2), Measure(microbatches=4)
-    rows = tuple({"step": i, "sec": 0.3, "gbs": 8} for i in range(4))
-    failed = Record(state="measured", outcome=Outcome(status="timeout"), iterations=rows, sec_per_it=0.3, tflops=1.0)
-    record = judged(failed, one, measure, asked(one, measure))
+    record = judged(timed([0.3] * 4, gbs=8), one, measure, status="timeout")
     assert (record.sec_per_it, record.tflops, record.state, len(record.iterations)) == (None, None, "failed", 4)
 
 
@@ -142,6 +143,7 @@ def test_what_cannot_be_run_in_part_says_so(more):
 
 def test_a_short_iteration_is_run_whole():
     one = task(gbs=16)
-    assert not asked(one, Measure(microbatches=8)).partial
-    assert asked(one, Measure(microbatches=4)).partial
-    assert partial.sizes(replace(one.trial, topology=Topology(pp=8)), 4) is None
+    assert asked(one, Measure(microbatches=8)).trial == one.trial
+    assert asked(one, Measure(microbatches=4)).trial.batch == Batch(gbs=8, rampup_start=4, rampup_increment=4,
+                                                                    rampup_samples=4 * 9)
+    assert sizes(replace(one.trial, topology=Topology(pp=8)), 4) is None

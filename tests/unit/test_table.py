@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial.importers import import_file
-from seatrial.importers.csvrows import STRUCTURED
-from seatrial.importers.exact import HEADINGS
+from seatrial.notes.read import import_file
 from seatrial.record import Outcome, Record
-from seatrial.table import best_row, to_csv, to_json, to_markdown
+from seatrial.tables.codec import HEADINGS, STRUCTURED
+from seatrial.tables.csvjson import to_csv, to_json
+from seatrial.tables.markdown import best_row, to_markdown
 
 IN_MARKDOWN = {*HEADINGS, "date", "mem_unit", "section"} - {"source"}
 """The fields that a table in markdown carries."""

@@ -5,7 +5,7 @@ import pytest
 
 from seatrial.errors import BadInput
 from seatrial.record import Outcome, Record
-from seatrial.table_short import digits, to_short
+from seatrial.tables.short import digits, to_short
 
 ONE = dict(state="measured", size_label="tiny", layers=8, hidden=128, heads=16, seq=64, vocab=256, dp=2, tp=1, pp=2, vp=1,
            mbs=1, gbs=16, zero_stage=0, recompute="none", schedule="1f1b", dtype="fp32", nodes=1, machine="here",

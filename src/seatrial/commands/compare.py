@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.options import CONFIG, LAUNCHER
 
 FEWEST = 6
 """Repeats of each before an interval that is narrow enough may end the comparison."""
@@ -37,8 +38,8 @@ def register(app: typer.Typer) -> None:
         repeats: int = typer.Option(8, min=2, help="Runs of each, at most."),
         known_to: float = typer.Option(0.005, help="Enough when half of the ratio's interval is this share."),
         session: str = typer.Option(None, help="Name of this round of measurements."),
-        launcher: str = typer.Option("local", help="local, slurm or pjm."),
-        config: Path = typer.Option(None, help="How jobs are started here; by default ~/.config/seatrial/config.toml."),
+        launcher: str = LAUNCHER,
+        config: Path = CONFIG,
         settings: list[str] = typer.Option([], "--set", help="Any value of the file, for A and B alike."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
     ) -> int:
@@ -69,7 +70,7 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
          launcher: str, config: Path | None, settings: list[str]) -> list[Any]:
     """More pairs until the ratio is known or the repeats are spent. A pair that the logbook has is not run again."""
     from seatrial import fields, presets
-    from seatrial.commands.sweep import launcher_named
+    from seatrial.launch.registry import opened
     from seatrial.logbook import Logbook
     from seatrial.sweep import versus
     from seatrial.sweep.controller import Controller
@@ -80,7 +81,7 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
     for setting in settings:
         fields.assign(data, setting)
     groups: list[Any] = []
-    with Logbook(logbook, create=True) as book, launcher_named(launcher, config) as chosen:
+    with Logbook(logbook, create=True) as book, opened(launcher, config) as chosen:
         pairs = min(repeats, FEWEST)
         while True:
             sweep = versus.in_turns(data, a=a, b=b, repeats=pairs, name="compare")
@@ -125,7 +126,7 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
         one = group.comparison
         label = f"{group.label}: " if group.label and len(groups) > 1 else ""
         if one is not None:
-            print(f"{label}{one.words(a, b)}")
+            print(f"{label}{one.sentence(a, b)}")
         for side, name in (("a", a), ("b", b)):
             for status, count in group.failed[side].items():
                 print(f"{label}{name}: {status} in {count} of {group.ran[side]} repeats")
@@ -137,7 +138,7 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
     if found is None:
         print(f"{a} and {b} cannot be compared: one of them was never measured")
     elif len(groups) > 1:
-        print(f"all {len(groups)} configurations: {found.words(a, b)}")
+        print(f"all {len(groups)} configurations: {found.sentence(a, b)}")
 
 
 def _draw(groups: list[Any], found: Any, a: str, b: str) -> None:

@@ -18,8 +18,9 @@ from typing import Any
 
 import typer
 
-from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
-from seatrial.options import OPTIONS, SET_OTHER, SPLIT, Layout, spread
+from seatrial.errors import EXIT_GOOD, BadInput
+from seatrial.options import CONFIG, LAUNCHER, OPTIONS, SET_OTHER, SPLIT, Layout, spread
+from seatrial.outcomes import OUTCOMES
 
 LONGEST_S = 10 * 365 * 86400.0
 
@@ -50,7 +51,7 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         _say(f"seatrial: {status}: {found['message']}")
     if status == "cancelled" and found.get("checkpoints"):
         return EXIT_GOOD  # asked to stop, it saved what it had: --resume goes on
-    return {"ok": EXIT_GOOD, "invalid": EXIT_BAD_INPUT}.get(status, EXIT_OTHER_OUTCOME)
+    return OUTCOMES[status].exit_code
 
 
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str = "") -> tuple[Any, Any]:
@@ -90,12 +91,13 @@ def register(app: typer.Typer) -> None:
         settings: list[str] = SET_OTHER,
         timeout: float = typer.Option(600.0, help="Seconds after which the ranks are ended."),
         out: Path = typer.Option(None, help="Folder for run.json, events.jsonl, logs and traces."),
-        launcher: str = typer.Option("local", help="local, slurm or pjm."),
-        config: Path = typer.Option(None, help="How jobs are started here; by default ~/.config/seatrial/config.toml."),
+        launcher: str = LAUNCHER,
+        config: Path = CONFIG,
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object, also on failure."),
     ) -> int:
-        from seatrial.commands.sweep import launcher_named
-        from seatrial.launch import single
+        from seatrial.launch.registry import opened
+        from seatrial.launch.trial import run_now, summary_of_invalid
+        from seatrial.plan.fits import would_fit
 
         try:
             given = layout.tables(precision=precision, sequence_parallel=sequence_parallel)
@@ -104,24 +106,25 @@ def register(app: typer.Typer) -> None:
             if file is None and layout.model is None:
                 raise BadInput("--model must be given, or a TOML file with a [model]")
             trial, training = asked_for(file, given, settings)
-            with launcher_named(launcher, config) as chosen:
+            with opened(launcher, config) as chosen:
                 # A batch system's nodes see this folder, and not this machine's /tmp.
-                near = None if launcher == "local" else "."
+                near = None if chosen.here else "."
                 folder = out or Path(tempfile.mkdtemp(prefix="seatrial-run-", dir=near))
-                found = single.run(trial, training, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen)
+                found = run_now(trial, training, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
+                                fits=would_fit)
         except BadInput as error:
             if not as_json:
                 raise
             _say(f"seatrial: {error}")
-            found = single.invalid(error)
+            found = summary_of_invalid(error)
         return report(found, as_json=as_json)
 
     @app.command("train", help="Train from a TOML file: checkpoints, validation loss, resume.")
     def train(
         file: Path = typer.Argument(..., help="[model], [topology], [batch] and [training]."),
         out: Path = typer.Option(Path("out"), help="Folder for events, logs and (unless the file says where) checkpoints."),
-        launcher: str = typer.Option("local", help="local, slurm or pjm."),
-        config: Path = typer.Option(None, help="How jobs are started here; by default ~/.config/seatrial/config.toml."),
+        launcher: str = LAUNCHER,
+        config: Path = CONFIG,
         resume: bool = typer.Option(False, "--resume", help="Go on from the newest checkpoint, on this topology."),
         settings: list[str] = typer.Option([], "--set", help="Any value, as topology.tp=2; may be repeated."),
         timeout: float = typer.Option(LONGEST_S, help="Seconds after which the ranks are ended."),
@@ -129,19 +132,21 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         from dataclasses import replace
 
-        from seatrial.commands.sweep import launcher_named
-        from seatrial.launch import single
+        from seatrial.launch.registry import opened
+        from seatrial.launch.trial import run_now, summary_of_invalid
+        from seatrial.plan.fits import would_fit
 
         try:
             trial, training = asked_for(file, {}, settings)
             # A real run always has somewhere to save: at its end, and when it is asked to stop.
             folder = training.checkpoint_dir or str(out / "checkpoints")
             training = replace(training, checkpoint_dir=folder, resume=resume or training.resume)
-            with launcher_named(launcher, config) as chosen:
-                found = single.run(trial, training, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen)
+            with opened(launcher, config) as chosen:
+                found = run_now(trial, training, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
+                                fits=would_fit)
         except BadInput as error:
             if not as_json:
                 raise
             _say(f"seatrial: {error}")
-            found = single.invalid(error)
+            found = summary_of_invalid(error)
         return report(found, as_json=as_json)

@@ -8,17 +8,15 @@ come to its end (budget spent, another controller, disk full).
 """
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.options import CONFIG, LAUNCHER
 
 EXIT_INTERRUPTED = 128 + 2
 
@@ -30,13 +28,14 @@ def register(app: typer.Typer) -> None:
         logbook: Path = typer.Option(Path("logbook"), "--logbook", help="Folder of the logbook; made if it is not there."),
         resume: bool = typer.Option(False, "--resume", help="Go on with what the logbook does not have yet."),
         session: str = typer.Option(None, help="Name of this round of measurements; by default the sweep's own."),
-        launcher: str = typer.Option("local", help="local, slurm or pjm."),
+        launcher: str = LAUNCHER,
         allocation: int = typer.Option(None, min=1, help="With slurm: one allocation of so many nodes for all trials."),
-        config: Path = typer.Option(None, help="How jobs are started here; by default ~/.config/seatrial/config.toml."),
+        config: Path = CONFIG,
         settings: list[str] = typer.Option([], "--set", help="Any value of the file, as batch.gbs=16; may be repeated."),
         dry_run: bool = typer.Option(False, "--dry-run", help="Print the trials and run nothing."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
     ) -> int:
+        from seatrial.launch.registry import opened
         from seatrial.logbook import Logbook
         from seatrial.sweep.controller import Controller
         from seatrial.sweep.file import load
@@ -52,7 +51,7 @@ def register(app: typer.Typer) -> None:
                 raise BadInput(f"{logbook}: holds {there} of the {len(wanted.tasks)} trials of session {store.session!r} "
                                "already: --resume goes on with the rest, --session NAME measures all of them again")
             time_s = wanted.budget_s or sum(wanted.limits.time_s for task in wanted.tasks if not task.invalid)
-            with launcher_named(launcher, config, allocation=allocation, time_s=time_s) as chosen, \
+            with opened(launcher, config, allocation=allocation, time_s=time_s) as chosen, \
                     listener_for(sys.stderr) as listener:
                 controller = Controller(wanted, store, chosen, listener)
                 try:
@@ -70,27 +69,6 @@ def register(app: typer.Typer) -> None:
                           "(--set budget_s=…) goes on")
                 print(f"seatrial table {logbook}    prints the rows")
         return EXIT_OTHER_OUTCOME if view.not_run else EXIT_GOOD
-
-
-@contextlib.contextmanager
-def launcher_named(name: str, config: Path | None, *, allocation: int | None = None, time_s: float = 3600.0) -> Iterator[Any]:
-    """As the user's configuration has it; with `allocation`, one allocation of so many nodes for all trials."""
-    from seatrial.launch import config as configuration
-
-    settings = configuration.load(config)
-    program = {"slurm": "sbatch", "pjm": "pjsub"}.get(name)
-    if program is not None and shutil.which(program) is None:
-        raise BadInput(f"--launcher {name}: there is no {program} on this machine")
-    if allocation is None:
-        yield configuration.launcher(name, settings)
-        return
-    if name != "slurm":
-        raise BadInput(f"--allocation {allocation}: is for --launcher slurm")
-    from seatrial.launch.slurm import Slurm
-
-    with Slurm.allocation(nodes=allocation, time_limit_s=time_s, options=settings.slurm.options,
-                          preamble=settings.slurm.preamble, python=settings.slurm.python or sys.executable) as granted:
-        yield granted
 
 
 def _already(store: Any, wanted: Any) -> int:
@@ -113,7 +91,7 @@ def _listed(wanted: Any, *, as_json: bool) -> int:
 
 
 def _document(wanted: Any, store: Any, view: Any, logbook: Path) -> dict[str, Any]:
-    from seatrial.sweep.best import labels
+    from seatrial.sweep.board import best_labels
 
     of = {store.record_id(task.key): task for task in wanted.tasks}
     rows = []
@@ -127,5 +105,5 @@ def _document(wanted: Any, store: Any, view: Any, logbook: Path) -> dict[str, An
             **{k: data[k] for k in ("sec_per_it", "tflops", "formula", "samples_per_s", "mem_value", "mem_unit", "measurement",
                                     "estimated") if k in data}})
     return {"sweep": wanted.name, "session": store.session, "logbook": str(logbook), "trials": rows,
-            "left_out": wanted.left_out, "not_run": view.not_run, "best": labels(view.best) or None,
+            "left_out": wanted.left_out, "not_run": view.not_run, "best": best_labels(view.best) or None,
             "best_of": {model: row.label for model, row in view.best.items()}}

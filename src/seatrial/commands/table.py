@@ -39,8 +39,9 @@ def table_command(
 ) -> int:
     """Exit status 1 when a file had a cell or a row that could not be read."""
     from seatrial.errors import BadInput
-    from seatrial.table import to_csv, to_json, to_markdown
-    from seatrial.table_short import to_short
+    from seatrial.tables.csvjson import to_csv, to_json
+    from seatrial.tables.markdown import to_markdown
+    from seatrial.tables.short import to_short
 
     if columns and (wide or source or form is not Format.MARKDOWN):
         raise BadInput("--columns chooses columns of a markdown table: leave out --wide, --source and --format")
@@ -82,7 +83,7 @@ def _read(path: Path) -> Iterator[Record | str]:
             for problem in book.problems():
                 yield str(problem)
         return
-    from seatrial.importers import iter_file
+    from seatrial.notes.read import iter_file
 
     for found in iter_file(path):
         if isinstance(found, Record):

@@ -18,7 +18,7 @@ import typer
 
 from seatrial.commands.plan import learned_from
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
-from seatrial.options import CALIBRATE, JSON, MODEL, OPTIONS, RULE, SET, Space, spread
+from seatrial.options import CALIBRATE, CONFIG, JSON, LAUNCHER, MODEL, OPTIONS, RULE, SET, Space, spread
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Row
@@ -61,13 +61,13 @@ def register(app: typer.Typer) -> None:
         logbook: Path = typer.Option(Path("logbook"), "--logbook", help="Folder of the logbook; made if it is not there."),
         resume: bool = typer.Option(False, "--resume", help="Go on with what the logbook holds of this search."),
         session: str | None = typer.Option(None, help="Name of this search; by default tune-MODEL.", show_default=False),
-        launcher: str = typer.Option("local", help="local, slurm or pjm."),
-        config: Path | None = typer.Option(None, help="How jobs are started here; by default the user's.", show_default=False),
+        launcher: str = LAUNCHER,
+        config: Path | None = CONFIG,
         top: int = typer.Option(5, "--top", min=1, help="How many to show at the end."),
         as_json: bool = JSON,
     ) -> int:
         from seatrial import expression, presets
-        from seatrial.commands.sweep import launcher_named
+        from seatrial.launch.registry import opened
         from seatrial.logbook import Logbook
         from seatrial.plan import answer, request
         from seatrial.plan.search import RULE_NAMES, search
@@ -108,7 +108,7 @@ def register(app: typer.Typer) -> None:
         more = f", the planner's first {MOST} of {found.accepted:,} that can run" if found.accepted > MOST else ""
         opening = (f"{model} on {asked.cluster.name}, {asked.cluster.world} processes: {len(tuner.trials)} candidates of "
                    f"{found.considered:,} layouts{more}")
-        with Logbook(logbook, create=True) as book, launcher_named(launcher, config) as chosen:
+        with Logbook(logbook, create=True) as book, opened(launcher, config) as chosen:
             store = Store(book, session or f"tune-{asked.model.name or 'model'}")
             machine = Machine(store, chosen, tuner.trials, budget_s=seconds, **measuring)
             return _measured(tuner, machine, budget, resume,

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Iterator, Mapping
 
@@ -22,24 +21,28 @@ def findings() -> Iterator[Finding]:
 
 
 def scheduler(env: Mapping[str, str]) -> Finding:
-    from seatrial.launch.slurm import ask
+    from seatrial.launch.batch import ask
+    from seatrial.launch.registry import LAUNCHERS
 
-    for name, program, question in (("Slurm", "sbatch", ("sinfo", "--noheader", "--format=%P %D %T")),
-                                    ("PJM", "pjsub", ("pjstat", "--version"))):
-        if shutil.which(program) is None:
+    try:
+        kinds = [kind for name in LAUNCHERS.names() if not (kind := LAUNCHERS.get(name)).here]
+    except BadInput as error:
+        return Finding("scheduler", "warn", str(error), "mend that distribution, or uninstall it")
+    for kind in kinds:
+        if kind.missing():
             continue
-        option = f"--launcher {name.lower()}"
+        option = f"--launcher {kind.name}"
         try:
-            said = ask(*question, timeout_s=ASK_S, both=True).strip()
+            said = ask(*kind.question, timeout_s=ASK_S, both=True).strip() if kind.question else ""
         except BadInput as error:
-            return Finding("scheduler", "warn", f"{name} is installed and does not answer ({error})",
+            return Finding("scheduler", "warn", f"{kind.title} is installed and does not answer ({error})",
                            f"trials run on this machine until {option} works")
-        job = env.get("SLURM_JOB_ID") or env.get("PJM_JOBID")
-        facts = {"scheduler": name, "job": job, "said": said.splitlines()[:20]}
-        first = f", {said.splitlines()[0]}" if said and name == "Slurm" else ""
+        job = env.get(kind.job_variable)
+        facts = {"scheduler": kind.title, "job": job, "said": said.splitlines()[:20]}
+        first = f", {said.splitlines()[0]}" if said and kind.name == "slurm" else ""
         where = f", inside job {job}" if job else f"; {option} sends trials there"
-        return Finding("scheduler", "ok", f"{name}{first}{where}", facts=facts)
-    return Finding("scheduler", "ok", "neither Slurm nor PJM: trials run on this machine")
+        return Finding("scheduler", "ok", f"{kind.title}{first}{where}", facts=facts)
+    return Finding("scheduler", "ok", f"neither {' nor '.join(kind.title for kind in kinds)}: trials run on this machine")
 
 
 def network(name: str) -> Finding:

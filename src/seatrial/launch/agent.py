@@ -8,6 +8,7 @@ sees a failure says so. No name service is needed and nothing is left to a shell
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -18,13 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
-from seatrial.launch import files, jobfile
+from seatrial.files import write_whole
+from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Job
-from seatrial.launch.port import HeldPort
-from seatrial.launch.processes import Processes
+from seatrial.launch.processes import HeldPort, Processes
 
-NODE_VARIABLES = ("SEATRIAL_NODE", "SLURM_NODEID", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""The number of this node among the job's, by what started the agent."""
+NODE_VARIABLE = "SEATRIAL_NODE"
+"""The number of this node among the job's, for who starts agents by hand; a batch system's own are in the job."""
 MEET_S = 120.0
 """How long the agents wait for each other: the batch system starts them together."""
 GLANCE_S = 0.2
@@ -33,8 +34,8 @@ SIOCGIFADDR = 0x8915
 
 
 def main(argv: list[str]) -> int:
-    job = jobfile.read(Path(argv[0]))
-    node = int(next((os.environ[name] for name in NODE_VARIABLES if name in os.environ), "0"))
+    job = files.read_job(Path(argv[0]))
+    node = int(next((os.environ[name] for name in (NODE_VARIABLE, *job.node_variables) if name in os.environ), "0"))
     if not 0 <= node < job.nodes:
         raise BadInput(f"node {node}: the job has {job.nodes}, counted from 0")
     asked: list[int] = []
@@ -50,7 +51,7 @@ def main(argv: list[str]) -> int:
     processes = Processes(job, ranks=ranks, node=node, master=master)
     glanced = 0.0
     while not processes.done:
-        processes.look()
+        processes.poll()
         if asked:
             processes.ask_to_stop()
         if processes.found.died and not files.node_failed(job.run_dir, node).exists():
@@ -63,7 +64,7 @@ def main(argv: list[str]) -> int:
             if (job.run_dir / files.CANCEL).exists():
                 processes.ask_to_stop()
         time.sleep(POLL_S)
-    jobfile.leave(job, node, processes.result())
+    files.leave(job, node, processes.result())
     return EXIT_GOOD if all(code == 0 for code in processes.found.codes.values()) else EXIT_OTHER_OUTCOME
 
 
@@ -71,7 +72,7 @@ def meet(job: Job, node: int, port: int) -> tuple[tuple[str, int], str]:
     """Where rank 0 will listen, and the network interface of this node; none when all agents are on one machine."""
     interface, address = own_address()
     mine = {"host": socket.gethostname(), "machine": machine(), "address": address, "port": port}
-    jobfile.replace_file(files.node_here(job.run_dir, node), mine)
+    write_whole(files.node_here(job.run_dir, node), json.dumps(mine) + "\n")
     everyone = _wait_for_all(job)
     if len({str(other["machine"]) for other in everyone}) == 1:
         return ("127.0.0.1", int(str(everyone[0]["port"]))), ""
@@ -79,8 +80,6 @@ def meet(job: Job, node: int, port: int) -> tuple[tuple[str, int], str]:
 
 
 def _wait_for_all(job: Job) -> list[dict[str, object]]:
-    import json
-
     until = time.monotonic() + MEET_S
     while True:
         there = set(os.listdir(job.run_dir / files.NODES))

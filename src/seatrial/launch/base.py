@@ -1,7 +1,9 @@
 """The one interface of all launchers: a job goes in, states come out, and what the processes left lies in the run folder.
 
     launcher = Local()
-    handle = launcher.submit(Job(name="a", run_dir=Path("out"), argv=("python", "-m", "seatrial.engine", …), world=8))
+    job = Job(name="a", run_dir=Path("out"), argv=("python", "-m", "seatrial.engine", …), world=8)
+    launcher.check(trial, job)                  raises BadInput for what cannot run where the launcher runs it
+    handle = launcher.submit(job)
     launcher.poll([handle])[handle.key]         "queued", "running" or "done"; one question to the batch system for all handles
     launcher.cancel(handle)
     launcher.finished(handle)                   exit codes of all ranks and what the batch system says
@@ -11,14 +13,18 @@ A launcher never judges: `outcome.classify` does, from the same files whoever la
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
+from seatrial.engines.base import Per
 from seatrial.errors import BadInput
 
+if TYPE_CHECKING:
+    from seatrial.spec import Trial
+
 State = Literal["queued", "running", "done"]
-Per = Literal["rank", "node"]
 
 POLL_S = 0.02
 """How often a local job wants to be looked at."""
@@ -34,13 +40,15 @@ class Job:
     """The program, never seen by a shell."""
     world: int
     per: Per = "rank"
-    """Whether `argv` is started once a rank, or once a node because it starts the ranks itself (torchrun)."""
+    """Whether `argv` is started once per rank, or once per node because it starts the ranks itself (torchrun)."""
     procs_per_node: int | None = None
     """All on one node when not given."""
     env: dict[str, str] = field(default_factory=dict)
     """Put over the environment that the launcher has."""
+    device: str = ""
+    """`cpu`, `cuda` or `auto`; empty where only the program knows what it computes on."""
     threads: int | None = None
-    """Compute threads a rank; by default the cores divided by the ranks of a node."""
+    """Compute threads per rank; by default the cores divided by the ranks of a node."""
     cores: float | None = None
     """Processor time that one rank may have, in cores: 0.5 is every second moment of one (control groups)."""
     memory_cap_bytes: int | None = None
@@ -48,6 +56,8 @@ class Job:
     time_limit_s: float = 600.0
     scheduler: dict[str, str] = field(default_factory=dict)
     """Options for the batch system, by its own names."""
+    node_variables: tuple[str, ...] = ()
+    """Where the agents of a batch system find their node's number: the first of these that is set."""
 
     def __post_init__(self) -> None:
         if self.world % self.local_world:
@@ -75,12 +85,30 @@ class Handle:
     submitted: float = 0.0
 
 
+@dataclass(kw_only=True)
+class NodeResult:
+    """How the processes of one node ended: the file an agent leaves."""
+
+    codes: dict[int, int]
+    died: list[int] = field(default_factory=list)
+    died_at: list[float] = field(default_factory=list)
+    """Wall clock of each, to put the nodes' failures in order."""
+    timed_out: bool = False
+    stopped: bool = False
+    seconds: float = 0.0
+    frozen: list[int] = field(default_factory=list)
+    rss_peak_bytes: dict[int, int] = field(default_factory=dict)
+    data_peak_bytes: dict[int, int] = field(default_factory=dict)
+    shot: list[int] = field(default_factory=list)
+    host: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finished:
     """How the processes of a job ended; what they said is in the run folder."""
 
     codes: tuple[int | None, ...]
-    """Exit code of each rank (of each node when the program was started once a node); negative is a signal; None: unknown."""
+    """Exit code of each rank (of each node when the program was started once per node); negative is a signal; None: unknown."""
     died: tuple[int, ...] = ()
     """Those that failed by themselves, in the order that it was seen."""
     timed_out: bool = False
@@ -105,7 +133,38 @@ class Finished:
 
 
 class Launcher(Protocol):
-    name: str
+    """Explicit subclasses inherit what most have in common; a batch system starts from `batch.Batch`, which has more."""
+
+    name: ClassVar[str]
+    poll_s: ClassVar[float]
+    """How long to wait between two polls."""
+    here: ClassVar[bool]
+    """Whether the ranks are children of this process: they end with it, and no later controller can take them over."""
+    title: ClassVar[str] = ""
+    """Its name in a sentence."""
+    question: ClassVar[tuple[str, ...]] = ()
+    """A command that `doctor` asks whether the batch system answers."""
+    job_variable: ClassVar[str] = ""
+    """Where a process inside a job finds the job's number."""
+    allocated: str = ""
+    """The number of the allocation whose steps the jobs are; empty where each job queues for itself."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Settings:
+        """What a user may set in the configuration's table of this launcher's name; given to the constructor."""
+
+    @classmethod
+    def missing(cls) -> str:
+        """What this machine lacks for it; empty when it can be used."""
+        return ""
+
+    @classmethod
+    def allocation(cls, *, nodes: int, time_limit_s: float, settings: Settings) -> AbstractContextManager[Launcher]:
+        """Nodes for many trials; given back at the end."""
+        raise BadInput(f"--allocation {nodes}: --launcher {cls.name} has none; slurm does")
+
+    def check(self, trial: Trial, job: Job) -> None:
+        """Raises BadInput for what cannot run there: of this machine only where the job would run on it."""
 
     def submit(self, job: Job) -> Handle:
         """Starts or queues it. Raises BadInput where the batch system refuses."""
@@ -123,11 +182,14 @@ class Launcher(Protocol):
         """Of a job that is done."""
 
     def find(self, name: str) -> str:
-        """The number of a job that still runs or waits, by its name; empty when there is none."""
+        """The number of a job that still runs or waits, by its name; empty when there is none. Raises BadInput where the batch
+        system does not answer."""
+
+    def end(self, job_id: str) -> None:
+        """Ends what an earlier controller left, by its number: a job, or an allocation with all that runs in it."""
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         """Whether the job can run now beside those."""
 
-    @property
-    def poll_s(self) -> float:
-        """How long to wait between two polls."""
+    def close(self) -> None:
+        """Nothing is submitted after it."""

@@ -9,25 +9,30 @@ The processes are children of this one: `poll` is what moves a job on, and when 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from seatrial.errors import BadInput
+from seatrial.errors import BadInput, Infeasible
 from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Finished, Handle, Job, Launcher, State
 from seatrial.launch.guard import Guard
 from seatrial.launch.processes import Processes
 
-__all__ = ["Finished", "Local", "launch", "wait"]
+if TYPE_CHECKING:
+    from seatrial.spec import Trial
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+"""That every device has."""
 
 
-class Local:
-    name = "local"
-    poll_s = POLL_S
+class Local(Launcher):
+    name, poll_s, here = "local", POLL_S, True
 
     def __init__(self) -> None:
         self._running: dict[str, Processes] = {}
@@ -36,9 +41,16 @@ class Local:
         self._count = 0
         self._guard = Guard()
 
+    def check(self, trial: Trial, job: Job) -> None:
+        """Nodes, GPUs, fp8 and what is to be preloaded, of this machine."""
+        _one_node(job)
+        if job.device:
+            _check_devices(trial, job)
+        if wrong := preload_problem(job.env):
+            raise Infeasible(wrong, code="preload")
+
     def submit(self, job: Job) -> Handle:
-        if job.nodes > 1:
-            raise BadInput(f"{job.world} processes at {job.local_world} a node are {job.nodes} nodes, and this machine is one")
+        _one_node(job)
         taken = {core for cores in self._cores.values() for core in cores}
         free = [core for core in sorted(os.sched_getaffinity(0)) if core not in taken]
         self._count += 1
@@ -58,7 +70,7 @@ class Local:
         found: dict[str, State] = {}
         for handle in handles:
             processes = self._running[handle.key]
-            processes.look()
+            processes.poll()
             if processes.done:
                 self._cores.pop(handle.key, None)
             found[handle.key] = "done" if processes.done else "running"
@@ -76,13 +88,13 @@ class Local:
         """Once: the launcher then forgets the job."""
         found = self._running.pop(handle.key).result()
         self._guard.forget(handle.job.run_dir)
-        return Finished(
-            codes=tuple(found.codes[r] for r in sorted(found.codes)), died=tuple(found.died), timed_out=found.timed_out,
-            stopped=found.stopped, seconds=found.seconds, frozen=tuple(found.frozen), rss_peak_bytes=found.rss_peak_bytes,
-            data_peak_bytes=found.data_peak_bytes, shot=tuple(found.shot), hosts=(found.host,))
+        return files.merged(handle.job, {0: found})
 
     def find(self, name: str) -> str:
         return ""  # processes of an earlier controller died with it
+
+    def end(self, job_id: str) -> None:
+        pass  # the same
 
     def close(self) -> None:
         self._guard.close()
@@ -91,6 +103,56 @@ class Local:
         """Beside others only where every rank has a core of its own: trials that share cores measure each other."""
         wanted = sum(h.job.world * (h.job.threads or 1) for h in running) + job.world * (job.threads or 1)
         return not running or wanted <= len(os.sched_getaffinity(0))
+
+
+def _one_node(job: Job) -> None:
+    if job.nodes > 1:
+        raise BadInput(f"{job.world} processes at {job.local_world} a node are {job.nodes} nodes, and this machine is one")
+
+
+def _check_devices(trial: Trial, job: Job) -> None:
+    """Processes share cores, but not GPUs; and fp8 is the one precision that depends on the device."""
+    t = trial.topology
+    there = gpus() if job.device != "cpu" else 0
+    if t.precision == "fp8":
+        why = "needs a GPU with 8-bit matrix products"
+        if there:
+            import torch
+
+            from seatrial.engine.fast import fp8
+
+            why = fp8.refuse(torch.device("cuda")) or ""
+        if why:
+            raise Infeasible(f"precision {t.precision}: {why}; here the engine has {', '.join(PRECISIONS)}", code="precision")
+    if job.device == "cuda" and there == 0:
+        raise Infeasible("execution.device is cuda, but this machine has no CUDA device: use cpu or auto", code="devices")
+    if 0 < there < t.world:
+        raise Infeasible(f"DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, but this machine has {there} CUDA "
+                         f"device{'s' if there > 1 else ''}: use a topology of {there}, or execution.device = \"cpu\"",
+                         code="devices")
+
+
+def gpus() -> int:
+    if not any(Path("/dev").glob("nvidia[0-9]*")):
+        return 0  # most machines that plan have none, and asking torch takes seconds
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def preload_problem(variables: Mapping[str, str]) -> str:
+    """Whether LD_PRELOAD can be preloaded at all: the loader only warns, and a comparison would then measure nothing."""
+    return _preload_problem(variables["LD_PRELOAD"]) if variables.get("LD_PRELOAD") else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _preload_problem(value: str) -> str:
+    env = {"PATH": os.defpath, "LD_PRELOAD": value}
+    found = subprocess.run(["/bin/true"], env=env, capture_output=True, text=True, check=False)
+    if "ERROR" not in found.stderr and found.returncode == 0:
+        return ""
+    first = next((line.strip() for line in found.stderr.splitlines() if line.strip()), f"exit code {found.returncode}")
+    return f"LD_PRELOAD={value}: the loader of this machine does not take it ({first.partition('ERROR: ld.so: ')[2] or first})"
 
 
 def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] | None = None) -> Finished:

@@ -2,48 +2,68 @@
 
     classify(run_dir, finished, job=job, trial=trial)       Outcome(status="crash", rank=3, iteration=2, phase="forward", …)
 
+`fits` is the planner's answer to what would have fitted (`plan.fits.would_fit`), for whoever has a planner; without it an
+outcome says what was needed and not what would work.
+
 The first rank that failed is the cause; a rank that only lost its connection to it is not. Words of a log are read only where a
 program is not ours and left nothing else.
 """
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from seatrial.engine.watch import heartbeat
-from seatrial.launch import files, hang, oom
+from seatrial.engines import engine_for
+from seatrial.engines.base import Event
+from seatrial.launch import files, hang
 from seatrial.launch.base import Finished, Job
-from seatrial.launch.engines import Event, read_events, rows_in_logs
+from seatrial.outcomes import BY_SCHEDULER, OUTCOMES, Status
 from seatrial.record import Outcome
-from seatrial.spec import Trial
+from seatrial.spec import GIB, Trial
 
 TAIL_LINES = 12
 NEAR_CAP = 0.97
 """A rank that dies with this share of its cap taken died of it."""
-ENDED_BY = {
-    "CANCELLED": "cancelled", "PREEMPTED": "cancelled", "REVOKED": "cancelled", "DEADLINE": "cancelled",
-    "TIMEOUT": "timeout", "OUT_OF_MEMORY": "oom_host", "NODE_FAIL": "crash", "BOOT_FAIL": "crash",
+PARTS = {
+    "loss.py": "logits", "optim.py": "optimizer state", "zero.py": "gradients", "data.py": "data", "indexed.py": "data",
+    "checkpoint.py": "checkpoint buffers", "dcp.py": "checkpoint buffers", "layers.py": "activations",
+    "attention.py": "activations", "model.py": "activations", "recompute.py": "activations", "pipeline.py": "activations",
+    "messages.py": "activations between stages", "comm.py": "communication buffers", "fault.py": "memory taken on purpose",
 }  # fmt: skip
-"""What a batch system says of a job that it ended itself."""
+"""What memory was for, by the innermost file of the engine that stood in the traceback."""
+MIB = 2**20
+_REQUESTED = re.compile(r"tried to allocate ([\d.]+) ?(bytes|KiB|MiB|GiB)", re.IGNORECASE)
+_UNITS = {"bytes": 1, "kib": 2**10, "mib": MIB, "gib": GIB}
 
 
-def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, said: list[Event] | None = None) -> Outcome:
+class Fits(Protocol):
+    def __call__(self, trial: Trial, *, need_bytes: int, base_bytes: int, cap_bytes: int) -> tuple[int, list[str]]:
+        """What the trial needs, estimated, and changes of knobs that would fit below the cap."""
+
+
+def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, events: list[Event] | None = None,
+             fits: Fits | None = None) -> Outcome:
     """The outcome of a job that is done."""
-    return _Case(run_dir, finished, job, trial, read_events(run_dir) if said is None else said).outcome()
+    return _Case(run_dir, finished, job, trial, events, fits).outcome()
 
 
 class _Case:
-    def __init__(self, run_dir: Path, finished: Finished, job: Job, trial: Trial, said: list[Event]):
-        self.run_dir, self.finished, self.job, self.trial, self.said = run_dir, finished, job, trial, said
+    def __init__(self, run_dir: Path, finished: Finished, job: Job, trial: Trial, events: list[Event] | None,
+                 fits: Fits | None):
+        self.engine = engine_for(trial)
+        self.run_dir, self.finished, self.job, self.trial, self.fits = run_dir, finished, job, trial, fits
+        self.events = self.engine.events(run_dir) if events is None else events
         self.beats = {beat.rank: beat for beat in heartbeat.read(run_dir)}
-        self.failures = [e for e in said if e["event"] == "failure" and isinstance(e.get("rank"), int)]
+        self.failures = [e for e in self.events if e["event"] == "failure" and isinstance(e.get("rank"), int)]
 
     def outcome(self) -> Outcome:
         done = self.finished
         if self._end() == "finished" and not done.died and not self.failures:
             return self._of_iterations()  # being asked to stop, or ended, while it was leaving changes nothing
-        if done.good and (self.job.per == "node" or self._came_to_its_end()):
+        if done.good and (self.job.per == "node" or self.engine.ended(self.events)):
             return self._of_iterations()
         own = [e for e in self.failures if not e.get("consequence")]
         killed = [r for r in done.died if (done.codes[r] or 0) < 0]
@@ -53,8 +73,8 @@ class _Case:
             return self._of_failure(own[0])
         if hang.reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen:
             return self._hang()
-        if done.scheduler_state in ENDED_BY:
-            return self._ended_by_scheduler(ENDED_BY[done.scheduler_state])
+        if done.scheduler_state in BY_SCHEDULER:
+            return self._ended_by_scheduler(BY_SCHEDULER[done.scheduler_state])
         if done.stopped:
             return Outcome(status="cancelled", message="asked to stop before the end", **self._slowest())
         if done.timed_out:
@@ -63,18 +83,15 @@ class _Case:
             return self._of_failure(self.failures[0])
         return self._unexplained()
 
-    def _came_to_its_end(self) -> bool:
-        return any(e["event"] == "end" for e in self.said) or bool(self.trial.command and self._iterations())
-
     def _last_end(self) -> Event:
-        return next((e for e in reversed(self.said) if e["event"] == "end"), {})
+        return next((e for e in reversed(self.events) if e["event"] == "end"), {})
 
     def _end(self) -> str:
         """`finished`: all that was asked, or enough of it; `stopped`: asked to; empty: never came so far."""
         return str(self._last_end().get("status", ""))
 
     def _iterations(self) -> list[Event]:
-        return [e for e in self.said if e["event"] == "iteration"]
+        return [e for e in self.events if e["event"] == "iteration"]
 
     def _reported_before(self, rank: int) -> bool:
         """Whether the rank that a signal ended had said why itself, as an abort after an error does."""
@@ -96,7 +113,7 @@ class _Case:
             return self._paused()
         if end == "stopped" or self.finished.stopped and end != "finished":
             return Outcome(status="cancelled", message="asked to stop; left cleanly", iteration=self._last_end().get("step"))
-        if self.trial.command and not self._iterations():
+        if not self.engine.ended(self.events):
             return Outcome(status="crash", message="the command ended well, but printed no iteration that can be read",
                            evidence={"log": self._tail(0)})
         return Outcome(status="ok")
@@ -108,9 +125,9 @@ class _Case:
             status = "oom_host"  # what fails when the last byte is gone is not always an allocation
             event = {**event, "status": status}
         place: dict[str, Any] = {"rank": rank, "iteration": event.get("step"), "phase": event.get("phase", "")}
-        if status in ("oom_host", "oom_device"):
-            told = oom.told(event, self.trial, cap_bytes=self.job.memory_cap_bytes)
-            return Outcome(status=status, message=told.message, evidence={**told.evidence, "log": self._tail(rank)}, **place)
+        if OUTCOMES[status].out_of_memory:
+            message, evidence = self._out_of_memory(event)
+            return Outcome(status=status, message=message, evidence={**evidence, "log": self._tail(rank)}, **place)
         who = hang.label(rank, self.trial.topology)
         message = event["message"] if status == "invalid" else f"{who}: {event['error']}: {event['message']}"
         wanted = ("error", "line", "frames", "collective", "group", "seq", "microbatch")
@@ -124,9 +141,8 @@ class _Case:
         data, rss = done.data_peak_bytes.get(rank, 0), done.rss_peak_bytes.get(rank, 0)
         how = "the machine had none left" if rank in done.shot else f"{name} at its cap"
         if rank in done.shot or done.scheduler_state == "OUT_OF_MEMORY" or cap and data >= NEAR_CAP * cap:
-            told = oom.told_of_kill(rank, self.trial, used_bytes=rss if rank in done.shot else data, cap_bytes=cap, how=how)
-            return Outcome(status="oom_host", message=told.message, evidence={**told.evidence, "log": self._tail(rank)},
-                           **self._place(rank))
+            message, found = self._killed_for_memory(rank, used_bytes=rss if rank in done.shot else data, how=how)
+            return Outcome(status="oom_host", message=message, evidence={**found, "log": self._tail(rank)}, **self._place(rank))
         beat = self.beats.get(rank)
         at = f" at step {beat.step} ({beat.phase})" if beat else ""
         who = hang.label(rank, self.trial.topology) if self.job.per == "rank" else f"the program on node {rank}"
@@ -161,18 +177,18 @@ class _Case:
                 evidence["stack"] = where
         return Outcome(status="timeout", message=message, evidence=evidence, **place)
 
-    def _ended_by_scheduler(self, status: str) -> Outcome:
+    def _ended_by_scheduler(self, status: Status) -> Outcome:
         state = self.finished.scheduler_state
         if status == "timeout":
             return self._timeout(f"the batch system ended it after {self.finished.seconds:.0f} s ({state})")
-        return Outcome(status=status, message=f"the batch system says {state}",  # type: ignore[arg-type]
+        return Outcome(status=status, message=f"the batch system says {state}",
                        evidence={"scheduler_state": state}, **self._slowest())
 
     def _unexplained(self) -> Outcome:
         """Ended without a word of its own: an import that failed, a program that is not ours."""
         done = self.finished
         rank = done.died[0] if done.died else next((r for r, code in enumerate(done.codes) if code != 0), 0)
-        status = self._read_in_log()
+        status = self.engine.status_of(self.run_dir)
         code = done.codes[rank] if rank < len(done.codes) else None
         if self.job.per == "node":
             who = f"the program on node {rank}"
@@ -188,15 +204,55 @@ class _Case:
         place = self._place(rank) if self.job.per == "rank" else {}
         return Outcome(status=status, message=message, evidence={"exit_code": code, "log": tail}, **place)
 
-    def _read_in_log(self) -> Any:
-        """A program that is not ours leaves only words: the importer knows the usual last ones."""
-        if self.trial.command is None:
-            return "crash"
-        rows = [row for log in rows_in_logs(self.run_dir) for row in log]
-        for row in rows:
-            if row.outcome is not None and row.outcome.status != "ok":
-                return row.outcome.status
-        return "crash"
+    # ---- out of memory: which rank and part, how far over, and which knobs would fit
+
+    def _out_of_memory(self, event: Event) -> tuple[str, dict[str, object]]:
+        """From a rank's failure event: what it had and asked for is what its allocator said."""
+        rank, device = int(event["rank"]), event.get("status") == "oom_device"
+        memory: dict[str, int] = event.get("memory") or {}
+        used = memory.get("device_bytes" if device else "data_bytes", 0)
+        cap = memory.get("device_cap_bytes") if device else memory.get("cap_bytes", self.job.memory_cap_bytes)
+        requested = requested_bytes(str(event.get("message", "")))
+        part = part_of(event)
+        evidence: dict[str, object] = {"part": part, "used_bytes": used,
+                                       **{k: event[k] for k in ("error", "line") if k in event}}
+        kind = "device" if device else "host"
+        message = f"{hang.label(rank, self.trial.topology)} is out of {kind} memory in {event.get('phase') or 'start'}"
+        if event.get("step"):
+            message += f" of step {event['step']}"
+        message += f": {part}"
+        if requested:
+            evidence["asked_bytes"] = requested
+            message += f" asked for {shown(requested)}"
+        if cap:
+            evidence["cap_bytes"] = cap
+            message += f" with {shown(used)} of {shown(cap)} taken"
+        over = used + requested - cap if cap and requested else 0
+        if over > 0:
+            evidence["over_bytes"] = over
+            message += f", {shown(over)} over"
+        # What is there without a model: on a GPU all that the allocator does not hold.
+        base = used - memory.get("reserved_bytes", used) if device else memory.get("base_bytes", 0)
+        return self._with_knobs(message, evidence, need=used + requested, base=base, cap=cap)
+
+    def _killed_for_memory(self, rank: int, *, used_bytes: int, how: str) -> tuple[str, dict[str, object]]:
+        """Of a rank that could not say anything itself."""
+        cap = self.job.memory_cap_bytes
+        message = f"{hang.label(rank, self.trial.topology)} was killed for memory ({how}) with {shown(used_bytes)} taken"
+        evidence: dict[str, object] = {"part": "unknown", "used_bytes": used_bytes, "how": how}
+        if cap:
+            evidence["cap_bytes"] = cap
+            message += f" of {shown(cap)}"
+        return self._with_knobs(message, evidence, need=used_bytes, base=0, cap=cap)
+
+    def _with_knobs(self, message: str, evidence: dict[str, object], *, need: int, base: int,
+                    cap: int | None) -> tuple[str, dict[str, object]]:
+        if not cap or self.fits is None:
+            return message, evidence
+        needs, fits = self.fits(self.trial, need_bytes=max(need, cap), base_bytes=base, cap_bytes=cap)
+        message += f"; it needs about {shown(needs)} (estimated), "
+        message += f"{' or '.join(fits)} would fit" if fits else "and no one or two knobs would fit"
+        return message, {**evidence, "needs_bytes": needs, "would_fit": fits}
 
     # ---- where
 
@@ -222,3 +278,22 @@ def tail(path: Path) -> list[str]:
         return path.read_text(errors="replace").splitlines()[-TAIL_LINES:]
     except OSError:
         return []
+
+
+def requested_bytes(message: str) -> int:
+    """What an allocator's error says was asked of it."""
+    match = _REQUESTED.search(message)
+    return int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
+
+
+def part_of(event: Event) -> str:
+    if event.get("phase") in ("build", "join", "start") and event.get("step") in (0, None):
+        return "weights, gradients and optimizer state"
+    for frame in reversed(event.get("frames", [])):
+        if part := PARTS.get(str(frame).partition(":")[0]):
+            return part
+    return {"optimizer": "optimizer state", "reduce": "gradients"}.get(str(event.get("phase")), "activations")
+
+
+def shown(size_bytes: float) -> str:
+    return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB else f"{size_bytes / MIB:.0f} MiB"

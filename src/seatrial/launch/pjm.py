@@ -9,49 +9,25 @@ Values go to pjsub as arguments, never through a shell. Formats: Fugaku user gui
 """
 from __future__ import annotations
 
-import contextlib
 import csv
 import re
-import shlex
-import sys
-import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from seatrial.errors import BadInput
-from seatrial.launch import files, jobfile
-from seatrial.launch.base import Finished, Handle, Job, State
-from seatrial.launch.slurm import FILES_S, PATIENCE_S, SLACK_S, agent_argv, ask, safe_name
+from seatrial.launch import files
+from seatrial.launch.base import Handle, Job
+from seatrial.launch.batch import SLACK_S, Batch, ask, safe_name
 
-QUEUED = ("ACC", "QUE", "RNA", "HLD", "RSM", "SPD", "SPP")
 RUNNING = ("RNP", "RUN", "RNE", "RNO")
 ENDED = ("EXT", "CCL", "RJT", "ERR")
 CODES = {0: "COMPLETED", 1: "CANCELLED", 6: "CANCELLED", 7: "CANCELLED", 8: "CANCELLED", 11: "TIMEOUT", 12: "OUT_OF_MEMORY",
          18: "CANCELLED", 20: "NODE_FAIL", 23: "OUT_OF_MEMORY"}  # fmt: skip
-"""PJM codes in the words of `outcome.ENDED_BY`; any other is a job that failed."""
-FORGOTTEN_S = 600.0
-"""A job that pjstat still does not show after this long is not in its history either."""
+"""PJM codes in the words of `outcomes.BY_SCHEDULER`; any other is a job that failed."""
 OURS = ("node", "elapse", "proc-core")
 _RESOURCE = re.compile(r"[a-z][a-z0-9_-]*")
 _VALUE = re.compile(r"[A-Za-z0-9_.:/x+-]+")
 """No comma: `freq=2200,elapse=…` would be two resources."""
-
-
-def options_argv(options: Mapping[str, str]) -> list[str]:
-    """`{"freq": "2200", "group": "hp000000"}` as arguments of pjsub."""
-    found = []
-    for name, value in options.items():
-        if not _RESOURCE.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise BadInput(f"scheduler.{name} = {value!r}: a resource of pjsub is written as freq = '2200', rscgrp = 'small'")
-        if name in OURS:
-            raise BadInput(f"scheduler.{name}: is set by seatrial itself")
-        found += ["-g", value] if name == "group" else ["-L", f"{name}={value}"]
-    return found
-
-
-def script(job: Job, *, preamble: Sequence[str], python: str) -> str:
-    """What pjsub runs. Options stand on pjsub's own command line."""
-    run = ["mpiexec", "-np", str(job.nodes), *agent_argv(job, python)]
-    return "\n".join(["#!/bin/bash", *preamble, f"exec {shlex.join(run)}", ""])
 
 
 def elapse(seconds: float) -> str:
@@ -59,74 +35,49 @@ def elapse(seconds: float) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}:00"
 
 
-class Pjm:
-    name = "pjm"
-    poll_s = 5.0
+class Pjm(Batch):
+    name, program, poll_s = "pjm", "pjsub", 5.0
+    title, question = "PJM", ("pjstat", "--version")
+    node_variables, job_variable = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), "PJM_JOBID"
+    forgotten_s = 600.0  # what pjstat still does not show after this long is not in its history either
 
-    def __init__(self, *, options: Mapping[str, str] | None = None, preamble: Sequence[str] = (), python: str = sys.executable):
-        self.options, self.preamble, self.python = dict(options or {}), list(preamble), python
-        self._final: dict[str, str] = {}
-        self._answered = time.monotonic()
+    def start_argv(self, job: Job) -> list[str]:
+        return ["mpiexec", "-np", str(job.nodes)]
 
-    def submit(self, job: Job) -> Handle:
-        chosen = options_argv(self.options | job.scheduler)
-        jobfile.write(job)
-        path = job.run_dir / files.SCRIPT
-        path.write_text(script(job, preamble=self.preamble, python=self.python))
-        # One process a node: the agent, which starts the node's ranks itself.
+    def options_argv(self, options: Mapping[str, str]) -> list[str]:
+        """`{"freq": "2200", "group": "hp000000"}` as arguments of pjsub."""
+        found = []
+        for name, value in options.items():
+            if not _RESOURCE.fullmatch(name) or not _VALUE.fullmatch(value):
+                raise BadInput(f"scheduler.{name} = {value!r}: a resource of pjsub is written as freq = '2200', "
+                               "rscgrp = 'small'")
+            if name in OURS:
+                raise BadInput(f"scheduler.{name}: is set by seatrial itself")
+            found += ["-g", value] if name == "group" else ["-L", f"{name}={value}"]
+        return found
+
+    def enqueue(self, job: Job, script: Path, options: list[str]) -> str:
+        # One process per node: the agent, which starts the node's ranks itself.
         limit = elapse(job.time_limit_s + SLACK_S)
-        said = ask("pjsub", "-N", safe_name(job.name), "-L", f"node={job.nodes}", "-L", f"elapse={limit}",
-                   "--mpi", "max-proc-per-node=1", *chosen, "-j", "-o", str(job.run_dir / files.SCRIPT_OUTPUT), str(path),
-                   both=True)
-        job_id = submitted_id(said)
-        return Handle(key=job_id, job=job, job_id=job_id, submitted=time.time())
+        return submitted_id(ask(
+            "pjsub", "-N", safe_name(job.name), "-L", f"node={job.nodes}", "-L", f"elapse={limit}", "--mpi",
+            "max-proc-per-node=1", *options, "-j", "-o", str(job.run_dir / files.SCRIPT_OUTPUT), str(script), both=True))
 
-    def poll(self, handles: Sequence[Handle]) -> dict[str, State]:
-        open_ = [h.key for h in handles if h.key not in self._final]
-        now: dict[str, Row] = {}
-        answered = False
-        try:
-            if open_:
-                now = rows_of(ask(*_pjstat(), *open_))
-                missing = [key for key in open_ if key not in now]
-                if missing:
-                    now |= rows_of(ask(*_pjstat(), "-H", *missing))
-                self._answered, answered = time.monotonic(), True
-        except BadInput:
-            if time.monotonic() - self._answered > PATIENCE_S:
-                raise
-        self._final |= {key: row.final for key, row in now.items() if row.state in ENDED}
-        for h in handles:
-            if answered and h.key not in now and h.key not in self._final and time.time() - h.submitted > FORGOTTEN_S:
-                # Nobody knows the job any more: what its agents left decides.
-                self._final[h.key] = "COMPLETED" if len(jobfile.node_results(h.job)) == h.job.nodes else "UNKNOWN"
-        running = {key for key, row in now.items() if row.state in RUNNING}
-        return {h.key: "done" if h.key in self._final else "running" if h.key in running else "queued" for h in handles}
+    def states(self, handles: Sequence[Handle]) -> dict[str, str]:
+        """One pjstat for all that run or wait, one for all that ended."""
+        pjstat = ("pjstat", "--data", "--choose=jid,st,ec,pc")
+        found = rows_of(ask(*pjstat, *(h.key for h in handles)))
+        if missing := [h.key for h in handles if h.key not in found]:
+            found |= rows_of(ask(*pjstat, "-H", *missing))
+        return {key: row.final if row.state in ENDED else "running" if row.state in RUNNING else "queued"
+                for key, row in found.items()}
 
     def find(self, name: str) -> str:
-        """The number of a job by its name: its controller died before it could note the number."""
         rows = table(ask("pjstat", "--data", "--choose=jid,jnam"))
         return next((row["JOB_ID"] for row in rows if row.get("JOB_NAME") == safe_name(name)), "")
 
-    def cancel(self, handle: Handle) -> None:
-        """The agents see the file and let their ranks leave cleanly; a job that has not started is deleted."""
-        (handle.job.run_dir / files.CANCEL).touch()
-        if self.poll([handle])[handle.key] == "queued":
-            self.kill(handle)
-
-    def kill(self, handle: Handle) -> None:
-        with contextlib.suppress(BadInput):
-            ask("pjdel", handle.key)
-
-    def finished(self, handle: Handle) -> Finished:
-        return jobfile.left_by(handle, self._final.get(handle.key, "COMPLETED"), wait_s=FILES_S)
-
-    def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
-        return True  # the batch system decides when it starts
-
-
-def _pjstat() -> list[str]:
-    return ["pjstat", "--data", "--choose=jid,st,ec,pc"]
+    def delete(self, job_id: str) -> None:
+        ask("pjdel", job_id)
 
 
 def submitted_id(text: str) -> str:
@@ -145,7 +96,7 @@ class Row:
 
     @property
     def final(self) -> str:
-        """In the words of `outcome.ENDED_BY`."""
+        """In the words of `outcomes.BY_SCHEDULER`."""
         if self.state == "CCL":
             return "CANCELLED"
         if self.state != "EXT":

@@ -2,7 +2,7 @@
 
     group = Processes(job, ranks=range(8), master=("127.0.0.1", 29500))
     while not group.done:
-        group.look()                            never waits
+        group.poll()                            never waits
         time.sleep(POLL_S)
     group.result()                              exit codes, who failed first, peaks of memory
 
@@ -20,13 +20,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from seatrial.launch import files
-from seatrial.launch.base import Job
+from seatrial.launch.base import Job, NodeResult
 from seatrial.launch.guard import MARK, end_marked
-from seatrial.launch.port import HeldPort
 from seatrial.launch.share import Shares
 
 GRACE_AFTER_FAILURE_S = 6.0
@@ -80,22 +79,28 @@ def rank_environment(rank: int, world: int, env: Mapping[str, str], *, local_ran
     return found
 
 
-@dataclass(kw_only=True)
-class NodeResult:
-    """How the processes of one node ended: the file an agent leaves."""
+class HeldPort:
+    """A port for ranks to meet at, theirs from the moment it is chosen.
 
-    codes: dict[int, int]
-    died: list[int] = field(default_factory=list)
-    died_at: list[float] = field(default_factory=list)
-    """Wall clock of each, to put the nodes' failures in order."""
-    timed_out: bool = False
-    stopped: bool = False
-    seconds: float = 0.0
-    frozen: list[int] = field(default_factory=list)
-    rss_peak_bytes: dict[int, int] = field(default_factory=dict)
-    data_peak_bytes: dict[int, int] = field(default_factory=dict)
-    shot: list[int] = field(default_factory=list)
-    host: str = ""
+    Rank 0 takes seconds to load torch before it listens, and in that time the kernel could give a port that is merely free to
+    anybody. One that is bound, without listening, it gives to nobody; whoever names it with SO_REUSEADDR may still listen
+    there, as torch's store and every server of Python's does.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number = int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Processes:
@@ -173,9 +178,9 @@ class Processes:
             return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                                     preexec_fn=before_exec, env=env, close_fds=True)
 
-    # ---- looking
+    # ---- watching
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """One look at all of them: notes who ended, and goes on to the next stage of ending them where that is due."""
         if self.done:
             return

@@ -14,176 +14,135 @@ import contextlib
 import getpass
 import math
 import re
-import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from seatrial.errors import BadInput
-from seatrial.launch import files, jobfile
-from seatrial.launch.base import Finished, Handle, Job, State
+from seatrial.launch import files
+from seatrial.launch.base import Handle, Job, State
+from seatrial.launch.batch import SLACK_S, Batch, Settings, ask, safe_name
 from seatrial.launch.guard import Guard
 
-ASK_S = 60.0
-"""A busy controller may take its time to answer."""
-PATIENCE_S = 900.0
-"""A controller that restarts is away for a while; the jobs run on."""
-FILES_S = 10.0
-"""How long a shared file system may take to show what another node wrote."""
-SLACK_S = 120.0
-"""The agents end a trial at its time limit themselves; Slurm's own limit is for when they cannot."""
 OURS = ("nodes", "ntasks", "ntasks-per-node", "time", "output", "error", "job-name", "wrap", "export", "chdir", "requeue",
         "no-requeue", "parsable", "array", "dependency", "wait", "test-only")
 """Options that are ours to give."""
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
-
 NOT_ENDED = (*WAITS, "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
-def options_argv(options: Mapping[str, str], *, ours: Sequence[str] = OURS) -> list[str]:
-    """`{"partition": "gpu", "exclusive": ""}` as arguments, each one word whatever it holds."""
-    found = []
-    for name, value in options.items():
-        if not _OPTION.fullmatch(name):
-            raise BadInput(f"scheduler.{name}: an option of sbatch is written as partition, cpus-per-task, …")
-        if name in ours:
-            raise BadInput(f"scheduler.{name}: is set by seatrial itself")
-        found.append(f"--{name}={value}" if value else f"--{name}")
-    return found
+class Slurm(Batch):
+    name, program, poll_s = "slurm", "sbatch", 1.0
+    title, question = "Slurm", ("sinfo", "--noheader", "--format=%P %D %T")
+    node_variables, job_variable = ("SLURM_NODEID",), "SLURM_JOB_ID"
 
-
-def agent_argv(job: Job, python: str) -> list[str]:
-    return [python, "-m", "seatrial.launch.agent", str(job.run_dir / files.JOB)]
-
-
-def script(job: Job, *, preamble: Sequence[str], python: str) -> str:
-    """What sbatch runs. Options stand on sbatch's own command line."""
-    run = ["srun", *_srun_options(job), *agent_argv(job, python)]
-    return "\n".join(["#!/bin/bash", *preamble, f"exec {shlex.join(run)}", ""])
-
-
-def _srun_options(job: Job) -> list[str]:
-    # A failing agent must not make srun kill the others: they want to say where their ranks stood.
-    return [f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "--wait=0"]
-
-
-def safe_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", f"seatrial-{name}")[:60]
-
-
-class Slurm:
-    name = "slurm"
-    poll_s = 1.0
-
-    def __init__(self, *, options: Mapping[str, str] | None = None, preamble: Sequence[str] = (), python: str = sys.executable,
+    def __init__(self, *, options: Mapping[str, str] | None = None, preamble: Sequence[str] = (), python: str = "",
                  allocated: str = "", nodes: int = 0):
         """`allocated`: the number of a job whose `nodes` nodes are ours; trials then are steps of it."""
-        self.options, self.preamble, self.python = dict(options or {}), list(preamble), python
+        super().__init__(options=options, preamble=preamble, python=python)
         self.allocated, self.nodes = allocated, nodes
-        self._final: dict[str, str] = {}
         self._steps: dict[str, subprocess.Popen[bytes]] = {}
         self._accounts: bool | None = None
-        self._answered = time.monotonic()
+
+    def start_argv(self, job: Job) -> list[str]:
+        # A failing agent must not make srun kill the others: they want to say where their ranks stood.
+        return ["srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes}", "--ntasks-per-node=1", "--kill-on-bad-exit=0",
+                "--wait=0"]
+
+    def options_argv(self, options: Mapping[str, str]) -> list[str]:
+        found = []
+        for name, value in options.items():
+            if not _OPTION.fullmatch(name):
+                raise BadInput(f"scheduler.{name}: an option of sbatch is written as partition, cpus-per-task, …")
+            if name in OURS:
+                raise BadInput(f"scheduler.{name}: is set by seatrial itself")
+            found.append(f"--{name}={value}" if value else f"--{name}")
+        return found
+
+    def enqueue(self, job: Job, script: Path, options: list[str]) -> str:
+        minutes = math.ceil((job.time_limit_s + SLACK_S) / 60)
+        output = str(job.run_dir / files.SCRIPT_OUTPUT).replace("%", "%%")  # sbatch puts its own values in for %j and the like
+        answer = ask("sbatch", "--parsable", f"--job-name={safe_name(job.name)}", f"--nodes={job.nodes}", "--ntasks-per-node=1",
+                     f"--time={minutes}", f"--output={output}", "--no-requeue", *options, str(script))
+        return answer.strip().split(";")[0]
+
+    def states(self, handles: Sequence[Handle]) -> dict[str, str]:
+        """One squeue for all jobs of this user; those that are out of the queue have ended."""
+        answer = ask("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%T")
+        active = dict(line.split("|", 1) for line in answer.split() if "|" in line)
+        found = {h.key: "queued" if active[h.key] in WAITS else "running" for h in handles if h.key in active}
+        gone = [h.key for h in handles if h.key not in active]
+        return found | self._ends(gone) if gone else found
+
+    def _ends(self, ids: list[str]) -> dict[str, str]:
+        """Final states: from accounting where there is any, else from the controller's memory."""
+        found = self._from_sacct(ids)
+        for job_id in ids:
+            # Accounts lag behind: a job that is out of the queue and still runs there is asked after once more.
+            if found.get(job_id, "RUNNING") in NOT_ENDED and (state := _from_scontrol(job_id)):
+                found[job_id] = state
+        return {key: "running" if state in NOT_ENDED else state for key, state in found.items()}
+
+    def _from_sacct(self, ids: list[str]) -> dict[str, str]:
+        if self._accounts is False:
+            return {}
+        try:
+            answer = ask("sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(ids)}",
+                         "--format=JobID,State")
+        except BadInput:
+            self._accounts = False  # "Slurm accounting storage is disabled", or no sacct at all
+            return {}
+        self._accounts = True
+        return parse_sacct(answer)
+
+    def find(self, name: str) -> str:
+        answer = ask("squeue", "--noheader", f"--user={getpass.getuser()}", f"--name={safe_name(name)}", "--format=%i")
+        return next(iter(answer.split()), "")
+
+    def cancel(self, handle: Handle) -> None:
+        """The agents see the file and let their ranks leave cleanly; a job that has not started is simply taken back."""
+        (handle.job.run_dir / files.CANCEL).touch()
+        if not self.allocated:
+            with contextlib.suppress(BadInput):
+                ask("scancel", "--state=PENDING", handle.key)
+
+    def delete(self, job_id: str) -> None:
+        ask("scancel", job_id)
+
+    # ---- steps of an allocation
 
     def submit(self, job: Job) -> Handle:
-        chosen = options_argv(self.options | job.scheduler)
-        jobfile.write(job)
-        if self.allocated:
-            return self._step(job)
-        path = job.run_dir / files.SCRIPT
-        path.write_text(script(job, preamble=self.preamble, python=self.python))
-        minutes = math.ceil((job.time_limit_s + SLACK_S) / 60)
-        said = ask("sbatch", "--parsable", f"--job-name={safe_name(job.name)}", f"--nodes={job.nodes}", "--ntasks-per-node=1",
-                   f"--time={minutes}", f"--output={_literal(job.run_dir / files.SCRIPT_OUTPUT)}", "--no-requeue", *chosen,
-                   str(path))
-        job_id = said.strip().split(";")[0]
-        return Handle(key=job_id, job=job, job_id=job_id, submitted=time.time())
-
-    def _step(self, job: Job) -> Handle:
-        program = agent_argv(job, self.python)
+        if not self.allocated:
+            return super().submit(job)
+        job = replace(job, node_variables=self.node_variables)
+        self.options_argv(job.scheduler)
+        files.write_job(job)
+        program = self.agent_argv(job)
         if self.preamble:
-            path = job.run_dir / files.SCRIPT
-            path.write_text("\n".join(["#!/bin/bash", *self.preamble, f"exec {shlex.join(program)}", ""]))
-            program = ["bash", str(path)]
+            program = ["bash", str(self.write_script(job, program))]
+        srun, *how = self.start_argv(job)
         with (job.run_dir / files.SCRIPT_OUTPUT).open("wb") as out:
-            process = subprocess.Popen(["srun", f"--jobid={self.allocated}", "--exact", *_srun_options(job), *program],
+            process = subprocess.Popen([srun, f"--jobid={self.allocated}", "--exact", *how, *program],
                                        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
         key = f"{self.allocated}-{process.pid}"
         self._steps[key] = process
         return Handle(key=key, job=job, job_id=self.allocated, submitted=time.time())
 
     def poll(self, handles: Sequence[Handle]) -> dict[str, State]:
-        if self.allocated:
-            return {h.key: "running" if self._steps[h.key].poll() is None else "done" for h in handles}
-        open_ = [h for h in handles if h.key not in self._final]
-        try:
-            active = self._active() if open_ else {}
-            self._answered = time.monotonic()
-        except BadInput:
-            if time.monotonic() - self._answered > PATIENCE_S:
-                raise
-            return {h.key: "done" if h.key in self._final else "running" for h in handles}
-        gone = [h for h in open_ if h.key not in active]
-        if gone:
-            self._final |= self._ends(gone)
-        return {h.key: "done" if h.key in self._final else "queued" if active.get(h.key) in WAITS else "running"
-                for h in handles}
-
-    def _active(self) -> dict[str, str]:
-        """Jobs of this user that have not ended, in one question."""
-        said = ask("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%T")
-        return dict(line.split("|", 1) for line in said.split() if "|" in line)
-
-    def find(self, name: str) -> str:
-        """The number of a job by its name: its controller died before it could note the number."""
-        said = ask("squeue", "--noheader", f"--user={getpass.getuser()}", f"--name={safe_name(name)}", "--format=%i")
-        return next(iter(said.split()), "")
-
-    def _ends(self, handles: Sequence[Handle]) -> dict[str, str]:
-        """Final states: from accounting where there is any, else from the controller's memory, else from the job's files."""
-        found = self._from_sacct([h.key for h in handles])
-        for handle in handles:
-            # Accounts lag behind: a job that is out of the queue and still runs there is asked after once more.
-            if found.get(handle.key, "RUNNING") in NOT_ENDED and (state := _from_scontrol(handle.key)):
-                found[handle.key] = state
-        for handle in handles:
-            if handle.key not in found and time.time() - handle.submitted > FILES_S:
-                # Nobody knows the job any more: what its agents left decides.
-                found[handle.key] = "COMPLETED" if len(jobfile.node_results(handle.job)) == handle.job.nodes else "UNKNOWN"
-        return {key: state for key, state in found.items() if state not in NOT_ENDED}
-
-    def _from_sacct(self, ids: list[str]) -> dict[str, str]:
-        if self._accounts is False:
-            return {}
-        try:
-            said = ask("sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(ids)}", "--format=JobID,State")
-        except BadInput:
-            self._accounts = False  # "Slurm accounting storage is disabled", or no sacct at all
-            return {}
-        self._accounts = True
-        return parse_sacct(said)
-
-    def cancel(self, handle: Handle) -> None:
-        (handle.job.run_dir / files.CANCEL).touch()
-        if not self.allocated:
-            # The agents see the file and let their ranks leave cleanly; a job that has not started is simply taken back.
-            with contextlib.suppress(BadInput):
-                ask("scancel", "--state=PENDING", handle.key)
+        steps: dict[str, State] = {key: "running" if process.poll() is None else "done" for key, process in self._steps.items()}
+        jobs = [h for h in handles if h.key not in steps]
+        return {**{h.key: steps[h.key] for h in handles if h.key in steps}, **(super().poll(jobs) if jobs else {})}
 
     def kill(self, handle: Handle) -> None:
-        if self.allocated:
-            process = self._steps[handle.key]
-            process.terminate()
-            process.wait()
-        else:
-            with contextlib.suppress(BadInput):
-                ask("scancel", handle.key)
-
-    def finished(self, handle: Handle) -> Finished:
-        return jobfile.left_by(handle, self._final.get(handle.key, "COMPLETED"), wait_s=FILES_S)
+        if handle.key not in self._steps:
+            self.end(handle.key)
+            return
+        process = self._steps[handle.key]
+        process.terminate()
+        process.wait()
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         """In an allocation: on its free nodes. Else Slurm itself decides when it starts."""
@@ -191,19 +150,19 @@ class Slurm:
 
     @classmethod
     @contextlib.contextmanager
-    def allocation(cls, *, nodes: int, time_limit_s: float, options: Mapping[str, str] | None = None,
-                   preamble: Sequence[str] = (), python: str = sys.executable) -> Iterator[Slurm]:
-        """Nodes for many trials; given back at the end."""
+    def allocation(  # type: ignore[override]
+        cls, *, nodes: int, time_limit_s: float, settings: Settings = Settings(),
+    ) -> Iterator[Slurm]:  # fmt: skip
         minutes = math.ceil(time_limit_s / 60)
-        said = ask("salloc", "--no-shell", f"--nodes={nodes}", f"--time={minutes}", "--job-name=seatrial",
-                   *options_argv(options or {}), both=True, timeout_s=24 * 3600)
-        match = re.search(r"Granted job allocation (\d+)", said)
+        answer = ask("salloc", "--no-shell", f"--nodes={nodes}", f"--time={minutes}", "--job-name=seatrial",
+                     *cls().options_argv(settings.options), both=True, timeout_s=24 * 3600)
+        match = re.search(r"Granted job allocation (\d+)", answer)
         if match is None:
-            raise BadInput(f"salloc: no allocation in {said.strip()[-200:]!r}")
+            raise BadInput(f"salloc: no allocation in {answer.strip()[-200:]!r}")
         guard = Guard()
         guard.on_death(["scancel", match[1]])
         try:
-            yield cls(options={}, preamble=preamble, python=python, allocated=match[1], nodes=nodes)
+            yield cls(preamble=settings.preamble, python=settings.python, allocated=match[1], nodes=nodes)
         finally:
             # The guard's last act, also when this process is killed: nodes that nobody uses are somebody's money.
             guard.close()
@@ -225,22 +184,3 @@ def _from_scontrol(job_id: str) -> str:
 def parse_scontrol(text: str) -> str:
     match = re.search(r"\bJobState=([A-Z_]+)", text)
     return match[1] if match else ""
-
-
-def _literal(path: Path) -> str:
-    """sbatch puts its own values in for %j and the like."""
-    return str(path).replace("%", "%%")
-
-
-def ask(*argv: str, both: bool = False, timeout_s: float = ASK_S) -> str:
-    """The answer of one of Slurm's programs; what it refuses is a BadInput in its own words."""
-    try:
-        said = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except FileNotFoundError:
-        raise BadInput(f"{argv[0]}: not installed here, or not on the PATH") from None
-    except subprocess.TimeoutExpired:
-        raise BadInput(f"{argv[0]}: no answer within {timeout_s:.0f} s") from None
-    if said.returncode:
-        lines = [line for line in said.stderr.splitlines() if line.strip()]
-        raise BadInput(f"{argv[0]}: {lines[-1].strip() if lines else f'exit status {said.returncode}'}")
-    return said.stdout + said.stderr if both else said.stdout

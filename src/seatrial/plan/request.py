@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from seatrial import fields, presets, trialfile
+from seatrial.engines import engine_name
 from seatrial.errors import BadInput
 from seatrial.plan.space import Space
-from seatrial.spec import Batch, Cluster, Device, Engine, Model, Precision, Recompute, ScheduleKind
+from seatrial.spec import Batch, Cluster, Device, Model, Precision, Recompute, ScheduleKind
 
 NUMBERS = ("dp", "tp", "pp", "vp", "mbs", "zero", "gbs")
 WORDS: dict[str, tuple[str, ...]] = {"recompute": get_args(Recompute), "schedule": get_args(ScheduleKind)}
@@ -58,7 +59,7 @@ class Request:
         for name, most in _MOST.items():
             if getattr(trial.model, name) > most:
                 raise BadInput(f"model: {name} {getattr(trial.model, name)} is beyond what can be planned for, {most:,}")
-        engine = fields.convert(data.get("engine", engine), Engine, where="engine")
+        engine = engine_name(data.get("engine", engine))
         if precision is not None and precision not in get_args(Precision):
             raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), get_args(Precision))}")
         given: dict[str, Any] = {name: integers(name, text) for name in NUMBERS if (text := knobs.get(name)) is not None}

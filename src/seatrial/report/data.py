@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import __version__
-from seatrial.lint.finding import Finding
+from seatrial.notes.lint.sheet import Finding
 from seatrial.record import Record
 from seatrial.report import answers, effects, forecasts, pipelines
 from seatrial.report.answers import DOUBTFUL, Question
 from seatrial.report.forecasts import Clusters, Forecast
-from seatrial.table import number, shortest
+from seatrial.tables.codec import number, shortest
 
 SCHEMA = 1
 MOST_LINTED = 2000
@@ -252,7 +252,7 @@ def look(records: Sequence[Record], wanted: bool | None = None) -> Looked:
         return Looked(said=f"not looked at: {len(imported)} imported rows")
     if wanted is None and len(imported) > MOST_LINTED:
         return Looked(said=f"not looked at: {len(imported)} imported rows; --lint looks at them all the same")
-    from seatrial import lint
+    from seatrial.notes import lint
 
     return Looked(findings=tuple(lint.lint(imported)))
 

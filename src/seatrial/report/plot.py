@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial.errors import BadInput
 from seatrial.report.answers import Question
 from seatrial.report.data import Made
-from seatrial.table import to_markdown
+from seatrial.tables.markdown import to_markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -47,7 +47,7 @@ def read(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
             with Logbook(path) as book:
                 some, wrong = from_book(book)
         else:
-            from seatrial.importers import import_file
+            from seatrial.notes.read import import_file
 
             imported = import_file(path)
             some, wrong = list(imported.records), [str(p) for p in imported.problems if p.level != "note"]

@@ -6,22 +6,27 @@
 
 A tune of many small sweeps gives each controller the one board, `Board(folder, name=…, kind="tune")`, and sets on it what only
 it knows: `total`, the rows that came `before`, a `note` in words; and says `end` when it has come to its own.
+
+The best of a sweep is, of each model, the row that its table prints in bold, so that a line and a table never disagree. What
+`stop.by` names decides what is stopped early, and nothing else: TFLOPs per process compare models and numbers of processes, but
+the most of them is not the fastest run.
 """
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from seatrial import fields
 from seatrial.errors import BadInput
-from seatrial.sweep import best
+from seatrial.files import write_whole
 
 if TYPE_CHECKING:
+    from seatrial.record import Record
     from seatrial.sweep.controller import View
     from seatrial.sweep.store import Row
 
@@ -59,12 +64,8 @@ class Progress:
 
 def post(folder: Path, progress: Progress) -> None:
     """Whole or not at all; a disk that is full, or a folder that is gone, is not this file's business."""
-    made = folder / f"{FILE}.{os.getpid()}"
     with contextlib.suppress(OSError):
-        made.write_text(json.dumps(fields.plain(progress), ensure_ascii=False), encoding="utf-8")
-        os.replace(made, folder / FILE)
-    with contextlib.suppress(OSError):
-        made.unlink()
+        write_whole(folder / FILE, json.dumps(fields.plain(progress), ensure_ascii=False), durable=False)
 
 
 def posted(folder: Path) -> Progress | None:
@@ -116,10 +117,10 @@ class Board:
             left = max(0.0, self.budget_s - spent)
             left_s = left if left_s is None else min(left_s, left)
         for row in view.best.values():
-            best.note(self._best, row)
+            note_best(self._best, row)
         only = next(iter(self._best.values())) if len(self._best) == 1 else None
         return Progress(name=self.name, kind=self.kind, state=state, done=len(view.rows) + earlier, total=total,
-                        running=len(view.running), counts=counts, best=best.labels(self._best),
+                        running=len(view.running), counts=counts, best=best_labels(self._best),
                         best_s=only.sec_per_it if only is not None else None, spent_s=round(spent, 3),
                         budget_s=self.budget_s, left_s=left_s if state == "running" else None, began=self.began,
                         at=time.time(), note=self.note)
@@ -139,3 +140,33 @@ def time_left_s(view: View) -> float | None:
     under_way = sum(max(0.0, each - (time.monotonic() - running.since)) for running in view.running)
     waiting = max(0, view.total - len(view.rows) - len(view.running) - view.hopeless)
     return (waiting * each + under_way) / max(1, len(view.running))
+
+
+# ---- the best
+
+
+def model_of(record: Record) -> str:
+    """As `table` tells models apart."""
+    return record.size_label or f"{record.layers} layers of {record.hidden}"
+
+
+def note_best(best: dict[str, Row], row: Row) -> None:
+    if row.status != "ok" or row.samples_per_s is None:
+        return
+    there = best.get(row.model)
+    if there is None or _rank(row) > _rank(there):
+        best[row.model] = row
+
+
+def _rank(row: Row) -> tuple[bool, float]:
+    return row.state == "measured", row.samples_per_s or 0.0
+
+
+def best_in_words(best: Mapping[str, Row]) -> str:
+    return ", ".join(f"best{f' of {model}' if len(best) > 1 else ''} {row.label}: {row.sec_per_it:.4g} s/it"
+                     f"{' (estimated)' if row.state == 'estimated' else ''}" for model, row in best.items())
+
+
+def best_labels(best: Mapping[str, Row]) -> str:
+    """Names alone."""
+    return ", ".join(f"{row.label} ({model})" if len(best) > 1 else row.label for model, row in best.items())

@@ -6,6 +6,9 @@
 The loop starts trials while there is room, polls them all at once, and turns what is done into a record. A row is in the
 logbook or it is not: a trial that is not there when a controller starts is run (again), unless it had ended and only its
 writing down was missing.
+
+Jobs of a batch system outlive a dead controller: the next one takes them over, or ends them. One may have queued for hours, or
+have ended meanwhile; either way it need not run again. Steps of an allocation that nobody holds any more are ended with it.
 """
 from __future__ import annotations
 
@@ -15,18 +18,23 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
+from seatrial import columns, fields
+from seatrial.engine import runfile
 from seatrial.errors import BadInput, Infeasible, SeatrialError
-from seatrial.launch import environment
+from seatrial.launch import environment, files
 from seatrial.launch.base import Handle, Job, Launcher
 from seatrial.launch.trial import Limits, conclude, invalid, prepare
+from seatrial.outcomes import OUTCOMES
+from seatrial.plan import fits
 from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
-from seatrial.sweep import adopt, best, foresee, preload
-from seatrial.sweep.board import Board, State
+from seatrial.sweep import foresee
+from seatrial.sweep.board import Board, State, model_of, note_best
 from seatrial.sweep.file import Sweep, Task
-from seatrial.sweep.measure import Asked, asked, judged
+from seatrial.sweep.measure import Asked, asked
 from seatrial.sweep.store import Row, Store, Submitted
 
 SHORTEST_SLEEP_S = 0.001
@@ -130,7 +138,7 @@ class Controller:
     def _adopt(self, pending: deque[Task]) -> None:
         """What a dead controller's batch jobs have done, or still do, is not done twice."""
         for task in list(pending):
-            if (taken := adopt.adopt(task, self.store, self.launcher)) is not None:
+            if (taken := adopt(task, self.store, self.launcher)) is not None:
                 pending.remove(task)
                 self.view.running.append(Running(task=task, asked=taken[0], handle=taken[1], before=environment.machine(),
                                                  since=time.monotonic()))
@@ -143,7 +151,7 @@ class Controller:
 
     def _second_try(self, task: Task, status: str) -> Task | None:
         """The same with blocking launches, which tell where a GPU's error came from; a row of its own."""
-        if not self.sweep.limits.retry_blocking or status not in ("crash", "hang") or task.trial is None:
+        if not self.sweep.limits.retry_blocking or not OUTCOMES[status].retry or task.trial is None:
             return None
         if BLOCKING in task.trial.environment.variables:
             return None
@@ -206,10 +214,9 @@ class Controller:
             self._is_there(error)
             self._write(task, invalid(task.trial or wanted.trial, error), pending)
             return True
-        if self.launcher.name != "local":
-            allocated = bool(getattr(self.launcher, "allocated", ""))
+        if not self.launcher.here:
             self.store.submitted(task.key, Submitted(launcher=self.launcher.name, job_id=handle.job_id,
-                                                     submitted=handle.submitted, allocated=allocated))
+                                                     submitted=handle.submitted, allocated=bool(self.launcher.allocated)))
         running.append(Running(task=task, asked=wanted, handle=handle, before=before, since=time.monotonic()))
         self.listener.started(self.view, task)
         self.board.show(self.view)
@@ -217,11 +224,10 @@ class Controller:
 
     def _is_there(self, refused: BadInput) -> None:
         """A batch system that does not answer anything has not refused this trial; the sweep ends and can be resumed."""
-        if (find := getattr(self.launcher, "find", None)) is not None:
-            try:
-                find("nothing")
-            except BadInput:
-                raise SeatrialError(f"{self.launcher.name}: {refused}; --resume goes on when it answers") from None
+        try:
+            self.launcher.find("nothing")
+        except BadInput:
+            raise SeatrialError(f"{self.launcher.name}: {refused}; --resume goes on when it answers") from None
 
     def _spent(self) -> bool:
         if self.sweep.budget_s is None:
@@ -234,11 +240,8 @@ class Controller:
             return _of_words(task)
         if task.invalid:
             return invalid(task.trial, Infeasible(task.invalid, code=task.code))
-        if self.launcher.name == "local" and (wrong := preload.problem(task.trial.environment.variables)):
-            return invalid(task.trial, Infeasible(wrong, code="preload"))
         if (left := self.store.left_behind(task.key)) is not None:
-            ran = adopt.asked_of(task, self.store.run_dir(task.key))
-            return self._judged(left, task, ran or asked(task, self.sweep.measure))
+            return left
         ahead = self.view.ahead
         if self.sweep.stop.forecast and self.sweep.stop.factor and ahead is not None and ahead.value is not None:
             seen = self.forecasts.get(task.key)
@@ -253,8 +256,9 @@ class Controller:
         wanted = asked(task, self.sweep.measure, slow_s=self._slow_s(task.trial), seconds=left)
         limits = Limits(time_limit_s=self.sweep.limits.time_s, memory_cap_gib=self.sweep.limits.memory_gib,
                         cores=self.sweep.limits.cores)
-        job = prepare(wanted.trial, wanted.training, run_dir=self.store.run_dir(task.key), limits=limits)
-        return task, wanted, replace(job, name=adopt.job_name(task.key, job.run_dir))
+        job = prepare(wanted.trial, wanted.training, self.launcher, run_dir=self.store.run_dir(task.key),
+                      limits=limits)
+        return task, wanted, replace(job, name=job_name(task.key, job.run_dir))
 
     def _slow_s(self, trial: Trial) -> float | None:
         """An iteration that takes longer is too far behind, by the factor that was asked for."""
@@ -268,13 +272,11 @@ class Controller:
     def _finish(self, running: Running, pending: deque[Task]) -> None:
         self.view.running.remove(running)
         record = conclude(running.asked.trial, running.asked.training, running.handle,
-                          self.launcher.finished(running.handle), before=running.before)
+                          self.launcher.finished(running.handle), before=running.before, row=running.task.trial,
+                          fits=fits.would_fit)
         if record.outcome is not None and record.outcome.status != "ok" and self.store.is_full():
             raise self._out_of_room("No space left on device")  # whatever it died of, this is not the trial's own doing
-        self._write(running.task, self._judged(record, running.task, running.asked), pending)
-
-    def _judged(self, record: Record, task: Task, wanted: Asked) -> Record:
-        return judged(record, task, self.sweep.measure, wanted)
+        self._write(running.task, record, pending)
 
     def _write(self, task: Task, record: Record, pending: deque[Task]) -> None:
         notes = "; ".join(text for text in (self.sweep.notes, record.notes) if text)
@@ -301,11 +303,11 @@ class Controller:
         value = record.tflops if self.sweep.stop.by == "tflops" else record.samples_per_s
         seconds = record.host.get("seconds", 0.0)
         row = Row(status=status, state=record.state, value=value, sec_per_it=record.sec_per_it, label=task.label,
-                  seconds=float(seconds) if isinstance(seconds, int | float) else 0.0, model=best.model_of(record),
+                  seconds=float(seconds) if isinstance(seconds, int | float) else 0.0, model=model_of(record),
                   samples_per_s=record.gbs / record.sec_per_it if record.gbs and record.sec_per_it else None)
         self.view.rows[task.key] = row
         self.view.spent_s += row.seconds
-        best.note(self.view.best, row)
+        note_best(self.view.best, row)
         if status == "ok" and value is not None and (self.view.ahead is None or value > (self.view.ahead.value or 0.0)):
             self.view.ahead = row
 
@@ -319,7 +321,7 @@ class Controller:
         """Whatever ended the loop: nothing of ours runs on, and what was cut off counts as not run."""
         ending = list(self.view.running)
         for running in ending:
-            getattr(self.launcher, "kill", self.launcher.cancel)(running.handle)
+            self.launcher.kill(running.handle)
         until = time.monotonic() + GONE_S
         while ending and time.monotonic() < until:
             states = self.launcher.poll([r.handle for r in ending])
@@ -352,11 +354,52 @@ class Controller:
 
 def _of_words(task: Task) -> Record:
     """A row whose words do not even make a trial: what the file says of it is kept."""
-    topology, batch = task.data.get("topology", {}), task.data.get("batch", {})
-    numbers = {name: value for name in ("dp", "tp", "pp", "vp", "mbs") if isinstance(value := topology.get(name), int)}
-    gbs = batch.get("gbs")
+    numbers = {name: value for name in columns.LAYOUT if (column := columns.COLUMNS[name]).about.kind == "count"
+               and isinstance(value := task.data.get(column.table, {}).get(column.field), int)}
     outcome = Outcome(status="invalid", message=task.invalid, evidence={"code": task.code})
-    return Record(state="planned", outcome=outcome, run_id=task.key, gbs=gbs if isinstance(gbs, int) else None,
-                  versions=environment.versions(), host=environment.machine(), **numbers)  # type: ignore[arg-type]
+    return Record(state="planned", outcome=outcome, run_id=task.key, versions=environment.versions(),
+                  host=environment.machine(), **numbers)  # type: ignore[arg-type]
 
 
+# ---- what a dead controller left
+
+
+def job_name(key: str, run_dir: Path) -> str:
+    """Tells the trial's job from that of the same trial in another logbook."""
+    return f"{key}-{fields.digest(str(run_dir.absolute()), length=8)}"
+
+
+def asked_of(task: Task, run_dir: Path) -> Asked | None:
+    """What a trial that has been prepared was told to do."""
+    try:
+        run = runfile.read(run_dir / files.RUN)
+    except BadInput:
+        return None
+    assert task.trial is not None
+    trial = replace(task.trial, batch=run.trial.batch)
+    return Asked(trial=trial, training=run.training)
+
+
+def adopt(task: Task, store: Store, launcher: Launcher) -> tuple[Asked, Handle] | None:
+    """What was asked of a job that a dead controller left, read from its own run.json, and its handle."""
+    run_dir = store.run_dir(task.key)
+    if launcher.here or task.trial is None or not run_dir.exists():
+        return None
+    left = store.orphan(task.key, launcher.name)
+    # Killed between submitting and noting the number, only the job's name is left of it.
+    job_id = left.job_id if left else launcher.find(job_name(task.key, run_dir))
+    if not job_id:
+        return None
+    if left is not None and left.allocated:
+        launcher.end(job_id)
+        return None
+    asked = asked_of(task, run_dir)
+    try:
+        job = files.read_job(run_dir / files.JOB)
+    except BadInput:
+        asked = None
+    if asked is None:
+        launcher.end(job_id)
+        return None
+    submitted = left.submitted if left else (run_dir / files.JOB).stat().st_mtime
+    return asked, Handle(key=job_id, job=job, job_id=job_id, submitted=submitted)

@@ -25,6 +25,7 @@ from seatrial.errors import BadInput, SeatrialError
 from seatrial.launch import files
 from seatrial.launch.processes import end_leftovers
 from seatrial.logbook import Logbook
+from seatrial.outcomes import OUTCOMES
 from seatrial.record import Outcome, Record
 
 LEAST_ROOM_BYTES = 64 * 1024
@@ -93,6 +94,13 @@ class Store:
     def write(self, key: str, record: Record) -> None:
         data = replace(record, record_id=self.record_id(key), session=self.session).to_dict()
         self.book.append(data)
+        self._keep(self.run_dir(key), data)
+
+    @staticmethod
+    def _keep(run_dir: Path, data: dict[str, Any]) -> None:
+        """The run folder's record is the logbook's."""
+        if run_dir.is_dir():
+            (run_dir / files.RECORD).write_text(json.dumps(data, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def left_behind(self, key: str) -> Record | None:
         """The record of a trial that ended, but whose controller did before it could write it down."""
@@ -101,7 +109,7 @@ class Store:
             record = Record.from_dict(data)
         except (OSError, ValueError, BadInput):
             return None
-        return record if record.outcome is not None and record.outcome.status != "cancelled" else None
+        return record if record.outcome is not None and not OUTCOMES[record.outcome.status].rerun else None
 
     def submitted(self, key: str, job: Submitted) -> None:
         (self.run_dir(key) / HANDLE).write_text(json.dumps(fields.plain(job)))
@@ -133,8 +141,11 @@ class Store:
         """Over repeats an outcome has a rate: hang 2 of 5. Corrects the rows of one trial, when all are there."""
         rows = [Record.from_dict({k: v for k, v in data.items() if k != "schema"}) for data in self.records(keys)]
         statuses = [row.outcome.status for row in rows if row.outcome is not None]
+        folders = {self.record_id(key): self.run_dir(key) for key in keys}
         for row in rows:
             outcome = row.outcome or Outcome(status="ok")
             rate = (statuses.count(outcome.status), len(keys))
             if outcome.rate != rate:
-                self.book.append(replace(row, outcome=replace(outcome, rate=rate)).to_dict())
+                data = replace(row, outcome=replace(outcome, rate=rate)).to_dict()
+                self.book.append(data)
+                self._keep(folders[row.record_id], data)

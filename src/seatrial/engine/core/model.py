@@ -3,31 +3,25 @@
     Stage(shared, first=0, last=3, has_embedding=True, has_head=False)      layers 0 to 2, under their global numbers
 
 Which matrices a block has, and how tensor parallelism cuts them, is `arith/layer.py`'s description of a layer. A Block is a
-pure function of its input and can be compiled; gathering weights, recompute and counters are around it.
-On a GPU in 16 bits a gpt2 or bloom block runs as one function with its own backward pass (`fused.py`).
+pure function of its input and can be compiled; gathering weights, recompute and counters are around it. `Ops.block` may have
+another implementation of a block, with a backward pass of its own.
 """
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend
 
 from seatrial.arith import layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
+from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
 from seatrial.engine.core.recompute import Discarded
-from seatrial.engine.fast.choices import fusable
-from seatrial.engine.fast.ends import FusedNorm, add_positions
-from seatrial.engine.fast.fused import Fused
-from seatrial.engine.fast.fused8 import Fused8
-from seatrial.engine.fast.kernels import Kernels, plain_kernels
-from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.products import Products
 from seatrial.spec import Model
 
 TOKENS = "embed.tokens.weight"
@@ -42,17 +36,10 @@ class Shared:
     positions: Positions
     std: float
     """Of the initial weights; those that lead back into the residual stream start smaller, by √(2 layers)."""
-    selective: bool = False
-    fused: bool = False
-    """Whether gpt2 and bloom blocks run as one function; then the next ones matter."""
     recompute: str = "none"
-    kernels: Kernels = field(default_factory=plain_kernels)
-    products: Products = field(default_factory=Products)
-    attention: SDPBackend | None = None
-    residual_in_product: bool = False
-    scales: Scales | None = None
-    """Products in eight bits, with these."""
-    fast_accumulation: str = "all"
+    selective: bool = False
+    """Whether a block's own forward pass throws away what is cheap to make again."""
+    ops: Ops = field(default_factory=Ops)
 
 
 def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
@@ -67,9 +54,7 @@ def head_norm(name: str, model: Model) -> LayerNorm | RmsNorm:
 def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
     """One outside the blocks."""
     m = shared.model
-    if shared.fused and fusable(m):
-        return FusedNorm(name, m.hidden, m.norm_eps, shared.kernels)
-    return norm(name, m)
+    return LayerNorm(name, m.hidden, m.norm_eps, shared.ops.layer_norm) if m.layernorm else norm(name, m)
 
 
 class Linear(nn.Module):
@@ -102,17 +87,14 @@ class Block(nn.Module):
         self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", m) if m.normed_qk else None for n in "qk")
         self.qkv, self.out, self.up, self.down = (_linear(at, linear, shared) for linear in layer.linears(m))
         self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in layer.linears(m)[0].parts[:2])
-        self.fused: Fused | None = None
-        if shared.fused and fusable(m):
-            eight = shared.scales
-            self.fused = Fused(self) if eight is None else Fused8(self, eight, fast=shared.fast_accumulation)
+        self.impl = shared.ops.block(self)
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        if self.fused is not None:
-            return self.fused(x_BSH)
+        if self.impl is not None:
+            return self.impl(x_BSH)
         tp, positions = self.shared.tp, self.shared.positions
         qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
-        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.attention,
+        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.ops.attention,
                        q_norm=self.q_norm, k_norm=self.k_norm)
         x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
         inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
@@ -134,7 +116,7 @@ class Tokens(nn.Module):
         super().__init__()
         m, tp = shared.model, shared.tp
         self.tp = tp
-        self.add_rows = shared.kernels.add_rows if shared.fused else None
+        self.add_rows = shared.ops.add_rows
         self.weight = vocabulary(name, m.vocab, m.padded_vocab(tp.size), m.hidden, rank=tp.rank, size=tp.size, std=shared.std,
                                  uses=uses, copy=copy)
 
@@ -147,18 +129,14 @@ class Entry(nn.Module):
 
     def __init__(self, shared: Shared):
         super().__init__()
-        m, self.tp, self.fused = shared.model, shared.tp, shared.fused
+        m, self.tp, self.add_positions = shared.model, shared.tp, shared.ops.add_positions
         self.norm = end_norm("embed.norm", shared) if m.normed_embedding else None
         self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.positions is not None:
-            here = x_BSH.shape[1]
-            first = self.tp.rank * here if self.tp.sequence_parallel else 0
-            if self.fused:
-                x_BSH = add_positions(x_BSH, self.positions, first)
-            else:
-                x_BSH = x_BSH + self.positions[first : first + here]
+            first = self.tp.rank * x_BSH.shape[1] if self.tp.sequence_parallel else 0
+            x_BSH = self.add_positions(x_BSH, self.positions, first)
         return x_BSH if self.norm is None else self.norm(x_BSH)
 
 
@@ -179,10 +157,13 @@ class Stage(nn.Module):
             tied = self.tokens if m.ties else Tokens("head.weight", shared)
             self.head = tied or Tokens(TOKENS, shared, copy=True)
 
+    def blocks(self) -> list[tuple[str, Block]]:
+        return [(f"layers.{number}", cast(Block, block)) for number, block in self.layers.items()]
+
     def units(self) -> list[tuple[str, nn.Module]]:
         """The pieces that are gathered and reduced as one, in the order of the forward pass."""
         named: list[tuple[str, nn.Module | None]] = [("tokens", self.tokens), ("entry", self.entry)]
-        named += [(f"layers.{n}", block) for n, block in self.layers.items()]
+        named += self.blocks()
         named += [("final_norm", self.final_norm), ("head", None if self.head is self.tokens else self.head)]
         return [(name, module) for name, module in named if module is not None]
 

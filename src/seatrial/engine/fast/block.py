@@ -1,0 +1,204 @@
+"""A block as one function with its backward pass written out: fewer passes over memory, and nothing kept that is not needed.
+
+    fused = FusedBlock(block, kernels=kernels, gemm=gemm, residual_in_gemm=True)
+    y = fused(x)                        the same numbers as Block's own path, but for the rounding of 16-bit intermediates
+
+What that gains: a norm's backward pass takes the residual's gradient along and adds up the columns for its weight, its bias
+and the bias before it; GELU's does so for its own; the residual stream is what a product adds to. Weight gradients go to
+their sinks as in `layers.py`, now or when the schedule says W, and tensor parallelism talks at the same places.
+
+Recompute is a matter of what is kept: `none` everything, `selective` all but the norms' and the activation's outputs, which the
+backward pass makes again on the way, `full` the input alone (and the last product is not made again).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from seatrial.engine.core.layers import LayerNorm, weight_gradient
+from seatrial.engine.core.ops import Gemm
+from seatrial.engine.fast.attention import Core, attend_apart
+from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.fast.ops import fold
+
+if TYPE_CHECKING:
+    from seatrial.engine.core.model import Block
+
+
+@dataclass
+class Kept:
+    """Of one block's forward pass, for its backward pass. Matrices are [tokens, columns]; x and the stream as they came."""
+
+    x: Tensor
+    stats1: Tensor | None = None
+    h1: Tensor | None = None
+    core: Core | None = None
+    stream: Tensor | None = None
+    """The residual stream between the two halves."""
+    stats2: Tensor | None = None
+    h2: Tensor | None = None
+    pre: Tensor | None = None
+    g: Tensor | None = None
+
+
+class _Apply(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, fused: FusedBlock) -> Tensor:
+        ctx.fused = fused
+        y, ctx.kept = fused.run(x, keep=fused.shared.recompute)
+        assert y is not None
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        # The graph lives until its root does; what is not taken out of it here would wait for that.
+        kept, ctx.kept = ctx.kept, None
+        return ctx.fused.back(grads[0].contiguous(), kept), None
+
+
+class FusedBlock:
+    def __init__(self, block: Block, *, kernels: Kernels, gemm: Gemm, residual_in_gemm: bool = False):
+        self.shared, self.tp = block.shared, block.shared.tp
+        self.block: Any = block
+        """Of a family whose norms and linear layers have biases."""
+        self.kernels, self.gemm, self.residual_in_gemm = kernels, gemm, residual_in_gemm
+        self.heads = block.heads
+
+    def __call__(self, x_BSH: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and x_BSH.requires_grad:
+            return _Apply.apply(x_BSH, self)  # type: ignore[no-any-return]
+        y, _ = self.run(x_BSH, keep=None)
+        assert y is not None
+        return y
+
+    def weights_changed(self) -> None:
+        pass
+
+    def run(self, x_BSH: Tensor, *, keep: str | None, whole: bool = True) -> tuple[Tensor | None, Kept | None]:
+        """The block's output, and what `keep` says of the way there; not `whole`: the way alone."""
+        kept = Kept(x_BSH)
+        stream = self.attention(x_BSH, kept, keep)
+        y = self.mlp(stream, kept, keep, whole=whole)
+        if keep is None:
+            return y, None
+        return y, Kept(x_BSH) if keep == "full" else kept
+
+    def back(self, dy_BSH: Tensor, kept: Kept) -> Tensor:
+        if kept.core is None:
+            with self.tp.comm.timers("recompute"), torch.no_grad():
+                _, made = self.run(kept.x, keep="none", whole=False)
+            assert made is not None
+            kept = made
+        d_stream = self.mlp_back(dy_BSH, kept)
+        return self.attention_back(d_stream, kept)
+
+    def notice(self, linear: str, dy: Tensor) -> None:
+        """Of each linear layer, the gradient of its output, as it comes by."""
+
+    # attention
+
+    def attention(self, x_BSH: Tensor, kept: Kept, keep: str | None) -> Tensor:
+        b, x = self.block, _rows(x_BSH)
+        h, kept.stats1, shifted = self.kernels.norm(x, b.norm1.weight, b.norm1.bias, b.norm1.eps, plus=b.out.bias)
+        qkv = self.gemm(self._into(h, x_BSH), b.qkv.weight.t(), b.qkv.bias)
+        kept.h1 = h if keep == "none" else None
+        mixed = self.core(qkv, x_BSH, kept, keep)
+        kept.stream = self.onto(mixed, b.out.weight, shifted, x_BSH)
+        return kept.stream
+
+    def core(self, qkv: Tensor, x_BSH: Tensor, kept: Kept, keep: str | None) -> Tensor:
+        """[tokens, columns of this rank]"""
+        apart = attend_apart(qkv.view(x_BSH.shape[0], -1, qkv.shape[-1]), heads=self.heads, positions=self.shared.positions,
+                             backend=self.shared.ops.attention, keep=keep in ("none", "selective"))
+        kept.core = apart
+        return apart.mixed
+
+    def attention_back(self, d_stream_BSH: Tensor, kept: Kept) -> Tensor:
+        b, k, x = self.block, self.kernels, _rows(kept.x)
+        assert kept.core is not None and kept.stats1 is not None
+        dy = self._into(_rows(d_stream_BSH), kept.x)
+        self.notice("out", dy)
+        d_mixed = self.gemm(dy, b.out.weight.t())
+        weight_gradient(self.tp, b.out.weight, kept.core.mixed, dy)
+        parts = kept.core.back(d_mixed)
+        kept.core = None
+        d_qkv, sums = k.join(parts)
+        del parts, d_mixed
+        self.notice("qkv", d_qkv)
+        self.fold(sums, b.qkv.bias)
+        travelling = self.tp.out_of_region(self._shaped(self.gemm(d_qkv, b.qkv.weight), kept.x))
+        weight_gradient(self.tp, b.qkv.weight, d_qkv, self._into(self.again(kept.h1, x, kept.stats1, b.norm1), kept.x))
+        del d_qkv
+        dx, sums = k.norm_backward(_rows(travelling.wait()), x, kept.stats1, b.norm1.weight, _rows(d_stream_BSH))
+        self.fold(sums, b.norm1.weight, b.norm1.bias, b.out.bias)
+        return dx.view(kept.x.shape)
+
+    # the MLP
+
+    def mlp(self, stream_BSH: Tensor, kept: Kept, keep: str | None, *, whole: bool) -> Tensor | None:
+        b = self.block
+        h, kept.stats2, shifted = self.kernels.norm(_rows(stream_BSH), b.norm2.weight, b.norm2.bias, b.norm2.eps,
+                                                    plus=b.down.bias if whole else None)
+        kept.pre = self.gemm(self._into(h, stream_BSH), b.up.weight.t(), b.up.bias)
+        kept.h2 = h if keep == "none" else None
+        if not whole:
+            return None
+        g = self.kernels.gelu(kept.pre)
+        kept.g = g if keep == "none" else None
+        return self.onto(g, b.down.weight, shifted, stream_BSH)
+
+    def mlp_back(self, dy_BSH: Tensor, kept: Kept) -> Tensor:
+        b, k = self.block, self.kernels
+        assert kept.stream is not None and kept.stats2 is not None and kept.pre is not None
+        stream = _rows(kept.stream)
+        dy = self._into(_rows(dy_BSH), kept.x)
+        self.notice("down", dy)
+        d_pre, made, sums = k.gelu_backward(self.gemm(dy, b.down.weight.t()), kept.pre, again=kept.g is None)
+        weight_gradient(self.tp, b.down.weight, made if kept.g is None else kept.g, dy)
+        kept.pre = kept.g = made = None
+        self.notice("up", d_pre)
+        self.fold(sums, b.up.bias)
+        travelling = self.tp.out_of_region(self._shaped(self.gemm(d_pre, b.up.weight), kept.x))
+        weight_gradient(self.tp, b.up.weight, d_pre, self._into(self.again(kept.h2, stream, kept.stats2, b.norm2), kept.x))
+        kept.h2 = None
+        del d_pre
+        d_stream, sums = k.norm_backward(_rows(travelling.wait()), stream, kept.stats2, b.norm2.weight, _rows(dy_BSH))
+        self.fold(sums, b.norm2.weight, b.norm2.bias, b.down.bias)
+        kept.stream = None
+        return d_stream.view(dy_BSH.shape)
+
+    # what both halves use
+
+    def onto(self, h: Tensor, weight: Tensor, stream: Tensor, like_BSH: Tensor) -> Tensor:
+        """stream + h weight, summed over the tensor-parallel ranks; `stream` is used up."""
+        if self.tp.size == 1 and self.residual_in_gemm:
+            return self.gemm.into(stream, h, weight, add=True).view(like_BSH.shape)
+        y = self.tp.out_of_region(self._shaped(self.gemm(h, weight), like_BSH)).wait()
+        return y.add_(stream.view(y.shape))
+
+    def again(self, h: Tensor | None, x: Tensor, stats: Tensor, norm: LayerNorm) -> Tensor:
+        if h is not None:
+            return h
+        with self.tp.comm.timers("recompute"):
+            return self.kernels.norm_again(x, stats, norm.weight, norm.bias)
+
+    def fold(self, sums: Tensor, *params: Tensor | None) -> None:
+        """Column sums into the gradients of biases and norms."""
+        fold(self.kernels, sums, *params)
+
+    def _into(self, x_TH: Tensor, like_BSH: Tensor) -> Tensor:
+        """All tokens of the region, as a matrix."""
+        if not self.tp.sequence_parallel:
+            return x_TH
+        return _rows(self.tp.into_region(x_TH.view(like_BSH.shape)))
+
+    def _shaped(self, x_TH: Tensor, like_BSH: Tensor) -> Tensor:
+        return x_TH.view(like_BSH.shape[0], -1, x_TH.shape[-1])
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])

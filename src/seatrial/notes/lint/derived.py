@@ -1,0 +1,198 @@
+"""Columns that follow from others: aggregate PetaFLOPs, samples and tokens a second, MFU.
+
+Those who keep such tables divide by 1000 or by 1024, count nodes or processes, round or cut off; only what no such habit gives
+is wrong.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seatrial.notes.lint.digits import overlap
+from seatrial.notes.lint.sheet import Finding, Row, Sheet
+
+
+@dataclass(frozen=True)
+class Habit:
+    divisor: float
+    each: str
+    """Per what the TFLOPs are multiplied: process or node."""
+    cut: bool
+
+    def __str__(self) -> str:
+        return f"/ {self.divisor:g}, times {self.each}" + (", digits cut off" if self.cut else "")
+
+
+HABITS = tuple(
+    Habit(divisor, each, cut) for cut in (False, True) for divisor in (1000.0, 1024.0) for each in ("processes", "nodes")
+)
+
+
+RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_process")
+
+
+def aggregate_fits(row: Row, tflops: float, habits: tuple[Habit, ...] = HABITS, *, slack: float | None = None) -> Habit | None:
+    """The first habit that gives the printed aggregate."""
+    shown, figure, world = row.printed("aggr_pflops"), row.printed("tflops"), row.world
+    if shown is None or not world:
+        return None
+    half = slack if slack is not None else (figure.unit / 2 if figure else 0.0)
+    for habit in habits:
+        count = world if habit.each == "processes" else world / (row.procs or 1)
+        bounds = ((tflops - half) * count / habit.divisor, (tflops + half) * count / habit.divisor)
+        if overlap(bounds, shown.truncated if habit.cut else shown.rounded):
+            return habit
+    return None
+
+
+def rate_fits(row: Row, name: str, sec: tuple[float, float]) -> bool | None:
+    """Whether samples or tokens a second follow from the batch and a range of times."""
+    shown, gbs = row.printed(name), row.get("gbs")
+    if shown is None or not gbs or sec[0] <= 0:
+        return None
+    seq = row.seq if name.startswith("tokens") else 1
+    if not seq:
+        return None
+    rates = [(gbs * seq / sec[1] / share, gbs * seq / sec[0] / share) for share in (1, row.world or 1, row.counted or 1)]
+    return any(overlap(rate, shown.rounded) or overlap(rate, shown.truncated) for rate in rates)
+
+
+def vote(row: Row, name: str, value: float) -> bool | None:
+    """What the derived columns say to a corrected time or TFLOPs; None when there are none or they accept both."""
+    figure = row.printed(name)
+    if figure is None:
+        return None
+    if name == "tflops":
+        by_mfu = _mfu_vote(row, value)
+        shown = row.printed("aggr_pflops")
+        if by_mfu is not None or shown is None or shown.value <= 0:
+            return by_mfu
+        after, before = aggregate_fits(row, value, slack=0.0), aggregate_fits(row, figure.value)
+        return None if (after is None) == (before is None) else after is not None
+    votes = []
+    for rate in RATES:
+        after_fits = rate_fits(row, rate, (value * (1 - figure.slack), value * (1 + figure.slack)))
+        before_fits = rate_fits(row, rate, figure.rounded)
+        if after_fits is not None and after_fits != before_fits:
+            votes.append(after_fits)
+    return votes[0] if votes else None
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    return [finding for mates in sheet.tables.values() for finding in [*_aggregates(mates), *_rates(mates), *_mfu(mates)]]
+
+
+def _aggregates(mates: list[Row]) -> Iterator[Finding]:
+    rows = [
+        row
+        for row in mates
+        if (shown := row.printed("aggr_pflops")) is not None and shown.value > 0 and row.record.tflops and row.world
+    ]
+    told: set[float] = set()
+    for row in rows:
+        assert row.record.tflops is not None
+        tflops = (
+            row.get("tflops") if "tflops" in row.fixed and row.reasons["tflops"] == "tflops-mismatch" else row.record.tflops
+        )
+        habit = aggregate_fits(row, tflops or row.record.tflops)
+        shown = row.printed("aggr_pflops")
+        assert shown is not None
+        if habit is None:
+            count, divisor = row.world or 1, _usual_divisor(rows)
+            exact = row.record.tflops * count / divisor
+            off = shown.value / exact - 1
+            work = f"{row.record.tflops:g} TFLOPs x {count} / {divisor:g} = {exact:.4g} PetaFLOPs"
+            said = f"{work}, printed {shown.value:g} ({off:+.0%})"
+            yield row.find(
+                "aggregate", "error" if abs(off) > 0.1 else "warning", said, name="aggr_pflops", proposed=shown.like(exact)
+            )
+        elif (
+            habit.cut
+            or habit.divisor == 1024
+            and 1024 not in told
+            and aggregate_fits(row, row.record.tflops, HABITS[:2]) is None
+        ):
+            told.add(habit.divisor)
+            yield row.find("aggregate", "info", f"{row.record.tflops:g} TFLOPs x {row.world} {habit}", name="aggr_pflops")
+
+
+def _usual_divisor(rows: list[Row]) -> float:
+    """Whether the other rows of the table were divided by 1000 or by 1024."""
+
+    def agreeing(divisor: float) -> int:
+        habits = tuple(habit for habit in HABITS if habit.divisor == divisor and not habit.cut)
+        return sum(aggregate_fits(row, row.record.tflops or 0.0, habits) is not None for row in rows)
+
+    return max((1000.0, 1024.0), key=agreeing)
+
+
+def _rates(mates: list[Row]) -> Iterator[Finding]:
+    for row in mates:
+        sec = row.printed("sec_per_it")
+        seconds = row.get("sec_per_it")
+        if sec is None or not seconds:
+            continue
+        for name in RATES:
+            if (
+                name in row.record.inferred
+                or rate_fits(row, name, (seconds * (1 - sec.slack), seconds * (1 + sec.slack))) is not False
+            ):
+                continue
+            shown, gbs = row.printed(name), row.get("gbs") or 0
+            assert shown is not None
+            rate = gbs / seconds * ((row.seq or 1) if name.startswith("tokens") else 1)
+            rate /= (row.world or 1) if name == "tokens_per_s_per_process" else 1
+            if abs(shown.value / rate - 1) > 0.005:
+                yield row.find(
+                    "rate-mismatch",
+                    "error" if abs(shown.value / rate - 1) > 0.05 else "warning",
+                    f"{gbs:g} / {seconds:g} s = {rate:.5g} a second, printed {shown.value:g} ({shown.value / rate - 1:+.1%})",
+                    name=name,
+                    proposed=shown.like(rate),
+                )
+
+
+def _peak(rows: list[Row]) -> float | None:
+    """The peak that a column of MFU was worked out with, from what most rows agree on."""
+    peaks = [row.record.tflops / row.record.mfu for row in rows if row.record.tflops and row.record.mfu]
+    if len(peaks) < 3:
+        return None
+    middle = statistics.median(peaks)
+    return middle if sum(abs(peak / middle - 1) < 0.02 for peak in peaks) > len(peaks) / 2 else None
+
+
+def _mfu_fits(row: Row, tflops: float, peak: float) -> bool:
+    mfu, figure = row.printed("mfu"), row.printed("tflops")
+    if mfu is None or figure is None:
+        return True
+    half = figure.unit / 2
+    expected = ((tflops - half) / peak, (tflops + half) / peak)
+    slack = 0.004 * expected[1]
+    return overlap((expected[0] - slack, expected[1] + slack), mfu.rounded) or overlap(expected, mfu.truncated)
+
+
+def _mfu_vote(row: Row, tflops: float) -> bool | None:
+    peak = _peak([mate for mate in row.around if mate is not row])
+    if peak is None or not row.record.mfu or not row.record.tflops:
+        return None
+    after, before = _mfu_fits(row, tflops, peak), _mfu_fits(row, row.record.tflops, peak)
+    return None if after == before else after
+
+
+def _mfu(mates: list[Row]) -> Iterator[Finding]:
+    peak = _peak(mates)
+    if peak is None:
+        return
+    for row in mates:
+        tflops, mfu = row.get("tflops"), row.printed("mfu")
+        if not tflops or mfu is None or _mfu_fits(row, tflops, peak):
+            continue
+        percent = not row.cell("mfu").startswith(("0.", "."))
+        proposed = f"{100 * tflops / peak:.1f}%" if percent else f"{tflops / peak:.3f}"
+        off = mfu.value * peak / tflops - 1
+        said = (
+            f"{tflops:g} TFLOPs are {proposed} of {peak:.4g}, as the other rows have it, printed {row.cell('mfu')} ({off:+.0%})"
+        )
+        yield row.find("rate-mismatch", "error" if abs(off) > 0.1 else "warning", said, name="mfu", proposed=proposed)

@@ -1,0 +1,287 @@
+"""Rows of one configuration: the same row again, two results for one configuration, and time and TFLOPs in each other's cells.
+
+The product of time and TFLOPs does not change when the two cells are exchanged, so no formula sees it. It takes a twin (the
+same configuration elsewhere) or neighbours that only one of the two orders agrees with.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterator
+
+from seatrial.notes.lint.digits import overlap
+from seatrial.notes.lint.formulas import complete
+from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Row, Sheet, field_of
+
+_FAR = 0.15
+"""Logarithm of the ratio from which a figure is far from its neighbours'."""
+
+_MOST_TWINS = 50
+"""Of one configuration."""
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    rows = [row for row in sheet.rows if row.tabular]
+    found, swapped = [], set()
+    for a, b in _pairs(rows):
+        if a.record.source_file == b.record.source_file and _crossed(a, b):
+            wrong, right = (a, b) if _odd_one(a, b) is a else (b, a)
+            swapped.add(wrong)
+            found.append(
+                _swap(
+                    wrong,
+                    f"{right.where} has the same configuration with {right.record.sec_per_it:g} s and "
+                    f"{right.record.tflops:g} TFLOPs",
+                    certain=True,
+                )
+            )
+    for row in rows:
+        if row not in swapped and complete(row):
+            found += _out_of_order(row)
+    return found + _repeats(rows) + _duplicates(rows)
+
+
+# one configuration
+
+
+def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
+    """As far as both rows say; settings in the environment must be equal."""
+    if a.record.env != b.record.env or (a.record.freq_ghz or b.record.freq_ghz) != (b.record.freq_ghz or a.record.freq_ghz):
+        return False
+    for name, one, two in zip(CONFIGURATION, _configuration(a), _configuration(b)):
+        if one != two and one is not None and two is not None and name not in but:
+            return False
+    return True
+
+
+def _configuration(row: Row) -> tuple[object, ...]:
+    """All that was asked, None where nobody said; kept until a finding proposes another value."""
+    if row.asked is None:
+        row.asked = tuple(None if (value := _asked(row, name)) == "" else value for name in CONFIGURATION)
+    return row.asked
+
+
+def _asked(row: Row, name: str) -> object:
+    if name in ("layers", "hidden"):
+        return getattr(row, name)
+    return row.get(name) if name in row.fixed else getattr(row.record, name)
+
+
+def printed_configuration(row: Row) -> tuple[tuple[str, str], ...]:
+    """Every cell that says what was asked, as it is printed."""
+    results = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
+    return tuple(
+        (heading, re.sub(r"[\s^†‡]+", " ", cell).strip())
+        for heading, cell in row.record.printed.items()
+        if field_of(heading) not in results and heading.strip("# ")
+    )
+
+
+def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Rows of one layout, two at a time."""
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if row.record.sec_per_it or row.record.tflops:
+            groups.setdefault((row.world, *(_asked(row, name) for name in ("tp", "pp", "mbs", "gbs"))), []).append(row)
+    for group in groups.values():
+        for i, a in enumerate(group[:_MOST_TWINS]):
+            for b in group[i + 1 : _MOST_TWINS]:
+                if same_configuration(a, b, but=("nodes",)):
+                    yield a, b
+
+
+# exchanged cells
+
+
+def _crossed(a: Row, b: Row) -> bool:
+    """Whether each row's time is the other's TFLOPs, exactly or within what two runs differ by."""
+    if not (complete(a) and complete(b)):
+        return False
+    (s1, t1), (s2, t2) = _figures(a), _figures(b)
+    if (s1, t1) == (t2, s2) and s1 != t1:
+        return True
+    across = abs(math.log(s1 / t2)) + abs(math.log(t1 / s2))
+    straight = abs(math.log(s1 / s2)) + abs(math.log(t1 / t2))
+    return across < 0.06 and straight > 0.16
+
+
+def _figures(row: Row) -> tuple[float, float]:
+    assert row.record.sec_per_it and row.record.tflops
+    return row.record.sec_per_it, row.record.tflops
+
+
+def _odd_one(a: Row, b: Row) -> Row:
+    """The row whose TFLOPs are farther from its neighbours'; without a difference the later one, as the copy."""
+    one, two = _oddness(a), _oddness(b)
+    return a if one > two + 0.01 else b
+
+
+def _oddness(row: Row) -> float:
+    """How much closer to its neighbours the row would stand with the two cells exchanged."""
+    sec, tflops = _figures(row)
+    expected = _neighbour_tflops(row)
+    if expected is None:
+        return 0.0
+    return abs(math.log(tflops / expected)) - abs(math.log(sec / expected))
+
+
+def _neighbour_tflops(row: Row) -> float | None:
+    """TFLOPs of the rows nearest in configuration: those that differ in micro-batch alone, else the rest of the table."""
+    others = [mate for mate in row.around if mate is not row and complete(mate)]
+    near = [mate for mate in others if same_configuration(row, mate, but=("mbs", "gbs"))]
+    values = [mate.record.tflops for mate in near or others if mate.record.tflops]
+    return statistics.median(values) if values else None
+
+
+def _out_of_order(row: Row) -> list[Finding]:
+    """Without a twin: exchanged cells would make the row one of its table, and as it stands it is none."""
+    if not _trusted(row):
+        return []
+    others = [mate for mate in row.around if mate is not row and _trusted(mate)]
+    if len(others) < 3:
+        return []
+    (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
+    low, high, middle = min(column), max(column), statistics.median(column)
+    far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
+    if far <= 0:
+        return []
+    alike = ("mbs", "gbs", "zero_stage", "heads")
+    near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
+    if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
+        why = f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
+        return [_swap(row, why, certain=True)]
+    inside = low * 0.93 <= sec <= high * 1.07
+    outside = not low * 0.87 <= tflops <= high * 1.15
+    # A layout may well be slow, but hardly fast beyond all others.
+    if not (inside and outside and far > (_FAR if tflops > high else 4 * _FAR)):
+        return []
+    # The narrower the column, the surer: where TFLOPs differ twofold anyway, one more is no proof.
+    certain = far > 3 * _FAR and high / low < 1.5
+    return [_swap(row, f"the other rows reach {low:g} to {high:g} TFLOPs", certain=certain)]
+
+
+def _trusted(row: Row) -> bool:
+    """Whether the row's own TFLOPs may be held against another's."""
+    if row not in row.sheet.trusted:
+        row.sheet.trusted[row] = complete(row) and row.reading is not None and row.reading.fits(row)
+    return row.sheet.trusted[row] or "tflops" in row.fixed
+
+
+def _swap(row: Row, why: str, *, certain: bool) -> Finding:
+    sec, tflops = _figures(row)
+    if certain:
+        row.propose("sec_per_it", tflops, "swap-twin")
+        row.propose("tflops", sec, "swap-twin")
+    return row.find(
+        "swap-twin",
+        "error" if certain else "warning",
+        f"{row.column('sec_per_it')} {row.cell('sec_per_it') or f'{sec:g}'} and "
+        f"{row.column('tflops')} {row.cell('tflops') or f'{tflops:g}'} are exchanged: {why}; the product is the same",
+        name="sec_per_it",
+        proposed=row.cell("tflops") or f"{tflops:g}",
+    )
+
+
+# the same row again, and two results
+
+
+def _repeats(rows: list[Row]) -> list[Finding]:
+    found: list[Finding] = []
+    seen: dict[tuple, list[Row]] = {}
+    for row in rows:
+        record = row.record
+        if not record.tflops or not (record.sec_per_it or record.mem_value):
+            continue
+        key = (record.sec_per_it, record.tflops, record.dp, record.tp, record.pp, record.mbs)
+        first = next(
+            (
+                other
+                for other in seen.get(key, ())
+                if same_configuration(row, other, but=("torch_version",)) and _same_memory(row, other)
+            ),
+            None,
+        )
+        seen.setdefault(key, []).append(row)
+        if (
+            first is None
+            or printed_configuration(row) == printed_configuration(first)
+            and row.key == first.key
+            and _notes(row) != _notes(first)
+        ):
+            continue
+        dates = (
+            ""
+            if record.date == first.record.date
+            else f", dated {first.record.date or 'nothing'} there and {record.date or 'nothing'} here"
+        )
+        found.append(row.find("repeat", "info", f"the same row as {first.seen_from(row)}{dates}: count it once"))
+    return found
+
+
+def _same_memory(a: Row, b: Row) -> bool:
+    one, two = a.record.mem_gib, b.record.mem_gib
+    return one is None or two is None or abs(one - two) < 1e-9
+
+
+def _notes(row: Row) -> str:
+    return row.cell("notes")
+
+
+def _duplicates(rows: list[Row]) -> list[Finding]:
+    """Within one table what is printed as one configuration; over tables only what differs by more than runs do."""
+    found: list[Finding] = []
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if row.record.sec_per_it or row.record.tflops:
+            groups.setdefault((row.key, printed_configuration(row)), []).append(row)
+    for group in groups.values():
+        for row in group:
+            other = next((other for other in group[:_MOST_TWINS] if other is not row and _differs(row, other)), None)
+            if len(row.record.printed) < 2 or other is None:
+                continue
+            same_day = row.record.date == other.record.date and _notes(row) == _notes(other)
+            found.append(row.find("duplicate-config", "warning" if same_day else "info", _two_results(row, other)))
+    for a, b in _pairs(rows):
+        if (
+            a.key != b.key
+            and a.record.source_file == b.record.source_file
+            and _gap(a, b) > 0.04
+            and not ({"sec_per_it", "tflops"} & (set(a.fixed) | set(b.fixed)))
+        ):
+            found.append(b.find("duplicate-config", "info", _two_results(b, a)))
+    return found
+
+
+def _differs(a: Row, b: Row) -> bool:
+    return any(
+        (one := a.printed(name)) is not None and (two := b.printed(name)) is not None and not overlap(one.rounded, two.rounded)
+        for name in ("sec_per_it", "tflops", "mem_value")
+    )
+
+
+def _gap(a: Row, b: Row) -> float:
+    for name in ("sec_per_it", "tflops"):
+        one, two = a.get(name), b.get(name)
+        if one and two:
+            return abs(math.log(one / two))
+    return 0.0
+
+
+def _two_results(row: Row, other: Row) -> str:
+    def figures(r: Row) -> str:
+        names = [name for name in ("mem_value", "sec_per_it", "tflops") if r.cell(name)]
+        return " / ".join(r.cell(name) for name in names)
+
+    memory = ""
+    if (
+        row.record.mem_gib
+        and other.record.mem_gib
+        and row.record.mbs
+        and abs(math.log(row.record.mem_gib / other.record.mem_gib)) > 0.08
+    ):
+        memory = "; the memory differs so much that the micro-batch of one of them may be another"
+    return (
+        f"the configuration of {other.seen_from(row)} with another result: {figures(row)} here, {figures(other)} there{memory}"
+    )

@@ -1,0 +1,278 @@
+"""The layout of a row: DP x TP x PP must be the processes of the job, and batch, layers and heads must divide over it.
+
+    count_processes(sheet)               sets row.procs, the processes per node
+    check_processes(sheet); check_divisible(sheet)
+
+Which of the cells is wrong is decided by what else the row says. Evidence, strongest first: the TFLOPs agree with one of the
+two process counts and not with the other; layers, heads and batch must still divide; another row of the file has the proposed
+configuration; the column is otherwise constant.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial.notes.lint.formulas import complete
+from seatrial.notes.lint.sheet import Finding, Row, Sheet, mode
+
+MARGIN = 0.4
+"""By how much the best change must lead to be proposed."""
+NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "nodes": "nodes", "gpus": "GPUs"}
+
+
+def count_processes(sheet: Sheet) -> None:
+    """Processes a node: as the row says, else as most rows of its table or its file have it."""
+    for rows in sheet.files.values():
+        shared = _usual_ratio(rows)
+        ratios = {row.key: _usual_ratio(row.mates) for row in {row.key: row for row in rows}.values()}
+        for row in rows:
+            stated = row.record.procs_per_node
+            if stated is not None and "procs_per_node" not in row.record.inferred:
+                row.procs = stated
+            else:
+                ratio = ratios[row.key]
+                row.procs = (ratio if len(row.mates) >= 3 else None) or shared or stated or 1
+
+
+def _usual_ratio(rows: list[Row]) -> int | None:
+    ratios = [
+        row.product // row.record.nodes
+        for row in rows
+        if row.product
+        and row.record.nodes
+        and row.product % row.record.nodes == 0
+        and (row.record.procs_per_node is None or "procs_per_node" in row.record.inferred)
+    ]
+    value, _ = mode(ratios)
+    return value if isinstance(value, int) else None
+
+
+@dataclass(frozen=True)
+class Change:
+    name: str
+    value: int
+    score: float
+    agrees: bool | None
+    """Whether the TFLOPs fit afterwards; None where they cannot say."""
+
+
+def check_processes(sheet: Sheet) -> list[Finding]:
+    found = []
+    for row in sheet.rows:
+        if row.product and row.counted and row.product != row.counted and not _part_of_a_node(row):
+            found.append(_explain(row, row.product, row.counted))
+    return found
+
+
+def _part_of_a_node(row: Row) -> bool:
+    """One node of which some devices stay idle: not said in the row, but no slip where the TFLOPs agree with it."""
+    if row.record.nodes != 1 or row.record.gpus is not None or not row.product or row.product >= (row.counted or 0):
+        return False
+    agrees = _tflops_agree(row, "nodes", 1, row.product)
+    if agrees or agrees is None and (row.record.procs_per_node is None or "procs_per_node" in row.record.inferred):
+        row.procs = row.product
+        return True
+    return False
+
+
+def _explain(row: Row, product: int, counted: int) -> Finding:
+    record = row.record
+    nodes = "gpus" if row.states("gpus") else "nodes"
+    there = (
+        f"{counted} GPUs"
+        if nodes == "gpus"
+        else f"{record.nodes} nodes" + (f" x {row.procs} = {counted}" if (row.procs or 1) > 1 else "")
+    )
+    says = f"{record.dp} x {record.tp} x {record.pp} = {product} processes but {there}"
+    changes = sorted(_changes(row, product, counted, nodes), key=lambda change: -change.score)
+    if not changes or changes[0].agrees is False:
+        return row.find("world-size", "error", f"{says}: no change of one cell makes them agree", name="dp")
+    best = changes[0]
+    others = [change for change in changes[1:] if best.score - change.score < MARGIN]
+    listed = ", ".join(f"{NAMES[c.name]} {c.value}" for c in changes)
+    if others:
+        return row.find(
+            "world-size",
+            "error",
+            f"{says}: one cell is wrong, {listed} would each do",
+            name=best.name if best.name != "gpus" else "gpus",
+        )
+    row.propose(best.name, best.value, "world-size")
+    if best.name in ("nodes", "gpus"):
+        how = f"{record.dp} x {record.tp} x {record.pp} = {product}"
+    else:
+        parts = [best.value if name == best.name else getattr(record, name) for name in ("dp", "tp", "pp")]
+        how = f"{parts[0]} x {parts[1]} x {parts[2]} = {counted}"
+    evidence = ""
+    if best.agrees and row.reading is not None:
+        calc = row.reading.tflops(
+            row, world=row.world or counted, **({best.name: best.value} if best.name in ("tp", "pp") else {})
+        )
+        shown = row.printed("tflops")
+        if calc is not None and shown is not None:
+            evidence = f" and the TFLOPs agree ({shown.value:g} printed, {calc:.4g} computed)"
+    printed = getattr(record, best.name, None) if best.name != "gpus" else counted
+    return row.find(
+        "world-size",
+        "error",
+        f"{NAMES[best.name]} {printed} -> {best.value}: {says}; {how}{evidence}",
+        name=best.name,
+        proposed=str(best.value),
+    )
+
+
+def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
+    """Every change of one cell that makes the row agree, scored by what supports it."""
+    record = row.record
+    assert record.dp and record.tp and record.pp
+    options: list[tuple[str, int]] = []
+    for name in ("dp", "tp", "pp"):
+        rest = product // getattr(record, name)
+        if counted % rest == 0:
+            options.append((name, counted // rest))
+    shared = 1 if nodes == "gpus" else row.procs or 1
+    if product % shared == 0:
+        options.append((nodes, product // shared))
+    return [change for name, value in options if (change := _scored(row, name, value, product, counted)) is not None]
+
+
+def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Change | None:
+    record = row.record
+    trial = {n: value if n == name else getattr(record, n) for n in ("dp", "tp", "pp")}
+    layers = row.layers
+    if layers and layers % trial["pp"] and (layers + 2) % trial["pp"] or record.heads and record.heads % trial["tp"]:
+        return None
+    batch = trial["dp"] * (record.mbs or 1)
+    score = -2.0 if record.gbs and record.gbs % batch else 0.0
+    agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
+    score += {True: 4.0, False: -4.0, None: 0.0}[agrees]
+    mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
+    if len(mates) < 2:
+        mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
+    printed = row.counted if name == "gpus" else getattr(record, name)
+    column = [mate.counted if name == "gpus" else getattr(mate.record, name) for mate in mates]
+    if column:
+        # A cell that breaks what the column usually says is suspect; one that keeps to it is not.
+        score += 6.0 * max(0.0, _share(column, value) - 0.5) - 2.0 * _share(column, printed)
+    same = [other for other in row.elsewhere if _same_layout(other, trial, row, name, value)]
+    if any(other in row.around and _contradicts(other, row) for other in same):
+        score -= 3.0
+    elif same:
+        score += 2.0
+    # Replicas are counted last and typed from memory; the other three are chosen with care.
+    return Change(name, value, score + (0.5 if name == "dp" else 0.0), agrees)
+
+
+def _contradicts(other: Row, row: Row) -> bool:
+    """The very configuration of another row of the table, with another time."""
+    a, b = other.record, row.record
+    if (a.mbs, a.gbs, a.size_label, a.env) != (b.mbs, b.gbs, b.size_label, b.env) or not a.sec_per_it or not b.sec_per_it:
+        return False
+    return abs(a.sec_per_it / b.sec_per_it - 1) > 0.02
+
+
+def _share(column: list[int | None], value: int | None) -> float:
+    return sum(other == value for other in column) / len(column)
+
+
+def _same_layout(other: Row, trial: dict[str, int], row: Row, name: str, value: int) -> bool:
+    record = other.record
+    if other is row or other.product != other.counted or any(getattr(record, n) != trial[n] for n in trial):
+        return False
+    return other.counted == (value if name == "gpus" else value * (row.procs or 1) if name == "nodes" else row.counted)
+
+
+def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
+    if row.reading is None or not complete(row):
+        return None
+    other: dict[str, float] = {name: value} if name in ("tp", "pp") else {}
+    right = row.reading.fits(row, world=world, **other)
+    wrong = row.reading.fits(row, world=(row.product if world == row.counted else row.counted) or world)
+    return None if right == wrong else right
+
+
+def check_divisible(sheet: Sheet) -> list[Finding]:
+    return [finding for row in sheet.rows for rule in (batch, layers, heads, hidden) for finding in rule(row)]
+
+
+def _around(value: int, step: int) -> str:
+    low = value // step * step
+    return f"{low} and {low + step}" if low else f"{step}"
+
+
+def batch(row: Row) -> list[Finding]:
+    dp, mbs, gbs = row.whole("dp"), row.whole("mbs"), row.whole("gbs")
+    if not dp or not mbs or not gbs or gbs % (dp * mbs) == 0:
+        return []
+    planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
+    if gbs < dp * mbs:
+        said = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
+        return [row.find("batch-divisible", "error", said, name="gbs")]
+    said = f"GBS {gbs} is not a multiple of DP {dp} x MBS {mbs} = {dp * mbs}: the nearest are {_around(gbs, dp * mbs)}{planned}"
+    name, proposed = _meant(row, dp, mbs, gbs)
+    if proposed is not None:
+        return [
+            row.find(
+                "batch-divisible",
+                "error",
+                f"{said}; {row.column(name)} {proposed} as in the other rows would do",
+                name=name,
+                proposed=str(proposed),
+            )
+        ]
+    return [row.find("batch-divisible", "error", said, name="gbs")]
+
+
+def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
+    """The batch or micro-batch that the rest of the table has, where it would divide."""
+    mates = [mate.record for mate in row.around if mate is not row]
+    usual, often = mode(mate.gbs for mate in mates)
+    if isinstance(usual, int) and often > len(mates) / 2 and usual != gbs and usual % (dp * mbs) == 0:
+        return "gbs", usual
+    usual, often = mode(mate.mbs for mate in mates)
+    if isinstance(usual, int) and often > 0.8 * len(mates) and usual != mbs and gbs % (dp * usual) == 0:
+        return "mbs", usual
+    return "gbs", None
+
+
+def layers(row: Row) -> list[Finding]:
+    count, pp = row.layers, row.whole("pp")
+    stages = (pp or 1) * (row.record.vp or 1)
+    if not count or stages == 1 or count % stages == 0 or (count + 2) % stages == 0:
+        return []
+    failed = ", which is why it failed" if row.record.state == "failed" else ""
+    swap = _exchange(row)
+    said = (
+        f"{count} layers over PP {pp}: {count} % {stages} = {count % stages}, and with the embedding's places "
+        f"{count + 2} % {stages} = {(count + 2) % stages}{failed}{swap}"
+    )
+    return [row.find("layers-divisible", "error", said, name="pp", proposed=str(row.record.tp) if swap else None)]
+
+
+def heads(row: Row) -> list[Finding]:
+    count, tp = row.record.heads, row.whole("tp")
+    if not count or not tp or count % tp == 0:
+        return []
+    swap = _exchange(row)
+    said = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
+    return [row.find("heads-divisible", "error", said, name="tp", proposed=str(row.record.pp) if swap else None)]
+
+
+def hidden(row: Row) -> list[Finding]:
+    size, count = row.record.hidden, row.record.heads
+    if not size or not count or size % count == 0:
+        return []
+    name = "heads" if row.states("heads") or not row.states("hidden") else "hidden"
+    return [
+        row.find("heads-divisible", "error", f"hidden {size} over {count} heads: {size} % {count} = {size % count}", name=name)
+    ]
+
+
+def _exchange(row: Row) -> str:
+    """Whether TP and PP in each other's place would divide."""
+    tp, pp, count = row.whole("tp"), row.whole("pp"), row.layers
+    if not tp or not pp or tp == pp or not count:
+        return ""
+    fits = (count % tp == 0 or (count + 2) % tp == 0) and not (row.record.heads and row.record.heads % pp)
+    mates = [mate.record for mate in row.around if mate is not row]
+    known = any(mate.tp == pp and mate.pp == tp for mate in mates) or mode(mate.tp for mate in mates)[0] == pp
+    return f"; TP {pp} and PP {tp}, exchanged, would divide" if fits and known else ""

@@ -1,0 +1,151 @@
+"""What physics expects: memory grows with the micro-batch and stays within the device, time follows the micro-batches, and
+TFLOPs stay below the peak."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from itertools import pairwise
+
+from seatrial.notes.lint.duplicates import same_configuration
+from seatrial.notes.lint.sheet import Finding, Row, Sheet
+
+_FALL = 0.03
+"""Memory differs by so much between repeats; only a larger fall is one."""
+_OFF_SCALE = 0.15
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found = [finding for mates in sheet.tables.values() for finding in [*_memory_falls(mates), *_scaling(mates)]]
+    return found + [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row)]]
+
+
+def _series(rows: list[Row], name: str) -> list[list[Row]]:
+    """Rows that differ in one field alone (and, for the micro-batch, in the global batch with it), in its order."""
+    but = (name, "gbs") if name == "mbs" else (name,)
+    alike: dict[tuple, list[list[Row]]] = {}
+    for row in rows:
+        key = (row.record.size_label, *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))
+        series = alike.setdefault(key, [])
+        home = next((group for group in series if same_configuration(row, group[0], but=but)), None)
+        if home is None:
+            series.append([row])
+        else:
+            home.append(row)
+    return [
+        sorted(group, key=lambda row: row.get(name) or 0) for series in alike.values() for group in series if len(group) > 1
+    ]
+
+
+def _memory_falls(mates: list[Row]) -> list[Finding]:
+    found = []
+    rows = [row for row in mates if row.record.mem_gib and row.record.mbs][:2000]
+    for group in _series(rows, "mbs"):
+        for small, large in pairwise(group):
+            one, two = small.record.mem_gib, large.record.mem_gib
+            if not one or not two or small.record.mbs == large.record.mbs or two > one * (1 - _FALL):
+                continue
+            said = (
+                f"memory falls from {small.cell('mem_value')} at MBS {small.record.mbs} ({small.where}) "
+                f"to {large.cell('mem_value')} at MBS {large.record.mbs} ({large.where})"
+            )
+            rest = [row.record.mem_gib or 0.0 for row in group if row not in (small, large)]
+            exchange = _ordered(group, small, large)
+            hint = "; exchanged they would rise" if exchange else ""
+            twins = f", in line with {len(rest)} other row{'s' if len(rest) > 1 else ''}" if exchange and rest else ""
+            for row, other in ((small, large), (large, small)):
+                found.append(
+                    row.find(
+                        "memory-monotone",
+                        "warning",
+                        f"{said}{hint}{twins}",
+                        name="mem_value",
+                        proposed=other.cell("mem_value") if exchange else None,
+                    )
+                )
+    return found
+
+
+def _ordered(group: list[Row], small: Row, large: Row) -> bool:
+    """Whether the memory of the whole series rises once these two are exchanged."""
+    values = [(large if row is small else small if row is large else row).record.mem_gib or 0.0 for row in group]
+    return all(b >= a * (1 - _FALL) for a, b in pairwise(values))
+
+
+def _capacity(row: Row) -> list[Finding]:
+    memory, text = row.record.mem_gib, row.sheet.text(row)
+    if memory is None:
+        return []
+    shown = row.cell("mem_value") or f"{memory:g} GiB"
+    usable, whole = text.capacity(row.record.source_line), text.physical()
+    nodewide = row.record.mem_scope == "node" or bool(text.device and text.device.kind == "cpu")
+    if whole is not None and memory > whole[0] * 1.01 and not (nodewide and (row.procs or 1) > 1):
+        return [
+            row.find("memory-over-capacity", "error", f"{shown} is more than the device has ({whole[1]})", name="mem_value")
+        ]
+    if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
+        return [
+            row.find(
+                "memory-over-capacity",
+                "warning",
+                f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})",
+                name="mem_value",
+            )
+        ]
+    return []
+
+
+def _peak(row: Row) -> list[Finding]:
+    tflops, device = row.get("tflops"), row.sheet.text(row).device
+    if not tflops or device is None:
+        return []
+    peak = max(device.peak_tflops.values()) * (1.15 if device.kind == "cpu" else 1.0)
+    if tflops <= peak or row.reasons.get("tflops") == "tflops-per-node":
+        return []
+    if tflops / (row.procs or 1) <= peak and device.kind == "gpu" and (row.procs or 1) > 1 and row.record.tflops_per == "node":
+        return []
+    return [
+        row.find(
+            "over-peak",
+            "error",
+            f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}",
+            name="tflops",
+        )
+    ]
+
+
+def _slots(row: Row) -> float | None:
+    """Micro-batch times of one iteration: those of a replica and the filling of the pipeline."""
+    dp, mbs, gbs, pp = (row.whole(name) for name in ("dp", "mbs", "gbs", "pp"))
+    return None if not dp or not mbs or not gbs else gbs / (dp * mbs) + (pp or 1) - 1
+
+
+def _scaling(mates: list[Row]) -> list[Finding]:
+    found = []
+    rows = [row for row in mates if row.get("sec_per_it") and _slots(row)][:2000]
+    for group in _series(rows, "gbs"):
+        rates = {row: (row.get("sec_per_it") or 0.0) / (_slots(row) or 1.0) for row in group}
+        if len({row.get("gbs") for row in group}) < 2 or max(rates.values()) / min(rates.values()) < 1 + _OFF_SCALE:
+            continue
+        worst = _outlier(group, rates)
+        other = min((row for row in group if row is not worst), key=lambda row: abs((_slots(row) or 0) - (_slots(worst) or 0)))
+        one, two = _slots(worst) or 1.0, _slots(other) or 1.0
+        expected = (other.get("sec_per_it") or 0.0) * one / two
+        seconds = worst.get("sec_per_it") or 0.0
+        if abs(math.log(seconds / expected)) < _OFF_SCALE or {"sec_per_it", "gbs"} & set(worst.reasons):
+            continue
+        said = (
+            f"GBS {worst.whole('gbs')} takes {seconds:g} s where GBS {other.whole('gbs')} ({other.where}) takes "
+            f"{other.get('sec_per_it'):g} s: {one:g} against {two:g} micro-batch times predict about {expected:.3g} s; "
+            "a slow run, or another GBS"
+        )
+        found.append(worst.find("gbs-scaling-outlier", "warning", said, name="sec_per_it"))
+    return found
+
+
+def _outlier(group: list[Row], rates: dict[Row, float]) -> Row:
+    """With three or more the one far from the rest; of two the slower, since a run is slowed more easily than sped up."""
+    if len(group) > 2:
+        usual = statistics.median(rates.values())
+        return max(group, key=lambda row: abs(math.log(rates[row] / usual)))
+    return max(group, key=lambda row: rates[row])

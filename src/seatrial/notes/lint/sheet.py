@@ -1,0 +1,359 @@
+"""What the rules look at, and what they say: rows with their printed numbers and table mates, findings with their codes.
+
+    sheet = Sheet.of(records, prose={"notes.md": Prose.of(text)})
+    sheet.tables, sheet.files                        rows that stand together, in the order of the page
+    row.find("over-peak", "error", "400 TFLOPs is above the peak", name="tflops")
+
+A row collects, as rules run, what is known better than it is printed: solved layers, processes per node, and in `fixed` the
+values that a finding proposes. Later rules use those, so that one slip is reported once.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.digits import Printed
+from seatrial.notes.lint.prose import Prose
+from seatrial.record import Record
+from seatrial.tables.headings import read_heading
+
+if TYPE_CHECKING:
+    from seatrial.notes.lint.formulas import Reading
+
+Level = Literal["error", "warning", "info"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "info")
+"""error: the arithmetic cannot be right; warning: likely wrong, or not plausible; info: worth knowing before using the row."""
+
+CODES: dict[str, str] = {
+    "world-size": "dp x tp x pp is not nodes x processes a node",
+    "batch-divisible": "the global batch is not a multiple of DP x MBS",
+    "layers-divisible": "neither layers nor layers + 2 divide over the pipeline stages",
+    "heads-divisible": "the heads do not divide over tensor parallelism, or the hidden size over the heads",
+    "ms-not-s": "milliseconds in a column of seconds",
+    "time-unit": "another slip of the unit of time: seconds under ms, minutes or hours under seconds",
+    "tflops-mismatch": "time and TFLOPs of a row do not belong together",
+    "rate-mismatch": "samples or tokens a second do not belong to the time and the batch",
+    "formula-mixed": "a row of the table counts its TFLOPs by another formula",
+    "tflops-per-node": "TFLOPs of a whole node where other rows give one process",
+    "over-peak": "more TFLOPs than the device can do",
+    "swap-twin": "the cells of time and TFLOPs are exchanged",
+    "duplicate-config": "one configuration, two results",
+    "repeat": "the same row again: count it once",
+    "memory-monotone": "memory falls when the micro-batch grows",
+    "memory-over-capacity": "more memory than the device has, or than the text says is usable",
+    "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
+    "label-vs-params": "the size label does not fit the layers and the hidden size",
+    "label-convention": "one table labels sizes with the embedding and without",
+    "header-vs-row": "the text above the table says otherwise than the row",
+    "cells-vs-header": "more or fewer cells than headings",
+    "text-in-number": "words in a cell of numbers",
+    "unreadable": "a cell or line that could not be read",
+    "unknown-column": "a heading that nothing is known about",
+    "clock-unit": "a clock in Hz or MHz that can only be GHz",
+    "aggregate": "the aggregate does not follow from TFLOPs and processes, or only by 1024 or truncation",
+    "layers-solved": "layers or hidden size are not stated and were worked out from the TFLOPs",
+    "plan-only": "a row that was never run",
+    "dated-but-empty": "a date or a job number, but no result",
+    "estimated": "an estimate and not a measurement: keep it out of fits",
+    "extrapolated": "an exact multiple of another row's time",
+    "date-order": "dates that run backwards in a table",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    file: str
+    line: int | None
+    code: str
+    level: Level
+    message: str
+    """One line: what, with the numbers that show it."""
+    column: str | None = None
+    """The heading as it is printed."""
+    printed: str | None = None
+    proposed: str | None = None
+    """What the cell should say, when the evidence points to one value."""
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def in_order(findings: list[Finding], files: list[str]) -> list[Finding]:
+    """By file as given, line, gravity; the same thing is said once."""
+    place = {name: i for i, name in enumerate(dict.fromkeys([*files, *(f.file for f in findings)]))}
+    return sorted(dict.fromkeys(findings), key=lambda f: (place[f.file], f.line or 0, LEVELS.index(f.level), f.code))
+
+
+_NEAR, _MOST = 150, 1000
+"""Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
+MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
+CONFIGURATION = (
+    "nodes",
+    "dp",
+    "tp",
+    "pp",
+    "vp",
+    "mbs",
+    "gbs",
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "seq",
+    "zero_stage",
+    "recompute",
+    "schedule",
+    "dtype",
+    "sequence_parallel",
+    "optimizer",
+    "engine",
+    "torch_version",
+)
+PLAIN_NAMES = {
+    "nodes": "Nodes",
+    "gpus": "GPUs",
+    "size_label": "Size",
+    "layers": "Layers",
+    "hidden": "Hidden",
+    "heads": "Heads",
+    "seq": "Seq",
+    "mem_value": "Mem",
+    "sec_per_it": "Sec/it",
+    "tflops": "TFLOPs",
+    "aggr_pflops": "PFLOPs",
+}
+
+
+def field_of(heading: str) -> str:
+    """Which field a heading stands for; empty when it is none of ours."""
+    return read_heading(heading).field
+
+
+@dataclass(eq=False)
+class Row:
+    record: Record
+    index: int
+    sheet: Sheet
+    place: int = 0
+    """Which row of its table it is."""
+    procs: int | None = None
+    """Processes a node, as stated or as the other rows of the file have it."""
+    layers: int | None = None
+    """As stated, as solved from the TFLOPs, or as the size label is known to have."""
+    hidden: int | None = None
+    guessed: bool = False
+    """Whether layers or hidden size come from the size label alone."""
+    seq: int | None = None
+    vocab: int | None = None
+    """As stated, or as the file's TFLOPs agree with it."""
+    reading: Reading | None = None
+    """How the TFLOPs of this row's table were worked out."""
+    fixed: dict[str, float] = field(default_factory=dict)
+    """Field -> the value that a finding proposes."""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Field -> code of that finding."""
+    asked: tuple[object, ...] | None = None
+    """The whole configuration, filled as it is asked for."""
+    _printed: dict[str, Printed | None] = field(default_factory=dict)
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """Field -> heading."""
+        return {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+
+    def cell(self, name: str) -> str:
+        return self.record.printed.get(self.columns.get(name, ""), "").strip()
+
+    def column(self, name: str) -> str:
+        return self.columns.get(name) or PLAIN_NAMES.get(name, name.upper() if len(name) < 4 else name)
+
+    def printed(self, name: str) -> Printed | None:
+        if name not in self._printed:
+            value = getattr(self.record, name)
+            plain = (
+                None if value is None else digits.read(self.cell(name), value) if self.cell(name) else digits.from_value(value)
+            )
+            self._printed[name] = plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
+        return self._printed[name]
+
+    def get(self, name: str) -> float | None:
+        """The value after what earlier rules proposed."""
+        return self.fixed[name] if name in self.fixed else getattr(self.record, name)
+
+    def whole(self, name: str) -> int | None:
+        value = self.get(name)
+        return None if value is None else round(value)
+
+    def states(self, name: str) -> bool:
+        """Whether the row itself prints the field, rather than the text around it."""
+        return bool(self.cell(name))
+
+    def stated_above(self, name: str) -> tuple[object, int] | None:
+        """What the text around the table says of a field, and in which line."""
+        stated = self.record.context.get(name)
+        return None if stated is None else (stated.value, stated.line)
+
+    @property
+    def product(self) -> int | None:
+        """dp x tp x pp as printed."""
+        parts = (self.record.dp, self.record.tp, self.record.pp)
+        return None if None in parts else parts[0] * parts[1] * parts[2]  # type: ignore[operator]
+
+    @property
+    def counted(self) -> int | None:
+        """Processes by the column of nodes or GPUs."""
+        if self.record.gpus is not None:
+            return self.record.gpus
+        nodes = self.record.nodes
+        return None if nodes is None or self.procs is None else nodes * self.procs
+
+    @property
+    def world(self) -> int | None:
+        """Processes, after corrections."""
+        if {"dp", "tp", "pp"} & set(self.fixed) or self.counted is None:
+            parts = [self.whole(n) for n in ("dp", "tp", "pp")]
+            if None not in parts:
+                return parts[0] * parts[1] * parts[2]  # type: ignore[operator]
+        if "gpus" in self.fixed:
+            return round(self.fixed["gpus"])
+        if "nodes" in self.fixed:
+            return round(self.fixed["nodes"] * (self.procs or 1))
+        return self.counted
+
+    @property
+    def tabular(self) -> bool:
+        """A row of a table or of a CSV file, not a line of a log."""
+        return self.record.table is not None or self.record.iteration is None and bool(self.record.printed)
+
+    @property
+    def mates(self) -> list[Row]:
+        return self.sheet.tables[self.key]
+
+    @property
+    def around(self) -> list[Row]:
+        """The rows of the table that stand near this one: all of them, unless the table is a very long one."""
+        mates = self.mates
+        if len(mates) <= 2 * _NEAR:
+            return mates
+        return mates[max(0, self.place - _NEAR) : self.place + _NEAR]
+
+    @property
+    def elsewhere(self) -> list[Row]:
+        """The rows of the file that a row is compared with: all, unless it is a very long one."""
+        return self.sheet.files[self.record.source_file][:_MOST]
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        return self.record.source_file, self.record.table
+
+    @property
+    def where(self) -> str:
+        return f"line {self.record.source_line}"
+
+    def seen_from(self, other: Row) -> str:
+        """This row's place as another row's finding names it."""
+        same = other.record.source_file == self.record.source_file
+        return self.where if same else f"{self.record.source_file} {self.where}"
+
+    def find(self, code: str, level: Level, message: str, *, name: str = "", proposed: str | None = None) -> Finding:
+        column = self.column(name) if name else None
+        printed = (self.cell(name) or _plain(getattr(self.record, name, None))) if name else None
+        return Finding(
+            file=self.record.source_file,
+            line=self.record.source_line,
+            code=code,
+            level=level,
+            message=message,
+            column=column,
+            printed=printed,
+            proposed=proposed,
+        )
+
+    def propose(self, name: str, value: float, code: str) -> None:
+        self.asked = None
+        self.fixed[name] = value
+        self.reasons[name] = code
+        if name in ("layers", "hidden", "seq"):
+            setattr(self, name, round(value))
+
+
+def _plain(value: object) -> str | None:
+    return None if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(eq=False)
+class Sheet:
+    """All rows of all files that are looked at together."""
+
+    rows: list[Row]
+    prose: Mapping[str, Prose]
+    proven: dict[tuple[str, Reading], bool] = field(default_factory=dict)
+    """(file, reading) -> whether rows of the file agree with it; filled as it is asked for."""
+    trusted: dict[Row, bool] = field(default_factory=dict)
+    """Row -> whether its time and TFLOPs agree as printed; filled as it is asked for."""
+    _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
+    _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
+        sheet = cls([], dict(prose or {}))
+        for record in records:
+            text = sheet.prose.get(record.source_file)
+            known = record if text is None else text.hints.enriched(record)
+            row = Row(known, len(sheet.rows), sheet, layers=known.layers, hidden=known.hidden, seq=known.seq, vocab=known.vocab)
+            sheet.rows.append(row)
+        return sheet
+
+    @cached_property
+    def tables(self) -> dict[tuple[str, int | None], list[Row]]:
+        """(file, number of the table) -> its rows; what is no table row stands under None."""
+        tables = _grouped(self.rows, lambda row: row.key)
+        for rows in tables.values():
+            for place, row in enumerate(rows):
+                row.place = place
+        return tables
+
+    @cached_property
+    def files(self) -> dict[str, list[Row]]:
+        return _grouped(self.rows, lambda row: row.record.source_file)
+
+    def steps(self, key: tuple[str, int | None], name: str) -> digits.Steps:
+        """How fine the figures of one column are."""
+        if (key, name) not in self._steps:
+            shown = (digits.read(row.cell(name), getattr(row.record, name)) for row in self.tables[key] if row.cell(name))
+            self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
+        return self._steps[key, name]
+
+    def in_file(self, row: Row, name: str) -> list[object]:
+        """The values that the other rows of the file have in a field, each once, in the order they first come."""
+        file = row.record.source_file
+        if (file, name) not in self._bearers:
+            bearers: dict[object, list[Row]] = {}
+            for other in row.elsewhere:
+                if value := getattr(other.record, name):
+                    first = bearers.setdefault(value, [])
+                    if len(first) < 2:
+                        first.append(other)
+            self._bearers[file, name] = bearers
+        others = ((value, [b for b in first if b is not row]) for value, first in self._bearers[file, name].items())
+        return [value for value, first in sorted(((v, b) for v, b in others if b), key=lambda pair: pair[1][0].index)]
+
+    def text(self, row: Row) -> Prose:
+        return self.prose.get(row.record.source_file) or Prose.of("")
+
+
+def _grouped(rows: list[Row], key) -> dict:  # type: ignore[no-untyped-def]
+    groups: dict = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def mode(values: Iterable[int | float | str | None]) -> tuple[object, int]:
+    """The most frequent value and how often it comes."""
+    counts = Counter(value for value in values if value is not None)
+    return counts.most_common(1)[0] if counts else (None, 0)

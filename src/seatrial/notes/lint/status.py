@@ -1,0 +1,169 @@
+"""What a row is worth: unreadable, planned, dated but empty, estimated, extrapolated; and text beside its numbers.
+
+    check_reading(sheet, problems)       what the importer could not read as it stands, and columns that nothing is known about
+    check(sheet)
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from seatrial.notes.lint.digits import NUMBER
+from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
+from seatrial.tables import Problem
+from seatrial.tables.headings import read_heading
+from seatrial.tables.unknown import is_known
+
+_CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
+_NUMERIC = {"count", "figure", "memory", "seconds", "rate", "percent"}
+_UNIT = r"[KMG]i?B?|m?s(?:ecs?)?|min|secs?|seconds|TFLOPs?|PFLOPs?|PetaFLOPs?|%|samples|tokens|/|per|it|iter|gpu|node|x"
+_JOB = re.compile(r"\b\d{6,}\b")
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found = [finding for row in sheet.rows for rule in (clock, words, state, text_above) for finding in rule(row)]
+    for mates in sheet.tables.values():
+        found += [*extrapolated(mates), *dates(mates)]
+    return found
+
+
+def clock(row: Row) -> Iterator[Finding]:
+    """Processors run at some gigahertz."""
+    for heading, cell in row.record.printed.items():
+        for match in _CLOCK.finditer(cell):
+            value, prefix = float(match[1]), match[2].upper()
+            ghz = value * {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0}[prefix]
+            if 0.1 <= ghz <= 10:
+                continue
+            meant = f"{match[1]}GHz" if 0.1 <= value <= 10 else f"{match[1]}MHz" if 100 <= value <= 10000 else None
+            said = f"a clock of {match[0]}" + (f" can only be {meant}" if meant else " is none of a processor")
+            yield Finding(
+                file=row.record.source_file,
+                line=row.record.source_line,
+                code="clock-unit",
+                level="error",
+                message=said,
+                column=heading,
+                printed=match[0],
+                proposed=meant,
+            )
+
+
+def words(row: Row) -> Iterator[Finding]:
+    """A number with words beside it; words alone say what happened and are read as such."""
+    for heading, cell in row.record.printed.items():
+        column = read_heading(heading)
+        number = NUMBER.search(cell)
+        if column.kind not in _NUMERIC or column.field in ("nodes", "gpus", "size_label", "") or number is None:
+            continue
+        rest = re.sub(rf"\b(?:{_UNIT})\b", " ", cell[: number.start()] + " " + cell[number.end() :], flags=re.IGNORECASE)
+        if re.search(r"[^\W\d_]{2,}", re.sub(r"`|\*", "", rest)):
+            yield Finding(
+                file=row.record.source_file,
+                line=row.record.source_line,
+                code="text-in-number",
+                level="warning",
+                column=heading,
+                printed=cell.strip(),
+                proposed=number.group(),
+                message=f'"{cell.strip()}" has words in a column of numbers: they belong into the notes',
+            )
+
+
+def state(row: Row) -> Iterator[Finding]:
+    record = row.record
+    if record.state == "estimated":
+        marks = f" (marked {' '.join(record.flags)})" if record.flags else ""
+        yield row.find("estimated", "info", f"estimated and not measured{marks}: keep it out of fits")
+    empty = all(getattr(record, name) is None for name in MEASURED)
+    if record.state == "planned" or empty and record.state == "measured":
+        notes = " ".join(cell for heading, cell in record.printed.items() if field_of(heading) in ("notes", "date", "run_id"))
+        job = _JOB.search(notes)
+        if record.date or job:
+            what = " and ".join(
+                [*([f"a date ({record.date})"] if record.date else []), *([f"a job number ({job[0]})"] if job else [])]
+            )
+            yield row.find("dated-but-empty", "warning", f"{what} but no result: did it run?")
+        else:
+            yield row.find("plan-only", "info", "never run: no date and no result")
+
+
+def text_above(row: Row) -> Iterator[Finding]:
+    """A row that breaks with what the text says while the rest of its table keeps to it."""
+    for name in ("layers", "hidden", "seq", "gbs"):
+        stated, value = row.stated_above(name), getattr(row.record, name)
+        if stated is None or not row.states(name) or value == stated[0]:
+            continue
+        others = [getattr(mate.record, name) for mate in row.around if mate is not row]
+        if others and sum(other == stated[0] for other in others) > len(others) / 2:
+            yield row.find(
+                "header-vs-row", "info", f"{row.column(name)} {value}, but line {stated[1]} says {stated[0]}", name=name
+            )
+
+
+def extrapolated(mates: list[Row]) -> Iterator[Finding]:
+    """A long iteration that is a whole number of short ones, to the last digit, was not timed."""
+    rows = [row for row in mates if row.record.sec_per_it and row.record.gbs and row.record.tflops][:500]
+    for row in rows:
+        for other in rows:
+            a, b = row.record, other.record
+            if (
+                row is other
+                or not (a.sec_per_it and b.sec_per_it and a.gbs and b.gbs and a.tflops == b.tflops)
+                or a.gbs % b.gbs
+            ):
+                continue
+            times, figure = a.gbs // b.gbs, row.printed("sec_per_it")
+            assert figure is not None
+            if times > 1 and figure.slack < 0.002 and abs(a.sec_per_it - times * b.sec_per_it) < 1e-6 * a.sec_per_it:
+                yield row.find(
+                    "extrapolated",
+                    "warning",
+                    f"{a.sec_per_it:g} s is exactly {times} x the {b.sec_per_it:g} s of {other.where}, as its GBS is: "
+                    "extrapolated and not measured",
+                    name="sec_per_it",
+                )
+
+
+def dates(mates: list[Row]) -> Iterator[Finding]:
+    """Dates as month and day or in full; a table over New Year counts as running backwards once."""
+    last: Row | None = None
+    for row in mates:
+        if not row.record.date:
+            continue
+        if last is not None and len(row.record.date) == len(last.record.date) and row.record.date < last.record.date:
+            yield row.find("date-order", "info", f"dated {row.record.date}, below a row of {last.record.date}")
+        last = row
+
+
+def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
+    found = []
+    for problem in problems:
+        cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
+        code = "cells-vs-header" if cells else "unreadable"
+        level: Level = "error" if cells else "info" if problem.level == "note" else "warning"
+        found.append(
+            Finding(
+                file=problem.file,
+                line=problem.line,
+                code=code,
+                level=level,
+                message=problem.message,
+                column=problem.column or None,
+                printed=problem.cell or None,
+            )
+        )
+    told: set[tuple[str, str]] = set()
+    for mates in sheet.tables.values():
+        if mates[0].record.table is None:
+            continue
+        for heading in mates[0].record.printed:
+            where = (mates[0].record.source_file, heading)
+            if heading.strip() and where not in told and not is_known(heading):
+                told.add(where)
+                found.append(
+                    mates[0].find(
+                        "unknown-column", "info", f'nothing is known about the column "{heading}": its cells are kept as text'
+                    )
+                )
+    return found

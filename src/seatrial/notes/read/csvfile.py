@@ -1,0 +1,147 @@
+"""CSV and TSV files of runs: our own, which come back to the last bit, and anybody's, read like the rows of a table.
+
+    for found in read_csv(path, "rows.csv"): ...
+
+A column named as a field of a record (`dp`, `sec_per_it`, `mem_unit`) is that field; other headings go through the same names
+as a table's. `activation_ckpt`, `status` and `line_no` are known from hand-kept collections of rows.
+"""
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.errors import BadInput
+from seatrial.notes.read.files import LONGEST_LINE, read_lines
+from seatrial.notes.read.outline import Outline
+from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
+from seatrial.record import Record
+from seatrial.tables import Problem, Where, codec
+from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED
+from seatrial.tables.csvjson import OWN_MARK, own_row, printed_digits
+from seatrial.tables.headings import Column, read_heading, settle
+
+_STATUS: dict[str, tuple[str, str]] = {
+    "ok": ("measured", ""), "measured": ("measured", ""), "estimated": ("estimated", ""), "not_run": ("planned", ""),
+    "planned": ("planned", ""), "oom": ("failed", "oom_device"), "hang": ("failed", "hang"), "fail": ("failed", "crash"),
+}  # fmt: skip
+"""A collection's status -> state, and the outcome's status where it failed."""
+_FORMULAS = {"old": "megatron-2022-old", "new": "sc21"}
+
+
+def read_csv(path: Path, name: str) -> Iterator[Record | Problem]:
+    csv.field_size_limit(LONGEST_LINE)
+    lines = read_lines(path)
+    first = next(lines, None)
+    if first is None:
+        return
+    delimiter = max("\t;,", key=first[1].count)
+    counter = _Counter(first, lines)
+    reader = csv.reader(counter, delimiter=delimiter)
+    try:
+        headings = [heading.strip() for heading in next(reader)]
+        read = _row_reader(headings, path)
+        yield from columns_left(headings, Where(file=name, line=first[0]))
+        for cells in reader:
+            where = Where(file=name, line=counter.row_start, table=0)
+            counter.row_start = counter.line + 1
+            if not blank_row(cells):
+                refused = refused_row(headings, cells, where)
+                yield from read(cells, where) if refused is None else [refused]
+    except csv.Error as error:
+        raise BadInput(f"{path}:{counter.line}: {error}") from error
+
+
+class _Counter:
+    """Feeds the csv module and remembers which line a row began on: a quoted cell may run over several."""
+
+    def __init__(self, first: tuple[int, str], rest: Iterator[tuple[int, str]]):
+        self._first: tuple[int, str] | None = first
+        self._rest = rest
+        self.line = 0
+        self.row_start = 2
+
+    def __iter__(self) -> Iterator[str]:
+        if self._first is not None:
+            self.line, text = self._first
+            self._first = None
+            yield text + "\n"
+        for number, text in self._rest:
+            self.line = number
+            yield text + "\n"
+
+
+def _row_reader(headings: list[str], path: Path) -> Any:
+    if headings and headings[-1] == OWN_MARK:
+        return lambda cells, where: iter([own_row(headings, cells, where)])
+    fields = [PLAIN.get(heading, heading) for heading in headings]
+    known = sum(name in codec.TYPES or name == "status" for name in fields)
+    # `sec/it` or `mem` beside `dp` and `tp` is a person's table: a cell such as `22GB` has to be read, not kept as text.
+    named = all(name in codec.TYPES or name == "status" or not read_heading(name).field for name in fields)
+    if known >= 4 and 2 * known > len(fields) and named:
+        return lambda cells, where: iter([_named_row(fields, headings, cells, where)])
+    columns = settle([read_heading(heading) for heading in headings])
+    if not is_table_of_runs(columns):
+        raise BadInput(
+            f"{path}: no column of a run among {', '.join(headings)[:100]}; known are DP, TP, PP, MBS, GBS, Sec/it, TFLOPs …"
+        )
+    outline = Outline()
+    return lambda cells, where: _foreign_row(columns, cells, outline, where)
+
+
+def _foreign_row(columns: Sequence[Column], cells: Sequence[str], outline: Outline, where: Where) -> Iterator[Record | Problem]:
+    if len(cells) != len(columns):
+        cells, message = refit(columns, cells)
+        yield Problem(file=where.file, line=where.line, message=message, level="note")
+    record, problems = row_record(columns, cells, outline=outline, where=where)
+    yield from problems
+    if record is not None:
+        yield record
+
+
+def _settings(cell: str) -> dict[str, str]:
+    """`2.2GHz, LD_PRELOAD=libtcmalloc.so`: what has a name and a value."""
+    pairs = (part.strip().strip('"').partition("=") for part in cell.split(","))
+    return {name.strip(): value.strip() for name, equals, value in pairs if equals and name.strip()}
+
+
+def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[str], where: Where) -> Record | Problem:
+    """A row of a collection whose columns are named as the fields of a record, kept by hand or by another program."""
+    try:
+        data: dict[str, Any] = {"state": "measured"}
+        extra: dict[str, str] = {}
+        failed = ""
+        for name, heading, cell in zip(fields, headings, cells):
+            cell = cell.strip()
+            if not cell or cell == "unstated":
+                continue
+            if name == "status":
+                data["state"], failed = _STATUS.get(cell, ("measured", ""))
+                extra[heading] = cell
+            elif name == "recompute":
+                data[name] = {"true": "full", "false": "none"}.get(cell.lower(), cell)
+            elif name == "formula":
+                data[name] = _FORMULAS.get(cell, cell)
+            elif name == "flags":
+                data[name] = cell.split()
+            elif name == "context":
+                data[name] = json.loads(cell)
+            elif name == "env":
+                data[name] = _settings(cell)
+                extra[heading] = cell
+            elif name in codec.TYPES and name not in STRUCTURED and name not in LISTS:
+                data[name] = codec.read_value(name, cell)
+            else:
+                extra[heading] = cell
+        if failed:
+            # A clock speed is what tables of machines without devices give.
+            data["outcome"] = {"status": "oom_host" if failed == "oom_device" and "freq_ghz" in data else failed}
+        if data["state"] == "failed" and (data.get("sec_per_it") or data.get("tflops")):
+            data["state"] = "measured"
+        data.setdefault("source_file", where.file)
+        data.setdefault("source_line", where.line)
+        return Record.from_dict({**data, "extra": extra, "printed": printed_digits(headings, cells)})
+    except (BadInput, ValueError) as error:
+        return Problem(file=where.file, line=where.line, message=str(error), level="row", rows=1, cell=",".join(cells)[:80])

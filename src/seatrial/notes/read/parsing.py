@@ -1,0 +1,257 @@
+"""One cell of a table, parsed for the column it stands in: the number, its unit, the text and the marks beside it.
+
+    read_cell(Column(field="mem_value", kind="memory"), "900.5 MiB (OOM in epoch 2)")
+        -> value 900.5, unit "MiB", text "(OOM in epoch 2)"
+    read_cell(Column(field="tflops", kind="figure"), "2.5^/^^")          -> value 2.5, flags ("^", "^^")
+
+A cell is read whole or not at all: what is neither a number nor known text comes back with `unread` saying why.
+"""
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+
+from seatrial.tables.headings import LONGEST_CELL, NUMBER, Column, Kind, clean
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    value: object = None
+    unit: str = ""
+    words: str = ""
+    """What stands beside the value, brackets included."""
+    flags: tuple[str, ...] = ()
+    unread: str = ""
+    """Why the cell could not be read; empty when it could."""
+
+
+_DASHES = re.compile(r"[-–—―]+")
+_BLANK = re.compile(r"[-–—―.…?]*|x{2,}|n\.?/?a\.?|tbd|todo|nil|null|none|unknown|not measured", re.IGNORECASE)
+
+
+def is_blank(text: str) -> bool:
+    """A cell in which nobody said anything: empty, dashes, question marks, XXX, n/a."""
+    return _BLANK.fullmatch(text) is not None
+
+
+_FLAG = re.compile(r"(?<=[\w.%)\"'\]/ ])(?:\^+|†+|‡+|§+|¶+|\*{1,3}$)(?=$|[\s/,(;^])|^(?:\^+|†+|‡+|§+|¶+)$")
+
+
+def take_flags(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text without its marks, and the marks in the order they stand."""
+    if len(text) > LONGEST_CELL or not any(mark in text for mark in "^†‡§¶*"):
+        return text, ()
+    flags = tuple(_FLAG.findall(text))
+    if not flags:
+        return text, ()
+    return re.sub(r"\s*/\s*(?=$|\()", "", _FLAG.sub("", text)).strip(), flags
+
+
+_UNITS: dict[Kind, tuple[re.Pattern[str], dict[str, str]]] = {
+    "memory": (
+        re.compile(r"([KMGT]i?B|[MG]i?)(?:ytes?)?(?:/gpu|/node)?(?![\w])", re.IGNORECASE),
+        {"g": "GB", "gb": "GB", "gib": "GiB", "gi": "GiB", "m": "MB", "mb": "MB", "mib": "MiB", "mi": "MiB"},
+    ),
+    "seconds": (
+        re.compile(
+            r"(ms|msecs?|milliseconds?|s|secs?|seconds?|min|minutes?)(?:/(?:it|iter|iteration|step))?(?![\w])", re.IGNORECASE
+        ),
+        {"ms": "ms", "msec": "ms", "msecs": "ms", "millisecond": "ms", "milliseconds": "ms", "s": "s", "sec": "s", "secs": "s",
+         "second": "s", "seconds": "s", "min": "min", "minute": "min", "minutes": "min"},
+    ),
+    "figure": (re.compile(r"(T|TFLOPS?|TFLOPs?/s(?:/GPU)?|PFLOPs?|PFLOPs?/s|PetaFLOPs?)(?![\w])", re.IGNORECASE), {}),
+    "percent": (re.compile(r"(%)"), {}),
+    "frequency": (
+        re.compile(r"(GHz|MHz|kHz|Hz)(?![\w])", re.IGNORECASE),
+        {"ghz": "GHz", "mhz": "MHz", "khz": "kHz", "hz": "Hz"},
+    ),
+    "rate": (
+        re.compile(
+            r"((?:samples?|seqs?|sequences?|tokens?|toks?)\s*(?:/|per\s+)\s*(?:s|sec|secs|second)(?:/gpu)?)(?![\w])",
+            re.IGNORECASE,
+        ),
+        {},
+    ),
+}  # fmt: skip
+_THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
+_SECONDS = {"min": 60.0}
+POSITIVE: frozenset[Kind] = frozenset({"count", "figure", "memory", "seconds", "rate", "percent", "frequency"})
+
+
+@lru_cache(maxsize=65536)
+def read_cell(column: Column, raw: str) -> Cell:
+    """The cell under `column`; equal cells are read once, since the same few fill a table."""
+    text = clean(raw)
+    reader = _READERS.get(column.kind)
+    if reader is not None:
+        return reader(column, text)
+    text, flags = take_flags(text)
+    if column.kind in ("word", "size") or not text:
+        size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbt])", text, re.IGNORECASE) if column.kind == "size" else None
+        text = size.group(1) + size.group(2).upper() if size else text
+        return Cell(value="" if is_blank(text) else text, flags=flags)
+    return _number_cell(column, text, flags)
+
+
+def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
+    if text[:1] in "~≈" and text[1:2]:
+        text, flags = text[1:].lstrip(), ("~", *flags)
+    match = NUMBER.match(text) if len(text) <= LONGEST_CELL else None
+    if match is None:
+        return _no_number(column, text, flags)
+    value = float(re.sub("[,'_]", "", match.group()))
+    rest = text[match.end() :]
+    spread = re.match(r"\s*(?:±|\+/-)\s*[\d.]+", rest)
+    unit, rest = _unit(column, rest[spread.end() :] if spread else rest)
+    if column.kind == "rate" and rest[:1] in _THOUSANDS and not rest[1:2].isalpha():
+        value, rest = value * _THOUSANDS[rest[0]], rest[1:]
+        unit, rest = _unit(column, rest)
+    if column.field == "seq" and re.match(r"[kK](?!\w)", rest):
+        value, rest = value * 1024, rest[1:]
+    if rest and (rest[0] not in " ([{" or rest.lstrip()[:1].isdigit()):
+        return Cell(flags=flags, unread=f"{text!r} is not one number")
+    if not math.isfinite(value):
+        return Cell(flags=flags, unread=f"{match.group()} is beyond any number")
+    if column.kind == "count" and not value.is_integer():
+        return Cell(flags=flags, unread=f"{match.group()} is not a whole number")
+    if (
+        column.kind in POSITIVE
+        and value <= 0
+        and not (column.kind == "figure" and value == 0 and column.field == "aggr_pflops")
+    ):
+        return Cell(flags=flags, unread=f"{match.group()} is not above 0")
+    words = f"{spread.group() if spread else ''}{rest}".strip()
+    return _scaled(column, value, unit or column.unit, words, flags)
+
+
+def shifted(value: float, places: int) -> float:
+    """The number with its decimal point moved left: 41.2 % is 0.412, not 0.41200000000000003."""
+    return float(Decimal(repr(value)).scaleb(-places))
+
+
+def _unit(column: Column, rest: str) -> tuple[str, str]:
+    pattern = _UNITS.get(column.kind)
+    if pattern is None or not rest:
+        return "", rest
+    match = pattern[0].match(rest.lstrip())
+    if match is None:
+        return "", rest
+    return pattern[1].get(match.group(1).lower(), match.group(1)), rest.lstrip()[match.end() :]
+
+
+def _scaled(column: Column, value: float, unit: str, words: str, flags: tuple[str, ...]) -> Cell:
+    if column.kind == "count":
+        return Cell(value=int(value), words=words, flags=flags)
+    if column.kind == "seconds":
+        scaled = 1 / value if unit == "it/s" else shifted(value, 3) if unit == "ms" else value * _SECONDS.get(unit, 1.0)
+        if not math.isfinite(scaled) or scaled <= 0:
+            return Cell(flags=flags, unread=f"{value} {unit} is no time")
+        return Cell(value=scaled, unit=unit, words=words, flags=flags)
+    if column.kind == "memory" and unit not in ("", "MB", "MiB", "GB", "GiB"):
+        return Cell(flags=flags, unread=f"memory in {unit}: write MiB or GiB")
+    if column.kind == "percent":
+        return Cell(value=shifted(value, 2) if unit == "%" or value > 1 else value, words=words, flags=flags)
+    if column.kind == "frequency":
+        # Nobody clocks a machine at 3.1 Hz: a slip of the unit keeps its digits, and lint says so.
+        return Cell(value=shifted(value, 3) if unit == "MHz" else value, unit=unit, words=words, flags=flags)
+    if column.field == "aggr_pflops" and unit.upper().startswith("T"):
+        return Cell(value=shifted(value, 3), unit=unit, words=words, flags=flags)
+    return Cell(value=value, unit=unit, words=words, flags=flags)
+
+
+def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
+    bare = _DASHES.sub("", text).strip()
+    pattern = _UNITS.get(column.kind)
+    if is_blank(text) or (pattern is not None and pattern[0].fullmatch(bare)):
+        return Cell(flags=flags)
+    if re.fullmatch(r"[+-]?(nan|inf|infinity)", text, re.IGNORECASE):
+        return Cell(flags=flags, unread=f"{text} is not a finite number")
+    return Cell(words=text, flags=flags, unread=f"{text!r} is not a number")
+
+
+_YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️"}
+_NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without"}
+
+
+def _yesno(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    word = text.lower()
+    if word in _YES or word in _NO:
+        return Cell(value=word in _YES, flags=flags)
+    return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is neither yes nor no")
+
+
+def _recompute(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    word = text.lower()
+    if "selective" in word:
+        return Cell(value="selective", flags=flags)
+    if word in _YES or word in _NO:
+        return Cell(value="full" if word in _YES else "none", flags=flags)
+    first = re.split(r"[\s(,:]", word, maxsplit=1)[0]
+    if first in _YES or first in _NO or first in ("block", "uniform"):
+        return Cell(value="none" if first in _NO else "full", words=text[len(first) :].strip(" ,:"), flags=flags)
+    return (
+        Cell(value="", flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not full, selective or none")
+    )
+
+
+def _zero(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    match = re.fullmatch(r"(?:zero)?(?:[\s_-]*stage)?[\s_-]*([0-3])(?:[\s(+,](.*))?", text, re.IGNORECASE)
+    if match:
+        return Cell(value=int(match.group(1)), words=(match.group(2) or "").strip(" )"), flags=flags)
+    if text.lower() in _NO:
+        return Cell(value=0, flags=flags)
+    return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not a ZeRO stage from 0 to 3")
+
+
+DTYPES = {
+    "fp16": "fp16", "float16": "fp16", "half": "fp16", "f16": "fp16", "bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32",
+    "float32": "fp32", "single": "fp32", "f32": "fp32", "tf32": "tf32", "fp8": "fp8", "float8": "fp8", "fp64": "fp64",
+}  # fmt: skip
+
+
+def _dtype(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    return Cell(value="" if is_blank(text) else DTYPES.get(text.lower(), text), flags=flags)
+
+
+_DATE = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})|(\d{1,2})([-/])(\d{1,2})(?![-/.\d])")
+
+
+def take_date(text: str) -> tuple[str, str]:
+    """A date at the start of a note, as YYYY-MM-DD or MM-DD, and what follows it. No year is made up."""
+    match = _DATE.match(text)
+    if match is None:
+        return "", text
+    if match.group(1):
+        date, month, day = (
+            f"{match.group(1)}-{int(match.group(2)):02}-{int(match.group(3)):02}",
+            int(match.group(2)),
+            int(match.group(3)),
+        )
+    else:
+        month, day = int(match.group(4)), int(match.group(6))
+        if month > 12:
+            month, day = day, month
+        date = f"{month:02}-{day:02}"
+    rest = text[match.end() :]
+    if not (1 <= month <= 12 and 1 <= day <= 31) or (rest and rest[0] not in " ,;:("):
+        return "", text
+    return date, rest.lstrip(" ,;:")
+
+
+def _notes(column: Column, text: str) -> Cell:
+    text, flags = take_flags(text)
+    return Cell(value="" if _DASHES.fullmatch(text) else text, flags=flags)
+
+
+_READERS = {
+    "yesno": _yesno, "recompute": _recompute, "zero": _zero, "dtype": _dtype, "notes": _notes, "date": _notes,
+    "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
+    "flags": lambda column, text: Cell(flags=tuple(text.split())),
+}  # fmt: skip

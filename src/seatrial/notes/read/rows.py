@@ -1,0 +1,420 @@
+"""A row of cells under its headings, with what the text around it states, as one record.
+
+    row_record(columns, cells, outline=outline, where=where)         -> record or None, and the problems met
+    refit(columns, cells)                                            cells of a ragged row under the headings they belong to
+
+The row's own cells win over the text around it. What neither says stays None. State and outcome follow from the text and
+marks in the cells and from the legend that explains the marks.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from seatrial.columns import COLUMNS, LAYOUT
+from seatrial.notes.read.outline import SHAPE, Around, Outline
+from seatrial.notes.read.parsing import Cell, is_blank, read_cell, take_date
+from seatrial.notes.read.statements import read_statements, read_status
+from seatrial.record import Outcome, Record, State, Status
+from seatrial.tables import Problem, Where
+from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
+from seatrial.tables.unknown import axes_lacking, refusal, unknown_columns
+
+ESTIMATE_MARKS = ("^", "~")
+"""Marks that say `worked out` where no legend says otherwise."""
+LONG_NOTE = 8
+"""Words from which on a note beside figures is an explanation and not a word for what happened."""
+TIMES = ("sec_per_it", "tflops", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process")
+
+
+@dataclass(kw_only=True)
+class _OpenRow:
+    """A row while it is being read."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, list[str]] = field(default_factory=dict)
+    """Mark -> the fields it stands at."""
+    said: list[tuple[str, str]] = field(default_factory=list)
+    """(column, words) beside numbers."""
+    notes: list[str] = field(default_factory=list)
+    configured: dict[str, Any] = field(default_factory=dict)
+    """What a cell such as `TP8, PP4` under a heading of its own says; the columns proper win."""
+    dated: bool = False
+    unread: list[tuple[Column, str, Cell]] = field(default_factory=list)
+
+
+def row_record(
+    columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where
+) -> tuple[Record | None, list[Problem]]:
+    row = _OpenRow()
+    for column, raw in zip(columns, cells):
+        if raw and not raw.isspace():
+            _take(row, column, raw)
+    if not row.values and not row.said and not row.unread:
+        text = " | ".join(cells)
+        problem = Problem(
+            file=where.file, line=where.line, cell=text[:80], message="a row in which nothing is said", level="row", rows=1
+        )
+        return None, [problem]
+    row.values = {**row.configured, **row.values}
+    around = outline.around(where.line, str(row.values.get("size_label", "")))
+    _value_legends(row, outline)
+    outcome, state, estimated, unread = _judge(row, outline)
+    problems = [
+        Problem(file=where.file, line=where.line, column=c.heading, cell=raw, message=f"{c.heading}: {cell.unread}")
+        for c, raw, cell in unread
+    ]
+    values, inferred = _with_context(row, around)
+    record = Record(
+        state=state,
+        outcome=outcome,
+        source_file=where.file,
+        source_line=where.line,
+        section=around.section,
+        table=where.table,
+        env={**around.env, **row.env},
+        extra={**around.extra, **row.extra},
+        printed=_printed(columns, cells),
+        flags=tuple(row.flags),
+        notes="; ".join(row.notes),
+        estimated=estimated,
+        inferred=inferred,
+        context=around.values,
+        **values,
+    )
+    return record, problems
+
+
+def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
+    printed: dict[str, str] = {}
+    for number, (column, raw) in enumerate(zip(columns, cells)):
+        name = column.heading if column.heading not in printed else f"{column.heading} ({number + 1})"
+        printed[name] = raw.strip()
+    return printed
+
+
+# ---- one cell
+
+
+def _take(row: _OpenRow, column: Column, raw: str) -> None:
+    cell = read_cell(column, raw)
+    for flag in cell.flags:
+        row.flags.setdefault(flag, []).append(column.field)
+    if column.parts:
+        _take_parts(row, column, raw)
+        return
+    if cell.unread and column.field == "gpus" and _take_devices(row, clean(raw)):
+        return
+    if cell.unread:
+        row.unread.append((column, raw.strip(), cell))
+        return
+    value = cell.value
+    if column.field == "notes" or column.kind == "date":
+        _take_note(row, column, str(value or ""))
+    elif column.field == "throughput":
+        _take_throughput(row, column, raw, cell)
+    elif column.kind == "settings":
+        _take_settings(row, str(value or ""))
+    elif column.kind in ("state", "outcome"):
+        row.said.append((column.field, str(value or "")))
+    elif not column.field:
+        if value:
+            row.extra[column.heading] = str(value)
+            row.configured.update(read_statements(str(value), heading=False).fields)
+    elif value is None or value == "":
+        pass
+    elif column.field in row.values and row.values[column.field] != value:
+        row.unread.append((column, raw.strip(), Cell(unread=f"{value} here and {row.values[column.field]} in another column")))
+    else:
+        row.values[column.field] = value
+        _take_units(row, column, cell)
+    if cell.words:
+        _take_words(row, column, cell.words)
+
+
+def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
+    """`8/4/12` under `DP/TP/PP`."""
+    texts = [text for text in re.split(r"\s*[/,×x+&]\s*|\s+", clean(raw)) if text]
+    cells = [read_cell(_COUNT, text) for text in texts]
+    if is_blank(clean(raw)):
+        return
+    if len(texts) != len(column.parts) or any(cell.unread or cell.words for cell in cells):
+        message = f"{clean(raw)!r} is not {len(column.parts)} whole numbers"
+        row.unread.append((column, raw.strip(), Cell(unread=message)))
+        return
+    row.values.update({name: cell.value for name, cell in zip(column.parts, cells) if cell.value is not None})
+
+
+_COUNT = Column(kind="count")
+
+
+def _take_devices(row: _OpenRow, text: str) -> bool:
+    """`8xA100`, `2x8` or, under a heading such as GPU, just what kind they are."""
+    match = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)?\s*([A-Za-z][\w .-]*)?", text)
+    if match and (match.group(2) or match.group(3)):
+        row.values["gpus"] = int(match.group(1)) * int(match.group(2) or 1)
+        if match.group(3):
+            row.values["machine"] = match.group(3)
+        return row.values["gpus"] > 0
+    if re.fullmatch(r"[A-Za-z][\w .-]*", text) and any(letter.isdigit() for letter in text):
+        row.values["machine"] = text
+        return True
+    return False
+
+
+def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
+    if column.field == "mem_value":
+        row.values["mem_unit"] = cell.unit
+    elif column.field == "sec_per_it":
+        row.values["time_unit"] = cell.unit or "s"
+    elif column.field == "tflops":
+        if column.per:
+            row.values["tflops_per"] = column.per
+        if column.formula:
+            row.values["formula"] = column.formula
+
+
+def _take_note(row: _OpenRow, column: Column, text: str) -> None:
+    date, rest = take_date(text)
+    if date and "date" not in row.values:
+        row.values["date"] = date
+        row.dated = True
+        text = rest
+    elif column.kind == "date" and text and "date" not in row.values:
+        row.values["date"], text = text, ""
+        row.dated = True
+    if text:
+        row.notes.append(text)
+        row.said.append(("notes", text))
+
+
+def _take_throughput(row: _OpenRow, column: Column, raw: str, cell: Cell) -> None:
+    unit = normal(cell.unit)
+    name = {"sample": "samples_per_s", "seq": "samples_per_s", "tok": "tokens_per_s"}
+    field_name = next((value for key, value in name.items() if unit.startswith(key)), None)
+    if field_name == "tokens_per_s" and unit.endswith("per gpu"):
+        field_name = "tokens_per_s_per_process"
+    if cell.value is None:
+        return
+    if field_name is None or (field_name == "samples_per_s" and unit.endswith("per gpu")):
+        row.extra[column.heading] = clean(raw)
+    else:
+        row.values[field_name] = cell.value
+
+
+def _take_words(row: _OpenRow, column: Column, words: str) -> None:
+    """Words beside a number: settings in a Nodes cell, otherwise what happened."""
+    inner = words[1:-1].strip() if words[:1] in "([{" and words[-1:] in ")]}" else words
+    if column.field in ("nodes", "gpus") and not read_status(inner).failed:
+        _take_settings(row, inner)
+    else:
+        row.said.append((column.field, inner))
+        if column.field not in MEASURES or not (read_status(inner).failed or read_status(inner).estimated):
+            row.notes.append(f"{column.heading}: {inner}")
+
+
+_CLOCK = Column(field="freq_ghz", kind="frequency")
+
+
+def _take_settings(row: _OpenRow, text: str) -> None:
+    """`ppn=2, 2.4GHz, LD_PRELOAD=libjemalloc.so, "cache=on"`."""
+    for part in re.split(r"[,;]\s*", text):
+        part = part.strip().strip("\"'`").strip()
+        if not part:
+            continue
+        key, sep, value = part.partition("=")
+        if sep and key.strip():
+            key, value = key.strip().lstrip("-"), value.strip().strip("\"'")
+            row.env[key] = value
+            column = setting(key)
+            if column is not None:
+                cell = read_cell(column, value)
+                if cell.value not in (None, "") and not cell.unread:
+                    row.values.setdefault(column.field, cell.value)
+        elif re.fullmatch(r"[\d.]+\s*[GMk]?Hz", part, re.IGNORECASE):
+            row.values.setdefault("freq_ghz", read_cell(_CLOCK, part).value)
+        else:
+            row.notes.append(part)
+
+
+def _value_legends(row: _OpenRow, outline: Outline) -> None:
+    for heading, text in row.extra.items():
+        meaning = outline.value_legends.get((normal(heading), text.lower()))
+        if meaning:
+            row.env.setdefault(*meaning)
+
+
+# ---- the whole row
+
+
+def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[str, ...]]:
+    values, inferred = dict(row.values), []
+    counts_devices = "gpus" in values
+    other_model = _is_other_model(values, around)
+    for name, stated in around.values.items():
+        if (
+            name in values
+            or (other_model and name in SHAPE)
+            or (counts_devices and name in ("nodes", "gpus"))
+            or ("nodes" in values and name == "gpus")
+        ):
+            continue
+        values[name] = stated.value
+        if name in around.inferred:
+            inferred.append(name)
+    per_node = values.get("procs_per_node")
+    if counts_devices and "nodes" not in values and per_node and values["gpus"] % per_node == 0:
+        values["nodes"] = values["gpus"] // per_node
+        inferred.append("nodes")
+    return values, tuple(sorted(inferred))
+
+
+def _is_other_model(values: dict[str, Any], around: Around) -> bool:
+    """Whether the shape that the text states is plainly not that of the size which the row names."""
+    label = re.fullmatch(r"(\d+(?:\.\d+)?)([MBT])", str(values.get("size_label", "")))
+    stated = [around.values[name].value for name in ("layers", "hidden") if name in around.values and name not in values]
+    if label is None or len(stated) < 2 or not all(isinstance(value, int) for value in stated):
+        return False
+    layers, hidden = cast(list[int], stated)
+    size = float(label.group(1)) * {"M": 1e6, "B": 1e9, "T": 1e12}[label.group(2)]
+    # Twelve squares a layer are within a factor of two of any decoder, embeddings and gated feed-forwards included.
+    return not 0.5 <= size / (12 * layers * hidden**2) <= 2.5
+
+
+def _judge(row: _OpenRow, outline: Outline) -> tuple[Outcome | None, State, tuple[str, ...], list[tuple[Column, str, Cell]]]:
+    """What happened, the row's state, the estimated figures, and the cells that stay unread."""
+    failed, message = "", ""
+    estimated: list[str] = []
+    planned = explicit = False
+    unread = []
+    timed = any(row.values.get(name) is not None for name in TIMES)
+    measured = timed or row.values.get("mem_value") is not None
+    for column, raw, cell in row.unread:
+        words = read_status(cell.words)
+        if cell.words and column.kind != "count" and (words.failed or words.planned):
+            failed, message = failed or words.failed, message or cell.words
+            planned = planned or words.planned
+        elif column.field == "loss" and raw.lower().strip("+-") in ("nan", "inf"):
+            failed, message = failed or "nan", message or f"loss {raw}"
+        else:
+            unread.append((column, raw, cell))
+    for name, text in row.said:
+        if name == "notes" and measured and len(text.split()) > LONG_NOTE:
+            continue
+        words = read_status(text)
+        if name in ("state", "outcome") and text.lower() in ("ok", "measured", "success", "passed", "done"):
+            explicit = True
+        if words.failed and not failed:
+            failed, message = words.failed, text
+        if words.estimated:
+            estimated += [name] if name in MEASURES else [f for f in TIMES if f in row.values]
+        planned = planned or words.planned
+    for flag, fields in row.flags.items():
+        legend = outline.legends.get(flag, "")
+        words = read_status(legend)
+        if words.estimated or (not legend and flag in ESTIMATE_MARKS):
+            estimated += [name for name in fields if name in row.values]
+        if words.failed and not failed:
+            failed, message = words.failed, legend
+        if legend:
+            row.notes.append(f"{flag} {legend}")
+    if not failed and not measured and row.dated:
+        failed, message = _by_rule(row, outline)
+    outcome = Outcome(status=_status(failed, outline), message=message, rate=read_status(message).rate) if failed else None
+    state: State
+    if timed and not planned:
+        state = "estimated" if estimated else "measured"
+    elif failed:
+        state = "failed"
+    elif measured or explicit:
+        state = "estimated" if estimated else "measured"
+    else:
+        state = "planned"
+    return outcome, state, tuple(dict.fromkeys(estimated)), unread
+
+
+def _by_rule(row: _OpenRow, outline: Outline) -> tuple[str, str]:
+    """A row that was tried and has no figures, where a comment of the file says that such settings do not work."""
+    for rule in outline.rules:
+        if rule.fields and all(row.values.get(name) == value for name, value in rule.fields.items()):
+            return rule.failed, rule.text
+    return "", ""
+
+
+def _status(failed: str, outline: Outline) -> Status:
+    if failed == "oom":
+        return "oom_host" if outline.on_host else "oom_device"
+    return cast(Status, failed)
+
+
+def blank_row(cells: Sequence[str]) -> bool:
+    """A spacer: every cell is empty."""
+    return not any(cell and not cell.isspace() for cell in cells)
+
+
+def fits(column: Column, raw: str) -> bool:
+    """Whether a cell can stand under a column; used to find which cell of a row is one too many."""
+    cell = read_cell(column, raw)
+    if column.kind == "notes":
+        return not is_blank(clean(raw))
+    return not cell.unread and (column.kind != "word" or not clean(raw)[:1].isdigit())
+
+
+# ---- a table
+
+TOPOLOGY = frozenset({"nodes", "gpus", "layers", "hidden", "size_label", "seq", "iteration",
+                      *(name for name in LAYOUT if COLUMNS[name].about.kind in ("count", "zero"))})
+
+
+def is_table_of_runs(columns: list[Column]) -> bool:
+    """A row of it says what was run and what was measured, or at least how it would be laid out."""
+    fields = {column.field for column in columns} | {name for column in columns for name in column.parts}
+    measures = fields & {*MEASURES, "throughput"}
+    asked = fields & TOPOLOGY
+    clear = {column.field for column in columns if normal(column.heading) not in ("time", "mem", "memory", "loss", "speed")}
+    return bool(measures and (asked or len(measures) > 1 or measures & clear)) or len(asked) >= 3
+
+
+MOST_TOO_MANY = 4
+"""Cells too many up to which an empty one among them is looked for."""
+
+
+def refit(columns: Sequence[Column], cells: Sequence[str]) -> tuple[list[str], str]:
+    """The cells under their headings when there are more or fewer than headings, and what was done."""
+    counts = f"{len(cells)} cells under {len(columns)} headings"
+    if len(cells) < len(columns):
+        return [*cells, *[""] * (len(columns) - len(cells))], f"{counts}: the last {len(columns) - len(cells)} taken as empty"
+    kept, dropped = list(cells), []
+    if len(cells) > len(columns) + MOST_TOO_MANY:
+        return [*kept[: len(columns) - 1], " ".join(kept[len(columns) - 1 :])], f"{counts}: the last ones read as one"
+    while len(kept) > len(columns):
+        empty = [i for i, cell in enumerate(kept) if cell.strip("-–— ") == ""]
+        if not empty:
+            rest = " ".join(kept[len(columns) - 1 :])
+            return [*kept[: len(columns) - 1], rest], f"{counts}: the last ones read as one"
+        # The empty cell without which most of the others stand under a heading they can belong to; of equals the last.
+        best = max(empty, key=lambda i: (sum(fits(c, cell) for c, cell in zip(columns, kept[:i] + kept[i + 1 :])), i))
+        dropped.append(best + 1)
+        del kept[best]
+    return kept, f"{counts}: empty cell {', '.join(map(str, dropped))} left out"
+
+
+def columns_left(headings: Sequence[str], where: Where) -> Iterator[Problem]:
+    """One note of the columns that no field takes, where a table has any."""
+    ignored, _ = unknown_columns(headings, ())
+    if ignored:
+        message = f"no field takes {', '.join(ignored)}: kept as text"
+        yield Problem(file=where.file, line=where.line, message=message, level="note", columns=tuple(ignored))
+
+
+def refused_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Problem | None:
+    """The problem of a row that runs on an axis which no record has a field for, such as context parallelism above 1."""
+    axes = axes_lacking(tuple(headings))
+    why = refusal(axes, headings, cells) if axes else ""
+    if not why:
+        return None
+    return Problem(file=where.file, line=where.line, cell=" | ".join(cells)[:80], message=why, level="row", rows=1)

@@ -1,0 +1,115 @@
+"""The text of one field and back: what the tables and CSV files of our own are made of.
+
+    encode("a|b"), decode("a&#124;b")             text is kept whole by entities, so that no cell can be mistaken
+    read_value("dp", "8")                         a field's value by the type that it has in a record
+    number(record, "sec_per_it")                  a figure with the digits it was printed with
+"""
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+from seatrial.columns import COLUMNS
+from seatrial.errors import BadInput
+from seatrial.record import Record
+from seatrial.tables.headings import NUMBER, read_heading
+
+_LAST = ("state", "outcome", "flags", "estimated", "inferred", "extra", "session", "run_id", "source", "notes")
+"""Columns about the row itself; its source is its file and line."""
+HEADINGS: dict[str, str] = {name: column.label for name, column in COLUMNS.items() if name not in (*_LAST, "date")}
+HEADINGS |= {name: COLUMNS[name].label if name in COLUMNS else "Source" for name in _LAST}
+"""Field -> heading, in the order the columns stand."""
+FIELD_OF = {heading: name for name, heading in HEADINGS.items()}
+TYPES = {f.name: str(f.type) for f in dataclass_fields(Record)}
+PLAIN = {"activation_ckpt": "recompute", "line_no": "source_line"}
+"""Names in hand-kept collections -> fields."""
+STRUCTURED = (
+    "outcome", "env", "extra", "printed", "context", "trial", "iterations", "measurement", "memory", "breakdown",
+    "versions", "host", "forecast",
+)  # fmt: skip
+LISTS = ("flags", "estimated", "inferred")
+TFLOPS_HEADING = re.compile(r"TFLOPs \((.*)\)")
+_ENTITY = re.compile(r"&#(\d+);")
+_ODD = r"&(?=#\d+;)|[|│┃║*<\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^\s|\s$|^-+$"
+
+
+def is_heading(heading: str) -> bool:
+    return heading in FIELD_OF or TFLOPS_HEADING.fullmatch(heading) is not None
+
+
+def encode(text: str, also: str = "") -> str:
+    """Text that survives a markdown cell; `also` are letters that part lists."""
+    pattern = f"{_ODD}|[{re.escape(also)}]" if also else _ODD
+    return re.sub(pattern, lambda m: "".join(f"&#{ord(letter)};" for letter in m.group()), text)
+
+
+def decode(text: str) -> str:
+    return _ENTITY.sub(lambda m: chr(int(m.group(1))), text)
+
+
+def encode_pairs(pairs: dict[str, str]) -> str:
+    return ", ".join(f"{encode(key, also=',=')}={encode(value, also=',')}" for key, value in pairs.items())
+
+
+def decode_pairs(text: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in text.split(", ") if part)
+    return {decode(key): decode(value) for key, _, value in pairs}
+
+
+def encode_outcome(outcome: dict[str, Any]) -> str:
+    """`hang: always hangs`, with anything more as JSON in brackets."""
+    more = {key: value for key, value in outcome.items() if key not in ("status", "message")}
+    tail = f" {encode(json.dumps(more, sort_keys=True, ensure_ascii=False), also='{')}" if more else ""
+    message = encode(str(outcome.get("message", "")), also="{")
+    return outcome["status"] + tail + (f": {message}" if message else "")
+
+
+def decode_outcome(text: str) -> dict[str, Any]:
+    match = re.match(r"([a-z_]+)(?: (&#123;.*?&#125;|&#123;.*?\}))?(?:: (.*))?$", text, re.DOTALL)
+    if match is None:
+        raise BadInput(f"outcome {text!r}: expected a status such as ok, hang or oom_device")
+    outcome: dict[str, Any] = {"status": match.group(1)}
+    if match.group(2):
+        outcome.update(json.loads(decode(match.group(2))))
+    if match.group(3):
+        outcome["message"] = decode(match.group(3))
+    return outcome
+
+
+def read_value(name: str, text: str) -> Any:
+    """One field's value from its text; the types are those of the record."""
+    kind = TYPES[name]
+    try:
+        if kind.startswith("int"):
+            return int(text)
+        if kind.startswith("float"):
+            return float(text)
+    except ValueError:
+        raise BadInput(f"{name}: {text!r} is not a number") from None
+    if kind.startswith("bool"):
+        if text.lower() not in ("yes", "no", "true", "false"):
+            raise BadInput(f"{name}: {text!r} is neither yes nor no")
+        return text.lower() in ("yes", "true")
+    return decode(text)
+
+
+def number(record: Record, name: str) -> str:
+    """A figure with the digits it was printed with (1.10 stays 1.10), or the shortest text that is exactly it."""
+    value = getattr(record, name)
+    if value is None:
+        return ""
+    for heading, text in record.printed.items():
+        if read_heading(heading).field == name or heading == HEADINGS.get(name):
+            match = NUMBER.match(text.strip("*` ~"))
+            digits = match.group().replace(",", "") if match else ""
+            if re.fullmatch(r"[\d.]+", digits) and float(digits) == value:
+                return digits
+    return shortest(value)
+
+
+def shortest(value: float) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return repr(int(value)) if value or str(value)[0] != "-" else "-0.0"
+    return repr(value)

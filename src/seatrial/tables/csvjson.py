@@ -1,0 +1,167 @@
+"""Records as CSV to compute with and as JSON for programs, written and read back to the last bit.
+
+    to_csv(records)                               one row per record, the columns of a hand-kept collection of rows first
+    own_row(headings, cells, where)               a row of such a file as a record again
+    to_json(records); read_json(path, name)       everything, one record per line; also the lines of a logbook's segment
+"""
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.columns import ASKED
+from seatrial.errors import BadInput
+from seatrial.outcomes import OUTCOMES
+from seatrial.record import SCHEMA, Record
+from seatrial.tables import Problem, Where
+from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED, TYPES, decode, encode, number, read_value
+
+OWN_MARK = "seatrial"
+"""The last column of a CSV file of ours: the schema that its cells are written in."""
+SCHEMA_CELL = "1"
+_NAMES = {field: name for name, field in PLAIN.items()}
+CSV_COLUMNS = [*"source_file line_no section machine date".split(), *(_NAMES.get(name, name) for name in ASKED),
+               *"env mem_value mem_unit sec_per_it tflops aggr_pflops status flags notes formula state outcome".split()]
+"""That every file has, in this order; others follow where a row has them."""
+_LEFT_OUT = frozenset({"printed", "context", "table", "written_at"})
+"""What a CSV row does not carry: how the row it was read from looked, and when it came into the logbook."""
+
+
+# ---- CSV
+
+
+def to_csv(records: Iterable[Record]) -> str:
+    rows = [_row(record) for record in records]
+    known = set(CSV_COLUMNS)
+    more = sorted({name for row in rows for name in row} - known)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*CSV_COLUMNS, *more, OWN_MARK], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, OWN_MARK: SCHEMA_CELL})
+    return out.getvalue()
+
+
+def _row(record: Record) -> dict[str, str]:
+    row = {}
+    for name, value in record.to_dict().items():
+        if name in _LEFT_OUT:
+            continue
+        column = _NAMES.get(name, name)
+        if name in STRUCTURED:
+            row[column] = json.dumps(value, sort_keys=True)
+        elif name in LISTS:
+            row[column] = " ".join(encode(part, also=" ") for part in value)
+        elif name == "recompute":
+            row[column] = {"full": "true", "none": "false"}.get(value, encode_csv(value))
+        elif isinstance(value, bool):
+            row[column] = "true" if value else "false"
+        elif isinstance(value, int | float):
+            row[column] = number(record, name)
+        else:
+            row[column] = encode_csv(value)
+    row["status"] = _status(record)
+    return row
+
+
+def _status(record: Record) -> str:
+    """One word for programs that want no more: what happened, or the state."""
+    if record.outcome is not None and record.outcome.status != "ok":
+        return OUTCOMES[record.outcome.status].short
+    return {"measured": "ok", "planned": "not_run", "failed": "fail"}.get(record.state, record.state)
+
+
+def own_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Record | Problem:
+    try:
+        if len(cells) != len(headings):
+            raise BadInput(f"{len(cells)} cells under {len(headings)} headings")
+        data: dict[str, Any] = {}
+        for heading, cell in zip(headings[:-1], cells):
+            if cell and heading != "status":
+                data[PLAIN.get(heading, heading)] = _value(heading, cell)
+        data.setdefault("source_file", where.file)
+        data.setdefault("source_line", where.line)
+        return Record.from_dict({**data, "printed": printed_digits(headings, cells)})
+    except (BadInput, ValueError) as error:
+        return Problem(file=where.file, line=where.line, message=str(error), level="row", rows=1, cell=",".join(cells)[:80])
+
+
+def printed_digits(headings: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """The digits as they stand, since 1.50 says more than 1.5; text is kept in its field alone."""
+    return {heading: cell for heading, cell in zip(headings, cells) if cell[:1].isdigit()}
+
+
+def _value(heading: str, cell: str) -> Any:
+    if heading == "activation_ckpt":
+        return {"true": "full", "false": "none"}.get(cell, decode(cell))
+    if heading in STRUCTURED:
+        return json.loads(cell)
+    if heading in LISTS:
+        return [decode(part) for part in cell.split(" ")]
+    name = PLAIN.get(heading, heading)
+    if name not in TYPES:
+        raise BadInput(f"no field {heading!r} in a record")
+    return read_value(name, cell)
+
+
+_CSV_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]|&(?=#\d+;)")
+
+
+def encode_csv(text: str) -> str:
+    """Text that survives a CSV cell on any machine: only control letters are masked."""
+    return _CSV_ODD.sub(lambda m: f"&#{ord(m.group())};", text)
+
+
+# ---- JSON
+
+
+def to_json(records: Iterable[Record]) -> str:
+    lines = [json.dumps(record.to_dict(), ensure_ascii=False, allow_nan=False) for record in records]
+    body = "".join(f"\n  {line}{',' if index < len(lines) - 1 else ''}" for index, line in enumerate(lines))
+    return f'{{"schema": {SCHEMA}, "records": [{body}\n]}}\n'
+
+
+def read_json(path: Path, name: str) -> Iterator[Record | Problem]:
+    if path.suffix.lower() == ".jsonl":
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield _line(line, name, number)
+        return
+    try:
+        data = json.loads(path.read_bytes())
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 text") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadInput(f"{path}: not JSON: {error}") from error
+    if isinstance(data, dict) and "records" in data:
+        schema = data.get("schema", SCHEMA)
+        if schema != SCHEMA:
+            raise BadInput(f"{path}: schema {schema}, and this version reads {SCHEMA}")
+        data = data["records"]
+    if not isinstance(data, list):
+        raise BadInput(f'{path}: expected a list of records, or {{"records": [...]}}')
+    for index, item in enumerate(data):
+        yield _record(item, name, index + 1)
+
+
+def _line(text: bytes, name: str, number: int) -> Record | Problem:
+    try:
+        return _record(json.loads(text), name, number)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        shown = text[:80].decode(errors="replace")
+        return Problem(file=name, line=number, cell=shown, message=f"not JSON: {error}", level="row", rows=1)
+
+
+def _record(item: object, name: str, number: int) -> Record | Problem:
+    try:
+        if isinstance(item, dict):
+            item = {key: value for key, value in item.items() if key != "schema"}
+        return Record.from_dict(item, where=f"record {number}")  # type: ignore[arg-type]
+    except (BadInput, OverflowError) as error:
+        return Problem(file=name, line=number, cell=str(item)[:80], message=str(error), level="row", rows=1)
