@@ -25,7 +25,7 @@ def train_with(cases: dict[str, tuple[Trial, KernelConfig | None]], training: Tr
     found = {}
     for label, (trial, config) in cases.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        engine = Engine(trial, training, mesh, ops=config and build(config, trial, training, mesh.device))
+        engine = Engine(trial, training, mesh, ops=config and build(config, trial, mesh.device))
         batches = Batches(training, trial.model, training.seed)
         results = [engine.step(i + 1, first_sample=trial.batch.gbs * i, batches=batches) for i in range(training.steps)]
         found[label] = [(r.loss, r.grad_norm) for r in results]
@@ -72,7 +72,7 @@ def split_and_whole(cases: dict[str, Trial], training: Training, config: KernelC
     for label, trial in cases.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
         for splits in (True, False):
-            ops = build(replace(config, split_masters=splits), trial, training, mesh.device)
+            ops = build(replace(config, split_masters=splits), trial, mesh.device)
             engine = Engine(trial, training, mesh, ops=ops)
             assert all((b.masters.rest is not None) == splits for b in engine.buckets)
             if not splits:
@@ -89,7 +89,7 @@ def saved_and_continued(trial: Trial, training: Training, config: KernelConfig, 
     half = training.steps // 2
 
     def engine_of(splits: bool) -> Engine:
-        engine = Engine(trial, training, mesh, ops=build(replace(config, split_masters=splits), trial, training, mesh.device))
+        engine = Engine(trial, training, mesh, ops=build(replace(config, split_masters=splits), trial, mesh.device))
         if not splits:
             rounds_away(engine)
         return engine

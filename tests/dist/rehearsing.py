@@ -10,8 +10,8 @@ import torch.distributed as dist
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
 from seatrial.engine.rendezvous import Place
+from seatrial.engine.watch.tracker import tracker
 from seatrial.probe import talk
 from seatrial.probe.between import Between
 from seatrial.probe.crew import Crew

@@ -14,7 +14,7 @@ from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import build
 from seatrial.engine.fast.config import KernelConfig
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.tracker import tracker
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -36,7 +36,7 @@ def trial(**layout: Any) -> Trial:
 
 
 def engine_of(trial: Trial, training: Training, config: KernelConfig) -> Engine:
-    return Engine(trial, training, Mesh(trial.topology, device=CPU), ops=build(config, trial, training, CPU))
+    return Engine(trial, training, Mesh(trial.topology, device=CPU), ops=build(config, trial, CPU))
 
 
 def same(found: Any, expected: Any) -> None:

@@ -66,7 +66,7 @@ def test_rows_of_common_and_rare_tokens_are_added_up_the_same_every_time(kind: t
 
 def engine_of(trial: Trial, training: Training, config: KernelConfig | None = None) -> Engine:
     mesh = Mesh(trial.topology, device=CUDA)
-    ops, _, notes = ops_for(trial, training, mesh, config)
+    ops, _, notes = ops_for(trial, mesh, config)
     assert not any("plain torch is used" in note for note in notes.values()), notes
     return Engine(trial, training, mesh, ops=ops)
 
@@ -74,7 +74,7 @@ def engine_of(trial: Trial, training: Training, config: KernelConfig | None = No
 def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:
     topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
     trial, training = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Training(steps=5, lr=1e-2)
-    config = replace(KernelConfig.of(CUDA, precision=precision, compiled=False), **changed)  # type: ignore[arg-type]
+    config = replace(KernelConfig.of(CUDA, precision), **changed)  # type: ignore[arg-type]
     engine = engine_of(trial, training, config)
     batches = Batches(training, MODEL, training.seed)
     return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
@@ -104,10 +104,10 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
     """In fp32, too, the update is the kernel's: torch's own takes one type alone."""
     found = {}
     for moments in ("bf16", "fp32"):
-        training = Training(steps=5, lr=1e-3)  # type: ignore[arg-type]
+        training = Training(steps=5, lr=1e-3)
         topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
-        engine = engine_of(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology, execution=Execution(moments=moments)),
-                           training)
+        trial = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology, execution=Execution(moments=moments))
+        engine = engine_of(trial, training)
         assert (engine.optimizer.one_pass is None) is ((precision, moments) == ("fp32", "fp32"))
         batches = Batches(training, MODEL, training.seed)
         found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]

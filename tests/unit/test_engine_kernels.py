@@ -150,7 +150,7 @@ def test_what_eight_bits_cannot_do_is_refused_with_what_works(changed, words):
 
 
 def test_on_a_cpu_nothing_is_switched_on():
-    assert KernelConfig.of(CPU, precision="bf16", compiled=False) == KernelConfig()
+    assert KernelConfig.of(CPU, "bf16") == KernelConfig()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")

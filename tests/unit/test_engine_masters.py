@@ -9,7 +9,7 @@ from seatrial.arith import footprint
 from seatrial.engine.core.masters import Masters, parts_of, whole_of
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.fast.kernels.verified import difference
-from seatrial.engine.watch.memory import LiveStorages
+from seatrial.engine.watch.tracker import LiveStorages
 from seatrial.rehearse import rank
 from seatrial.rehearse.world import fake_world
 from seatrial.spec import Batch, Execution, Model, Topology, Trial

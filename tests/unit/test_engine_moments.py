@@ -19,7 +19,7 @@ from seatrial.engine.fast.kernels import Kernels, plain
 from seatrial.engine.fast.kernels.verified import CLOSE, difference
 from seatrial.engine.io import checkpoint
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
 from seatrial.record import Outcome
@@ -38,7 +38,7 @@ def build(model: Model = TINY, gbs: int = 4, precision: Any = "fp32", config: Ke
     execution = Execution(**{"moments": "bf16", **{k: training.pop(k) for k in [*training] if k in EXECUTION}})
     asked = Training(**{"lr": 1e-2, **training})
     trial = Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=gbs, precision=precision), execution=execution)
-    ops = config and choose.build(config, trial, asked, CPU)
+    ops = config and choose.build(config, trial, CPU)
     return Engine(trial, asked, Mesh(trial.topology, device=CPU), ops=ops), Batches(asked, model, asked.seed)
 
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -31,7 +32,6 @@ from seatrial.engine.watch import failure, memory
 from seatrial.engine.watch.enough import Enough
 from seatrial.engine.watch.fault import Fault
 from seatrial.engine.watch.heartbeat import START_S, Heartbeat
-from seatrial.engine.watch.memory import LiveStorages
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
@@ -81,7 +81,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     mesh = Mesh(trial.topology, device=device, pool=pool)
     timers = Timers(device.type)
     heartbeat.beat(phase="build")
-    ops, kernels, notes = choose.ops_for(trial, training, mesh)
+    ops, kernels, notes = choose.ops_for(trial, mesh)
     engine = Engine(trial, training, mesh, ops=ops, timers=timers, heartbeat=heartbeat)
     memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
@@ -93,7 +93,8 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     report.kernels(kernels.plain(), notes)
     batches = Batches(training, trial.model, training.seed)
     held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
-    measured: dict[str, int] | None = None
+    parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
+    first = True
     enough = Enough(training, gbs=trial.batch.gbs)
     heartbeat.beat(phase="meet")
     if dist.is_initialized():
@@ -109,10 +110,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
             timers.keep_spans = step in training.trace_steps
             began, origin_s = time.perf_counter(), time.time()
             timers.take()
-            # The first step is a warm-up: it can afford to be watched operation by operation.
-            watched = measured is None and training.warmup_iterations > 0 and not trial.execution.compile
-            with tracker(engine) if watched else contextlib.nullcontext() as live:
-                result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
+            result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
             progress.done(result.gbs, skipped=result.skipped)
             saved = progress.save(last=result.stop or step == training.steps)
             taken = timers.take()
@@ -124,9 +122,9 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
                 report.checkpoint(step=step, seconds=saved)
             if timers.keep_spans:
                 report.trace(step=step, origin_s=origin_s, timers=timers)
-            if live is not None:
-                measured = live.by_part()
-                report.memory(step=step, parts=measured)
+            if first:
+                report.memory(step=step, parts=parts())
+                first = False
             if held_out is not None and step % training.eval_every == 0:
                 heartbeat.beat(phase="evaluation")
                 samples = training.eval_batches * trial.batch.gbs
@@ -139,7 +137,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
                 engine.stop_asked = True
     heartbeat.beat(phase="finish")
     progress.finish()
-    report.memory(step=progress.step, parts=measured)
+    report.memory(step=progress.step, parts=parts())
     report.end("finished" if progress.step >= training.steps or enough.reason else "stopped", step=progress.step)
     mesh.close()
 
@@ -209,29 +207,6 @@ def _stopping(engine: Engine) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def tracker(engine: Engine) -> LiveStorages:
-    """A count of live storages that knows what the buckets hold."""
-    buckets = engine.buckets
-    positions = engine.shared.positions
-    model, tp = engine.trial.model, engine.trial.topology.tp
-    tagged = {
-        "weights": [t for b in buckets for t in (b.flat, b.part)],
-        "optimizer": [t for b in buckets for t in (b.exp_avg, b.exp_avg_sq, *b.masters.beside)],
-        "gradients": [t for b in buckets for t in (b.grad, b.grad_shard) if t is not None],
-        "buffers": [t for t in (positions.bias, *(positions.turn or ())) if t is not None],
-    }  # fmt: skip
-    flat_sizes = {b.layout.size for b in buckets}
-    types = {torch.float32, *(b.flat.dtype for b in buckets if b.ops.narrow_gradients)}
-    return LiveStorages(tagged=tagged, logits_cols=model.padded_vocab(tp) // tp, device_type=engine.mesh.device.type,
-                        gradient_sizes=flat_sizes, gradient_types=types, in_loss=lambda: engine.timers.runs("loss"))
-
-
-def used_bytes(engine: Engine) -> dict[str, int]:
-    """What the buckets hold now, by part."""
-    live = tracker(engine)
-    return {part: live.live[part] for part in memory.PARTS}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from seatrial.engine.fast import choose
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.ops import FastOps
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import SeatrialError
 from seatrial.rehearse import results
 from seatrial.rehearse.fakes import Answers, no_memory
@@ -84,7 +84,7 @@ def actions(trial: Trial, training: Training, device: torch.device, *, repeats: 
 def held(trial: Trial, training: Training, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
     """Over as much of the schedule as shows its fullest moment."""
     with _told(trial, device), no_memory() if fake else contextlib.nullcontext():
-        engine = _engine(trial, training, device, as_gpu, gpu_ops(trial, training) if fake and as_gpu else None)
+        engine = _engine(trial, training, device, as_gpu, gpu_ops(trial) if fake and as_gpu else None)
         return _watched(engine, trial, training, fake=fake)
 
 
@@ -97,11 +97,11 @@ def both(trial: Trial, training: Training, device: torch.device, *, repeats: int
         return _one_by_one(engine, trial, training, repeats), memory
 
 
-def gpu_ops(trial: Trial, training: Training) -> Ops:
+def gpu_ops(trial: Trial) -> Ops:
     """What a GPU keeps and lets go; its kernels and GEMMs hand back what they would, and compute nothing."""
-    config = KernelConfig.of(torch.device("cuda"), precision=trial.topology.precision, compiled=False)
+    config = KernelConfig.of(torch.device("cuda"), trial.topology.precision)
     config = replace(config, triton=(), attention="default", one_pass_update=True)
-    return choose.build(config, trial, training, torch.device("cpu"), kernels=results.kernels(),
+    return choose.build(config, trial, torch.device("cpu"), kernels=results.kernels(),
                         gemm=results.FakeGemm() if config.fused else None, scaled_gemm=results.scaled_gemm)
 
 
@@ -111,7 +111,7 @@ def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool
     _let_go(device)  # of the rank before
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
     if ops is None:
-        ops = choose.build(choose.choose(trial, training, device)[0], trial, training, device)
+        ops = choose.build(choose.choose(trial, device)[0], trial, device)
     return StandIn(trial, training, mesh, Recorder(device.type), ops)
 
 

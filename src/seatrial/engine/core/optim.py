@@ -43,8 +43,8 @@ def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
 
 
 class AdamW:
-    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, one_pass: OnePassAdamW | None = None,
-                 execution: Execution = Execution()):
+    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, *, execution: Execution,
+                 one_pass: OnePassAdamW | None = None):
         self.training, self.execution, self.one_pass, self.buckets = training, execution, one_pass, buckets
         self.steps_done = torch.zeros((), dtype=torch.float32, device=device)
         """Updates that took place; skipped steps are not among them."""

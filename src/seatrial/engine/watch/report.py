@@ -122,9 +122,9 @@ class Report:
         if logs:
             self._seconds, self._taken, self.skipped, self.nan = [], {}, 0, 0
 
-    def memory(self, *, step: int, parts: dict[str, int] | None = None) -> None:
+    def memory(self, *, step: int, parts: dict[str, int]) -> None:
         """Peaks of all ranks; `mem_gib` is the fullest one's."""
-        every = gather_json({**memory.peaks(self.device), "parts": parts or {}}, self.device)
+        every = gather_json({**memory.peaks(self.device), "parts": parts}, self.device)
         if every is None:
             return
         fullest = max(range(len(every)), key=lambda r: memory.used_gib(every[r]))
