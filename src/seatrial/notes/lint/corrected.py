@@ -16,36 +16,10 @@ from pathlib import Path
 from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of
 
 COLUMNS = (
-    "section",
-    "table",
-    "machine",
-    "date",
-    "nodes",
-    "gpus",
-    "procs_per_node",
-    "size_label",
-    "layers",
-    "hidden",
-    "heads",
-    "seq",
-    "vocab",
-    "dp",
-    "tp",
-    "pp",
-    "mbs",
-    "gbs",
-    "zero_stage",
-    "recompute",
-    "dtype",
-    "freq_ghz",
-    "torch_version",
-    "env",
-    "mem_value",
-    "mem_unit",
-    "sec_per_it",
-    "tflops",
-    "state",
-)
+    "section", "table", "machine", "date", "nodes", "gpus", "procs_per_node", "size_label", "layers", "hidden",
+    "heads", "seq", "vocab", "dp", "tp", "pp", "mbs", "gbs", "zero_stage", "recompute", "dtype", "freq_ghz",
+    "torch_version", "env", "mem_value", "mem_unit", "sec_per_it", "tflops", "state",
+)  # fmt: skip
 KEPT_AS_PRINTED = ("formula-mixed", "tflops-per-node")
 """Findings whose value is right as printed, and only counted in another way."""
 

@@ -55,13 +55,8 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
             twins = f", in line with {len(rest)} other row{'s' if len(rest) > 1 else ''}" if exchange and rest else ""
             for row, other in ((small, large), (large, small)):
                 found.append(
-                    row.find(
-                        "memory-monotone",
-                        "warning",
-                        f"{said}{hint}{twins}",
-                        name="mem_value",
-                        proposed=other.cell("mem_value") if exchange else None,
-                    )
+                    row.find("memory-monotone", "warning", f"{said}{hint}{twins}", name="mem_value",
+                             proposed=other.cell("mem_value") if exchange else None)
                 )
     return found
 
@@ -80,17 +75,12 @@ def _capacity(row: Row) -> list[Finding]:
     usable, whole = text.capacity(row.record.source_line), text.physical()
     nodewide = row.record.mem_scope == "node" or bool(text.device and text.device.kind == "cpu")
     if whole is not None and memory > whole[0] * 1.01 and not (nodewide and (row.procs or 1) > 1):
-        return [
-            row.find("memory-over-capacity", "error", f"{shown} is more than the device has ({whole[1]})", name="mem_value")
-        ]
+        said = f"{shown} is more than the device has ({whole[1]})"
+        return [row.find("memory-over-capacity", "error", said, name="mem_value")]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
-            row.find(
-                "memory-over-capacity",
-                "warning",
-                f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})",
-                name="mem_value",
-            )
+            row.find("memory-over-capacity", "warning",
+                     f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})", name="mem_value")
         ]
     return []
 
@@ -104,14 +94,8 @@ def _peak(row: Row) -> list[Finding]:
         return []
     if tflops / (row.procs or 1) <= peak and device.kind == "gpu" and (row.procs or 1) > 1 and row.record.tflops_per == "node":
         return []
-    return [
-        row.find(
-            "over-peak",
-            "error",
-            f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}",
-            name="tflops",
-        )
-    ]
+    said = f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}"
+    return [row.find("over-peak", "error", said, name="tflops")]
 
 
 def _slots(row: Row) -> float | None:

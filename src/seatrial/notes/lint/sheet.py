@@ -29,14 +29,14 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """error: the arithmetic cannot be right; warning: likely wrong, or not plausible; info: worth knowing before using the row."""
 
 CODES: dict[str, str] = {
-    "world-size": "dp x tp x pp is not nodes x processes a node",
+    "world-size": "dp x tp x pp is not nodes x processes per node",
     "batch-divisible": "the global batch is not a multiple of DP x MBS",
     "layers-divisible": "neither layers nor layers + 2 divide over the pipeline stages",
     "heads-divisible": "the heads do not divide over tensor parallelism, or the hidden size over the heads",
     "ms-not-s": "milliseconds in a column of seconds",
     "time-unit": "another slip of the unit of time: seconds under ms, minutes or hours under seconds",
     "tflops-mismatch": "time and TFLOPs of a row do not belong together",
-    "rate-mismatch": "samples or tokens a second do not belong to the time and the batch",
+    "rate-mismatch": "samples or tokens per second do not belong to the time and the batch",
     "formula-mixed": "a row of the table counts its TFLOPs by another formula",
     "tflops-per-node": "TFLOPs of a whole node where other rows give one process",
     "over-peak": "more TFLOPs than the device can do",
@@ -92,40 +92,13 @@ _NEAR, _MOST = 150, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
 CONFIGURATION = (
-    "nodes",
-    "dp",
-    "tp",
-    "pp",
-    "vp",
-    "mbs",
-    "gbs",
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "seq",
-    "zero_stage",
-    "recompute",
-    "schedule",
-    "dtype",
-    "sequence_parallel",
-    "optimizer",
-    "engine",
-    "torch_version",
-)
+    "nodes", "dp", "tp", "pp", "vp", "mbs", "gbs", "layers", "hidden", "heads", "kv_heads", "seq", "zero_stage",
+    "recompute", "schedule", "dtype", "sequence_parallel", "optimizer", "engine", "torch_version",
+)  # fmt: skip
 PLAIN_NAMES = {
-    "nodes": "Nodes",
-    "gpus": "GPUs",
-    "size_label": "Size",
-    "layers": "Layers",
-    "hidden": "Hidden",
-    "heads": "Heads",
-    "seq": "Seq",
-    "mem_value": "Mem",
-    "sec_per_it": "Sec/it",
-    "tflops": "TFLOPs",
-    "aggr_pflops": "PFLOPs",
-}
+    "nodes": "Nodes", "gpus": "GPUs", "size_label": "Size", "layers": "Layers", "hidden": "Hidden", "heads": "Heads",
+    "seq": "Seq", "mem_value": "Mem", "sec_per_it": "Sec/it", "tflops": "TFLOPs", "aggr_pflops": "PFLOPs",
+}  # fmt: skip
 
 
 def field_of(heading: str) -> str:
@@ -259,19 +232,13 @@ class Row:
         same = other.record.source_file == self.record.source_file
         return self.where if same else f"{self.record.source_file} {self.where}"
 
-    def find(self, code: str, level: Level, message: str, *, name: str = "", proposed: str | None = None) -> Finding:
-        column = self.column(name) if name else None
-        printed = (self.cell(name) or _plain(getattr(self.record, name, None))) if name else None
-        return Finding(
-            file=self.record.source_file,
-            line=self.record.source_line,
-            code=code,
-            level=level,
-            message=message,
-            column=column,
-            printed=printed,
-            proposed=proposed,
-        )
+    def find(self, code: str, level: Level, message: str, *, name: str = "", proposed: str | None = None,
+             column: str | None = None, printed: str | None = None) -> Finding:  # fmt: skip
+        """Something to say about this row, and of which cell: by its field, or by the heading and what is printed there."""
+        if name:
+            column, printed = self.column(name), self.cell(name) or _plain(getattr(self.record, name, None))
+        return Finding(file=self.record.source_file, line=self.record.source_line, code=code, level=level,
+                       message=message, column=column, printed=printed, proposed=proposed)
 
     def propose(self, name: str, value: float, code: str) -> None:
         self.asked = None

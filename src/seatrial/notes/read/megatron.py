@@ -40,19 +40,9 @@ _ENDS: tuple[tuple[Status, re.Pattern[str]], ...] = (
     ("crash", re.compile(r"Segmentation fault|ChildFailedError|NCCL (?:error|failure)|terminate called")),
 )
 _END_WORDS = (
-    "out of memory",
-    "OutOfMemory",
-    "oom",
-    "allocate",
-    "timeout",
-    "hang",
-    "TIME LIMIT",
-    "CANCELLED",
-    "fault",
-    "ChildFailed",
-    "NCCL",
-    "terminate",
-)
+    "out of memory", "OutOfMemory", "oom", "allocate", "timeout", "hang", "TIME LIMIT", "CANCELLED", "fault", "ChildFailed",
+    "NCCL", "terminate",
+)  # fmt: skip
 """Looked for first, since a log of a thousand ranks has millions of other lines."""
 MOST_LINES = 4
 """How many lines one iteration line may be broken into."""

@@ -68,23 +68,10 @@ def row_record(
         for c, raw, cell in unread
     ]
     values, inferred = _with_context(row, around)
-    record = Record(
-        state=state,
-        outcome=outcome,
-        source_file=where.file,
-        source_line=where.line,
-        section=around.section,
-        table=where.table,
-        env={**around.env, **row.env},
-        extra={**around.extra, **row.extra},
-        printed=_printed(columns, cells),
-        flags=tuple(row.flags),
-        notes="; ".join(row.notes),
-        estimated=estimated,
-        inferred=inferred,
-        context=around.values,
-        **values,
-    )
+    record = Record(state=state, outcome=outcome, source_file=where.file, source_line=where.line,
+                    section=around.section, table=where.table, env={**around.env, **row.env},
+                    extra={**around.extra, **row.extra}, printed=_printed(columns, cells), flags=tuple(row.flags),
+                    notes="; ".join(row.notes), estimated=estimated, inferred=inferred, context=around.values, **values)
     return record, problems
 
 
