@@ -23,7 +23,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
-    """What a heading says about the cells under it; one object a heading, so that cells are looked up by identity."""
+    """What a heading says about the cells under it; one object per heading, so that cells are looked up by identity."""
 
     field: str = ""
     """The record's field; empty where none takes it."""

@@ -1,4 +1,4 @@
-"""Columns that follow from others: aggregate PetaFLOPs, samples and tokens a second, MFU.
+"""Columns that follow from others: aggregate PetaFLOPs, samples and tokens per second, MFU.
 
 Those who keep such tables divide by 1000 or by 1024, count nodes or processes, round or cut off; only what no such habit gives
 is wrong.
@@ -47,7 +47,7 @@ def aggregate_fits(row: Row, tflops: float, habits: tuple[Habit, ...] = HABITS, 
 
 
 def rate_fits(row: Row, name: str, sec: tuple[float, float]) -> bool | None:
-    """Whether samples or tokens a second follow from the batch and a range of times."""
+    """Whether samples or tokens per second follow from the batch and a range of times."""
     shown, gbs = row.printed(name), row.get("gbs")
     if shown is None or not gbs or sec[0] <= 0:
         return None
@@ -101,9 +101,9 @@ def _aggregates(mates: list[Row]) -> Iterator[Finding]:
             exact = row.record.tflops * count / divisor
             off = shown.value / exact - 1
             work = f"{row.record.tflops:g} TFLOPs x {count} / {divisor:g} = {exact:.4g} PetaFLOPs"
-            said = f"{work}, printed {shown.value:g} ({off:+.0%})"
+            message = f"{work}, printed {shown.value:g} ({off:+.0%})"
             level: Level = "error" if abs(off) > 0.1 else "warning"
-            yield row.find("aggregate", level, said, name="aggr_pflops", proposed=shown.like(exact))
+            yield row.find("aggregate", level, message, name="aggr_pflops", proposed=shown.like(exact))
         elif habit.cut or habit.divisor == 1024 and 1024 not in reported and not aggregate_fits(row, row.record.tflops, USUAL):
             reported.add(habit.divisor)
             yield row.find("aggregate", "info", f"{row.record.tflops:g} TFLOPs x {row.world} {habit}", name="aggr_pflops")
@@ -135,9 +135,9 @@ def _rates(mates: list[Row]) -> Iterator[Finding]:
             rate /= (row.world or 1) if name == "tokens_per_s_per_process" else 1
             off = shown.value / rate - 1
             if abs(off) > 0.005:
-                said = f"{gbs:g} / {seconds:g} s = {rate:.5g} a second, printed {shown.value:g} ({off:+.1%})"
+                message = f"{gbs:g} / {seconds:g} s = {rate:.5g} a second, printed {shown.value:g} ({off:+.1%})"
                 level: Level = "error" if abs(off) > 0.05 else "warning"
-                yield row.find("rate-mismatch", level, said, name=name, proposed=shown.like(rate))
+                yield row.find("rate-mismatch", level, message, name=name, proposed=shown.like(rate))
 
 
 def _peak(rows: list[Row]) -> float | None:
@@ -178,7 +178,7 @@ def _mfu(mates: list[Row]) -> Iterator[Finding]:
         percent = not row.cell("mfu").startswith(("0.", "."))
         proposed = f"{100 * tflops / peak:.1f}%" if percent else f"{tflops / peak:.3f}"
         off = mfu.value * peak / tflops - 1
-        said = (
+        message = (
             f"{tflops:g} TFLOPs are {proposed} of {peak:.4g}, as the other rows have it, printed {row.cell('mfu')} ({off:+.0%})"
         )
-        yield row.find("rate-mismatch", "error" if abs(off) > 0.1 else "warning", said, name="mfu", proposed=proposed)
+        yield row.find("rate-mismatch", "error" if abs(off) > 0.1 else "warning", message, name="mfu", proposed=proposed)

@@ -52,12 +52,12 @@ def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
 
 def _configuration(row: Row) -> tuple[object, ...]:
     """All that was asked, None where nobody said; kept until a finding proposes another value."""
-    if row.asked is None:
-        row.asked = tuple(None if (value := _asked(row, name)) == "" else value for name in CONFIGURATION)
-    return row.asked
+    if row.configuration is None:
+        row.configuration = tuple(None if (value := _setting(row, name)) == "" else value for name in CONFIGURATION)
+    return row.configuration
 
 
-def _asked(row: Row, name: str) -> object:
+def _setting(row: Row, name: str) -> object:
     if name in ("layers", "hidden"):
         return getattr(row, name)
     return row.get(name) if name in row.fixed else getattr(row.record, name)
@@ -78,7 +78,7 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
         if row.record.sec_per_it or row.record.tflops:
-            groups.setdefault((row.world, *(_asked(row, name) for name in ("tp", "pp", "mbs", "gbs"))), []).append(row)
+            groups.setdefault((row.world, *(_setting(row, name) for name in ("tp", "pp", "mbs", "gbs"))), []).append(row)
     for group in groups.values():
         for i, a in enumerate(group[:_MOST_TWINS]):
             for b in group[i + 1 : _MOST_TWINS]:
@@ -170,8 +170,8 @@ def _swap(row: Row, why: str, *, certain: bool) -> Finding:
         row.propose("tflops", sec, "swap-twin")
     there = row.cell("tflops") or f"{tflops:g}"
     cells = f"{row.column('sec_per_it')} {row.cell('sec_per_it') or f'{sec:g}'} and {row.column('tflops')} {there}"
-    said = f"{cells} are exchanged: {why}; the product is the same"
-    return row.find("swap-twin", "error" if certain else "warning", said, name="sec_per_it", proposed=there)
+    message = f"{cells} are exchanged: {why}; the product is the same"
+    return row.find("swap-twin", "error" if certain else "warning", message, name="sec_per_it", proposed=there)
 
 
 # the same row again, and two results

@@ -472,22 +472,22 @@ def whole_layers(row: Row, reading: Reading) -> int | None:
 
 def _report_solved(rows: list[Row]) -> list[Finding]:
     """Once for each model of a table."""
-    found, told = [], set()
+    found, reported = [], set()
     for row in rows:
         key = (row.key, row.record.size_label, row.layers, row.hidden)
-        if not row.layers or row.record.layers or row.reading is None or key in told:
+        if not row.layers or row.record.layers or row.reading is None or key in reported:
             continue
-        told.add(key)
+        reported.add(key)
         bounds = row.reading.solve_layers(row)
         if row.guessed:
             shape = f'{row.layers} layers x {row.hidden} as "{row.record.size_label}" has elsewhere'
-            said = f"shape not stated: {shape}; the TFLOPs agree by {row.reading}"
+            message = f"shape not stated: {shape}; the TFLOPs agree by {row.reading}"
         elif bounds is not None:
-            said = (
+            message = (
                 f"layers not stated: {row.layers} solved from time and TFLOPs by {row.reading} with hidden {row.hidden} "
                 f"({sum(bounds) / 2:.3f})"
             )
         else:
             continue
-        found.append(row.find("layers-solved", "info", said, proposed=str(row.layers)))
+        found.append(row.find("layers-solved", "info", message, proposed=str(row.layers)))
     return found

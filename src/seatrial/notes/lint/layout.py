@@ -29,7 +29,7 @@ NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "nodes": "nodes", "gpus": "GPUs"}
 
 
 def count_processes(sheet: Sheet) -> None:
-    """Processes a node: as the row says, else as most rows of its table or its file have it."""
+    """Processes per node: as the row says, else as most rows of its table or its file have it."""
     for rows in sheet.files.values():
         shared = _usual_ratio(rows)
         ratios = {row.key: _usual_ratio(row.mates) for row in {row.key: row for row in rows}.values()}
@@ -204,16 +204,17 @@ def batch(row: Row) -> list[Finding]:
         return []
     planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
     if gbs < dp * mbs:
-        said = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
-        return [row.find("batch-divisible", "error", said, name="gbs")]
-    said = f"GBS {gbs} is not a multiple of DP {dp} x MBS {mbs} = {dp * mbs}: the nearest are {_around(gbs, dp * mbs)}{planned}"
+        message = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
+        return [row.find("batch-divisible", "error", message, name="gbs")]
+    nearest = _around(gbs, dp * mbs)
+    message = f"GBS {gbs} is not a multiple of DP {dp} x MBS {mbs} = {dp * mbs}: the nearest are {nearest}{planned}"
     name, proposed = _meant(row, dp, mbs, gbs)
     if proposed is not None:
         return [
-            row.find("batch-divisible", "error", f"{said}; {row.column(name)} {proposed} as in the other rows would do",
+            row.find("batch-divisible", "error", f"{message}; {row.column(name)} {proposed} as in the other rows would do",
                      name=name, proposed=str(proposed))
         ]
-    return [row.find("batch-divisible", "error", said, name="gbs")]
+    return [row.find("batch-divisible", "error", message, name="gbs")]
 
 
 def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
@@ -235,11 +236,11 @@ def layers(row: Row) -> list[Finding]:
         return []
     failed = ", which is why it failed" if row.record.state == "failed" else ""
     swap = _exchange(row)
-    said = (
+    message = (
         f"{count} layers over PP {pp}: {count} % {stages} = {count % stages}, and with the embedding's places "
         f"{count + 2} % {stages} = {(count + 2) % stages}{failed}{swap}"
     )
-    return [row.find("layers-divisible", "error", said, name="pp", proposed=str(row.record.tp) if swap else None)]
+    return [row.find("layers-divisible", "error", message, name="pp", proposed=str(row.record.tp) if swap else None)]
 
 
 def heads(row: Row) -> list[Finding]:
@@ -247,8 +248,8 @@ def heads(row: Row) -> list[Finding]:
     if not count or not tp or count % tp == 0:
         return []
     swap = _exchange(row)
-    said = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
-    return [row.find("heads-divisible", "error", said, name="tp", proposed=str(row.record.pp) if swap else None)]
+    message = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
+    return [row.find("heads-divisible", "error", message, name="tp", proposed=str(row.record.pp) if swap else None)]
 
 
 def hidden(row: Row) -> list[Finding]:

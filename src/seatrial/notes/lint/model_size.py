@@ -79,11 +79,11 @@ def _mismatch(row: Row) -> Finding | None:
     billions = counted[1] / scale
     decimals = 1 if billions < 10 and "." in row.record.size_label else 0
     proposed = f"{billions:.{decimals}f}{unit if unit in 'MBT' else 'B'}"
-    said = (
+    message = (
         f'"{row.record.size_label}": {row.layers} layers x {row.hidden} are {counted[1] / 1e9:.4g}B with the embedding, '
         f"{without / 1e9:.4g}B without"
     )
-    return row.find("label-vs-params", "error" if certain else "warning", said, name="size_label", proposed=proposed)
+    return row.find("label-vs-params", "error" if certain else "warning", message, name="size_label", proposed=proposed)
 
 
 def _two_labels(rows: list[Row]) -> list[Finding]:
@@ -102,11 +102,11 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
             counted = sizes(row)
             if other is None or counted is None:
                 continue
-            said = (
+            message = (
                 f'"{row.record.size_label}" and "{other.record.size_label}" ({other.where}) are {layers} layers x {hidden}: '
                 f"{counted[0] / 1e9:.4g}B without the embedding, {counted[1] / 1e9:.4g}B with it"
             )
-            found.append(row.find("label-vs-params", "warning", said, name="size_label"))
+            found.append(row.find("label-vs-params", "warning", message, name="size_label"))
     return found
 
 
@@ -135,9 +135,10 @@ def _mixed(rows: list[Row]) -> list[Finding]:
     for row, habit in habits.items():
         counted = sizes(row)
         if habit != usual and counted is not None:
-            sizes_in_b = f"{counted[0] / 1e9:.4g}B without, {counted[1] / 1e9:.4g}B with"
-            said = f'"{row.record.size_label}" counts {habit} the embedding ({sizes_in_b}), most labels of the table {usual} it'
-            found.append(row.find("label-convention", "warning", said, name="size_label"))
+            label = f'"{row.record.size_label}" counts {habit} the embedding'
+            both = f"{counted[0] / 1e9:.4g}B without, {counted[1] / 1e9:.4g}B with"
+            message = f"{label} ({both}), most labels of the table {usual} it"
+            found.append(row.find("label-convention", "warning", message, name="size_label"))
     return found
 
 

@@ -114,7 +114,7 @@ class Row:
     place: int = 0
     """Which row of its table it is."""
     procs: int | None = None
-    """Processes a node, as stated or as the other rows of the file have it."""
+    """Processes per node, as stated or as the other rows of the file have it."""
     layers: int | None = None
     """As stated, as solved from the TFLOPs, or as the size label is known to have."""
     hidden: int | None = None
@@ -129,8 +129,8 @@ class Row:
     """Field -> the value that a finding proposes."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Field -> code of that finding."""
-    asked: tuple[object, ...] | None = None
-    """The whole configuration, filled as it is asked for."""
+    configuration: tuple[object, ...] | None = None
+    """The whole configuration, filled when it is needed."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)
 
     @cached_property
@@ -241,7 +241,7 @@ class Row:
                        message=message, column=column, printed=printed, proposed=proposed)
 
     def propose(self, name: str, value: float, code: str) -> None:
-        self.asked = None
+        self.configuration = None
         self.fixed[name] = value
         self.reasons[name] = code
         if name in ("layers", "hidden", "seq"):
@@ -259,9 +259,9 @@ class Sheet:
     rows: list[Row]
     prose: Mapping[str, Prose]
     proven: dict[tuple[str, Reading], bool] = field(default_factory=dict)
-    """(file, reading) -> whether rows of the file agree with it; filled as it is asked for."""
+    """(file, reading) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
-    """Row -> whether its time and TFLOPs agree as printed; filled as it is asked for."""
+    """Row -> whether its time and TFLOPs agree as printed; filled when it is needed."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
 

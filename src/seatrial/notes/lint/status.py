@@ -36,8 +36,8 @@ def clock(row: Row) -> Iterator[Finding]:
             if 0.1 <= ghz <= 10:
                 continue
             meant = f"{match[1]}GHz" if 0.1 <= value <= 10 else f"{match[1]}MHz" if 100 <= value <= 10000 else None
-            said = f"a clock of {match[0]}" + (f" can only be {meant}" if meant else " is none of a processor")
-            yield row.find("clock-unit", "error", said, column=heading, printed=match[0], proposed=meant)
+            message = f"a clock of {match[0]}" + (f" can only be {meant}" if meant else " is none of a processor")
+            yield row.find("clock-unit", "error", message, column=heading, printed=match[0], proposed=meant)
 
 
 def text_in_number(row: Row) -> Iterator[Finding]:
@@ -49,8 +49,8 @@ def text_in_number(row: Row) -> Iterator[Finding]:
             continue
         rest = re.sub(rf"\b(?:{_UNIT})\b", " ", cell[: number.start()] + " " + cell[number.end() :], flags=re.IGNORECASE)
         if re.search(r"[^\W\d_]{2,}", re.sub(r"`|\*", "", rest)):
-            said, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
-            yield row.find("text-in-number", "warning", said, column=heading, printed=text, proposed=number.group())
+            message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
+            yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number.group())
 
 
 def state(row: Row) -> Iterator[Finding]:
@@ -77,8 +77,8 @@ def text_above(row: Row) -> Iterator[Finding]:
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
         if others and sum(other == stated[0] for other in others) > len(others) / 2:
-            said = f"{row.column(name)} {value}, but line {stated[1]} says {stated[0]}"
-            yield row.find("header-vs-row", "info", said, name=name)
+            message = f"{row.column(name)} {value}, but line {stated[1]} says {stated[0]}"
+            yield row.find("header-vs-row", "info", message, name=name)
 
 
 def extrapolated(mates: list[Row]) -> Iterator[Finding]:
@@ -122,6 +122,6 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
             where = (first.record.source_file, heading)
             if heading.strip() and where not in reported and not is_known(heading):
                 reported.add(where)
-                said = f'nothing is known about the column "{heading}": its cells are kept as text'
-                found.append(first.find("unknown-column", "info", said))
+                message = f'nothing is known about the column "{heading}": its cells are kept as text'
+                found.append(first.find("unknown-column", "info", message))
     return found

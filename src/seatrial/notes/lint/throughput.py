@@ -51,7 +51,7 @@ class Explanation:
     shown: str
     """The cell as it would read."""
     score: float
-    said: str
+    message: str
     code: str = "tflops-mismatch"
     level: Level = "error"
 
@@ -99,8 +99,8 @@ def _leaning(row: Row, agreeing: set[Row]) -> float:
 
 def _whole(name: str, was: int, value: int, score: float, why: str = "", *, label: str = "") -> Explanation:
     """A count that would be another."""
-    said = f"{label or name} {was} -> {value}{why}"
-    return Explanation(name=name, value=value, shown=str(value), score=score, said=said)
+    message = f"{label or name} {was} -> {value}{why}"
+    return Explanation(name=name, value=value, shown=str(value), score=score, message=message)
 
 
 def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip | None]:
@@ -115,8 +115,8 @@ def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     for scale, unit in TIME_SCALES.items():
         if replace(reading_of(row), scale=scale * reading_of(row).scale).fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
-            said = f"the time is in {unit}"
-            yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, said=said)
+            message = f"the time is in {unit}"
+            yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
 
 
 def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
@@ -214,15 +214,15 @@ def _formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         if other.per == "process":
             comparable = reading.tflops(row) or 0.0
             like = shown.like(comparable)
-            said = f"TFLOPs counted by {other}, comparable with the table would be {like}"
-            yield Explanation(code="formula-mixed", name="tflops", value=comparable, shown=like, score=score, said=said,
+            message = f"TFLOPs counted by {other}, comparable with the table would be {like}"
+            yield Explanation(code="formula-mixed", name="tflops", value=comparable, shown=like, score=score, message=message,
                               level="warning")  # fmt: skip
         elif (other.formula, other.recompute) == (reading.formula, reading.recompute):
             # A factor of the processes per node is no coincidence when the other factors are those of the table.
             each = shown.value / (row.procs or 1)
-            said = f"TFLOPs {shown.value:g} is per node, {row.procs} x {each:.4g} per process"
+            message = f"TFLOPs {shown.value:g} is per node, {row.procs} x {each:.4g} per process"
             yield Explanation(code="tflops-per-node", name="tflops", value=each, shown=shown.like(each), score=score + PER_NODE,
-                              said=said, level="warning")  # fmt: skip
+                              message=message, level="warning")  # fmt: skip
 
 
 def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
@@ -240,8 +240,8 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         vote = derived.vote(row, name, value)
         if vote is not None:
             score, why = score + DERIVED_COLUMN[vote], why + (" (another column agrees)" if vote else "")
-        said = f"{row.column(name)} {figure.value:g} -> {text}{why}"
-        yield Explanation(name=name, value=meant, shown=text, score=score, said=said)
+        message = f"{row.column(name)} {figure.value:g} -> {text}{why}"
+        yield Explanation(name=name, value=meant, shown=text, score=score, message=message)
 
 
 # ---- the rows of a table
@@ -262,8 +262,8 @@ def check(sheet: Sheet) -> list[Finding]:
         found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
         if _all_cut(rows, wrong):
             share = f"{len(wrong)} of {len(rows)} rows agree with {wrong[0].reading}"
-            said = f"{share} only when their digits were cut off and not rounded"
-            found.append(wrong[0].find("tflops-mismatch", "info", said, name="tflops"))
+            message = f"{share} only when their digits were cut off and not rounded"
+            found.append(wrong[0].find("tflops-mismatch", "info", message, name="tflops"))
             continue
         explained = {row: explanations(row, agreeing) for row in wrong[:_MOST_EXPLAINED]}
         factor = _common_factor(rows, wrong, explained)
@@ -294,10 +294,10 @@ def _times_alone(mates: list[Row]) -> list[Finding]:
                     value = sec.value * scale
                     row.propose("sec_per_it", value, "ms-not-s")
                     times = f"{figure / middle:.3g} times what the other rows need for a sample"
-                    said = f"{sec.value:g} s is {times}: the time is in {unit}"
+                    message = f"{sec.value:g} s is {times}: the time is in {unit}"
                     shown = f"{value:.6g}" if scale == 1e-3 else f"{sec.value:.6g}"
                     code = "ms-not-s" if scale == 1e-3 else "time-unit"
-                    found.append(row.find(code, "error", said, name="sec_per_it", proposed=shown))
+                    found.append(row.find(code, "error", message, name="sec_per_it", proposed=shown))
     return found
 
 
@@ -321,11 +321,11 @@ def _unit_finding(row: Row, scale: float, why: str) -> Finding:
     row.propose("sec_per_it", row.record.sec_per_it * scale, "ms-not-s")
     calc = replace(reading_of(row), scale=scale).tflops(row) or 0.0
     unit = TIME_SCALES.get(scale, "another unit")
-    said = f"the time is in {unit}: {sec.value * scale:.6g} s gives {calc:.4g} TFLOPs ({row.record.tflops:g} printed), {why}"
+    message = f"the time is in {unit}: {sec.value * scale:.6g} s gives {calc:.4g} TFLOPs ({row.record.tflops:g} printed), {why}"
     value = sec.value if scale == 1e3 else sec.value * scale
     decimals = max(0, -round(math.log10((sec.step or sec.unit) * (1e-3 if scale == 1e-3 else 1.0))))
     code = "ms-not-s" if scale == 1e-3 else "time-unit"
-    return row.find(code, "error", said, name="sec_per_it", proposed=f"{value:.{decimals}f}")
+    return row.find(code, "error", message, name="sec_per_it", proposed=f"{value:.{decimals}f}")
 
 
 def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
@@ -350,11 +350,11 @@ def _common_factor(rows: list[Row], wrong: list[Row], explained: dict[Row, list[
 
 
 def _unknown_formula(rows: list[Row], factor: float) -> Finding:
-    said = (
+    message = (
         f"the TFLOPs of this table are {1 / factor:.4g} times those of {rows[0].reading}: "
         "formula, sequence or vocabulary are not what the text states"
     )
-    return rows[0].find("tflops-mismatch", "warning", said, name="tflops")
+    return rows[0].find("tflops-mismatch", "warning", message, name="tflops")
 
 
 def _report(row: Row, explanations: list[Explanation], factor: float | None) -> list[Finding]:
@@ -365,9 +365,9 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None) -> 
     facts = f"{sec.value:g} s gives {calc / (factor or 1.0):.4g} TFLOPs by {reading}, printed {shown.value:g} ({off:+.1%})"
     if factor is None and reading.fits_truncated(row):
         low, high = reading.cut_time(row)
-        said = f"{facts}: explained if digits were cut off and not rounded, the time lies between {low:.4g} and {high:.4g} s"
+        message = f"{facts}: explained if digits were cut off and not rounded, the time lies between {low:.4g} and {high:.4g} s"
         middle = digits.as_printed((low + high) / 2, (sec.step or sec.unit) / 100)
-        return [row.find("tflops-mismatch", "warning", said, name="sec_per_it", proposed=middle)]
+        return [row.find("tflops-mismatch", "warning", message, name="sec_per_it", proposed=middle)]
     best = explanations[0] if explanations and factor is None else None
     # A small difference is an error too when the digits are fine and one slip of the hand explains it.
     fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > 5 * slack(row)
@@ -378,8 +378,8 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None) -> 
     if best is not None and best.score >= ENOUGH and not rivals:
         row.propose(best.name, best.value, best.code)
         gravity = best.level if best.level != "error" else level
-        return [row.find(best.code, gravity, f"{best.said}: {facts}", name=best.name, proposed=best.shown or None)]
-    options = "; ".join(dict.fromkeys(e.said for e in explanations[:4] if e.score > -2))
+        return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
+    options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
     return [row.find("tflops-mismatch", level, f"{facts}; {open_end}", name="tflops")]
 
