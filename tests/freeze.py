@@ -1,6 +1,7 @@
 """Makes the samples under tests/data/frozen, and holds what the tests of them share.
 
-    PYTHONPATH=src:tests python -m freeze ids forecasts losses files interface       all, or those named
+    PYTHONPATH=src:tests python -m freeze               all of them, minutes
+    PYTHONPATH=src:tests python -m freeze ids losses    those named: ids, forecasts, losses, files, checkpoint, interface
 
 The samples are what one version of seatrial wrote and said; `test_frozen_*.py` hold every later version to them. So they are
 not made again when a test fails: only where a change of behaviour is wanted, and then the part that changed alone.
@@ -17,6 +18,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,8 +106,10 @@ def asked(model: Any = TINY, gbs: int = 8, **tables: Any) -> dict[str, Any]:
     known = ("batch", "cluster", "environment", "command", "engine", "repeat")
     topology = {key: value for key, value in tables.items() if key not in known}
     rest = {key: value for key, value in tables.items() if key in known}
-    model = {"base": model} if isinstance(model, str) else model
-    return {"model": model, "batch": {"gbs": gbs, **rest.pop("batch", {})}, **({"topology": topology} if topology else {}), **rest}
+    if topology:
+        rest["topology"] = topology
+    batch = {"gbs": gbs, **rest.pop("batch", {})}
+    return {"model": {"base": model} if isinstance(model, str) else model, "batch": batch, **rest}
 
 
 def id_cases() -> list[dict[str, Any]]:
@@ -284,11 +288,13 @@ def explained(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     row = case["row"]
     names = {"zero_stage": "zero", "dtype": "precision"}
     known = ("dp", "tp", "pp", "vp", "mbs", "zero_stage", "recompute", "schedule", "dtype")
-    topology = {names.get(key, key): row[key] for key in known if key in row} | {"sequence_parallel": "sequence_parallel" in row}
+    topology = {names.get(key, key): row[key] for key in known if key in row}
+    topology["sequence_parallel"] = "sequence_parallel" in row
     cluster = {"base": case["cluster"], "nodes": row["nodes"], "procs_per_node": MACHINES[case["cluster"]]}
     path = toml(folder / "trial.toml", {"model": SHAPES[row["family"]], "topology": topology, "batch": {"gbs": row["gbs"]},
                                         "cluster": cluster, "engine": row.get("engine", "megatron")})  # fmt: skip
-    found = document("explain", path, "--precision", row.get("dtype", "fp32" if case["cluster"] == "fugaku" else "bf16"), "--json")
+    usual = "fp32" if case["cluster"] == "fugaku" else "bf16"
+    found = document("explain", path, "--precision", row.get("dtype", usual), "--json")
     return {key: found[key] for key in EXPLAINED}
 
 
@@ -316,7 +322,8 @@ def planned(args: list[str]) -> dict[str, Any]:
 
 def freeze_forecasts(folder: Path) -> None:
     cases = forecast_cases()
-    rows = [{**case, "explain": explained(case, folder), "forecast": line} for case, line in zip(cases, forecasts(cases, folder))]
+    lines = forecasts(cases, folder)
+    rows = [{**case, "explain": explained(case, folder), "forecast": line} for case, line in zip(cases, lines)]
     plans = [{"args": args, "plan": planned(args)} for args in PLANS]
     assert not (wrong := [row for row in rows if row["forecast"]["forecast_reject"]]), wrong
     keep("forecasts.json", {"layouts": rows, "plans": plans})
@@ -339,8 +346,8 @@ NOTES = """# Medium model
 | 8 | 1.3B | 32 | 2 | 1 | 2 | 512 | hangs | - | - | 02-12 |
 | 16 | 1.3B | 32 | 4 | 1 | 2 | 512 | - | - | - | - |
 """
-COLLECTION = """source_file,line_no,section,machine,nodes,gpus,procs_per_node,layers,hidden,heads,seq,vocab,dp,tp,pp,mbs,gbs,zero_stage,\
-activation_ckpt,dtype,mem_value,mem_unit,sec_per_it,tflops,formula,status,env,freq_ghz,flags,notes
+COLLECTION = """source_file,line_no,section,machine,nodes,gpus,procs_per_node,layers,hidden,heads,seq,vocab,dp,tp,pp,mbs,gbs,\
+zero_stage,activation_ckpt,dtype,mem_value,mem_unit,sec_per_it,tflops,formula,status,env,freq_ghz,flags,notes
 notes.md,12,first,v100,4,16,4,24,2048,16,2048,50257,8,2,1,4,512,1,true,fp16,18.2,GB,6.02,70.4,old,ok,,,,first try
 notes.md,13,first,v100,4,16,4,24,2048,16,2048,50257,4,2,2,4,512,1,false,fp16,,,,,,oom,,,^,
 notes.md,14,first,v100,8,32,4,24,2048,16,2048,50257,16,2,1,4,512,0,true,fp16,,,,,,not_run,,,,
@@ -447,7 +454,8 @@ RUNS = {
     "llama": {"model": {"base": "tiny-llama", "layers": 2}, "batch": {"gbs": 4}, "training": {"steps": 3}},
 }
 STEPS, STOP = 6, 3
-LEARNING = {"steps": STEPS, "decay_steps": STEPS, "lr": 1e-2, "min_lr": 1e-3, "warmup_iterations": 0, "device": "cpu", "threads": 1}
+LEARNING = {"steps": STEPS, "decay_steps": STEPS, "lr": 1e-2, "min_lr": 1e-3, "warmup_iterations": 0, "device": "cpu",
+            "threads": 1}  # fmt: skip
 TO_SAVE = {"model": {"layers": 1, "hidden": 16, "heads": 2, "vocab": 64, "seq": 16}, "batch": {"gbs": 8}}
 READERS = {"dp2": {"dp": 2, "zero": 1}, "dp1": {}, "tp2": {"tp": 2}}
 EXPORTS = {"table.csv": ["--format", "csv"], "table.json": ["--format", "json"], "wide.md": ["--wide"], "short.md": []}
@@ -457,8 +465,8 @@ READ_BACK = ("tables/table.csv", "tables/table.json", "tables/wide.md", "tables/
 def own_process(*args: object, cwd: Path) -> str:
     """A command that runs trials, in a process of its own and with nothing of this machine's settings."""
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "PYTHONPATH", "HOME", "TMPDIR")}
-    done = subprocess.run([sys.executable, "-m", "seatrial", *map(str, args)], cwd=cwd, capture_output=True, text=True, check=False,
-                          env={**kept, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "seatrial", *map(str, args)], cwd=cwd, env={**kept, "OMP_NUM_THREADS": "1"},
+                          capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 
@@ -485,7 +493,8 @@ def freeze_files(folder: Path) -> None:
     work.mkdir()
     for part in ("logbook", "tables", "runs"):
         shutil.rmtree(DATA / part, ignore_errors=True)
-    for name, text in (("notes.md", NOTES), ("collection.csv", COLLECTION), ("trial.toml", TRIAL_TOML), ("sweep.toml", SWEEP_TOML)):
+    texts = {"notes.md": NOTES, "collection.csv": COLLECTION, "trial.toml": TRIAL_TOML, "sweep.toml": SWEEP_TOML}
+    for name, text in texts.items():
         (DATA / name).write_text(text, encoding="utf-8")
     toml(DATA / "outcomes.toml", OUTCOMES)
     own_process("sweep", DATA / "outcomes.toml", "--logbook", "book", cwd=work)
@@ -525,7 +534,8 @@ def words_of(path: Path) -> dict[str, Any]:
 def flat(data: Any, path: str = "") -> dict[str, Any]:
     if not isinstance(data, dict):
         return {path: data}
-    return {place: value for key, inner in data.items() for place, value in flat(inner, f"{path}.{key}" if path else key).items()}
+    inside = [flat(inner, f"{path}.{key}" if path else key) for key, inner in data.items()]
+    return {place: value for values in inside for place, value in values.items()}
 
 
 def listed(path: Path) -> dict[str, Any]:
@@ -556,3 +566,21 @@ def copy_public(source: Path, to: Path) -> None:
     git = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=Path(__file__).parent, check=True,
                          capture_output=True, text=True).stdout.strip()  # fmt: skip
     to.write_text(text.replace(git, "663c9c1"), encoding="utf-8")
+
+
+PARTS = {"ids": freeze_ids, "forecasts": freeze_forecasts, "losses": freeze_losses, "files": freeze_files,
+         "checkpoint": freeze_checkpoint}  # fmt: skip
+
+
+def main(wanted: Iterable[str]) -> None:
+    import tempfile
+
+    import freeze_interface
+
+    for part in wanted or (*PARTS, "interface"):
+        folder = Path(tempfile.mkdtemp(prefix=f"freeze-{part}-"))
+        freeze_interface.freeze_interface(keep, folder) if part == "interface" else PARTS[part](folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,6 +1,6 @@
 """Losses and gradient norms on a CPU are what they were, to the last bit on the processor that they were made on.
 
-So are those of runs that begin with files of then: a run folder's run.json, and a checkpoint read on the same and other layouts.
+So are those of runs that begin with files of then: a run folder's run.json, and a checkpoint, on its own and other layouts.
 """
 from __future__ import annotations
 

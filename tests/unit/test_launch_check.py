@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +22,14 @@ from seatrial.launch.slurm import Slurm
 from seatrial.launch.trial import prepare
 from seatrial.spec import Batch as BatchSize
 from seatrial.spec import Environment, Execution, Model, Topology, Trial
-from seatrial.training import EXECUTION, Training
+from seatrial.training import Training
 
 MODEL = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16)
 ANSWERS = {"slurm": ("sbatch", "echo 12"), "pjm": ("pjsub", "echo '[INFO] PJM 0000 pjsub Job 12 submitted.'")}
 
 
-def trial(**topology: object) -> Trial:
-    return Trial(model=MODEL, batch=BatchSize(gbs=8), topology=Topology(**topology))
+def trial(*, device: str = "auto", **topology: object) -> Trial:
+    return Trial(model=MODEL, batch=BatchSize(gbs=8), topology=Topology(**topology), execution=Execution(device=device))
 
 
 @pytest.fixture
@@ -39,12 +41,12 @@ def test_more_processes_than_gpus_are_refused_here_but_cores_are_shared(tmp_path
     with_gpus(1)
     with pytest.raises(Infeasible, match="= 4 processes, but this machine has 1 CUDA device: use a topology of 1"):
         prepare(trial(dp=4), Training(), Local(), run_dir=tmp_path / "a")
-    prepare(replace(trial(dp=4), execution=Execution(device="cpu")), Training(), Local(), run_dir=tmp_path / "b")
+    prepare(trial(dp=4, device="cpu"), Training(), Local(), run_dir=tmp_path / "b")
     prepare(trial(), Training(), Local(), run_dir=tmp_path / "c")
     with_gpus(0)
     prepare(trial(dp=8), Training(), Local(), run_dir=tmp_path / "d")
     with pytest.raises(Infeasible, match="no CUDA device"):
-        prepare(replace(trial(), execution=Execution(device="cuda")), Training(), Local(), run_dir=tmp_path / "e")
+        prepare(trial(device="cuda"), Training(), Local(), run_dir=tmp_path / "e")
     with pytest.raises(Infeasible, match="fp8: needs a GPU.*; here the engine has fp32, bf16, fp16"):
         prepare(trial(precision="fp8"), Training(), Local(), run_dir=tmp_path / "e")
     assert not (tmp_path / "a").exists() and not (tmp_path / "e").exists(), "nothing is written of what cannot run"
@@ -67,8 +69,7 @@ def test_from_a_laptop_or_a_login_node_any_job_can_be_submitted(launcher: Batch,
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     there = Training(data="/only/on/the/nodes/corpus", checkpoint_dir="/only/on/the/nodes/saved", resume=True)
     for device, training in (("auto", Training()), ("cuda", Training()), ("cuda", there)):
-        large = replace(LARGE, execution=Execution(device=device))
-        job = prepare(large, training, launcher, run_dir=tmp_path / "run")
+        job = prepare(replace(LARGE, execution=Execution(device=device)), training, launcher, run_dir=tmp_path / "run")
         assert (job.world, job.nodes, job.device) == (384, 48, device)
         assert launcher.submit(job).job_id == "12" and (tmp_path / "run" / files.JOB).exists()
     with pytest.raises(BadInput, match="384 processes at 8 a node are 48 nodes, and this machine is one"):
@@ -76,20 +77,18 @@ def test_from_a_laptop_or_a_login_node_any_job_can_be_submitted(launcher: Batch,
 
 
 @pytest.mark.parametrize("launcher", [Local(), Slurm(), Pjm()], ids=lambda launcher: launcher.name)
-@pytest.mark.parametrize(("asked", "given", "words"), [
+@pytest.mark.parametrize(("asked", "training", "words"), [
     ({"dp": 3}, {}, "not a multiple of DP 3"), ({"tp": 3}, {}, "TP 3"), ({"pp": 8}, {}, "4 at most"),
     ({"tp": 4, "sequence_parallel": True, "mbs": 3}, {}, "MBS 3"),
-    ({"precision": "fp8"}, {"device": "cpu"}, "execution.device is cpu; a CPU has fp32, bf16, fp16"),
+    ({"precision": "fp8", "device": "cpu"}, {}, "execution.device is cpu; a CPU has fp32, bf16, fp16"),
     ({"precision": "fp8", "tp": 4}, {}, "need multiples of 16, hidden / TP is 8"),
     ({}, {"resume": True}, "resume needs training.checkpoint_dir"),
     ({}, {"save_every": 5}, "save_every needs training.checkpoint_dir"),
 ])  # fmt: skip
-def test_what_can_run_nowhere_is_refused_by_every_launcher(launcher: Launcher, asked: dict, given: dict, words: str,
+def test_what_can_run_nowhere_is_refused_by_every_launcher(launcher: Launcher, asked: dict, training: dict, words: str,
                                                           tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=words):
-        execution = Execution(**{name: value for name, value in given.items() if name in EXECUTION})
-        training = Training(**{name: value for name, value in given.items() if name not in EXECUTION})
-        prepare(replace(trial(**asked), execution=execution), training, launcher, run_dir=tmp_path / "run")
+        prepare(trial(**asked), Training(**training), launcher, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -114,6 +113,13 @@ def test_an_empty_folder_is_nothing_to_resume_from_and_a_fine_place_to_start(tmp
         with pytest.raises(BadInput, match="no whole checkpoint"):
             Ours().check(trial(), Training(resume=True, checkpoint_dir=str(tmp_path)), here=here)
         Ours().check(trial(), Training(checkpoint_dir=str(tmp_path)), here=here)
+
+
+def test_the_nodes_of_a_batch_system_need_the_package_and_pytorch_alone() -> None:
+    code = ("import sys; before = set(sys.modules); import seatrial.launch.agent\n"
+            "print(sorted({n.partition('.')[0] for n in set(sys.modules) - before} - sys.stdlib_module_names))")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "['seatrial']"
 
 
 def test_a_batch_systems_options_are_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import typer
 
 from seatrial.errors import EXIT_GOOD, BadInput
+from seatrial.files import save
 
 CLUSTER = typer.Option([], "--cluster", metavar="[TEXT=]NAME", show_default=False, help=(
     "The machine to forecast rows on that name none: a preset or a TOML file; TEXT=NAME for rows of files, sessions or "
@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
                           lint=lint, tokens=count, price=price)
         if output is not None:
             text = page.html(made)
-            write_whole(output, text)
+            save(output, text)
             print(f"{output}: {len(records)} records, {len(text.encode()) / 1e6:.2f} MB", file=sys.stderr)
         if plots is not None:
             from seatrial.report import plot
@@ -66,14 +66,3 @@ def register(app: typer.Typer) -> None:
         if as_json:
             print(json.dumps(made.view, ensure_ascii=False, allow_nan=False))
         return EXIT_GOOD
-
-
-def write_whole(path: Path, text: str) -> None:
-    """The whole file, or the one that was there before."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise BadInput(f"{path}: {error.strerror or error}") from None

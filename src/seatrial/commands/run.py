@@ -18,8 +18,9 @@ from typing import Any
 
 import typer
 
-from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.errors import EXIT_GOOD, BadInput
 from seatrial.options import CONFIG, LAUNCHER, OPTIONS, SET_OTHER, SPLIT, Layout, spread
+from seatrial.outcomes import OUTCOMES
 
 LONGEST_S = 10 * 365 * 86400.0
 
@@ -50,7 +51,7 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         _say(f"seatrial: {status}: {found['message']}")
     if status == "cancelled" and found.get("checkpoints"):
         return EXIT_GOOD  # asked to stop, it saved what it had: --resume goes on
-    return {"ok": EXIT_GOOD, "invalid": EXIT_BAD_INPUT}.get(status, EXIT_OTHER_OUTCOME)
+    return OUTCOMES[status].exit_code
 
 
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str = "") -> tuple[Any, Any]:
@@ -94,8 +95,8 @@ def register(app: typer.Typer) -> None:
         config: Path = CONFIG,
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object, also on failure."),
     ) -> int:
-        from seatrial.launch import single
         from seatrial.launch.registry import opened
+        from seatrial.launch.trial import run_now, summary_of_invalid
         from seatrial.plan.fits import would_fit
 
         try:
@@ -109,13 +110,13 @@ def register(app: typer.Typer) -> None:
                 # A batch system's nodes see this folder, and not this machine's /tmp.
                 near = None if chosen.here else "."
                 folder = out or Path(tempfile.mkdtemp(prefix="seatrial-run-", dir=near))
-                found = single.run(trial, training, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
-                                   fits=would_fit)
+                found = run_now(trial, training, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
+                                fits=would_fit)
         except BadInput as error:
             if not as_json:
                 raise
             _say(f"seatrial: {error}")
-            found = single.invalid(error)
+            found = summary_of_invalid(error)
         return report(found, as_json=as_json)
 
     @app.command("train", help="Train from a TOML file: checkpoints, validation loss, resume.")
@@ -131,8 +132,8 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         from dataclasses import replace
 
-        from seatrial.launch import single
         from seatrial.launch.registry import opened
+        from seatrial.launch.trial import run_now, summary_of_invalid
         from seatrial.plan.fits import would_fit
 
         try:
@@ -141,11 +142,11 @@ def register(app: typer.Typer) -> None:
             folder = training.checkpoint_dir or str(out / "checkpoints")
             training = replace(training, checkpoint_dir=folder, resume=resume or training.resume)
             with opened(launcher, config) as chosen:
-                found = single.run(trial, training, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
-                                   fits=would_fit)
+                found = run_now(trial, training, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
+                                fits=would_fit)
         except BadInput as error:
             if not as_json:
                 raise
             _say(f"seatrial: {error}")
-            found = single.invalid(error)
+            found = summary_of_invalid(error)
         return report(found, as_json=as_json)

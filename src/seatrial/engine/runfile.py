@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.files import write_whole
 from seatrial.spec import Trial
 from seatrial.training import Training, moved
 
@@ -41,9 +41,7 @@ def write(run: RunFile, path: Path | str) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {**fields.plain(run), "schema": run.schema}
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read(path: Path | str) -> RunFile:

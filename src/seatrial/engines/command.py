@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from seatrial import fields, rules
+from seatrial import columns, fields, rules
 from seatrial.engines.base import LOGS, Adapter, Event, Per, read_events
 from seatrial.errors import BadInput
 from seatrial.record import Record, Status
@@ -52,18 +52,13 @@ class Command(Adapter):
 
 
 def template_values(trial: Trial, training: Training, run_dir: Path) -> dict[str, str]:
-    """What a template may name."""
-    m, t = trial.model, trial.topology
-    world = t.world
-    per_node = trial.cluster.procs_per_node if trial.cluster else world
-    values: dict[str, object] = {
-        "run_dir": run_dir, "python": trial.environment.python or sys.executable, "model": m.name, "family": m.family,
-        "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "kv_heads": m.kv, "ffn": m.inner, "vocab": m.vocab,
-        "seq": m.seq, "gbs": trial.batch.gbs, "microbatches": trial.microbatches, "world": world, "procs_per_node": per_node,
-        "nodes": max(1, world // per_node), "steps": training.steps, "seed": training.seed, "repeat": trial.repeat,
-        **{f: getattr(t, f) for f in ("dp", "tp", "pp", "vp", "mbs", "zero", "recompute", "schedule", "precision")},
+    """What a template may name: the trial's fields, and what only a launch knows."""
+    values = columns.by_field(trial) | {
+        "run_dir": run_dir, "python": trial.environment.python or sys.executable, "model": trial.model.name,
+        "world": trial.topology.world, "microbatches": trial.microbatches, "steps": training.steps, "seed": training.seed,
+        "repeat": trial.repeat,
     }  # fmt: skip
-    return {name: str(value) for name, value in values.items()}
+    return {name: str(value) for name, value in values.items() if value is not None}
 
 
 def fill(template: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...]:

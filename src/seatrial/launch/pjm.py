@@ -23,7 +23,7 @@ RUNNING = ("RNP", "RUN", "RNE", "RNO")
 ENDED = ("EXT", "CCL", "RJT", "ERR")
 CODES = {0: "COMPLETED", 1: "CANCELLED", 6: "CANCELLED", 7: "CANCELLED", 8: "CANCELLED", 11: "TIMEOUT", 12: "OUT_OF_MEMORY",
          18: "CANCELLED", 20: "NODE_FAIL", 23: "OUT_OF_MEMORY"}  # fmt: skip
-"""PJM codes in the words of `outcome.ENDED_BY`; any other is a job that failed."""
+"""PJM codes in the words of `outcomes.BY_SCHEDULER`; any other is a job that failed."""
 OURS = ("node", "elapse", "proc-core")
 _RESOURCE = re.compile(r"[a-z][a-z0-9_-]*")
 _VALUE = re.compile(r"[A-Za-z0-9_.:/x+-]+")
@@ -96,7 +96,7 @@ class Row:
 
     @property
     def final(self) -> str:
-        """In the words of `outcome.ENDED_BY`."""
+        """In the words of `outcomes.BY_SCHEDULER`."""
         if self.state == "CCL":
             return "CANCELLED"
         if self.state != "EXT":

@@ -7,12 +7,12 @@ Seconds and GiB carry their 90 % interval. TFLOPs is formula `sc21`, a process.
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial import arith
-from seatrial.errors import BadInput
+from seatrial.files import save
 from seatrial.plan import probed
 from seatrial.plan.calibrate import Fit
 from seatrial.plan.rows import Row, Table
@@ -77,14 +77,8 @@ def _digits(value: float) -> str:
 def write(path: Path, table: Table, made: list[dict[str, str]]) -> None:
     """The table with its forecast, whole or not at all."""
     header = [*(name for name in table.header if name not in COLUMNS), *COLUMNS]
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with open(part, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, header, extrasaction="ignore", lineterminator="\n")
-            writer.writeheader()
-            for row, line in zip(table.rows, made):
-                writer.writerow({**row.cells, **line})
-        os.replace(part, path)
-    except OSError as e:
-        part.unlink(missing_ok=True)
-        raise BadInput(f"{path}: {e.strerror or e}") from None
+    text = io.StringIO()
+    writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**row.cells, **line} for row, line in zip(table.rows, made))
+    save(path, text.getvalue())

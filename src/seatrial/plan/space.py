@@ -15,6 +15,7 @@ import numpy as np
 
 from seatrial.errors import BadInput
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES
+from seatrial.schedule import KINDS
 from seatrial.spec import Cluster, Model
 
 Columns = dict[str, np.ndarray]
@@ -104,9 +105,9 @@ def _options(space: Space) -> Iterator[tuple[int, int, int, int, bool]]:
     for zero in space.zero or (0, 1, 2, 3):
         for recompute in recomputes:
             for kind in kinds:
-                wanted = space.vp or (range(2, most + 1) if kind == "interleaved" else (1,))
+                wanted = space.vp or (range(2, most + 1) if KINDS[kind].virtual else (1,))
                 for vp in wanted:
-                    if (vp > 1) == (kind == "interleaved"):
+                    if (vp > 1) == KINDS[kind].virtual:
                         for sequence_parallel in space.sequence_parallel:
                             yield zero, RECOMPUTE.index(recompute), SCHEDULES.index(kind), vp, sequence_parallel
 
@@ -156,8 +157,8 @@ def expand(where: np.ndarray, tried: np.ndarray, space: Space, rows: int = CHUNK
 
 def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
     """Drop what says the same as another row, and what has no meaning (virtual stages without a pipeline or without layers)."""
-    interleaved = c["schedule"] == SCHEDULES.index("interleaved")
-    kept = ~interleaved | ((c["pp"] > 1) & (c["pp"] * c["vp"] <= layers[c["shape"]] + 2))
+    virtual = np.array([kind.virtual for kind in KINDS.values()])[c["schedule"]]
+    kept = ~virtual | ((c["pp"] > 1) & (c["pp"] * c["vp"] <= layers[c["shape"]] + 2))
     if space.zero is None:
         kept &= (c["dp"] > 1) | (c["zero"] == 0)
     if len(space.sequence_parallel) > 1:
@@ -181,6 +182,6 @@ def refuse_what_cannot_be(space: Space) -> None:
     for value in space.zero or ():
         if value not in (0, 1, 2, 3):
             raise BadInput(f"zero {value} is not a ZeRO stage; 0, 1, 2 and 3 are")
-    if space.schedule and space.vp and not any((v > 1) == (k == "interleaved") for v in space.vp for k in space.schedule):
+    if space.schedule and space.vp and not any((v > 1) == KINDS[k].virtual for v in space.vp for k in space.schedule):
         raise BadInput(f"schedule {', '.join(space.schedule)} with vp {', '.join(map(str, space.vp))}: virtual stages above 1 "
                        "go with schedule interleaved, and only with it")

@@ -15,10 +15,10 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
+from seatrial.files import save
 
 SCHEMA = 1
 KIND = "seatrial machine"
@@ -42,14 +42,7 @@ _NUMBERS = {
 
 def write(found: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """The whole file takes the old one's place, or the old one stays."""
-    path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(dumps(found), encoding="utf-8")
-        os.replace(part, path)
-    except OSError as e:
-        part.unlink(missing_ok=True)
-        raise BadInput(f"{path}: {e.strerror or e}") from None
+    save(path, dumps(found))
 
 
 def dumps(found: Mapping[str, Any]) -> str:

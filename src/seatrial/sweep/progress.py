@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
+from seatrial.outcomes import OUTCOMES
 from seatrial.record import Record
 from seatrial.sweep.board import best_in_words, time_left_s
 from seatrial.sweep.controller import Listener, View
@@ -27,7 +28,7 @@ LAST_SHOWN = 8
 def figures(record: Record) -> str:
     """One row's result in a few words."""
     outcome = record.outcome
-    if record.sec_per_it is None or outcome is not None and outcome.status not in ("ok", "timeout", "cancelled"):
+    if record.sec_per_it is None or outcome is not None and not OUTCOMES[outcome.status].timed:
         return outcome.message if outcome is not None else ""
     low, high = record.measurement.get("low_s"), record.measurement.get("high_s")
     sure = f" ± {(high - low) / 2 / record.sec_per_it:.1%}" if isinstance(low, float) and isinstance(high, float) else ""

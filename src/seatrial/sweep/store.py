@@ -25,6 +25,7 @@ from seatrial.errors import BadInput, SeatrialError
 from seatrial.launch import files
 from seatrial.launch.processes import end_leftovers
 from seatrial.logbook import Logbook
+from seatrial.outcomes import OUTCOMES
 from seatrial.record import Outcome, Record
 
 LEAST_ROOM_BYTES = 64 * 1024
@@ -108,7 +109,7 @@ class Store:
             record = Record.from_dict(data)
         except (OSError, ValueError, BadInput):
             return None
-        return record if record.outcome is not None and record.outcome.status != "cancelled" else None
+        return record if record.outcome is not None and not OUTCOMES[record.outcome.status].rerun else None
 
     def submitted(self, key: str, job: Submitted) -> None:
         (self.run_dir(key) / HANDLE).write_text(json.dumps(fields.plain(job)))

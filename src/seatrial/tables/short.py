@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from seatrial.columns import ASKED, COLUMNS
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
 from seatrial.record import Record
@@ -18,14 +19,13 @@ from seatrial.tables.markdown import aligned, best_row, cell, shared_formula, to
 
 ALWAYS = ("dp", "tp", "pp", "mbs", "gbs")
 WHERE_ROWS_DIFFER = (
-    "nodes", "gpus", "procs_per_node", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "family", "vp",
-    "zero_stage", "recompute", "schedule", "dtype", "sequence_parallel", "optimizer", "engine", "machine", "freq_ghz",
-    "torch_version", "mem_scope", "formula", "tflops_per", "session",
+    *(name for name in ASKED if name not in (*ALWAYS, "size_label")), "machine", "mem_scope", "formula", "tflops_per",
+    "session",
 )  # fmt: skip
 """Fields that become a column where rows differ in them, and are named above the table where they do not."""
 NOT_SHARED = {"procs_per_node", "kv_heads", "ffn", "family", "engine", "torch_version", "gpus", "vocab", "sequence_parallel"}
 """Shared by all rows, these are not worth naming."""
-DEFAULTS = {"vp": 1, "zero_stage": 0, "recompute": "none", "schedule": "1f1b", "engine": "seatrial"}
+DEFAULTS = {name: COLUMNS[name].default for name in ("vp", "zero_stage", "recompute", "schedule", "engine")}
 """Nor are these at their default."""
 
 

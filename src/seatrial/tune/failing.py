@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
+from seatrial.outcomes import OUTCOMES
 from seatrial.plan import memory, step
 from seatrial.plan.calibrate import Fit
 from seatrial.plan.configs import Configs, Floats
@@ -20,9 +21,6 @@ from seatrial.plan.forecast import limit_gib
 from seatrial.spec import Cluster, Trial
 from seatrial.tune.told import Told
 
-OUT_OF_MEMORY = ("oom_device", "oom_host")
-OWN_DOING = ("invalid", "cancelled")
-"""Says nothing about others."""
 USUAL, WORTH = 0.03, 2.0
 """Three of a hundred trials that fit fail all the same, which is believed as much as two trials just like it would be."""
 KNOBS = ("dp", "tp", "pp", "vp", "mbs", "zero", "recompute", "schedule", "precision", "sequence_parallel")
@@ -47,7 +45,7 @@ def _fits(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], clust
     weight = -common[:, 0] ** 2 / 2
     for i, all_ in told.items():
         for one in all_:
-            if one.status in OUT_OF_MEMORY:
+            if OUTCOMES[one.status].out_of_memory:
                 weight = weight + log_ndtr(-apart[:, i])
             elif one.ok:
                 weight = weight + log_ndtr(apart[:, i])
@@ -62,7 +60,7 @@ def _fails(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]]) -> F
     for i, all_ in told.items():
         like = 0.5 ** (knobs != knobs[i]).sum(axis=1)
         for one in all_:
-            if one.status in OUT_OF_MEMORY or one.status in OWN_DOING:
+            if OUTCOMES[one.status].out_of_memory or OUTCOMES[one.status].kind == "not run":
                 continue
             seen += like
             failed += like * (not one.ok)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.outcomes import having
 from seatrial.plan import rows as table
 from seatrial.plan.rows import Row
 from seatrial.record import Outcome, Record
@@ -22,7 +23,7 @@ from seatrial.spec import Cluster, Model, Trial
 
 STATUS = {"oom": "oom_device", "fail": "crash"}
 """Words of tables -> outcomes; those that are outcomes already stand for themselves."""
-FAILED = ("oom_device", "oom_host", "hang", "crash", "nan", "timeout")
+FAILED = having("kind", "failed")
 
 
 class Oracle:

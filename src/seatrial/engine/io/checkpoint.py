@@ -33,6 +33,7 @@ from seatrial.engine.core.state import Shard
 from seatrial.engine.io import dcp
 from seatrial.engine.io.dcp import Chunk
 from seatrial.errors import BadInput
+from seatrial.files import write_whole
 from seatrial.spec import Model
 
 SCHEMA = 1
@@ -141,9 +142,7 @@ class Checkpointer:
 
     def _say(self, part: Path, words: dict[str, object]) -> None:
         try:
-            temporary = part / f".rank{self.rank}.json"
-            temporary.write_text(json.dumps(words))
-            os.replace(temporary, part / f"rank{self.rank}.json")
+            write_whole(part / f"rank{self.rank}.json", json.dumps(words), durable=False)
         except OSError:
             pass  # the disk that refused the checkpoint refuses this as well; rank 0 gives up after its time
 
@@ -174,9 +173,7 @@ class Checkpointer:
         dcp.write_synced(part / MANIFEST, text.encode())
         _sync_folder(part)
         os.rename(part, final)
-        pointer = self.folder / f".{LATEST}"
-        dcp.write_synced(pointer, final.name.encode())
-        os.replace(pointer, self.folder / LATEST)
+        write_whole(self.folder / LATEST, final.name)
         _sync_folder(self.folder)
         self.saved.append(step)
         for old in steps_in(self.folder)[: -self.keep]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from seatrial.errors import BadInput
+from seatrial.files import whole
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
           "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}
@@ -76,17 +76,10 @@ def write(path: Path, shapes: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
         at += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text)
-            for (name, tensor), (wanted, (dtype, shape)) in zip(tensors, shapes.items(), strict=True):
-                assert (name, tuple(tensor.shape)) == (wanted, shape), (name, wanted, tensor.shape, shape)
-                data = tensor.detach().cpu().to(dtype).contiguous()
-                # The tensor's own bytes, without numpy, which the engine does not ask for.
-                file.write((ctypes.c_char * data.nbytes).from_address(data.data_ptr()) if data.nbytes else b"")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole(path) as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for (name, tensor), (wanted, (dtype, shape)) in zip(tensors, shapes.items(), strict=True):
+            assert (name, tuple(tensor.shape)) == (wanted, shape), (name, wanted, tensor.shape, shape)
+            data = tensor.detach().cpu().to(dtype).contiguous()
+            # The tensor's own bytes, without numpy, which the engine does not ask for.
+            file.write((ctypes.c_char * data.nbytes).from_address(data.data_ptr()) if data.nbytes else b"")

@@ -22,6 +22,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from seatrial.files import write_whole
+
 FOLDER = "watch"
 EXIT_STALL = 83
 """Its own number, so that a launcher can tell a hang from a crash."""
@@ -131,7 +133,8 @@ class Heartbeat:
         self._stacks.flush()
         report = {"rank": self.rank, "silent_s": round(silent_s, 3), "first": first, "groups": self.groups, **_plain(self._map)}
         (self.folder / f"rank{self.rank}.flight.json").write_text(json.dumps(flight_recorder()))
-        _replace(self.folder / f"rank{self.rank}.stall.json", json.dumps(report))
+        # A node that stands still may have a disk that does: what the launcher reads need not be on it yet.
+        write_whole(self.folder / f"rank{self.rank}.stall.json", json.dumps(report), durable=False)
         until = time.monotonic() + WAIT_FOR_OTHERS_S
         # Leaving closes connections, and the others would report that instead of where they stood.
         while time.monotonic() < until and len(list(self.folder.glob("rank*.stall.json"))) < self.world:
@@ -153,12 +156,6 @@ def flight_recorder() -> dict:
         if found.get("entries"):
             break
     return found
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(text)
-    os.replace(part, path)
 
 
 def _plain(data: bytes | bytearray | mmap.mmap) -> dict:

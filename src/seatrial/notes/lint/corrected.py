@@ -9,10 +9,11 @@ Only cells for which the evidence points to one value are changed; a row without
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from seatrial.files import write_whole
 from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of
 
 COLUMNS = (
@@ -99,12 +100,8 @@ def _reasons(row: Row) -> list[str]:
 
 def _write_csv(out: Path, header: Sequence[str], lines: Sequence[Sequence[object]]) -> None:
     """Whole or not at all."""
-    part = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        with part.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows(lines)
-        os.replace(part, out)
-    finally:
-        part.unlink(missing_ok=True)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(lines)
+    write_whole(out, text.getvalue())

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.outline import SHAPE, Around, Outline
 from seatrial.notes.read.parsing import Cell, is_blank, read_cell, take_date
 from seatrial.notes.read.statements import read_statements, read_status
@@ -352,9 +353,8 @@ def fits(column: Column, raw: str) -> bool:
 
 # ---- a table
 
-TOPOLOGY = frozenset(
-    {"nodes", "gpus", "dp", "tp", "pp", "mbs", "gbs", "layers", "hidden", "size_label", "zero_stage", "seq", "iteration"}
-)
+TOPOLOGY = frozenset({"nodes", "gpus", "layers", "hidden", "size_label", "seq", "iteration",
+                      *(name for name in LAYOUT if COLUMNS[name].about.kind in ("count", "zero"))})
 
 
 def is_table_of_runs(columns: list[Column]) -> bool:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.parsing import DTYPES, read_cell
 from seatrial.tables.headings import Column, clean, setting
 
@@ -70,7 +71,7 @@ _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?GHz\b", re.IGNORECASE)
 _OPTIMIZER = re.compile(
     r"(?<![\w./])((?:[a-z_]+\.)*(?:Fused|CPU|Deep[sS]peedCPU)?(?:Adam|AdamW|SGD|LAMB|Lion|Adafactor))(?![\w.])"
 )
-_COMPACT_FIELDS = {"DP": "dp", "TP": "tp", "PP": "pp", "MP": "tp", "VP": "vp", "MBS": "mbs", "GBS": "gbs"}
+_COMPACT_FIELDS = {COLUMNS[name].label: name for name in LAYOUT if COLUMNS[name].about.kind == "count"} | {"MP": "tp"}
 _RESULT = re.compile(
     r"\d\s*(?:secs?|s|ms)/(?:it|iter|step)|\d\s*tflops?\b|\d\s*(?:samples|tokens)/s|\d\s*[MG]i?B\b.*\d\s*[MG]i?B\b",
     re.IGNORECASE,
