@@ -6,6 +6,8 @@ import dataclasses
 import io
 import json
 import string
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -249,3 +251,9 @@ def test_structured_fields_are_json_in_csv():
     assert all(name in types for name in STRUCTURED)
     row = next(csv.DictReader(io.StringIO(to_csv([TWO[1]]))))
     assert json.loads(row["outcome"]) == {"status": "oom_device", "message": "OOM"}
+
+
+def test_writing_tables_loads_no_reader_of_notes():
+    program = ("import sys, seatrial.tables.markdown, seatrial.tables.csvjson, seatrial.tables.short, seatrial.tables.unknown\n"
+               "print([name for name in sys.modules if name.startswith('seatrial.notes')])")
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -166,17 +166,9 @@ SETTINGS = frozenset({*columns.ASKED, "machine"})
 """What the text around a table can state for its rows; figures are never taken from prose."""
 
 MEASURES = (
-    "mem_value",
-    "sec_per_it",
-    "tflops",
-    "aggr_pflops",
-    "samples_per_s",
-    "tokens_per_s",
-    "tokens_per_s_per_process",
-    "mfu",
-    "hfu",
-    "loss",
-)
+    "mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process",
+    "mfu", "hfu", "loss",
+)  # fmt: skip
 
 _UNIT_WORDS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "second": "s", "ms": "ms", "msec": "ms", "milliseconds": "ms",

@@ -239,12 +239,8 @@ def read_status(text: str) -> RunStatus:
             break
     often = _RATE.search(text) if failed else None
     rate = (int(often.group(1)), int(often.group(2))) if often else None
-    return RunStatus(
-        failed=failed,
-        estimated=_ESTIMATED.search(text) is not None,
-        planned=_PLANNED.search(text) is not None,
-        rate=rate if rate and rate[0] <= rate[1] else None,
-    )
+    return RunStatus(failed=failed, estimated=_ESTIMATED.search(text) is not None,
+                     planned=_PLANNED.search(text) is not None, rate=rate if rate and rate[0] <= rate[1] else None)
 
 
 _HOST_CUES = re.compile(r"\bcpus?\b|a64fx|fugaku|\bxeon\b|\bepyc\b|tcmalloc|core[- ]group|[0-9.]\s?GHz|\bFreq\b", re.IGNORECASE)
