@@ -80,7 +80,7 @@ def register(app: typer.Typer) -> None:
             raise BadInput(f"--by {by!r}: time or cost")
         budget = Budget(trials=trials, seconds=seconds, device_hours=device_hours)
         how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed, "by": by}
-        wanted = space.fixed()
+        wanted = space.knobs
         if oracle is not None:
             if used := [name for name, value in {**wanted, "rule": rule or None}.items() if value is not None]:
                 raise BadInput(f"--{used[0]} with --oracle: candidates are the rows of the table; --leave-out takes one out")
