@@ -130,8 +130,7 @@ def _known(rows: Path | None, cluster: Cluster) -> tuple[Row, ...]:
         return ()
     from seatrial.plan.rows import read
 
-    found = read(rows, cluster).rows
-    return tuple(row for row in found if row.cells.get("machine", "") == cluster.name) or found
+    return read(rows, cluster).of_machine(cluster.name)
 
 
 def _oracle(path: Path, model: str | None, cluster: str, nodes_max: int | None, settings: list[str], leave_out: list[str],
