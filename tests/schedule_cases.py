@@ -7,13 +7,14 @@ from seatrial.schedule import KINDS
 
 
 @st.composite
-def layouts(draw: st.DrawFn, kinds: tuple[str, ...] = KINDS) -> dict:
+def layouts(draw: st.DrawFn, kinds: tuple[str, ...] = tuple(KINDS)) -> dict:
     """Arguments of any schedule that exists with pp 1..8, micro-batches 1..32, virtual stages 1..4."""
     kind = draw(st.sampled_from(kinds))
-    if kind != "interleaved":
-        return {"kind": kind, "pp": draw(st.integers(1, 8)), "microbatches": draw(st.integers(1, 32)), "virtual": 1}
-    pp = draw(st.integers(2, 8))
-    return {"kind": kind, "pp": pp, "microbatches": pp * draw(st.integers(1, 32 // pp)), "virtual": draw(st.integers(2, 4))}
+    virtual = KINDS[kind].virtual
+    pp = draw(st.integers(2 if virtual else 1, 8))
+    group = KINDS[kind].group(pp)
+    return {"kind": kind, "pp": pp, "microbatches": group * draw(st.integers(1, 32 // group)),
+            "virtual": draw(st.integers(2, 4)) if virtual else 1}
 
 
 @st.composite

@@ -23,8 +23,8 @@ from typing import Any
 from seatrial import arith, fields
 from seatrial.errors import BadInput
 from seatrial.median import Known, far_out, median_of
-from seatrial.schedule import makespan
-from seatrial.spec import Batch, Trial, stages_of
+from seatrial.schedule import KINDS
+from seatrial.spec import Batch, Trial, round_up, stages_of
 from seatrial.training import Training
 
 Event = dict[str, Any]
@@ -171,9 +171,7 @@ class Estimate:
 def sizes(trial: Trial, microbatches: int) -> tuple[int, int] | None:
     """The two numbers of micro-batches to run; None where the whole iteration is hardly more."""
     t = trial.topology
-    short = max(microbatches, t.pp)  # fewer do not fill the pipeline
-    if t.schedule == "interleaved":
-        short = -(-short // t.pp) * t.pp
+    short = round_up(max(microbatches, t.pp), KINDS[t.schedule].group(t.pp))  # fewer than PP do not fill the pipeline
     return None if 2 * short >= trial.microbatches else (short, 2 * short)
 
 
@@ -232,6 +230,8 @@ def _stretch(trial: Trial, few: int, more: int, backward: float) -> float:
 
 def _shape(trial: Trial, microbatches: int, backward: float) -> float:
     """The schedule's own time, in forward passes of one layer. A stage without layers still has embedding or head to do."""
+    from seatrial.schedule.vector import makespan  # numpy, which a run that is measured whole does not need
+
     t = trial.topology
     layers = [max(0.25, float(n)) for n in stages_of(trial.model, t)]
     return makespan(t.schedule, pp=t.pp, microbatches=microbatches, virtual=t.vp, forward_s=layers,

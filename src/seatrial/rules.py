@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seatrial.errors import Infeasible
+from seatrial.schedule import GROUPED, KINDS
 from seatrial.spec import Batch, Cluster, Model, Topology, Trial, kv_fits, stages_of
 
 
@@ -118,15 +119,14 @@ def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
 def schedule_fits(trial: Trial) -> Iterator[Violation]:
     """The schedule's own conditions, for the final size and for every size of the ramp-up."""
     t, b = trial.topology, trial.batch
-    if t.schedule != "interleaved":
-        return
+    group = KINDS[t.schedule].group(t.pp)
     sizes = [b.gbs] if b.rampup_start is None else [b.rampup_start, b.rampup_increment or b.gbs, b.gbs]
     for size in sizes:
         microbatches = size // (t.dp * t.mbs)
-        if microbatches % t.pp:
-            works = _multiples_near(size, t.dp * t.mbs * t.pp)
-            yield Violation(code="interleave-divisible",
-                            message=f"interleaved stages need micro-batches in groups of PP {t.pp}: a batch of {size} gives "
+        if microbatches % group:
+            works = _multiples_near(size, t.dp * t.mbs * group)
+            yield Violation(code=GROUPED,
+                            message=f"{t.schedule} stages need micro-batches in groups of PP {t.pp}: a batch of {size} gives "
                                     f"{microbatches}; batches of {works} would do")
             return
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.schedule import ScheduleKind, virtual_stages_wrong
 
 Family = Literal["gpt2", "bloom", "llama", "mistral", "qwen2", "qwen3"]
 Norm = Literal["layernorm", "rmsnorm"]
@@ -22,7 +23,6 @@ Positions = Literal["learned", "alibi", "rope"]
 Mlp = Literal["gelu", "swiglu"]
 Biases = Literal["all", "attention", "qkv", "mlp", "none"]
 Recompute = Literal["none", "selective", "full"]
-ScheduleKind = Literal["gpipe", "1f1b", "interleaved", "zb-h1"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 
 GIB = 1024**3
@@ -299,11 +299,8 @@ class Topology:
         fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, vp=self.vp, mbs=self.mbs)
         if self.zero not in (0, 1, 2, 3):
             raise BadInput(f"topology.zero: {self.zero} is not a ZeRO stage; 0, 1, 2 and 3 are")
-        if self.vp > 1 and self.schedule != "interleaved":
-            raise BadInput(f"topology: {self.vp} virtual stages need schedule 'interleaved', found {self.schedule!r}")
-        if self.schedule == "interleaved" and (self.vp < 2 or self.pp < 2):
-            raise BadInput(f"topology: schedule 'interleaved' needs vp >= 2 and pp >= 2, found vp {self.vp}, pp {self.pp}; "
-                           "with one virtual stage it is '1f1b'")
+        if wrong := virtual_stages_wrong(self.schedule, pp=self.pp, virtual=self.vp):
+            raise BadInput(f"topology: {wrong}")
         if self.stage_layers is not None and len(self.stage_layers) != self.pp * self.vp:
             raise BadInput(f"topology.stage_layers: {len(self.stage_layers)} entries for pp {self.pp} x vp {self.vp} "
                            f"= {self.pp * self.vp} stages")

@@ -11,6 +11,7 @@ import attempts
 from seatrial import arith, presets
 from seatrial.plan import kernels, memory, network, step
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
+from seatrial.schedule import KINDS
 from seatrial.spec import Batch, Device, Link, Topology, Trial
 
 JZ = presets.cluster("jz-a100")
@@ -145,7 +146,7 @@ def test_memory_counts_the_micro_batches_that_the_schedule_holds():
     for kind, vp in (("1f1b", 1), ("gpipe", 1), ("interleaved", 3), ("zb-h1", 1)):
         c = configs(schedule=SCHEDULES.index(kind), vp=vp, gbs=12 * 8 * 2 * 2)
         for row, rank in ((0, 0), (1, 1), (2, 11)):
-            held = schedule.peak_held(kind, pp=12, rank=rank, microbatches=24, virtual=vp)
+            held = schedule.peak_activations(schedule.schedule(kind, pp=12, rank=rank, microbatches=24, virtual=vp))
             assert memory.in_flight(c)[row, 0] == pytest.approx((held.activations + held.weight_inputs) / vp)
 
 
@@ -176,9 +177,12 @@ def test_every_forecast_is_a_finite_number_on_every_machine(name: str):
     cluster = presets.cluster(name)
     pick = {key: rng.choice(values, n) for key, values in {
         "hidden": [64, 768, 2048, 14400, 25600], "layers": [1, 7, 12, 96], "tp": [1, 2, 8, 64], "pp": [1, 2, 5, 64],
-        "vp": [1, 2], "dp": [1, 3, 512], "mbs": [1, 7, 32], "zero": [0, 1, 2, 3], "recompute": [0, 1, 2], "schedule": range(4),
-        "precision": range(4), "seq": [128, 2048, 131072], "procs_per_node": [1, 4, 16], "flash": [-1, 0, 1], "gated": [0, 1],
+        "dp": [1, 3, 512], "mbs": [1, 7, 32], "zero": [0, 1, 2, 3], "recompute": [0, 1, 2],
+        "schedule": range(len(SCHEDULES)), "precision": range(4), "seq": [128, 2048, 131072], "procs_per_node": [1, 4, 16],
+        "flash": [-1, 0, 1], "gated": [0, 1],
     }.items()}  # fmt: skip
+    virtual = np.array([kind.virtual for kind in KINDS.values()])[pick["schedule"]]
+    pick["vp"], pick["pp"] = np.where(virtual, 2, 1), np.where(virtual, np.maximum(pick["pp"], 2), pick["pp"])
     c = Configs.from_columns(n, **pick, heads=64, vocab=50257, gbs=pick["dp"] * pick["mbs"] * pick["pp"] * 2)
     timed, held = step.time(c, cluster), memory.peak(c, cluster)
     for column in (timed.sec, timed.lo, timed.hi, held.gib, held.lo, held.hi, held.need_gib):

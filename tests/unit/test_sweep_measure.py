@@ -10,7 +10,7 @@ from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
 from seatrial.measurement import by_size, estimate, sizes
 from seatrial.record import Outcome, Record
-from seatrial.schedule import makespan
+from seatrial.schedule.vector import makespan
 from seatrial.spec import Batch, Topology, stages_of
 from seatrial.sweep.file import Measure, build
 from seatrial.sweep.measure import asked

@@ -11,7 +11,7 @@ Names in words (`recompute`, `schedule`, `precision`) are codes here: the index 
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -98,12 +98,14 @@ class Configs:
     """Attention that stores no scores: 1 yes, 0 no, -1 as is usual on the device."""
     nodes: Ints
     procs_per_node: Ints
+    split: Ints
+    """Layers of each of the pp x vp stages: the index in SPLITS."""
     first_layers: Ints
-    """Layers of the first of the pp x vp stages …"""
+    """Layers of the first pipeline rank, all its virtual stages …"""
+    middle_layers: Ints
+    """… of the fullest between the first and the last, 0 where there is none …"""
     last_layers: Ints
-    """… of the last …"""
-    max_layers: Ints
-    """… and of the fullest."""
+    """… and of the last."""
     clock_ghz: Floats
     """The device's clock where the row names one, else NaN: the clock of the device itself."""
 
@@ -117,6 +119,15 @@ class Configs:
     @property
     def world(self) -> Ints:
         return self.dp * self.tp * self.pp
+
+    def by_schedule(self, rows: Ints) -> Iterator[tuple[str, int, int, Ints]]:
+        """Kind, PP, VP and which of `rows` have them, for each that there is."""
+        packed = (self.schedule << 48 | self.pp << 16 | self.vp)[rows]
+        order = np.argsort(packed, kind="stable")
+        for group in np.split(order, np.flatnonzero(np.diff(packed[order])) + 1):
+            if len(group):
+                first = rows[group[0]]
+                yield SCHEDULES[self.schedule[first]], int(self.pp[first]), int(self.vp[first]), group
 
     def take(self, index: Any) -> Configs:
         return Configs(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
@@ -140,9 +151,13 @@ class Configs:
         got.setdefault("kv", got["heads"])
         got.setdefault("head_size", got["hidden"] // got["heads"])
         got.setdefault("inner", np.where(got["gated"] == 1, -(-(8 * got["hidden"] // 3) // 256) * 256, 4 * got["hidden"]))
-        if "max_layers" not in got:
-            got.update(split_stages(got["layers"], got["pp"] * got["vp"]))
+        if "split" not in got:
+            got.update(split_stages(got["layers"], got["pp"], got["vp"]))
         return cls(**got)
+
+    @classmethod
+    def join(cls, pieces: Sequence[Configs]) -> Configs:
+        return cls(**{f.name: np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(cls)})
 
     @classmethod
     def from_trials(cls, trials: Iterable[Trial], cluster: Cluster | None = None) -> Configs:
@@ -159,14 +174,28 @@ def _row(trial: Trial, cluster: Cluster | None) -> dict[str, float]:
     return {
         **{name: getattr(m, name) for name in OF_MODEL}, "vocab": m.padded_vocab(t.tp),
         **coded(trial), "nodes": cluster.nodes if cluster else 1, "procs_per_node": procs,
-        "first_layers": split[0], "last_layers": split[-1], "max_layers": max(split),
+        **rank_layers(split, t.pp),
         "clock_ghz": np.nan if trial.environment.clock_ghz is None else trial.environment.clock_ghz,
     }
 
 
-def split_stages(layers: Ints, stages: Ints) -> dict[str, Ints]:
-    """`spec.stage_split` for columns: the first, last and fullest stage. The few distinct pairs are split one by one."""
-    pairs, back = np.unique(np.stack([layers, stages]), axis=1, return_inverse=True)
-    ends = np.array([(s[0], s[-1], max(s)) for s in (stage_split(int(l), int(n)) for l, n in pairs.T)], dtype=np.int64)
-    ends = ends.reshape(-1, 3)[back.reshape(-1)]
-    return {"first_layers": ends[:, 0], "last_layers": ends[:, 1], "max_layers": ends[:, 2]}
+SPLITS: list[tuple[int, ...]] = []
+"""Every division of layers over stages that was met, each once."""
+_CODES: dict[tuple[int, ...], int] = {}
+
+
+def rank_layers(split: tuple[int, ...], pp: int) -> dict[str, int]:
+    """The columns that follow from the layers of each stage; stages are dealt round the ranks."""
+    if split not in _CODES:
+        _CODES[split] = len(SPLITS)
+        SPLITS.append(split)
+    ranks = [sum(split[rank::pp]) for rank in range(pp)]
+    return {"split": _CODES[split], "first_layers": ranks[0], "middle_layers": max(ranks[1:-1], default=0),
+            "last_layers": ranks[-1]}
+
+
+def split_stages(layers: Ints, pp: Ints, vp: Ints) -> dict[str, Ints]:
+    """`spec.stage_split` for columns. The few that are distinct are split one by one."""
+    packed, back = np.unique(layers << 40 | pp << 16 | vp, return_inverse=True)
+    rows = [rank_layers(stage_split(n >> 40, (n >> 16 & 0xFFFFFF) * (n & 0xFFFF)), n >> 16 & 0xFFFFFF) for n in packed.tolist()]
+    return {name: np.array([row[name] for row in rows], dtype=np.int64)[back] for name in (rows[0] if rows else ())}

@@ -18,8 +18,8 @@ from seatrial.plan.calibrate import Fit
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
 from seatrial.plan.search import TIE, Held, learned
 from seatrial.plan.space import ENGINE_SCHEDULES
-from seatrial.schedule import Timeline, walk
-from seatrial.spec import Topology, Trial
+from seatrial.schedule import KINDS, Timeline, walk
+from seatrial.spec import Topology, Trial, round_up
 
 WHY = {
     "matmul": "the products of the layers: what the run is for",
@@ -119,22 +119,10 @@ MOST_STAGES_DRAWN = 256
 def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
     """The schedule walked with this layout's own times, with fewer micro-batches where there are very many."""
     t = trial.topology
-    stages = timed.stages
-    assert stages is not None
-
-    def spread(ranks: np.ndarray, chunk: float) -> list[float]:
-        """Each stage: what its rank takes, less the rank's other virtual stages, which have no end of the model."""
-        first, middle, last = (float(value) for value in ranks)
-        if t.pp == 1:
-            return [first]
-        if t.vp == 1:
-            return [first, *[middle] * (t.pp - 2), last]
-        return [first - (t.vp - 1) * chunk, *[chunk] * (t.pp * t.vp - 2), last - (t.vp - 1) * chunk]
-
+    assert timed.stages is not None
     wanted = max(most, t.pp + t.pp // 2)
-    drawn = min(trial.microbatches, -(-wanted // t.pp) * t.pp if t.schedule == "interleaved" else wanted)
-    forward_s = spread(stages.forward[:, 0], float(stages.chunk_forward[0]))
-    backward_s = spread(stages.backward[:, 0], float(stages.chunk_backward[0]))
+    drawn = min(trial.microbatches, round_up(wanted, KINDS[t.schedule].group(t.pp)))
+    forward_s, backward_s = (seconds[:, 0].tolist() for seconds in timed.stages.seconds(np.zeros(1, dtype=np.int64)))
     return walk(t.schedule, pp=t.pp, microbatches=drawn, virtual=t.vp, forward_s=forward_s, backward_s=backward_s), drawn
 
 
@@ -193,7 +181,7 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
                 if more == less or b % factor:
                     continue
                 moved = {more: a * factor, less: b // factor}
-                if moved.get("pp", t.pp) == 1 and t.schedule == "interleaved":
+                if moved.get("pp", t.pp) == 1 and KINDS[t.schedule].virtual:
                     continue
                 what = f"{more.upper()} {a} -> {a * factor}, {less.upper()} {b} -> {b // factor}"
                 out.append((what, replace(t, **moved)))  # type: ignore[arg-type]
@@ -202,7 +190,7 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
             if mode != t.recompute]
     if t.pp > 1:
         for kind in ENGINE_SCHEDULES.get(trial.engine, SCHEDULES):
-            for vp in (2, 3, 4) if kind == "interleaved" else (1,):
+            for vp in (2, 3, 4) if KINDS[kind].virtual else (1,):
                 if (kind, vp) != (t.schedule, t.vp):
                     what = f"schedule {t.schedule} -> {kind}" + (f" with {vp} virtual stages" if vp > 1 else "")
                     out.append((what, replace(t, schedule=kind, vp=vp)))  # type: ignore[arg-type]

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.arith.layer import widths
-from seatrial.plan import pipeline, probed
+from seatrial.plan import probed
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats
 from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, stage_parameters
+from seatrial.schedule.vector import peaks
 from seatrial.spec import BYTES, GIB, Cluster
 
 NONE, SELECTIVE, FULL = (RECOMPUTE.index(r) for r in ("none", "selective", "full"))
@@ -120,7 +121,7 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     mixed = c.precision != FP32
     # fp32 alone: the two moments, and the contiguous buffer in which gradients are summed and travel beside their own tensors.
     optimizer = np.where(mixed, np.where(c.zero == 0, UNSHARDED_BYTES, SHARDED_BYTES), 12.0)
-    one_layer = (parameters[MIDDLE] / np.maximum(c.max_layers * c.vp, 1))[None]
+    one_layer = (parameters[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
     gathered = np.where(c.zero == 3, 2 * one_layer * element, 0.0)
     return {
         "weights": parameters * np.where(c.zero == 3, element / dp, element) + gathered,
@@ -136,15 +137,12 @@ def _passing(c: Configs) -> Floats:
 
 
 def in_flight(c: Configs) -> Floats:
-    """[3, n]: micro-batches whose activations a rank holds, in units of all its layers (a chunk counts 1/vp)."""
-    m = c.microbatches.astype(np.float64)
-    rank = np.stack([np.zeros(len(c)), np.minimum(1, c.pp - 1), c.pp - 1.0])
-    plain = np.minimum(c.pp - rank, m)
-    chunks = np.minimum(2 * (c.pp - rank) - 1 + (c.vp - 1) * c.pp, m * c.vp) / c.vp
-    held = np.where(c.schedule == pipeline.INTERLEAVED, chunks, plain)
-    # ZB-H1 keeps what a weight gradient needs until it runs: as many as the first rank, everywhere.
-    held = np.where(c.schedule == pipeline.ZB_H1, np.minimum(c.pp, m), held)
-    return np.where(c.schedule == pipeline.GPIPE, m, held)
+    """[3, n]: micro-batches whose activations the first, second and last rank hold, in units of all their layers."""
+    found, m = np.empty((3, len(c))), c.microbatches
+    for kind, pp, virtual, rows in c.by_schedule(np.arange(len(c))):
+        for row, rank in enumerate((0, min(1, pp - 1), pp - 1)):
+            found[row, rows] = peaks(kind, pp=pp, rank=rank, virtual=virtual, microbatches=m[rows]) / virtual
+    return found
 
 
 def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, Floats]:
@@ -171,14 +169,11 @@ def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
 def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, Floats]:
     """[3, n] bytes held in flight, and [3, n] used at work."""
     kept, working = layer_bytes(c, cluster, element)
-    rest = (c.vp - 1) * c.max_layers
-    one = c.pp == 1
-    depth = np.stack([np.where(one, c.layers, c.first_layers + rest), c.max_layers * c.vp,
-                      np.where(one, c.layers, c.last_layers + rest)])
+    depth = np.stack([c.first_layers, c.middle_layers, c.last_layers])
     flight = in_flight(c)
     boundary = c.mbs * c.seq * c.hidden * element
     # A pipeline also keeps each micro-batch's output until its gradient has come, and two buffers for messages.
-    output = np.where(one, 0.0, (flight + 2) * boundary)
+    output = np.where(c.pp == 1, 0.0, (flight + 2) * boundary)
     return depth * flight * kept + output, np.broadcast_to(working, depth.shape)
 
 

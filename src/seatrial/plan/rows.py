@@ -53,6 +53,9 @@ DEFAULTS = {
 }
 """Column -> what an empty cell means."""
 
+KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precision", "glu", "mem_gib", "trial"})
+"""Columns that are read beside the fields of a record."""
+
 YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 ALIASES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "tf32": "fp32"}
 ENGINES = {"": "megatron", "megatron": "megatron", "deepspeed": "megatron", "nemo": "megatron"}
@@ -96,6 +99,8 @@ class Row:
 class Table:
     header: tuple[str, ...]
     rows: tuple[Row, ...]
+    ignored: tuple[str, ...] = ()
+    """Columns that nothing reads."""
 
     def configs(self) -> Configs:
         """Of the rows that were not rejected, in order."""
@@ -115,6 +120,8 @@ def configs_of(rows: list[Row]) -> Configs:
 
 def read(path: str | Path, cluster: Cluster) -> Table:
     """A CSV file, or the folder of a logbook."""
+    from seatrial.tables.unknown import unknown_columns
+
     if Path(path).is_dir():
         from seatrial.logbook import Logbook
 
@@ -139,8 +146,9 @@ def read(path: str | Path, cluster: Cluster) -> Table:
     except OSError as e:
         raise BadInput(f"{path}: {e.strerror or e}") from None
     said = _own(header, lines, str(path)) if header[-1:] == (OWN_MARK,) else lines
-    return Table(header=header, rows=tuple(replace(read_row(values, cluster, f"{path}:{n}"), cells=line)
-                                           for n, (line, values) in enumerate(zip(lines, said), 2)))
+    rows = tuple(replace(read_row(values, cluster, f"{path}:{n}"), cells=line)
+                 for n, (line, values) in enumerate(zip(lines, said), 2))
+    return Table(header=header, rows=rows, ignored=tuple(unknown_columns(header, (), also=KNOWN)[0]))
 
 
 OWN_MARK = "seatrial"
@@ -172,6 +180,8 @@ def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "") -> Row:
     session = got.text("session") or got.text("date")
     status = got.text("status").lower()
     try:
+        if why := _lacking(got):
+            raise Infeasible(why, code="unknown-axis")
         flash = -1 if got.value("flash") is None else int(got.flag("flash"))
         trial = _exact(got, cluster) or _trial(got, cluster)
         rules.check(trial)
@@ -187,6 +197,16 @@ def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "") -> Row:
     return Row(cells=line, trial=trial, flash=flash, session=session, factors=_factors(got, trial),
                sec_per_it=got.number("sec_per_it"), mem_gib=memory, counts=counts and not got.text("duplicate_of"), where=where,
                status=status or (str(outcome.get("status", "")) if isinstance(outcome, Mapping) else ""))
+
+
+def _lacking(got: _Cells) -> str:
+    """Why no forecast can be made: an axis that nothing here models, in a column or in what a record kept of one."""
+    from seatrial.tables.unknown import axes_lacking, refusal
+
+    extra = got.cells.get("extra")
+    said = {**got.cells, **(extra if isinstance(extra, Mapping) else {})}
+    axes = axes_lacking(tuple(said))
+    return refusal(axes, list(said), [str(value) for value in said.values()]) if axes else ""
 
 
 def of_trial(trial: Trial, cluster: Cluster, *, name: str = "") -> Row:

@@ -20,7 +20,7 @@ from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
 from seatrial.plan import memory, step
 from seatrial.plan.calibrate import Fit
-from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, decoded, split_stages
+from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, decoded
 from seatrial.plan.forecast import limit_gib
 from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
@@ -32,6 +32,8 @@ TIE = 0.01
 """Under this nobody can tell: repeats of one configuration mostly differ by 0.4 %, and some by much more."""
 KEPT = 4096
 """The best that are carried from chunk to chunk."""
+TIMED = 1 << 15
+"""Layouts that fit memory and are timed together."""
 
 RULE_NAMES = (*(name for name in KNOBS if name not in CHOICES), "nodes", "world", "microbatches", "stages",
               *(name for name in SHAPE if COLUMNS[name].about.kind == "count"))  # fmt: skip
@@ -106,15 +108,9 @@ def configs_of(c: Columns, models: Sequence[Model], cluster: Cluster, precision:
         return np.broadcast_to(each[0], c["shape"].shape) if (each == each[0]).all() else each[c["shape"]]
 
     of_models = {name: of_model(name) for name in OF_MODEL}
-    layers = of_models["layers"]
-    # Few pairs of layers and stages are distinct, and one number a pair sorts faster than two.
-    stages = c["pp"] * c["vp"]
-    pairs, back = np.unique(layers << 32 | stages, return_inverse=True)
-    split = split_stages(pairs >> 32, pairs & 0xFFFFFFFF)
     return Configs.from_columns(
-        len(layers), **of_models, vocab=_padded_vocab(c, models), precision=PRECISIONS.index(precision),
+        len(c["shape"]), **of_models, vocab=_padded_vocab(c, models), precision=PRECISIONS.index(precision),
         procs_per_node=cluster.procs_per_node,
-        **{name: values[back] for name, values in split.items()},
         **{name: column for name, column in c.items() if name != "shape"},
     )  # fmt: skip
 
@@ -140,8 +136,19 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
     lost = hopeless(where, space)
     rejected = _rejected_early(where[lost], tried, space, ramp, precision, rows)
     considered, accepted = sum(rejected.values()), 0
-    best: _Best | None = None
+    best = _Best({}, *[np.zeros(0)] * 5)
     closest: tuple[Columns, float] | None = None
+    waiting: list[tuple[Columns, Floats, Configs]] = []
+
+    def timed() -> _Best:
+        """The best so far together with those that wait: many are timed at once, since schedules are the better shared."""
+        columns = {name: np.concatenate([c[name] for c, _, _ in waiting]) for name in waiting[0][0]}
+        mem = np.concatenate([mem for _, mem, _ in waiting])
+        found = step.time(Configs.join([configs for _, _, configs in waiting]), space.cluster, coefficients)
+        waiting.clear()
+        part = _Best(columns, found.sec, found.lo, found.hi, mem, _key(by, formula, columns, space, found.sec, mem))
+        return (best.joined(part) if len(best.sec) else part).best()
+
     for c in expand(where[~lost], tried, space, rows):
         considered += len(c["dp"])
         codes = verdicts(c, space, ramp, precision)
@@ -164,16 +171,14 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
             c, mem, configs = _only(c, fits), mem[fits], configs.take(fits)
         accepted += len(mem)
         if len(mem):
-            timed = step.time(configs, space.cluster, coefficients)
-            part = _Best(c, timed.sec, timed.lo, timed.hi, mem, _key(by, formula, c, space, timed.sec, mem))
-            best = part.best() if best is None else best.joined(part).best()
-    if best is None:
-        none = np.zeros(0)
-        return Found(space=space, precision=precision, formula=formula, considered=considered, rejected=dict(rejected),
-                     accepted=0, ranked={}, sec=none, lo=none, hi=none, mem_gib=none, key=none, closest=closest)
+            waiting.append((c, mem, configs))
+            if sum(len(mem) for _, mem, _ in waiting) >= TIMED:
+                best = timed()
+    if waiting:
+        best = timed()
     return Found(space=space, precision=precision, formula=formula, considered=considered, rejected=dict(rejected),
                  accepted=accepted, ranked=best.columns, sec=best.sec, lo=best.lo, hi=best.hi, mem_gib=best.mem, key=best.key,
-                 closest=None)
+                 closest=None if accepted else closest)
 
 
 def _rejected_early(where: np.ndarray, tried: np.ndarray, space: Space, ramp: Batch | None, precision: str,

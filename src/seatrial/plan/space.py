@@ -18,6 +18,7 @@ import numpy as np
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.errors import BadInput
 from seatrial.plan.configs import CHOICES, SCHEDULES
+from seatrial.schedule import KINDS
 from seatrial.spec import Cluster, Model
 
 Columns = dict[str, np.ndarray]
@@ -109,7 +110,7 @@ def _options(space: Space) -> Iterator[tuple[int, ...]]:
               for name in OPTIONS]
     for option in itertools.product(*values):
         vp, kind = (option[place] for place in virtual)
-        if (vp > 1) == (SCHEDULES[kind] == "interleaved"):
+        if (vp > 1) == KINDS[SCHEDULES[kind]].virtual:
             yield option
 
 
@@ -160,8 +161,8 @@ def expand(where: np.ndarray, tried: np.ndarray, space: Space, rows: int = CHUNK
 
 def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
     """Drop what says the same as another row, and what has no meaning (virtual stages without a pipeline or without layers)."""
-    interleaved = c["schedule"] == SCHEDULES.index("interleaved")
-    kept = ~interleaved | ((c["pp"] > 1) & (c["pp"] * c["vp"] <= layers[c["shape"]] + 2))
+    virtual = np.array([kind.virtual for kind in KINDS.values()])[c["schedule"]]
+    kept = ~virtual | ((c["pp"] > 1) & (c["pp"] * c["vp"] <= layers[c["shape"]] + 2))
     if space.zero is None:
         kept &= (c["dp"] > 1) | (c["zero"] == 0)
     if len(space.sequence_parallel) > 1:
@@ -185,6 +186,6 @@ def refuse_what_cannot_be(space: Space) -> None:
     for value in space.zero or ():
         if value not in (0, 1, 2, 3):
             raise BadInput(f"zero {value} is not a ZeRO stage; 0, 1, 2 and 3 are")
-    if space.schedule and space.vp and not any((v > 1) == (k == "interleaved") for v in space.vp for k in space.schedule):
+    if space.schedule and space.vp and not any((v > 1) == KINDS[k].virtual for v in space.vp for k in space.schedule):
         raise BadInput(f"schedule {', '.join(space.schedule)} with vp {', '.join(map(str, space.vp))}: virtual stages above 1 "
                        "go with schedule interleaved, and only with it")

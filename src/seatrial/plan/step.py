@@ -9,7 +9,7 @@ and then gradients travel and the optimizer runs. Every byte and every operation
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.arith.layer import norm, numbers, tensors
-from seatrial.plan import network, pipeline
-from seatrial.plan.configs import RECOMPUTE, Configs, Floats
+from seatrial.plan import network
+from seatrial.plan.configs import RECOMPUTE, SPLITS, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine
 from seatrial.plan.layer import Cost, embedding, head, layer
+from seatrial.schedule.vector import Layouts, makespans_of
 from seatrial.spec import Cluster
 
 CHUNK = 16_384
@@ -142,6 +143,57 @@ class Parts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stages:
+    """What one micro-batch takes on any stage, from its parts: arrays are [2, n], forward and the whole backward pass."""
+
+    configs: Configs
+    layer: Floats
+    embedding: Floats
+    """On the first stage …"""
+    head: Floats
+    """… and on the last."""
+    message: Floats
+    """[n]: either way. Sends and receives block: a stage waits for two in each direction, an end of the model for one."""
+
+    @classmethod
+    def join(cls, pieces: Sequence[Stages]) -> Stages:
+        return cls(configs=Configs.join([piece.configs for piece in pieces]),
+                   **{name: np.concatenate([getattr(piece, name) for piece in pieces], axis=-1)
+                      for name in ("layer", "embedding", "head", "message")})
+
+    def seconds(self, rows: Ints) -> tuple[Floats, Floats]:
+        """[stages, rows] forward, and backward, of rows that have as many stages."""
+        codes, back = np.unique(self.configs.split[rows], return_inverse=True)
+        layers = np.array([SPLITS[code] for code in codes], dtype=np.float64).T.take(back, axis=1)
+        messages = np.full(len(layers), 2.0 if len(layers) > 1 else 0.0)
+        messages[[0, -1]] /= 2
+        found = []
+        for way in (0, 1):
+            seconds = layers * self.layer[way, rows] + messages[:, None] * self.message[rows]
+            seconds[0] += self.embedding[way, rows]
+            seconds[-1] += self.head[way, rows]
+            found.append(seconds)
+        return found[0], found[1]
+
+    def makespans(self) -> Floats:
+        """[n]: from the first forward to the last backward, as `schedule.walk` has it. What is alike is worked out once."""
+        c, m = self.configs, self.configs.microbatches
+        what = np.concatenate([[c.schedule, c.pp, c.vp, c.split, m], self.layer, self.embedding, self.head,
+                               self.message[None]])
+        mixed = np.random.default_rng(0).random(len(what)) @ what
+        _, first, back = np.unique(mixed, return_index=True, return_inverse=True)
+        if not np.array_equal(what[:, first[back]], what):
+            first = back = np.arange(len(c))
+        groups = list(c.by_schedule(first))
+        span = np.empty(len(first))
+        for (*_, group), seconds in zip(groups, makespans_of([
+            Layouts(kind, pp, virtual, m[first[group]], *self.seconds(first[group])) for kind, pp, virtual, group in groups
+        ])):
+            span[group] = seconds
+        return span[back]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepTime:
     """An iteration."""
 
@@ -151,19 +203,22 @@ class StepTime:
     lo: Floats
     """The 90 % interval."""
     hi: Floats
-    stages: pipeline.Stages | None = field(default=None, repr=False)
-    """What one micro-batch takes on each kind of rank, for the picture."""
+    stages: Stages | None = field(default=None, repr=False)
+    """What one micro-batch takes, for the picture."""
 
 
 def time(configs: Configs, cluster: Cluster, coefficients: Coefficients = COLD) -> StepTime:
     if len(configs) <= CHUNK:
         return assemble(measure(configs, cluster), coefficients)
+    # The physics runs in pieces that stay in cache; the pipeline over all of them, since a schedule is the better shared.
+    every = [slice(start, start + CHUNK) for start in range(0, len(configs), CHUNK)]
+    measured = [measure(configs.take(rows), cluster) for rows in every]
+    span = Stages.join([_stages(p, _scales(p.configs, coefficients)) for p in measured]).makespans()
+    whole = coefficients.whole
     pieces = []
-    for start in range(0, len(configs), CHUNK):
-        rows = slice(start, start + CHUNK)
-        whole = coefficients.whole
+    for rows, p in zip(every, measured):
         mine = coefficients if isinstance(whole, float | int) else replace(coefficients, whole=whole[rows])
-        pieces.append(replace(assemble(measure(configs.take(rows), cluster), mine), stages=None))
+        pieces.append(assemble(p, mine, span[rows]))
     names = pieces[0].parts
     return StepTime(
         sec=np.concatenate([p.sec for p in pieces]), lo=np.concatenate([p.lo for p in pieces]),
@@ -179,7 +234,7 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
     # The receiver puts the slices of the tensor-parallel ranks together again, unless each goes on with its own.
     whole = (c.pp > 1) & (c.sequence_parallel == 0)
     send = send + np.where(whole, network.gather_s(cluster, network.tensor_group(c), boundary), 0.0)
-    send = send * np.where(c.schedule == pipeline.INTERLEAVED, EXPOSED_INTERLEAVED, 1.0)
+    send = send * np.where(c.vp > 1, EXPOSED_INTERLEAVED, 1.0)
     parameters = stage_parameters(c)
     gradients, hidden_share = _gradients(c, cluster, machine, parameters)
     shard = np.where(c.zero >= 1, c.dp, 1)
@@ -200,13 +255,11 @@ def stage_parameters(c: Configs) -> Floats:
     # An embedding's norm is far below what a forecast can tell.
     positions = c.learned * c.seq * c.hidden
     final = norm(c, c.hidden)
-    rest = (c.vp - 1) * c.max_layers
     one = c.pp == 1
-    first = np.where(one, c.layers, c.first_layers + rest) * each + words + positions
-    last = np.where(one, c.layers, c.last_layers + rest) * each + words + final
+    first = c.first_layers * each + words + positions
+    last = c.last_layers * each + words + final
     first = np.where(one, first + final + np.where(c.ties == 1, 0, words), first)
-    middle = np.where(c.pp > 2, c.max_layers * c.vp * each, 0.0)
-    return np.stack([first, middle, np.where(one, first, last)])
+    return np.stack([first, c.middle_layers * each, np.where(one, first, last)])
 
 
 def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Floats) -> tuple[Floats, Floats]:
@@ -229,15 +282,18 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     return traffic, np.where((c.zero >= 2) & (c.pp == 1), OVERLAP, 0.0)
 
 
-def assemble(p: Parts, k: Coefficients = COLD) -> StepTime:
+def assemble(p: Parts, k: Coefficients = COLD, span: Floats | None = None) -> StepTime:
+    """`span`: what the pipeline takes, where it was worked out together with that of other parts."""
     c = p.configs
     m = c.microbatches.astype(np.float64)
     scale = _scales(c, k)
+    stages = _stages(p, scale)
+    if span is None:
+        span = stages.makespans()
     forward, backward = _sides(p, scale)
-    stages = _stages(p, scale, forward, backward)
-    span = pipeline.makespan_s(c.schedule, c.pp, c.vp, c.microbatches, stages)
-    slow = stages.both.argmax(axis=0)[None]
-    parts = {name: m * np.take_along_axis(forward[name] + backward[name], slow, 0)[0] for name in forward}
+    both = {name: forward[name] + backward[name] for name in forward}
+    slow = _total(both.values()).argmax(axis=0)[None]
+    parts = {name: m * np.take_along_axis(seconds, slow, 0)[0] for name, seconds in both.items()}
     busy = _total(parts.values())
     parts["bubble"] = np.maximum(span - busy, 0.0)
     # Traffic that may hide behind compute hides in part: the first layer's has nothing to hide behind.
@@ -271,9 +327,7 @@ def _scales(c: Configs, k: Coefficients) -> dict[str, Any]:
 
 def _depth(c: Configs) -> Floats:
     """[3, n]: layers on the first rank, the fullest in between, the last; a pipeline of one is all first."""
-    one, rest = c.pp == 1, (c.vp - 1) * c.max_layers
-    return np.stack([np.where(one, c.layers, c.first_layers + rest), np.where(c.pp > 2, c.max_layers * c.vp, 0),
-                     np.where(one, 0, c.last_layers + rest)]).astype(np.float64)
+    return np.stack([c.first_layers, c.middle_layers, np.where(c.pp == 1, 0, c.last_layers)]).astype(np.float64)
 
 
 def _sides(p: Parts, scale: dict[str, Any]) -> tuple[dict[str, Floats], dict[str, Floats]]:
@@ -296,19 +350,12 @@ def _sides(p: Parts, scale: dict[str, Any]) -> tuple[dict[str, Floats], dict[str
     return sides[0], sides[1]
 
 
-def _stages(p: Parts, scale: dict[str, Any], forward: dict[str, Floats], backward: dict[str, Floats]) -> pipeline.Stages:
-    c = p.configs
-    f, b = _total(forward.values()), _total(backward.values())
-    layer_f, layer_b = (_total(cost[way] * scale[name] for name, cost in p.layer.items()) for way in (0, 1))
-    depth = _depth(c)
-    between = np.maximum(c.layers - depth[FIRST] - depth[LAST], 0.0)
-    two = np.where(c.pp == 1, 0.0, 2.0) * p.send * scale["p2p"]
-    hops = np.maximum(c.pp - 2, 0) * c.vp * two
-    return pipeline.Stages(
-        forward=f, backward=b, forward_sum=f[FIRST] + f[LAST] + between * layer_f + hops,
-        backward_sum=b[FIRST] + b[LAST] + between * layer_b + hops,
-        chunk_forward=c.max_layers * layer_f + two, chunk_backward=c.max_layers * layer_b + two,
-    )
+def _stages(p: Parts, scale: dict[str, Any]) -> Stages:
+    def both(cost: Cost, name: str) -> Floats:
+        return np.stack([np.broadcast_to(cost[way] * scale[name], len(p.configs)) for way in (0, 1)])
+
+    return Stages(configs=p.configs, layer=_total(both(cost, name) for name, cost in p.layer.items()),
+                  embedding=both(p.embedding, "embedding"), head=both(p.head, "logits"), message=p.send * scale["p2p"])
 
 
 def shares(parts: dict[str, Floats], sec: Floats) -> Floats:

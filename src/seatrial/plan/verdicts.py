@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from seatrial.plan.configs import SCHEDULES
 from seatrial.plan.space import Columns, Space
+from seatrial.schedule import GROUPED, KINDS
 from seatrial.spec import Batch, kv_fits
 
 CODES = (
     "layers-divisible", "heads-divisible", "kv-heads-divisible", "ffn-divisible", "vocab-divisible", "seq-divisible",
-    "batch-divisible", "rampup-start", "rampup-increment", "interleave-divisible", "precision",
+    "batch-divisible", "rampup-start", "rampup-increment", GROUPED, "precision",
 )  # fmt: skip
 """Those of `rules.py` that a layout can break: its world always fits, it was made to."""
 
@@ -46,11 +46,11 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
         reject("rampup-start", ramp.rampup_start % replica != 0)
         reject("rampup-increment", ramp.rampup_increment % replica != 0)
         sizes = [ramp.rampup_start, ramp.rampup_increment, c["gbs"]]
-    interleaved = c["schedule"] == SCHEDULES.index("interleaved")
+    group = np.where(np.array([kind.grouped for kind in KINDS.values()])[c["schedule"]], c["pp"], 1)
     for size in sizes:
-        reject("interleave-divisible", interleaved & (size // replica % c["pp"] != 0))
+        reject(GROUPED, size // replica % group != 0)
     if precision == "fp8" and precision not in space.cluster.device.peak_tflops:
-        reject("precision", np.ones_like(interleaved))
+        reject("precision", np.ones(len(found), dtype=bool))
     return found
 
 

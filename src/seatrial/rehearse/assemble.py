@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.rehearse.charge import Passed
-from seatrial.schedule import Kind, makespan, splits_backward, walk
+from seatrial.schedule import Kind, splits_backward, walk
+from seatrial.schedule.vector import makespan
 from seatrial.spec import Topology, Trial
 
 MOST_WALKED = 400_000

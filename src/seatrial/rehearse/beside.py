@@ -39,14 +39,20 @@ class Forecast:
         timed, kept = step.time(configs, cluster), memory.peak(configs, cluster)
         assert timed.stages is not None
         talk = _talk(configs, cluster)
-        both = timed.stages.both[:, 0]
+        forward, backward = (_ranks(seconds[:, 0], trial.topology.pp) for seconds in timed.stages.seconds(np.zeros(1, int)))
         return cls(
             sec=float(timed.sec[0]), lo=float(timed.lo[0]), hi=float(timed.hi[0]),
             parts={name: float(values[0]) for name, values in timed.parts.items()},
-            forward_s=_three(timed.stages.forward[:, 0]), backward_s=_three(timed.stages.backward[:, 0]),
-            compute_s=_three(both - talk), by_rank_gib=_three(kept.by_rank[:, 0]),
+            forward_s=_three(forward), backward_s=_three(backward), compute_s=_three(forward + backward - talk),
+            by_rank_gib=_three(kept.by_rank[:, 0]),
             memory={name: float(values[0]) for name, values in kept.parts.items()},
         )  # fmt: skip
+
+
+def _ranks(stages: Floats, pp: int) -> Floats:
+    """[3]: the first rank, the slowest in between and the last of seconds by stage; 0 where there is no such rank."""
+    ranks = stages.reshape(-1, pp).sum(axis=0)
+    return np.array([ranks[0], ranks[1:-1].max(initial=0.0), ranks[-1] if pp > 1 else 0.0])
 
 
 def _three(values: Floats) -> tuple[float, float, float]:

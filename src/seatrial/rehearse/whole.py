@@ -25,7 +25,7 @@ from seatrial.rehearse.charge import Free, Modelled, Network, replay
 from seatrial.rehearse.rank import Memory, actions, both, enough, held
 from seatrial.rehearse.recorder import Moment
 from seatrial.rehearse.world import fake_world
-from seatrial.schedule import peak_held
+from seatrial.schedule import peak_activations, schedule
 from seatrial.spec import BYTES, GIB, Cluster, Trial, stages_of
 from seatrial.training import Training
 
@@ -177,12 +177,11 @@ def distinct(trial: Trial, asked: Asked) -> list[Candidate]:
     groups: dict[tuple[Any, ...], list[int]] = {}
     wanted = range(t.pp) if asked.all_stages else [asked.rank // (t.dp * t.tp)]
     for r in wanted:
-        key = tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak_held(t.schedule, pp=t.pp, rank=r,
-                                                                       microbatches=trial.microbatches, virtual=t.vp)
-        groups.setdefault(key, []).append(r)
+        peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
+        groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
     return [Candidate(rank=group[0] * t.dp * t.tp if asked.all_stages else asked.rank, pp_rank=group[0], alike=tuple(group),
-                      layers=layers, has_embedding=first, has_head=last, in_flight=held_there.activations)
-            for (layers, first, last, held_there), group in groups.items()]
+                      layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
+            for (layers, first, last, peak), group in groups.items()]
 
 
 def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.device, asked: Asked, network: Network,

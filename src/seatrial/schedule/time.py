@@ -2,7 +2,7 @@
 
     python -m seatrial.schedule zb-h1 4 8
 
-The walk is the truth that the closed forms of `plan/pipeline.py` are held to.
+The walk is the plain truth; `vector.py` has the same times for many layouts at once.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from seatrial.errors import BadInput
-from seatrial.schedule_lists import Action, Kind, check, comes_from, global_stage, goes_to, schedule, splits_backward
+from seatrial.schedule.lists import Action, Kind, check, comes_from, global_stage, goes_to, schedule, splits_backward
 
 Seconds = float | Sequence[float]
 """One number for every stage (or boundary), or one for each: a stage is a global stage, a boundary lies after one."""

@@ -11,13 +11,15 @@ first-out delivery is enough; but the two directions are two channels, and with 
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from seatrial.errors import Infeasible
 
-KINDS = ("gpipe", "1f1b", "interleaved", "zb-h1")
+ScheduleKind = Literal["gpipe", "1f1b", "interleaved", "zb-h1"]
+"""What a topology may name; KINDS below has the same names."""
 
 
 class Kind(Enum):
@@ -43,7 +45,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PeakActivations:
     """What a rank holds at its fullest moment, counted in (micro-batch, chunk) pairs."""
 
     activations: int
@@ -52,14 +54,50 @@ class Held:
     """Backward done, weight gradient not: inputs and output gradients of the linears alone. 0 unless the schedule splits."""
 
 
-def splits_backward(kind: str) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """One kind of schedule: the list of a rank, and which layouts it is for.
+
+    The list of m micro-batches must be that of more of them with the others struck out: a rank meets its first ones in the
+    same order however many follow. A test holds that for every kind; times and peaks in bulk (`vector.py`) rest on it.
+    """
+
+    actions: Callable[[int, int, int, int], list[Action]]
+    """(pp, rank, microbatches, virtual) -> what the rank does, in order."""
+    virtual: bool = False
+    """Whether it takes 2 virtual stages or more, and so PP 2 or more; the others take 1."""
+    grouped: bool = False
+    """Whether micro-batches come in groups of PP."""
+    splits_backward: bool = False
     """Whether B is the input gradient alone and W follows as an action of its own."""
-    return kind == "zb-h1"
+    forwards_first: bool = False
+    """Whether all forwards of a batch come before its first backward; the others repeat a block of actions."""
+    fill: int = 2
+    """With so many times PP micro-batches every rank fills up, repeats itself and drains; more where it runs further ahead."""
+
+    def group(self, pp: int) -> int:
+        """The number of micro-batches must be a multiple of this."""
+        return pp if self.grouped else 1
+
+
+def splits_backward(kind: str) -> bool:
+    return KINDS[kind].splits_backward
 
 
 def global_stage(pp: int, rank: int, chunk: int) -> int:
     """The stage of the whole model that is this rank's virtual stage `chunk`: stages are dealt round the ranks."""
     return chunk * pp + rank
+
+
+def virtual_stages_wrong(kind: str, *, pp: int, virtual: int) -> str:
+    """Why this kind cannot have so many virtual stages on so many ranks; empty where it can."""
+    if KINDS[kind].virtual and (virtual < 2 or pp < 2):
+        return (f"schedule {kind!r} needs vp >= 2 and pp >= 2, found vp {virtual}, pp {pp}; with one virtual stage, or one "
+                "rank, it is '1f1b'")
+    if not KINDS[kind].virtual and virtual != 1:
+        able = " or ".join(repr(name) for name, one in KINDS.items() if one.virtual)
+        return f"{virtual} virtual stages need schedule {able}, found {kind!r}"
+    return ""
 
 
 def check(kind: str, *, pp: int, microbatches: int, virtual: int = 1) -> None:
@@ -70,26 +108,20 @@ def check(kind: str, *, pp: int, microbatches: int, virtual: int = 1) -> None:
         raise Infeasible(f"PP {pp}: a pipeline has at least 1 stage", code="pp")
     if microbatches < 1:
         raise Infeasible(f"{microbatches} micro-batches: GBS must be at least DP x MBS", code="microbatches")
-    if kind != "interleaved":
-        if virtual != 1:
-            raise Infeasible(
-                f"{virtual} virtual stages with schedule {kind}: it takes 1; virtual stages need schedule interleaved",
-                code="virtual-stages",
-            )
-        return
-    if pp < 2:
-        raise Infeasible(f"schedule interleaved with PP {pp}: it needs PP 2 or more; with PP 1 use 1f1b", code="virtual-stages")
-    if virtual < 2:
+    if wrong := virtual_stages_wrong(kind, pp=pp, virtual=virtual):
+        raise Infeasible(wrong, code="virtual-stages")
+    group = KINDS[kind].group(pp)
+    if microbatches % group:
+        below = microbatches // group * group
+        nearest = f"the nearest are {below} and {below + group}" if below else f"the nearest is {group}"
         raise Infeasible(
-            f"schedule interleaved with {virtual} virtual stage(s): it needs 2 or more; with 1 use 1f1b", code="virtual-stages"
+            f"{microbatches} micro-batches are not a multiple of PP {pp}, which schedule {kind} needs: {nearest}",
+            code=GROUPED,
         )
-    if microbatches % pp:
-        below = microbatches // pp * pp
-        nearest = f"the nearest are {below} and {below + pp}" if below else f"the nearest is {pp}"
-        raise Infeasible(
-            f"{microbatches} micro-batches are not a multiple of PP {pp}, which schedule interleaved needs: {nearest}",
-            code="interleaved-microbatches",
-        )
+
+
+GROUPED = "interleave-divisible"
+"""The code of what breaks `Schedule.grouped`."""
 
 
 def schedule(kind: str, *, pp: int, rank: int, microbatches: int, virtual: int = 1) -> list[Action]:
@@ -97,36 +129,52 @@ def schedule(kind: str, *, pp: int, rank: int, microbatches: int, virtual: int =
     check(kind, pp=pp, microbatches=microbatches, virtual=virtual)
     if not 0 <= rank < pp:
         raise Infeasible(f"rank {rank} of PP {pp}: ranks count from 0 to {pp - 1}", code="pp")
-    if kind == "interleaved":
-        forwards, backwards = _interleaved_halves(pp, microbatches, virtual)
-    else:
-        forwards = [Action(Kind.FORWARD, m) for m in range(microbatches)]
-        backwards = [Action(Kind.BACKWARD, m) for m in range(microbatches)]
-    ordered = _alternate(forwards, backwards, warm_up(kind, pp=pp, rank=rank, microbatches=microbatches, virtual=virtual))
-    return _with_weights(ordered, delay=rank) if splits_backward(kind) else ordered
+    return KINDS[kind].actions(pp, rank, microbatches, virtual)
 
 
-def warm_up(kind: str, *, pp: int, rank: int, microbatches: int, virtual: int = 1) -> int:
-    """How many forwards come before the first pair of one forward and one backward."""
-    later = pp - rank - 1
-    wanted = {"gpipe": microbatches, "interleaved": 2 * later + (virtual - 1) * pp}.get(kind, later)
-    return min(wanted, microbatches * virtual)
+# The kinds
 
 
-def _alternate(forwards: list[Action], backwards: list[Action], warmup: int) -> list[Action]:
-    """Forwards to warm up, then pairs of one forward and one backward, then the backwards that are left."""
-    pairs = [action for pair in zip(forwards[warmup:], backwards) for action in pair]
-    return forwards[:warmup] + pairs + backwards[len(forwards) - warmup :]
+def _gpipe(pp: int, rank: int, microbatches: int, virtual: int) -> list[Action]:
+    return _alternate(*_halves(microbatches), warmup=microbatches)
 
 
-def _interleaved_halves(pp: int, microbatches: int, virtual: int) -> tuple[list[Action], list[Action]]:
+def _one_f_one_b(pp: int, rank: int, microbatches: int, virtual: int) -> list[Action]:
+    return _alternate(*_halves(microbatches), warmup=pp - rank - 1)
+
+
+def _zb_h1(pp: int, rank: int, microbatches: int, virtual: int) -> list[Action]:
+    return _with_weights(_one_f_one_b(pp, rank, microbatches, virtual), delay=rank)
+
+
+def _interleaved(pp: int, rank: int, microbatches: int, virtual: int) -> list[Action]:
     """Groups of `pp` micro-batches; a group goes through all chunks before the next begins, backwards from the last chunk."""
     forwards, backwards = [], []
     for first in range(0, microbatches, pp):
         for chunk in range(virtual):
             forwards += [Action(Kind.FORWARD, m, chunk) for m in range(first, first + pp)]
             backwards += [Action(Kind.BACKWARD, m, virtual - 1 - chunk) for m in range(first, first + pp)]
-    return forwards, backwards
+    return _alternate(forwards, backwards, warmup=2 * (pp - rank - 1) + (virtual - 1) * pp)
+
+
+KINDS: dict[str, Schedule] = {
+    "gpipe": Schedule(actions=_gpipe, forwards_first=True),
+    "1f1b": Schedule(actions=_one_f_one_b),
+    "interleaved": Schedule(actions=_interleaved, virtual=True, grouped=True),
+    "zb-h1": Schedule(actions=_zb_h1, splits_backward=True),
+}
+"""Every schedule there is: a further one is its function, its row here, its name above, and a row in the tests' table."""
+
+
+def _halves(microbatches: int) -> tuple[list[Action], list[Action]]:
+    return [Action(Kind.FORWARD, m) for m in range(microbatches)], [Action(Kind.BACKWARD, m) for m in range(microbatches)]
+
+
+def _alternate(forwards: list[Action], backwards: list[Action], warmup: int) -> list[Action]:
+    """Forwards to warm up, then pairs of one forward and one backward, then the backwards that are left."""
+    warmup = min(warmup, len(forwards))
+    pairs = [action for pair in zip(forwards[warmup:], backwards) for action in pair]
+    return forwards[:warmup] + pairs + backwards[len(forwards) - warmup :]
 
 
 def _with_weights(ordered: list[Action], *, delay: int) -> list[Action]:
@@ -148,7 +196,7 @@ def _with_weights(ordered: list[Action], *, delay: int) -> list[Action]:
 # What a rank holds
 
 
-def held(actions: Iterable[Action]) -> Held:
+def peak_activations(actions: Iterable[Action]) -> PeakActivations:
     """What is held at the fullest moment: most in all, and of such moments the one with most activations (the heavier kind)."""
     actions = list(actions)
     split = any(action.kind is Kind.WEIGHT for action in actions)
@@ -163,34 +211,7 @@ def held(actions: Iterable[Action]) -> Held:
         else:
             weight_inputs -= 1
         fullest = max(fullest, (activations + weight_inputs, activations))
-    return Held(fullest[1], fullest[0] - fullest[1])
-
-
-def in_flight(actions: Iterable[Action]) -> int:
-    """The most (micro-batch, chunk) activations held at once, each from its forward to its backward. `held` counts until W."""
-    now = peak = 0
-    for action in actions:
-        now += {Kind.FORWARD: 1, Kind.BACKWARD: -1, Kind.WEIGHT: 0}[action.kind]
-        peak = max(peak, now)
-    return peak
-
-
-def peak_in_flight(kind: str, *, pp: int, rank: int, microbatches: int, virtual: int = 1) -> int:
-    """`in_flight` of the list without making it: the warm-up and one more, but never more than there are.
-
-    gpipe m; 1f1b and zb-h1 min(pp - rank, m); interleaved min(2 (pp - rank) - 1 + (virtual - 1) pp, m virtual).
-    """
-    check(kind, pp=pp, microbatches=microbatches, virtual=virtual)
-    return min(
-        warm_up(kind, pp=pp, rank=rank, microbatches=microbatches, virtual=virtual) + 1,
-        microbatches * virtual,
-    )
-
-
-def peak_held(kind: str, *, pp: int, rank: int, microbatches: int, virtual: int = 1) -> Held:
-    """`held` of the list without making it: zb-h1 holds min(pp, m) in all on every rank, the first rank as 1F1B does."""
-    activations = peak_in_flight(kind, pp=pp, rank=rank, microbatches=microbatches, virtual=virtual)
-    return Held(activations, min(pp, microbatches) - activations if splits_backward(kind) else 0)
+    return PeakActivations(fullest[1], fullest[0] - fullest[1])
 
 
 # Who sends what to whom
