@@ -74,7 +74,7 @@ def _page_column(name: str, label: str) -> dict[str, Any]:
         return {"name": name, "label": label, "number": name not in WORDS}
     column = columns.COLUMNS[ASKED[name]]
     about, heading = column.about, column.word or column.label
-    group = "shape" if column.table == "model" else "layout" if column.name in columns.LAYOUT else "around"
+    group = "layout" if column.name in columns.LAYOUT else column.table if column.table in ("model", "cluster") else "around"
     return {
         "name": name, "label": label or heading[0].upper() + heading[1:], "title": column.title, "word": column.word,
         "unit": about.unit, "kind": about.kind, "number": about.kind in NUMBERS, "group": group,

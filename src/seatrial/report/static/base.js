@@ -67,7 +67,7 @@ function layout(row, { batch = true } = {}) {
 }
 function around(row, beside) { // what else tells a row from its neighbours
   const usual = (c) => c.group === "around" && cell(c.name, row) === c.default;
-  return others().filter((c) => (c.group === "shape" ? differs(c.name, beside) : !usual(c))).map((c) => wording(c, cell(c.name, row))).filter(Boolean).join(", ");
+  return others().filter((c) => (c.group === "model" || c.group === "cluster" ? differs(c.name, beside) : !usual(c))).map((c) => wording(c, cell(c.name, row))).filter(Boolean).join(", ");
 }
 function place(row) {
   const file = cell("file", row);
