@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import presets
-from seatrial.launch import single
+from seatrial.launch.trial import run_now
 from seatrial.plan import step
 from seatrial.plan.configs import Configs
 from seatrial.spec import Batch, Cluster, Model, Topology, Trial
@@ -98,7 +98,7 @@ def measured(model: Model, topology: Topology, gbs: int, asked: argparse.Namespa
         # One thread has one core: as many processes as there are cores share the node.
         procs = len(os.sched_getaffinity(0))
     else:
-        found = single.run(trial, Training(steps=asked.steps, warmup_iterations=2), out=out, timeout_s=300)
+        found = run_now(trial, Training(steps=asked.steps, warmup_iterations=2), out=out, timeout_s=300)
         sec, parts, procs = found["sec_per_it"], found["breakdown"], asked.ranks
     local, _, _ = forecast_s(trial, presets.cluster("local", procs_per_node=procs))
     known, low, high = forecast_s(trial, presets.cluster(str(machine), procs_per_node=procs))

@@ -118,7 +118,7 @@ def _line(name: str, found: dict[str, Any]) -> str:
         more.append(f"{found['watts']:.0f} of {found['limit_watts']:.0f} W at {found['mhz']:.0f} MHz")
     more.append(f"took {found['took_s']} s")
     more += [f"FELL BACK: {', '.join(fell_back)}"] if fell_back else []
-    more += [f"{n} {found['notes'][n]}" for n in ("attention", "kernels of products") if n in found.get("notes", {})]
+    more += [f"attention {found['notes']['attention']}"] if "attention" in found.get("notes", {}) else []
     return f"{name:<26} {figures}  {ROWS[name].what}; {', '.join(more)}"
 
 

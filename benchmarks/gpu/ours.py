@@ -14,7 +14,8 @@ from benchmarks.gpu.shapes import SHAPES, Row
 from seatrial import arith
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
-from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.choose import ops_for
+from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Execution, Topology, Trial
 from seatrial.training import Training
@@ -35,9 +36,11 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     trial = trial_of(row)
     if row.settings.get("blas"):
         torch.backends.cuda.preferred_blas_library(row.settings["blas"])
-    training = Training(steps=WARM + steps, lr=1e-4)  # type: ignore[arg-type]
-    choices = replace(Choices.of(where, precision=row.precision, compiled=row.compiled), **row.choices)
-    engine = Engine(trial, training, Mesh(trial.topology, device=where), choices=choices)
+    training = Training(steps=WARM + steps, lr=1e-4)
+    config = KernelConfig.of(where, precision=row.precision, compiled=row.compiled, moments=row.moments)
+    mesh = Mesh(trial.topology, device=where)
+    ops, config, notes = ops_for(trial, training, mesh, replace(config, **row.switches))
+    engine = Engine(trial, training, mesh, ops=ops)
     batches = Batches(training, trial.model, training.seed)
     built_s = time.perf_counter() - began
     seconds, losses = [], []
@@ -57,8 +60,8 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     taken = engine.timers.take()
     found = {
         "sec": statistics.median(seconds[WARM:]), "all_sec": seconds, "losses": losses, "built_s": built_s,
-        "first_s": seconds[0], "grad_norm": result.grad_norm, "skipped": result.skipped, "timers": taken, "notes": engine.notes,
-        "attention": str(engine.shared.attention), "choices": {k: str(v) for k, v in vars(engine.choices).items()},
+        "first_s": seconds[0], "grad_norm": result.grad_norm, "skipped": result.skipped, "timers": taken, "notes": notes,
+        "config": config.plain(),
         **memory(), **drawn,
     }  # fmt: skip
     if profile:

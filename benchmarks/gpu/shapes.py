@@ -1,6 +1,6 @@
 """The shapes that are measured, and the rows: ours in every form, each choice switched off alone, and the peers.
 
-    ROWS["bf16@1.3b"]               what to build and with which choices
+    ROWS["bf16@1.3b"]               what to build and with which switches
     names(["ours", "peers"])        rows and groups of rows, in the order of what they tell
 """
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Row:
     microbatches: int = 1
     compiled: bool = False
     moments: str = "fp32"
-    choices: dict[str, Any] = field(default_factory=dict)
-    """What differs from the engine's own choices."""
+    switches: dict[str, Any] = field(default_factory=dict)
+    """What differs from the engine's own config."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Of torch itself."""
     what: str = ""
@@ -53,19 +53,18 @@ def _rows() -> dict[str, Row]:
     add("bf16-full", "recompute", "ours", "1.3b", recompute="full", what="full recompute")
     off = {
         "unfused": ({"fused": False}, "blocks of separate functions"),
-        "torch-kernels": ({"triton": False}, "plain torch kernels"),
-        "add-apart": ({"residual_in_product": False}, "the residual added apart"),
+        "torch-kernels": ({"triton": ()}, "plain torch kernels"),
+        "add-apart": ({"residual_in_gemm": False}, "the residual added apart"),
         "wide-gradients": ({"narrow_gradients": False}, "gradients in fp32"),
         "flash": ({"attention": "flash"}, "flash attention"),
         "cudnn": ({"attention": "cudnn"}, "cuDNN attention"),
-        "library": ({"products": "library"}, "products by the kernels that torch asks for"),
         "whole-masters": ({"split_masters": False}, "fp32 masters beside the weights"),
         "small-logits": ({"logits_bytes": 0}, "1024 tokens' logits at once"),
     }
-    for name, (choices, what) in off.items():
-        add(f"bf16-{name}", "ablate", "ours", "1.3b", choices=choices, what=what)
+    for name, (switches, what) in off.items():
+        add(f"bf16-{name}", "ablate", "ours", "1.3b", switches=switches, what=what)
     add("bf16-lt", "ablate", "ours", "1.3b", settings={"blas": "cublaslt"}, what="products through cuBLASLt")
-    add("fp8-slow-back", "ablate", "ours", "5.6b", precision="fp8", choices={"fast_accumulation": "forward"},
+    add("fp8-slow-back", "ablate", "ours", "5.6b", precision="fp8", switches={"fast_accumulation": "forward"},
         what="fp8, gradients' products added up in fp32")
     add("bf16-2mb", "ablate", "ours", "1.3b", microbatches=2, what="two micro-batches, fp32 gradients")
     add("bf16-compiled", "ablate", "ours", "1.3b", compiled=True, what="torch.compile on each block", limit_s=150)

@@ -17,10 +17,10 @@ from benchmarks.gpu.shapes import SHAPES
 from torch import Tensor
 
 from seatrial.engine.fast import fp8
-from seatrial.engine.fast.attention_backend import fastest
-from seatrial.engine.fast.kernels import choose
+from seatrial.engine.fast.attention import fastest
+from seatrial.engine.fast.kernels import NAMES, Kernels, verified
 from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.products import wide_products_work
+from seatrial.engine.fast.ops import fp32_gemm_works
 
 HALF = torch.bfloat16
 
@@ -61,8 +61,9 @@ def _kernels(device: torch.device, say: Callable[[str], None]) -> dict[str, str]
     notes: dict[str, str] = {}
     for shape in ("1.3b", "5.6b"):
         hidden = SHAPES[shape][0].hidden
-        narrow = choose(device, HALF, hidden=hidden, moments=HALF, only=("adamw", "adamw_split")).notes
-        found = choose(device, HALF, hidden=hidden, eight=True).notes | {f"{n} of bf16 moments": w for n, w in narrow.items()}
+        _, narrow = verified.usable(("adamw", "adamw_split"), device, HALF, hidden=hidden, moments=HALF)
+        _, found = verified.usable(NAMES, device, HALF, hidden=hidden, eight=True)
+        found |= {f"{n} of bf16 moments": w for n, w in narrow.items()}
         notes.update({f"{name} {hidden}": note for name, note in found.items()})
         say(f"  {hidden}: " + ", ".join(f"{n} {w.split()[-1] if w.startswith('differs') and 'plain torch is' not in w else w}"
                                         for n, w in found.items()))
@@ -70,8 +71,8 @@ def _kernels(device: torch.device, say: Callable[[str], None]) -> dict[str, str]
 
 
 def _wide(device: torch.device, say: Callable[[str], None]) -> bool:
-    works = wide_products_work(device, HALF)
-    say(f"  products of bf16 with fp32 results: {'yes' if works else 'NO'}")
+    works = fp32_gemm_works(device, HALF)
+    say(f"  GEMMs of bf16 with fp32 results: {'yes' if works else 'NO'}")
     return works
 
 
@@ -88,11 +89,11 @@ def _eight(device: torch.device, say: Callable[[str], None]) -> dict[str, float]
         exact = (x8.float() * a.inverse) @ (w8.float() * b.inverse).t()
         for fast in (True, False):
             out = torch.empty(256, 384, device=device, dtype=HALF)
-            y = fp8.product(x8, w8, a.inverse, b.inverse, fast=fast, out=out)
+            y = fp8.scaled_gemm(x8, w8, a.inverse, b.inverse, fast=fast, out=out)
             name = f"{left_type} x {right_type} fast={fast}".replace("torch.float8_", "")
             found[name] = float((y.float() - exact).norm() / exact.norm())
     bias = torch.randn(384, device=device, dtype=HALF)
-    y = fp8.product(x8, w8, a.inverse, b.inverse, bias=bias)
+    y = fp8.scaled_gemm(x8, w8, a.inverse, b.inverse, bias=bias)
     found["bias"] = float((y.float() - exact - bias.float()).norm() / exact.norm())
     say("  fp8 products: " + ", ".join(f"{n} {e:.1e}" for n, e in found.items()))
     return found
@@ -144,9 +145,9 @@ def _rates(device: torch.device, tokens: int, out: int, inner: int, *, by_rows: 
         "forward": (lambda: x @ w) if by_rows else (lambda: F.linear(x, w, bias)),
         "input": (lambda: dy @ w.t()) if by_rows else (lambda: dy @ w),
         "weight": lambda: torch.addmm(grad, left.t(), right, beta=0.0, out=grad),
-        "fp8": lambda: fp8.product(x8, w8, one, one),
-        "fp8 slow": lambda: fp8.product(x8, w8, one, one, fast=False),
-        "fp8 weight": lambda: fp8.product(dy8_t, x8_t, one, one),
+        "fp8": lambda: fp8.scaled_gemm(x8, w8, one, one),
+        "fp8 slow": lambda: fp8.scaled_gemm(x8, w8, one, one, fast=False),
+        "fp8 weight": lambda: fp8.scaled_gemm(dy8_t, x8_t, one, one),
     }  # fmt: skip
     if by_rows:
         cases["onto"] = lambda: stream.addmm_(x, w)
@@ -188,7 +189,7 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
     def some(*shape: int) -> Tensor:
         return torch.randn(*shape, device=device, dtype=HALF)
 
-    k = choose(device, HALF, hidden=h, eight=True)
+    k = Kernels.of(verified.usable(NAMES, device, HALF, hidden=h, eight=True)[0])
     scales = Scales(device)
     e4, e5 = scales.slot(fp8.FORWARD), scales.slot(fp8.GRADIENT)
     x, dy, r, w, b = some(tokens, h), some(tokens, h), some(tokens, h), some(h), some(h)

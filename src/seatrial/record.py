@@ -61,7 +61,6 @@ class Record:
     section: str = ""
     table: int | None = None
     """Which table of the file, counted from 0: what is compared by lint stands in one table."""
-    machine: str = fields.field("", label="Machine")
     date: str = fields.field("", label="Date")
     written_at: str = ""
 
@@ -111,6 +110,7 @@ class Record:
     """As were asked for, where not the default."""
     optimizer: str = fields.field("", label="Optimizer", of_trial="execution.update", names="optimizer, optim, optimiser")
     engine: str = ""
+    machine: str = fields.field("", label="Machine")
     freq_ghz: float | None = None
     torch_version: str = ""
     env: dict[str, str] = fields.field(factory=dict, label="Env")

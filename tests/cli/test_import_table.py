@@ -48,7 +48,16 @@ def test_import_as_json(seatrial, notes, tmp_path):
     said = seatrial("import", notes, "--logbook", tmp_path / "runs", "--json")
     document = json.loads(said.out)
     assert (document["records"], document["new"], document["states"]) == (2, 2, {"failed": 1, "measured": 1})
-    assert document["files"] == [{"file": str(notes), "records": 2, "problems": []}]
+    assert document["files"] == [{"file": str(notes), "records": 2, "unknown_columns": [], "problems": []}]
+
+
+def test_columns_that_no_field_takes_are_named_in_one_line(seatrial, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("DP,TP,GBS,Sec/it,Mood,Rack\n8,4,512,1.5,good,7\n4,4,512,2.5,,7\n")
+    said = seatrial("import", rows, "--logbook", tmp_path / "runs")
+    assert (said.status, said.err) == (0, f"{rows}: no field takes Mood, Rack: kept as text\n")
+    document = json.loads(seatrial("import", rows, "--logbook", tmp_path / "runs", "--json").out)
+    assert document["files"][0]["unknown_columns"] == ["Mood", "Rack"]
 
 
 def test_what_cannot_be_read_is_a_finding_with_its_place(seatrial, notes, tmp_path):

@@ -1,4 +1,4 @@
-"""Trials with the choices of a GPU, run on the CPU: what the ranks of a test execute."""
+"""Trials with the kernel config of a GPU, run on the CPU: what the ranks of a test execute."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,21 +10,22 @@ import torch.distributed as dist
 from seatrial.engine.core.masters import parts_of
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
-from seatrial.engine.fast.choices import Choices
-from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.choose import build
+from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.kernels import Kernels, plain
 from seatrial.engine.io import checkpoint
 from seatrial.engine.io.data import Batches
 from seatrial.spec import Trial
 from seatrial.training import Training
 
 
-def train_with(cases: dict[str, tuple[Trial, Choices | None]], training: Training) -> dict[str, list[tuple[float, float]]]:
+def train_with(cases: dict[str, tuple[Trial, KernelConfig | None]], training: Training) -> dict[str, list[tuple[float, float]]]:
     """Loss and gradient norm of each step of each case, in the world that this process is in."""
     pool: Pool = {}
     found = {}
-    for label, (trial, choices) in cases.items():
+    for label, (trial, config) in cases.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        engine = Engine(trial, training, mesh, choices=choices)
+        engine = Engine(trial, training, mesh, ops=config and build(config, trial, training, mesh.device))
         batches = Batches(training, trial.model, training.seed)
         results = [engine.step(i + 1, first_sample=trial.batch.gbs * i, batches=batches) for i in range(training.steps)]
         found[label] = [(r.loss, r.grad_norm) for r in results]
@@ -55,8 +56,8 @@ def rounds_away(engine: Engine) -> None:
         plain.adamw(master, grad, first, second, None, numbers, **how)
         weights.copy_(parts_of(master)[0])
 
-    assert engine.optimizer.kernels is not None
-    engine.optimizer.kernels = replace(engine.optimizer.kernels, adamw=adamw)
+    assert engine.optimizer.one_pass is not None
+    engine.optimizer.one_pass = Kernels(adamw=adamw)
     for bucket in engine.buckets:
         assert bucket.masters.whole is not None
         bucket.part.copy_(parts_of(bucket.masters.whole)[0])
@@ -64,14 +65,15 @@ def rounds_away(engine: Engine) -> None:
         bucket.publish().wait()
 
 
-def split_and_whole(cases: dict[str, Trial], training: Training, choices: Choices) -> dict[str, Any]:
+def split_and_whole(cases: dict[str, Trial], training: Training, config: KernelConfig) -> dict[str, Any]:
     """Of each case: the steps and the state of split masters, and of whole ones that round alike."""
     pool: Pool = {}
     found: dict[str, Any] = {}
     for label, trial in cases.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
         for splits in (True, False):
-            engine = Engine(trial, training, mesh, choices=replace(choices, split_masters=splits))
+            ops = build(replace(config, split_masters=splits), trial, training, mesh.device)
+            engine = Engine(trial, training, mesh, ops=ops)
             assert all((b.masters.rest is not None) == splits for b in engine.buckets)
             if not splits:
                 rounds_away(engine)
@@ -80,14 +82,14 @@ def split_and_whole(cases: dict[str, Trial], training: Training, choices: Choice
     return found
 
 
-def saved_and_continued(trial: Trial, training: Training, choices: Choices, folder: str) -> dict[str, Any]:
+def saved_and_continued(trial: Trial, training: Training, config: KernelConfig, folder: str) -> dict[str, Any]:
     """Split masters all the way; saved half-way by each kind of engine and taken up by each kind."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     mesh = Mesh(trial.topology, device=torch.device("cpu"))
     half = training.steps // 2
 
     def engine_of(splits: bool) -> Engine:
-        engine = Engine(trial, training, mesh, choices=replace(choices, split_masters=splits))
+        engine = Engine(trial, training, mesh, ops=build(replace(config, split_masters=splits), trial, training, mesh.device))
         if not splits:
             rounds_away(engine)
         return engine

@@ -25,6 +25,10 @@ GPT2 = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16)
 BLOOM = replace(GPT2, family="bloom")
 LLAMA = replace(GPT2, family="llama", kv_heads=2, ffn=40)
 LLAMA_TIED = replace(LLAMA, tied=True, kv_heads=4)
+QWEN3 = replace(GPT2, family="qwen3", kv_heads=2, head_dim=12, ffn=40, norm_eps=1e-3)
+"""Heads together wider than hidden, norms over each of them, and with TP 4 two ranks that share a key-value head. First queries
+are so small that their norms would make much of rounding with a smaller epsilon."""
+ONE_KV = replace(LLAMA, kv_heads=1, biases="all", qk_norm=True, norm="layernorm")
 ODD = Model(layers=2, hidden=66, heads=6, vocab=101, seq=12)
 """As 7176 over 78 heads: the head size is no power of two, and 3 and 6 divide the heads."""
 
@@ -75,6 +79,13 @@ def _topologies() -> dict[str, Trial]:
         add(prefix, model, pp=2, schedule="zb-h1")
         add(prefix, model, dp=2, zero=3, recompute="selective")
         add(prefix, model, dp=2, tp=2, pp=2, zero=2, recompute="full", sequence_parallel=True)
+    for prefix, model in (("qwen3", QWEN3), ("one-kv", ONE_KV)):
+        add(prefix, model, tp=2)
+        add(prefix, model, tp=4)
+        add(prefix, model, tp=4, sequence_parallel=True, recompute="selective")
+        add(prefix, model, tp=2, dp=2, zero=3)
+        add(prefix, model, tp=4, dp=2, zero=1, recompute="full")
+        add(prefix, model, tp=4, pp=2, schedule="zb-h1")
     add("odd", ODD, tp=3)
     add("odd", ODD, tp=6)
     add("odd", ODD, tp=3, sequence_parallel=True)

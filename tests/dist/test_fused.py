@@ -8,7 +8,7 @@ import pytest
 
 from dist.fused_cases import train_with
 from dist.many import in_world
-from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.config import KernelConfig
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -17,8 +17,9 @@ pytestmark = pytest.mark.timeout(600)
 TRAINING = Training(steps=3, lr=1e-2)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 GPT2 = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
-FUSED = Choices(fused=True, residual_in_product=True)
-ALL = replace(FUSED, narrow_gradients=True, release_gradients=True, split_masters=True, logits_bytes=2**14)
+FUSED = KernelConfig(fused=True, residual_in_gemm=True)
+ALL = replace(FUSED, logits_in_16_bits=True, one_pass_update=True, narrow_gradients=True, release_gradients=True,
+              split_masters=True, logits_bytes=2**14)
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "tp": {"tp": 2},
@@ -38,7 +39,7 @@ def trial(model: Model = GPT2, **layout: Any) -> Trial:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[tuple[float, float]]]:
-    cases: dict[str, tuple[Trial, Choices | None]] = {}
+    cases: dict[str, tuple[Trial, KernelConfig | None]] = {}
     for name, layout in LAYOUTS.items():
         cases[name] = trial(**layout), ALL
         cases[f"{name} fp8"] = trial(precision="fp8", **layout), ALL

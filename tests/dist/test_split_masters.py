@@ -1,6 +1,7 @@
 """Masters split into the bf16 weight and the bits below train, save and go on as whole ones do, to the last bit."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from dist.fused_cases import held_by, run_some, saved_and_continued, split_and_w
 from dist.many import in_world
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
-from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast.choose import build
+from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.loop import tracker
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
@@ -22,7 +24,7 @@ CPU = torch.device("cpu")
 TRAINING = Training(steps=4, lr=1e-2)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 MODEL = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
-CHOICES = Choices(fused=True, narrow_gradients=True, release_gradients=True)
+CONFIG = KernelConfig(fused=True, logits_in_16_bits=True, one_pass_update=True, narrow_gradients=True, release_gradients=True)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "replicas": {}, "zero 1": {"zero": 1}, "zero 2": {"zero": 2}, "zero 3": {"zero": 3},
     "fp8": {"precision": "fp8", "zero": 1},
@@ -31,6 +33,10 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 def trial(**layout: Any) -> Trial:
     return Trial(model=MODEL, batch=Batch(gbs=4), topology=Topology(**{"precision": "bf16", **layout}), execution=EXECUTION)
+
+
+def engine_of(trial: Trial, training: Training, config: KernelConfig) -> Engine:
+    return Engine(trial, training, Mesh(trial.topology, device=CPU), ops=build(config, trial, training, CPU))
 
 
 def same(found: Any, expected: Any) -> None:
@@ -43,7 +49,7 @@ def same(found: Any, expected: Any) -> None:
 
 @pytest.fixture(scope="module")
 def by_rank() -> list[dict[str, Any]]:
-    return in_world(2, split_and_whole, {name: trial(dp=2, **layout) for name, layout in LAYOUTS.items()}, TRAINING, CHOICES)
+    return in_world(2, split_and_whole, {name: trial(dp=2, **layout) for name, layout in LAYOUTS.items()}, TRAINING, CONFIG)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -57,15 +63,14 @@ def test_whole_masters_that_round_ties_to_even_differ_by_no_more_than_those_ties
     """Some weights of a few tens of thousands lie on a tie; a bf16 step of one moves the loss far less than 1e-3."""
     found = []
     for splits in (True, False):
-        choices = Choices(fused=True, narrow_gradients=True, split_masters=splits)
-        engine = Engine(trial(), TRAINING, Mesh(Topology(precision="bf16"), device=CPU), choices=choices)
+        engine = engine_of(trial(), TRAINING, replace(CONFIG, split_masters=splits))
         found.append(run_some(engine, 1, TRAINING.steps))
     assert [v for pair in found[0] for v in pair] == pytest.approx([v for pair in found[1] for v in pair], rel=1e-3)
 
 
 @pytest.mark.parametrize("zero", [0, 3])
 def test_a_checkpoint_is_of_either_form_and_is_taken_up_by_either(zero, tmp_path):
-    for found in in_world(2, saved_and_continued, trial(dp=2, zero=zero), TRAINING, CHOICES, str(tmp_path)):
+    for found in in_world(2, saved_and_continued, trial(dp=2, zero=zero), TRAINING, CONFIG, str(tmp_path)):
         expected = found.pop("True went on")
         assert len(found) == 5
         for result in found.values():
@@ -75,8 +80,7 @@ def test_a_checkpoint_is_of_either_form_and_is_taken_up_by_either(zero, tmp_path
 def test_two_bytes_a_parameter_less_are_held_and_a_save_does_not_need_them_back():
     sizes = {}
     for splits in (True, False):
-        engine = Engine(trial(), TRAINING, Mesh(Topology(precision="bf16"), device=CPU),
-                        choices=Choices(narrow_gradients=True, split_masters=splits))
+        engine = engine_of(trial(), TRAINING, replace(CONFIG, fused=False, split_masters=splits))
         numbers = sum(b.layout.size for b in engine.buckets)
         with tracker(engine) as live:
             before = live.peak_bytes
@@ -91,9 +95,8 @@ def test_two_bytes_a_parameter_less_are_held_and_a_save_does_not_need_them_back(
 @pytest.mark.parametrize(("precision", "optimizer"),
                          [("fp32", "adamw-fused"), ("fp16", "adamw-fused"), ("bf16", "adamw-plain")])
 def test_elsewhere_masters_stay_whole(precision, optimizer):
-    training = Training(steps=1, optimizer=optimizer)
-    engine = Engine(trial(precision=precision), training, Mesh(Topology(precision=precision), device=CPU),
-                    choices=Choices(split_masters=True))
-    assert not engine.choices.split_masters and all(b.masters.rest is None for b in engine.buckets)
+    asked = replace(trial(precision=precision), execution=Execution(optimizer=optimizer))
+    engine = engine_of(asked, Training(steps=1), KernelConfig(one_pass_update=True, split_masters=True))
+    assert not engine.ops.split_masters and all(b.masters.rest is None for b in engine.buckets)
     run_some(engine, 1, 1)
     assert all(np.isfinite(values).all() for values in held_by(engine).values())

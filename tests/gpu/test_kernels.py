@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,12 +10,11 @@ from seatrial.engine.core.masters import parts_of, whole_of
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import fp8
-from seatrial.engine.fast.choices import Choices
-from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.choose import ops_for
+from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.kernels import EIGHT, NAMES, plain, triton_kernels
 from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, EIGHT, NAMES, difference, triton_kernels
-from seatrial.engine.fast.product_forms import forms_of
-from seatrial.engine.fast.products import measured
+from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, difference
 from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Execution, Model, Recompute, Topology, Trial
 from seatrial.training import Training
@@ -66,12 +64,18 @@ def test_rows_of_common_and_rare_tokens_are_added_up_the_same_every_time(kind: t
     torch.testing.assert_close(found, expected, rtol=1e-2 if kind == torch.bfloat16 else 1e-4, atol=1e-3)
 
 
+def engine_of(trial: Trial, training: Training, config: KernelConfig | None = None) -> Engine:
+    mesh = Mesh(trial.topology, device=CUDA)
+    ops, _, notes = ops_for(trial, training, mesh, config)
+    assert not any("plain torch is used" in note for note in notes.values()), notes
+    return Engine(trial, training, mesh, ops=ops)
+
+
 def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:
     topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
     trial, training = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Training(steps=5, lr=1e-2)
-    choices = replace(Choices.of(CUDA, precision=precision, compiled=False), **changed)  # type: ignore[arg-type]
-    engine = Engine(trial, training, Mesh(topology, device=CUDA), choices=choices)
-    assert not any("plain torch is used" in note for note in engine.notes.values()), engine.notes
+    config = replace(KernelConfig.of(CUDA, precision=precision, compiled=False), **changed)  # type: ignore[arg-type]
+    engine = engine_of(trial, training, config)
     batches = Batches(training, MODEL, training.seed)
     return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
 
@@ -79,7 +83,7 @@ def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **cha
 @pytest.mark.parametrize("mbs", [4, 2])
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 def test_fused_blocks_train_as_ordinary_ones(recompute: Recompute, mbs: int) -> None:
-    expected = losses("bf16", mbs=mbs, fused=False, triton=False, narrow_gradients=False)
+    expected = losses("bf16", mbs=mbs, fused=False, triton=(), narrow_gradients=False)
     assert losses("bf16", recompute, mbs=mbs) == pytest.approx(expected, rel=1e-2)
 
 
@@ -102,10 +106,9 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
     for moments in ("bf16", "fp32"):
         training = Training(steps=5, lr=1e-3)  # type: ignore[arg-type]
         topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
-        engine = Engine(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology,
-                              execution=Execution(moments=moments)), training, Mesh(topology, device=CUDA))
-        assert not any("plain torch is used" in note for note in engine.notes.values()), engine.notes
-        assert (engine.optimizer.kernels is None) is ((precision, moments) == ("fp32", "fp32"))
+        engine = engine_of(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology, execution=Execution(moments=moments)),
+                           training)
+        assert (engine.optimizer.one_pass is None) is ((precision, moments) == ("fp32", "fp32"))
         batches = Batches(training, MODEL, training.seed)
         found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
     assert found["bf16"] == pytest.approx(found["fp32"], rel=2e-3) and found["bf16"][0] == found["fp32"][0]
@@ -132,25 +135,3 @@ def test_the_split_update_is_that_of_whole_masters_to_the_last_bit(held: torch.d
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_eight_bits_train(recompute: Recompute) -> None:
     assert losses("fp8", recompute) == pytest.approx(losses("bf16"), rel=2e-2)
-
-
-def test_chosen_kernels_of_products_compute_what_torch_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    model, topology = Model(layers=1, hidden=1024, heads=8, vocab=5000, seq=1024), Topology(mbs=4, precision="bf16")
-    forms = forms_of(model, topology, torch.bfloat16, gradients=torch.float32, onto=True, logits_chunk=2048)
-    chosen, note = measured(forms, CUDA)
-    assert "left to torch" not in note
-    for form in chosen.chosen:
-        left, right = (torch.randn(*s, device=CUDA).bfloat16() for s in ((form.rows, form.inner), (form.inner, form.cols)))
-        left = left.t().contiguous().t() if form.left_t else left
-        right = right.t().contiguous().t() if form.right_t else right
-        bias = torch.randn(form.cols, device=CUDA).bfloat16() if form.bias else None
-        exact = left.double() @ right.double() + (0.0 if bias is None else bias.double())
-        if bias is not None:
-            found = chosen(left, right, bias)
-        else:
-            out = torch.ones(form.rows, form.cols, device=CUDA, dtype=form.out)
-            found = chosen.into(out, left, right, alpha=0.5, add=form.add)
-            exact = 0.5 * exact + float(form.add)
-        assert (found.double() - exact).norm() / exact.norm() < 1e-2, form
-    assert measured(forms, CUDA)[1].endswith(f"{note.split(' of ')[1].split()[0]} known from before")

@@ -60,7 +60,7 @@ def test_every_key_of_the_files_that_people_write_has_a_meaning():
 def test_every_event_of_the_engine_is_in_the_reference():
     """Kinds are found where the engine writes them; keys are those of a run's own file (see test_docs_commands)."""
     written = set()
-    for source in (pages.ROOT / "src/seatrial/engine").glob("*.py"):
+    for source in (pages.ROOT / "src/seatrial/engine").rglob("*.py"):
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "write" and node.args
                     and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str) and node.keywords):

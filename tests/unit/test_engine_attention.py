@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from seatrial.engine.core.attention import Core
+from seatrial.engine.fast.attention import Core
 
 
 class SideBySide(Function):

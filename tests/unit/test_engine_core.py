@@ -91,7 +91,7 @@ def test_shards_cover_every_number_once_and_cut_between_rows(shards: int) -> Non
 
 def test_what_tensor_parallel_ranks_have_alike_is_one_stretch() -> None:
     layout = Layout(specs(), hidden=8, shards=2)
-    whole = list(layout.stretches(0, layout.size, split=False))
+    whole = layout.stretches(0, layout.size, split=False)
     assert sum(b - a for a, b in whole) == 8 + 48
     assert whole[-1][1] - whole[0][0] == 8 + 48
 

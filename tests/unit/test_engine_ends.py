@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import spec_of
 from seatrial.engine.core.step import Engine
-from seatrial.engine.fast.choices import Choices
-from seatrial.engine.fast.ends import FusedNorm
+from seatrial.engine.fast.choose import build
+from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.memory import LiveStorages
@@ -25,13 +26,13 @@ MODELS = {
 }
 
 
-def gradients(model: Model, choices: Choices | None, *, mbs: int, precision: str = "fp32") -> dict[str, torch.Tensor]:
+def gradients(model: Model, config: KernelConfig | None, *, mbs: int, precision: str = "fp32") -> dict[str, torch.Tensor]:
     topology = Topology(mbs=mbs, precision=precision)  # type: ignore[arg-type]
     training = Training(steps=1, clip=0)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(logits_chunk=24))
-    engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu")), choices=choices)
-    fused = isinstance(engine.chunks[0].stage.final_norm, FusedNorm)
-    assert fused == (choices is not None and choices.fused)
+    cpu = torch.device("cpu")
+    engine = Engine(trial, training, Mesh(topology, device=cpu), ops=config and build(config, trial, training, cpu))
+    assert (engine.ops.layer_norm is not Ops().layer_norm) == (config is not None)
     engine.step(1, first_sample=0, batches=Batches(training, model, training.seed))
     return {spec_of(p).segments[0].name: p.sink.view().float().clone()  # type: ignore[attr-defined]
             for bucket in engine.buckets for p in bucket.params}
@@ -42,7 +43,7 @@ def gradients(model: Model, choices: Choices | None, *, mbs: int, precision: str
 def test_gradients_are_those_of_the_ordinary_path(name: str, mbs: int) -> None:
     """One micro-batch overwrites every place, the second of two adds to it."""
     expected = gradients(MODELS[name], None, mbs=mbs)
-    found = gradients(MODELS[name], Choices(fused=True), mbs=mbs)
+    found = gradients(MODELS[name], KernelConfig(fused=True), mbs=mbs)
     assert found.keys() == expected.keys() and "embed.tokens.weight" in found
     for parameter, gradient in found.items():
         torch.testing.assert_close(gradient, expected[parameter], rtol=1e-4, atol=1e-6, msg=lambda m, p=parameter: f"{p}: {m}")
@@ -51,7 +52,8 @@ def test_gradients_are_those_of_the_ordinary_path(name: str, mbs: int) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_in_16_bits_are_near_those_in_32(name: str) -> None:
     expected = gradients(MODELS[name], None, mbs=4)
-    found = gradients(MODELS[name], Choices(fused=True, narrow_gradients=True), mbs=4, precision="bf16")
+    config = KernelConfig(fused=True, logits_in_16_bits=True, one_pass_update=True, narrow_gradients=True)
+    found = gradients(MODELS[name], config, mbs=4, precision="bf16")
     ends = {p for p in found if not p.startswith("layers.")}
     assert len(ends) >= 4
     for parameter in ends:

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 
 from seatrial.engine.fast import fp8
-from seatrial.engine.fast.choices import Choices
-from seatrial.engine.fast.kernels import choose, plain
+from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.kernels import NAMES, Kernels, plain
 from seatrial.engine.fast.kernels.grid import fewer_programs, groups_of, programs
 from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.kernels.verified import NAMES, difference
+from seatrial.engine.fast.kernels.verified import difference
 from seatrial.errors import BadInput
 from seatrial.spec import Model, Topology
 
@@ -125,7 +125,7 @@ def test_products_in_eight_bits_are_the_products_of_what_was_cast():
         each.look(x)
         each.dy.see(dy)
     scales.update()
-    kernels = choose(CPU, torch.bfloat16, hidden=16)
+    kernels = Kernels()
     for each in (linear, by_rows):
         x8, x8_t = kernels.cast8(x, each.x, cols=True)
         dy8, dy8_t = kernels.cast8(dy, each.dy, cols=True)
@@ -150,7 +150,7 @@ def test_what_eight_bits_cannot_do_is_refused_with_what_works(changed, words):
 
 
 def test_on_a_cpu_nothing_is_switched_on():
-    assert Choices.of(CPU, precision="bf16", compiled=False) == Choices()
+    assert KernelConfig.of(CPU, precision="bf16", compiled=False) == KernelConfig()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
@@ -170,14 +170,13 @@ def test_tritons_kernels_agree_under_its_interpreter(name, hidden):
 def test_programs_walk_over_all_tiles_and_a_check_makes_them_walk_far():
     for tokens, rows, columns in ((16384, 2, 8), (336, 4, 14), (84, 32, 224), (3, 4, 1)):
         tiles = -(-tokens // rows)
-        groups, walked = groups_of(tokens, rows, columns=columns, each=16)
-        assert (groups - 1) * walked < tiles <= groups * walked and (groups * columns <= programs(16) or groups == 1)
+        groups, walked = groups_of(tokens, rows, columns=columns, device=CPU, each=16)
+        assert (groups - 1) * walked < tiles <= groups * walked and (groups * columns <= programs(16, CPU) or groups == 1)
         with fewer_programs():
-            assert groups_of(tokens, rows, columns=columns, each=16)[1] >= min(tiles, walked + 1)
-    assert programs(1) == 132
+            assert groups_of(tokens, rows, columns=columns, device=CPU, each=16)[1] >= min(tiles, walked + 1)
 
     def wrong_later(pre):
-        return plain.gelu(pre) * (1.0 if programs(1) == 132 else 1.1)
+        return plain.gelu(pre) * (1.0 if programs(1, CPU) > 1 else 1.1)
 
     assert difference("gelu", wrong_later, device=CPU, dtype=torch.bfloat16, hidden=32, tokens=16) > 0.02
 

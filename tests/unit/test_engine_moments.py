@@ -13,8 +13,9 @@ from seatrial.arith import footprint
 from seatrial.engine.core.masters import parts_of, whole_of
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
-from seatrial.engine.fast.choices import Choices
-from seatrial.engine.fast.kernels import plain, plain_kernels
+from seatrial.engine.fast import choose
+from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.kernels import Kernels, plain
 from seatrial.engine.fast.kernels.verified import CLOSE, difference
 from seatrial.engine.io import checkpoint
 from seatrial.engine.io.data import Batches
@@ -32,12 +33,13 @@ CPU = torch.device("cpu")
 TINY = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 
 
-def build(model: Model = TINY, gbs: int = 4, precision: Any = "fp32", choices: Choices | None = None,
+def build(model: Model = TINY, gbs: int = 4, precision: Any = "fp32", config: KernelConfig | None = None,
           **training: Any) -> tuple[Engine, Batches]:
     execution = Execution(**{"moments": "bf16", **{k: training.pop(k) for k in [*training] if k in EXECUTION}})
     asked = Training(**{"lr": 1e-2, **training})
     trial = Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=gbs, precision=precision), execution=execution)
-    return Engine(trial, asked, Mesh(trial.topology, device=CPU), choices=choices), Batches(asked, model, asked.seed)
+    ops = config and choose.build(config, trial, asked, CPU)
+    return Engine(trial, asked, Mesh(trial.topology, device=CPU), ops=ops), Batches(asked, model, asked.seed)
 
 
 def losses(engine: Engine, batches: Batches, first: int, last: int) -> list[float]:
@@ -119,8 +121,9 @@ def test_a_kernel_that_cuts_off_is_found_out(name, at):
 @pytest.mark.parametrize(("precision", "splits"), [("fp32", False), ("bf16", False), ("bf16", True), ("fp16", False)])
 def test_every_form_of_the_update_rounds_after_the_step(precision, splits, optimizer):
     """The first step begins with moments of zero, so that it ends with the weights that fp32 moments give, to the last bit."""
-    choices = Choices(fused=True, narrow_gradients=True, split_masters=True) if splits else None
-    wide, narrow = (build(precision=precision, optimizer=optimizer, moments=m, choices=choices) for m in ("fp32", "bf16"))
+    config = KernelConfig(fused=True, logits_in_16_bits=True, one_pass_update=True, narrow_gradients=True,
+                          split_masters=True) if splits else None
+    wide, narrow = (build(precision=precision, optimizer=optimizer, moments=m, config=config) for m in ("fp32", "bf16"))
     assert losses(*wide, 1, 1) == losses(*narrow, 1, 1)
     for exact, held in zip(wide[0].shards(), narrow[0].shards(), strict=True):
         assert held.tensor.dtype == (torch.float32 if held.kind == "weight" else torch.bfloat16)
@@ -201,7 +204,7 @@ def test_losses_are_those_of_fp32_moments_within_three_in_ten_thousand():
     for name, moments in (("wide", "fp32"), ("narrow", "bf16"), ("cut off", "bf16")):
         engine, batches = build(gbs=8, moments=moments, lr=3e-3, warmup_steps=5, steps=60)
         if name == "cut off":
-            engine.optimizer.kernels = replace(plain_kernels(), adamw=cuts_off("adamw", 2))
+            engine.optimizer.one_pass = Kernels(adamw=cuts_off("adamw", 2))
         found[name] = losses(engine, batches, 1, 60)
     off = {name: max(abs(a / b - 1.0) for a, b in zip(found[name], found["wide"])) for name in found}
     assert statistics.fmean(found["wide"][-10:]) < 0.75 * found["wide"][0], "nothing was learned"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seatrial import presets
+from seatrial.notes.lint import look_at
 from seatrial.notes.lint.corrected import write, write_reasons
-from seatrial.notes.lint.files import look_at
 from seatrial.plan import rows
 from seatrial.sweep import file as sweeps
 from seatrial.sweep import foresee

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.notes.read.parsing import read_cell, take_date
-from seatrial.notes.read.statements import read_statements
-from seatrial.notes.read.words import read_words
+from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.tables.headings import Column, clean, read_heading, setting
 
 MEM, SEC, COUNT = (
@@ -249,14 +248,14 @@ def test_the_same_names_serve_options_and_variables():
     ],
 )
 def test_words_say_what_happened(text, failed):
-    assert read_words(text).failed == failed
+    assert read_status(text).failed == failed
 
 
 @pytest.mark.parametrize(
     "text", ["Estimated from the others", "extrapolated", "1 iteration only", "1itrのみ実行", "only one iteration"]
 )
 def test_words_say_that_a_figure_was_worked_out(text):
-    assert read_words(text).estimated
+    assert read_status(text).estimated
 
 
 @pytest.mark.parametrize(

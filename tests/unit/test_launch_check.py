@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -111,6 +113,13 @@ def test_an_empty_folder_is_nothing_to_resume_from_and_a_fine_place_to_start(tmp
         with pytest.raises(BadInput, match="no whole checkpoint"):
             Ours().check(trial(), Training(resume=True, checkpoint_dir=str(tmp_path)), here=here)
         Ours().check(trial(), Training(checkpoint_dir=str(tmp_path)), here=here)
+
+
+def test_the_nodes_of_a_batch_system_need_the_package_and_pytorch_alone() -> None:
+    code = ("import sys; before = set(sys.modules); import seatrial.launch.agent\n"
+            "print(sorted({n.partition('.')[0] for n in set(sys.modules) - before} - sys.stdlib_module_names))")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "['seatrial']"
 
 
 def test_a_batch_systems_options_are_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ def test_only_variables_of_the_list_are_told() -> None:
     env = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": "/usr/lib/libtcmalloc.so", "NCCL_DEBUG": "INFO", "SLURM_JOB_ID": "12",
            "HOME": "/root", "AWS_SECRET_ACCESS_KEY": SECRET, "NCCL_SECRET": SECRET, "TORCH_TOKEN": SECRET, "SLURM_JWT": SECRET,
            "omp_num_threads": SECRET, "X_OMP_NUM_THREADS": SECRET}  # fmt: skip
-    assert set(environment.told(env)) == {"OMP_NUM_THREADS", "LD_PRELOAD", "NCCL_DEBUG", "SLURM_JOB_ID"}
+    assert set(environment.recorded(env)) == {"OMP_NUM_THREADS", "LD_PRELOAD", "NCCL_DEBUG", "SLURM_JOB_ID"}
 
 
 def test_a_password_inside_an_address_is_not_told() -> None:
-    assert SECRET not in str(environment.told({"NCCL_NET": f"http://me:{SECRET}@proxy:80"}))
+    assert SECRET not in str(environment.recorded({"NCCL_NET": f"http://me:{SECRET}@proxy:80"}))
 
 
 def test_a_secret_reaches_neither_the_record_nor_the_run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

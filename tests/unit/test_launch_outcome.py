@@ -202,6 +202,19 @@ def test_what_was_asked_for_is_read_in_any_unit() -> None:
     assert requested_bytes("no") == 0
 
 
+def test_what_would_fit_is_said_where_somebody_can_tell_and_left_out_where_nobody_can(tmp_path: Path) -> None:
+    trial = trial_of(dp=2, mbs=4)
+    failure(tmp_path, 1, status="oom_host", error="MemoryError", message="you tried to allocate 1073741824 bytes.",
+            memory={"data_bytes": GIB, "cap_bytes": GIB, "base_bytes": 0})
+    job = Job(name="t", run_dir=tmp_path, argv=("x",), world=2)
+    done = Finished(codes=(3, 3), died=(1, 0))
+    alone = classify(tmp_path, done, job=job, trial=trial)
+    assert alone.evidence["over_bytes"] == GIB and "would_fit" not in alone.evidence and "would fit" not in alone.message
+    planned = classify(tmp_path, done, job=job, trial=trial, fits=would_fit)
+    assert planned.message.startswith(alone.message) and "it needs about 2.00 GiB (estimated)" in planned.message
+    assert all(what in planned.message for what in planned.evidence["would_fit"]) and planned.evidence["would_fit"]  # type: ignore[attr-defined]
+
+
 def test_memory_of_a_gpu_names_device_part_and_excess(tmp_path: Path) -> None:
     failure(tmp_path, 1, status="oom_device", error="OutOfMemoryError",
             message="CUDA out of memory. Tried to allocate 2.00 GiB.",

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.notes.lint import Finding
-from seatrial.notes.lint.files import look_at
+from seatrial.notes.lint import Finding, look_at
 
 ANOMALIES: dict[str, tuple[str, str, dict[str, str | None]]] = {
     # id: (file, code, {line: what must be proposed, None where nothing is asked for})

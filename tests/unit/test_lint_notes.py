@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.notes.lint import CODES
-from seatrial.notes.lint.files import look_at
+from seatrial.notes.lint import CODES, look_at
 
 NOTES = Path(__file__).parents[1] / "data" / "notes"
 PLANTED: dict[str, set[tuple[int, str, str, str | None, str | None]]] = {

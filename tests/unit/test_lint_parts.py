@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.notes.lint import digits, lint
-from seatrial.notes.lint.files import look_at
-from seatrial.notes.lint.hints import Hints, read_sentence
-from seatrial.notes.lint.prose import Prose
+from seatrial.notes.lint import digits, lint, look_at
+from seatrial.notes.lint.prose import Hints, Prose, read_sentence
 from seatrial.record import Record
 
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from lint_slip import Planted
 from lint_slips import SLIPS
 from lint_tables import Table, clean_table
-from seatrial.notes.lint import Finding
-from seatrial.notes.lint.files import look_at
-from seatrial.notes.lint.finding import LEVELS
+from seatrial.notes.lint import Finding, look_at
+from seatrial.notes.lint.sheet import LEVELS
 
 Lint = Callable[[Table], list[Finding]]
 ONE_OF = {

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from seatrial.engine.fast.kernels import plain
-from seatrial.engine.fast.kernels.verified import NAMES, _call
+from seatrial.engine.fast.kernels import NAMES, plain
+from seatrial.engine.fast.kernels.verified import _call
 from seatrial.rehearse import results
 from seatrial.rehearse.rank import held
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial

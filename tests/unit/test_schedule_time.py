@@ -15,8 +15,8 @@ from seatrial import presets
 from seatrial.errors import BadInput
 from seatrial.plan import step
 from seatrial.plan.configs import SCHEDULES, SPLITS, Configs, rank_layers
-from seatrial.schedule import KINDS, picture, schedule, walk
-from seatrial.schedule.vector import makespan, makespans
+from seatrial.schedule import KINDS, Action, Kind, Schedule, peak_activations, picture, schedule, walk
+from seatrial.schedule.vector import makespan, makespans, peaks
 
 
 @given(timed_layouts())
@@ -205,3 +205,30 @@ def test_zero_bubble_waits_for_the_longest_of_f_b_and_f_plus_b_minus_w_a_stage(p
     f, b, w = parts_s
     took_s = makespan("zb-h1", pp=pp, microbatches=pp + more, forward_s=f, backward_s=b, weight_s=w)
     assert took_s == pytest.approx((pp + more) * (f + b + w) + (pp - 1) * max(f + b - w, f, b))
+
+
+def test_a_further_schedule_is_timed_and_counted_from_its_function_alone(monkeypatch):
+    """1F1B that runs twice as far ahead, whole and with the weight gradients put off."""
+    def eager(pp: int, rank: int, m: int, virtual: int) -> list[Action]:
+        run = [Action(kind, i) for i in range(-2 * pp, m) for kind in (Kind.FORWARD, Kind.BACKWARD)]
+        shifted = [Action(a.kind, a.microbatch + (2 * (pp - rank - 1) if a.kind is Kind.FORWARD else 0)) for a in run]
+        return [a for a in shifted if 0 <= a.microbatch < m]
+
+    def split(pp: int, rank: int, m: int, virtual: int) -> list[Action]:
+        return [part for a in eager(pp, rank, m, virtual)
+                for part in ([a, Action(Kind.WEIGHT, a.microbatch)] if a.kind is Kind.BACKWARD else [a])]
+
+    rng = np.random.default_rng(3)
+    for name, kind in (("eager", Schedule(actions=eager, fill=4)),
+                       ("eager split", Schedule(actions=split, fill=4, splits_backward=True))):
+        monkeypatch.setitem(KINDS, name, kind)
+        for pp in (1, 2, 5, 8):
+            m = rng.integers(1, 50, 6)
+            forward, backward = durations_of("ends of their own", pp, 6, rng)
+            found = makespans(name, pp=pp, microbatches=m, forward_s=forward, backward_s=backward)
+            for i in range(6):
+                asked = {"pp": pp, "microbatches": int(m[i])}
+                walked = walk(name, **asked, forward_s=forward[:, i].tolist(), backward_s=backward[:, i].tolist())
+                assert found[i] == pytest.approx(walked.total_s, rel=1e-9)
+                peak = peak_activations(schedule(name, rank=0, **asked))
+                assert peaks(name, pp=pp, rank=0, microbatches=m[i : i + 1])[0] == peak.activations + peak.weight_inputs

@@ -5,12 +5,17 @@
                         24 f B s l h^2 (1 + s/6h + V/16lh); f is 4 with full recompute, 3 without; 32 for 24 with a GLU
     model               what the mathematics needs: 3 x the forward pass, no recompute, whole attention, true vocabulary
     hardware            `model` plus what the recompute mode runs again
+    parameters          the rule of thumb: 2 f x all parameters x tokens
+    palm                the same and the attention (Chowdhery et al. 2022, appendix B)
+
+The last two are habits of tables that people keep; no command of ours counts by them.
 """
 from __future__ import annotations
 
 from typing import Literal
 
 from seatrial.arith.layer import matrices
+from seatrial.arith.parameters import parameters
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
 from seatrial.spec import Model
@@ -50,6 +55,11 @@ def _sc21(model: Model, recompute: str, tp: int) -> float:
     return (32 if model.gated else 24) * _passes(recompute) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h))
 
 
+def per_parameter(parameters: float, *, seq: int, recompute: str) -> float:
+    """One sequence by the rule of thumb: 6 operations per parameter and token, 8 with full recompute."""
+    return 2.0 * _passes(recompute) * parameters * seq
+
+
 def _model(model: Model) -> float:
     return 3 * (model.layers * layer_forward(model) + head_forward(model))
 
@@ -70,6 +80,9 @@ def flops(formula: str, model: Model, *, samples: float, recompute: str = "none"
         each = _model(model)
     elif formula == "hardware":
         each = _model(model) + _recomputed(model, recompute)
+    elif formula in ("parameters", "palm"):
+        attention = 2.0 * model.layers * model.hidden * model.seq if formula == "palm" else 0.0
+        each = per_parameter(parameters(model).total + attention, seq=model.seq, recompute=recompute)
     else:
         raise BadInput(f"formula {formula!r} is unknown; {nearest(formula, FORMULAS)}")
     return samples * each

@@ -60,6 +60,8 @@ def register(app: typer.Typer) -> None:
             table = tables.read(rows, here)
         fit = learning.cold(here) if calibrate is None else learning.fit_csv(calibrate, here)
         made = forecasting.columns(table, fit)
+        if table.ignored:
+            print(f"{rows}: nothing reads {', '.join(table.ignored)}", file=sys.stderr)
         rejected = sum(line["forecast_reject"] != "" for line in made)
         if output is not None:
             forecasting.write(output, table, made)

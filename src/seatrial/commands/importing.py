@@ -37,33 +37,37 @@ def import_command(
     from seatrial.logbook import Logbook
     from seatrial.notes.read import Problem, iter_file
 
-    problems: list[tuple[Path, list[Problem]]] = []
+    problems: list[tuple[Path, list[Problem], list[str]]] = []
     counts: list[int] = []
     states: Counter[str] = Counter()
     with _Waiting() as rows:
         for path in files:
-            before, found = len(rows), []
+            before, found, columns = len(rows), [], dict[str, None]()
             for item in iter_file(path, largest_mib=largest_mib):
-                if isinstance(item, Problem):
+                if isinstance(item, Problem) and item.columns:
+                    columns.update(dict.fromkeys(item.columns))
+                elif isinstance(item, Problem):
                     found.append(item)
                 else:
                     rows.add(item.to_dict())
                     states[item.state] += 1
             if len(rows) == before and not any(problem.rows for problem in found):
                 raise BadInput(f"{path}: no table of runs, log line or row in it")
-            problems.append((path, found))
+            problems.append((path, found, list(columns)))
             counts.append(len(rows) - before)
         with Logbook(logbook, create=True) as book:
             held = len(book)
             for batch in rows.batches():
                 book.append_many(batch)
             new = len(book) - held
-    unread = any(problem.level != "note" for _, found in problems for problem in found)
+    unread = any(problem.level != "note" for _, found, _ in problems for problem in found)
     if as_json:
         _print_json(logbook, len(rows), new, states, list(zip(problems, counts)))
     else:
-        for _, found in problems:
+        for path, found, unknown in problems:
             _print_problems(found)
+            if unknown:
+                print(f"{path}: no field takes {', '.join(unknown)}: kept as text", file=sys.stderr)
         said = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         print(f"{len(rows)} records from {len(files)} file{'s' if len(files) > 1 else ''} in {logbook} ({said}); {new} are new")
     return 1 if unread else 0
@@ -115,8 +119,9 @@ def _print_json(logbook: Path, records: int, new: int, states: Counter[str], fil
     from dataclasses import asdict
 
     listed = [
-        {"file": str(path), "records": count, "problems": [asdict(problem) for problem in found]}
-        for (path, found), count in files
+        {"file": str(path), "records": count, "unknown_columns": unknown,
+         "problems": [{key: value for key, value in asdict(problem).items() if key != "columns"} for problem in found]}
+        for (path, found, unknown), count in files
     ]
     counted = {"records": records, "new": new, "states": dict(sorted(states.items()))}
     print(json.dumps({"logbook": str(logbook), **counted, "files": listed}))

@@ -30,9 +30,9 @@ def lint(
 ) -> int:
     """Exit status 1 when there are errors, 0 otherwise."""
     from seatrial.fields import nearest
+    from seatrial.notes.lint import look_at
     from seatrial.notes.lint.corrected import write, write_reasons
-    from seatrial.notes.lint.files import look_at
-    from seatrial.notes.lint.finding import LEVELS
+    from seatrial.notes.lint.sheet import LEVELS
 
     if level not in LEVELS:
         raise BadInput(f"--level {level!r} is unknown; {nearest(level, LEVELS)}")

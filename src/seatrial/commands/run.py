@@ -95,8 +95,8 @@ def register(app: typer.Typer) -> None:
         config: Path = CONFIG,
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object, also on failure."),
     ) -> int:
-        from seatrial.launch import single
         from seatrial.launch.registry import opened
+        from seatrial.launch.trial import run_now, summary_of_invalid
         from seatrial.plan.fits import would_fit
 
         try:
@@ -110,13 +110,13 @@ def register(app: typer.Typer) -> None:
                 # A batch system's nodes see this folder, and not this machine's /tmp.
                 near = None if chosen.here else "."
                 folder = out or Path(tempfile.mkdtemp(prefix="seatrial-run-", dir=near))
-                found = single.run(trial, training, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
-                                   fits=would_fit)
+                found = run_now(trial, training, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
+                                fits=would_fit)
         except BadInput as error:
             if not as_json:
                 raise
             _say(f"seatrial: {error}")
-            found = single.invalid(error)
+            found = summary_of_invalid(error)
         return report(found, as_json=as_json)
 
     @app.command("train", help="Train from a TOML file: checkpoints, validation loss, resume.")
@@ -132,8 +132,8 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         from dataclasses import replace
 
-        from seatrial.launch import single
         from seatrial.launch.registry import opened
+        from seatrial.launch.trial import run_now, summary_of_invalid
         from seatrial.plan.fits import would_fit
 
         try:
@@ -142,11 +142,11 @@ def register(app: typer.Typer) -> None:
             folder = training.checkpoint_dir or str(out / "checkpoints")
             training = replace(training, checkpoint_dir=folder, resume=resume or training.resume)
             with opened(launcher, config) as chosen:
-                found = single.run(trial, training, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
-                                   fits=would_fit)
+                found = run_now(trial, training, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
+                                fits=would_fit)
         except BadInput as error:
             if not as_json:
                 raise
             _say(f"seatrial: {error}")
-            found = single.invalid(error)
+            found = summary_of_invalid(error)
         return report(found, as_json=as_json)

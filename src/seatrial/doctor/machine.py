@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
+import psutil
+
 from seatrial.doctor.finding import Finding
 from seatrial.spec import GIB
 
@@ -76,13 +78,8 @@ def memory(there: tuple[int, int], limit: int | None, used: int, rank_limit: int
 
 def memory_bytes() -> tuple[int, int]:
     """All of it, and what could still be had."""
-    found = {}
-    for line in _lines(Path("/proc/meminfo")):
-        name, _, rest = line.partition(":")
-        if name in ("MemTotal", "MemAvailable"):
-            found[name] = int(rest.split()[0]) * 1024
-    total = found.get("MemTotal", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return total, found.get("MemAvailable", total)
+    memory = psutil.virtual_memory()
+    return memory.total, memory.available
 
 
 def groups() -> Iterator[Path]:

@@ -21,6 +21,7 @@ from seatrial import arith, rules
 from seatrial.doctor.finding import Finding
 from seatrial.doctor.machine import usable_bytes
 from seatrial.errors import BadInput
+from seatrial.schedule import KINDS
 from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits
 from seatrial.training import Training
 
@@ -65,7 +66,7 @@ def _fewer_ranks(t: Topology, ranks: int) -> Topology:
         floor = 2 if max(degrees.values()) > 2 else 1
         name = max(degrees, key=lambda n: (degrees[n] > floor, degrees[n]))
         degrees[name] = max(floor, degrees[name] // 2)
-    if degrees["pp"] < 2 and t.schedule == "interleaved":
+    if degrees["pp"] < 2 and KINDS[t.schedule].virtual:
         t = replace(t, vp=1, schedule="1f1b")
     return replace(t, dp=degrees["dp"], tp=degrees["tp"], pp=degrees["pp"])
 
@@ -154,7 +155,7 @@ def verdict(what: str, many: Series, alone: Series, *, notes: list[str], facts: 
 
 def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARNING.seed) -> Finding:
     """Trains twice; the folder of a run that failed is kept and named."""
-    from seatrial.launch import single
+    from seatrial.launch.trial import run_now, summary_of_invalid
 
     what, began = described(trial.topology), time.monotonic()
     training = replace(LEARNING, seed=seed)
@@ -163,9 +164,9 @@ def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARN
     for name, one in (("ranks", trial), ("alone", replace(trial, topology=Topology()))):
         left_s = max(1.0, timeout_s - (time.monotonic() - began))
         try:
-            found = single.run(one, training, out=folder / name, timeout_s=left_s)
+            found = run_now(one, training, out=folder / name, timeout_s=left_s)
         except BadInput as error:
-            found = single.invalid(error)
+            found = summary_of_invalid(error)
         if found["status"] != "ok":
             who = f"{one.topology.world} gloo ranks" if one.topology.world > 1 else "one process"
             return Finding("topology", "fail", f"{what}: {who} ended with {found['status']}: {found['message']}",

@@ -21,6 +21,7 @@ from seatrial import fields
 from seatrial.engine import runfile
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
+from seatrial.engine.fast import choose
 from seatrial.engine.io import checkpoint
 from seatrial.engine.io.checkpoint import Checkpointer
 from seatrial.engine.io.data import Batches
@@ -80,7 +81,8 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     mesh = Mesh(trial.topology, device=device, pool=pool)
     timers = Timers(device.type)
     heartbeat.beat(phase="build")
-    engine = Engine(trial, training, mesh, timers=timers, heartbeat=heartbeat)
+    ops, kernels, notes = choose.ops_for(trial, training, mesh)
+    engine = Engine(trial, training, mesh, ops=ops, timers=timers, heartbeat=heartbeat)
     memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
     report = Report(run, rank=place.rank, device=device, label=label)
@@ -88,7 +90,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     progress = Progress(run, engine, place, device)
     progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
-    report.chosen(engine.notes)
+    report.kernels(kernels.plain(), notes)
     batches = Batches(training, trial.model, training.seed)
     held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
     measured: dict[str, int] | None = None
@@ -221,7 +223,7 @@ def tracker(engine: Engine) -> LiveStorages:
         "buffers": [t for t in (positions.bias, *(positions.turn or ())) if t is not None],
     }  # fmt: skip
     flat_sizes = {b.layout.size for b in buckets}
-    types = {torch.float32, *(b.flat.dtype for b in buckets if b.choices.narrow_gradients)}
+    types = {torch.float32, *(b.flat.dtype for b in buckets if b.ops.narrow_gradients)}
     return LiveStorages(tagged=tagged, logits_cols=model.padded_vocab(tp) // tp, device_type=engine.mesh.device.type,
                         gradient_sizes=flat_sizes, gradient_types=types, in_loss=lambda: engine.timers.runs("loss"))
 

@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     processes = Processes(job, ranks=ranks, node=node, master=master)
     glanced = 0.0
     while not processes.done:
-        processes.look()
+        processes.poll()
         if asked:
             processes.ask_to_stop()
         if processes.found.died and not files.node_failed(job.run_dir, node).exists():

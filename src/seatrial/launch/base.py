@@ -40,7 +40,7 @@ class Job:
     """The program, never seen by a shell."""
     world: int
     per: Per = "rank"
-    """Whether `argv` is started once a rank, or once a node because it starts the ranks itself (torchrun)."""
+    """Whether `argv` is started once per rank, or once per node because it starts the ranks itself (torchrun)."""
     procs_per_node: int | None = None
     """All on one node when not given."""
     env: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Job:
     device: str = ""
     """`cpu`, `cuda` or `auto`; empty where only the program knows what it computes on."""
     threads: int | None = None
-    """Compute threads a rank; by default the cores divided by the ranks of a node."""
+    """Compute threads per rank; by default the cores divided by the ranks of a node."""
     cores: float | None = None
     """Processor time that one rank may have, in cores: 0.5 is every second moment of one (control groups)."""
     memory_cap_bytes: int | None = None
@@ -108,7 +108,7 @@ class Finished:
     """How the processes of a job ended; what they said is in the run folder."""
 
     codes: tuple[int | None, ...]
-    """Exit code of each rank (of each node when the program was started once a node); negative is a signal; None: unknown."""
+    """Exit code of each rank (of each node when the program was started once per node); negative is a signal; None: unknown."""
     died: tuple[int, ...] = ()
     """Those that failed by themselves, in the order that it was seen."""
     timed_out: bool = False

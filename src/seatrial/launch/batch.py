@@ -181,12 +181,12 @@ def safe_name(name: str) -> str:
 def ask(*argv: str, both: bool = False, timeout_s: float = ASK_S) -> str:
     """The answer of one of a batch system's programs; what it refuses is a BadInput in its own words."""
     try:
-        said = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False)
+        answer = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False)
     except FileNotFoundError:
         raise BadInput(f"{argv[0]}: not installed here, or not on the PATH") from None
     except subprocess.TimeoutExpired:
         raise BadInput(f"{argv[0]}: no answer within {timeout_s:.0f} s") from None
-    if said.returncode:
-        lines = [line for line in said.stderr.splitlines() if line.strip()]
-        raise BadInput(f"{argv[0]}: {lines[-1].strip() if lines else f'exit status {said.returncode}'}")
-    return said.stdout + said.stderr if both else said.stdout
+    if answer.returncode:
+        lines = [line for line in answer.stderr.splitlines() if line.strip()]
+        raise BadInput(f"{argv[0]}: {lines[-1].strip() if lines else f'exit status {answer.returncode}'}")
+    return answer.stdout + answer.stderr if both else answer.stdout

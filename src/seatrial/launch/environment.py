@@ -1,6 +1,6 @@
-"""What surrounded a trial: versions, the machine with its clock and load, and the variables that may be told.
+"""What surrounded a trial: versions, the machine with its clock and load, and the variables that may be recorded.
 
-    versions(), machine(), told(os.environ)
+    versions(), machine(), recorded(os.environ)
 
 Variables are recorded by allow-list, so a secret never reaches a record: not from the environment of the controller, and not
 from the ones a trial sets itself.
@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from seatrial import __version__
 from seatrial.spec import GIB, Trial
 
@@ -24,7 +26,7 @@ ALLOWED = re.compile(
     r"(OMP|MKL|KMP|GOMP|OPENBLAS|BLIS|NUMEXPR|NCCL|RCCL|GLOO|TORCH|TORCHINDUCTOR|PYTORCH|CUDA|CUBLAS|CUDNN|HIP|ROCR|HSA|UCX|FI|"
     r"MALLOC|TCMALLOC|JEMALLOC|XOS|FLIB|OMPI|PMIX|I_MPI|DNNL|ONEDNN|TF32|NVIDIA|SEATRIAL)_[A-Z0-9_]+"
     r"|LD_PRELOAD|PYTHONHASHSEED|OMP_NUM_THREADS|MASTER_ADDR"
-    r"|(SLURM|PJM)_(JOB_?ID|JOB_NAME|JOB_NODELIST|NNODES|JOB_NUM_NODES|NTASKS|CPUS_PER_TASK|JOB_PARTITION|CLUSTER_NAME|JOBID)"
+    r"|[A-Z]+_(JOB_?ID|JOB_?NAME|JOB_NODELIST|NNODES|JOB_NUM_NODES|NTASKS|CPUS_PER_TASK|JOB_PARTITION|CLUSTER_NAME|QUEUE)"
 )
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|SESSION_ID", re.IGNORECASE)
 """Never recorded, whatever the list above says."""
@@ -32,19 +34,19 @@ _CREDENTIALS = re.compile(r"://[^/\s]*@")
 HIDDEN = "(not recorded)"
 
 
-def told(env: Mapping[str, str]) -> dict[str, str]:
+def recorded(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that a record may hold."""
-    return {name: _CREDENTIALS.sub("://(hidden)@", value) for name, value in sorted(env.items()) if may_tell(name)}
+    return {name: _CREDENTIALS.sub("://(hidden)@", value) for name, value in sorted(env.items()) if may_record(name)}
 
 
-def may_tell(name: str) -> bool:
+def may_record(name: str) -> bool:
     return ALLOWED.fullmatch(name) is not None and SECRET.search(name) is None
 
 
 def public(trial: Trial) -> Trial:
     """The trial as it may be written down: a variable off the list keeps its name alone."""
     variables = trial.environment.variables
-    safe = {name: told({name: value}).get(name, HIDDEN) for name, value in variables.items()}
+    safe = {name: recorded({name: value}).get(name, HIDDEN) for name, value in variables.items()}
     if safe == variables:
         return trial
     return replace(trial, environment=replace(trial.environment, variables=safe))
@@ -82,8 +84,8 @@ def _commit() -> str:
 def _fixed() -> dict[str, object]:
     found: dict[str, object] = {"name": platform.node(), "kernel": platform.release(), "arch": platform.machine(),
                                 "cores": len(os.sched_getaffinity(0)),
-                                "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 2)}
-    for line in _lines(Path("/proc/cpuinfo")):
+                                "memory_gib": round(psutil.virtual_memory().total / GIB, 2)}
+    for line in _lines(Path("/proc/cpuinfo")):  # psutil has no processor's name
         if line.startswith(("model name", "Model")):
             found["cpu"] = line.partition(":")[2].strip()
             break
@@ -96,12 +98,9 @@ def machine() -> dict[str, object]:
     """This machine now: name, processor, clock, load and free memory."""
     found = dict(_fixed())
     found["load"] = round(os.getloadavg()[0], 2)
-    clocks = [float(line.partition(":")[2]) for line in _lines(Path("/proc/cpuinfo")) if line.startswith("cpu MHz")]
-    if clocks:
-        found["clock_mhz"] = round(sum(clocks) / len(clocks))
-    for line in _lines(Path("/proc/meminfo")):
-        if line.startswith("MemAvailable:"):
-            found["available_gib"] = round(int(line.split()[1]) / 2**20, 2)
+    if (clock := psutil.cpu_freq()) is not None:
+        found["clock_mhz"] = round(clock.current)
+    found["available_gib"] = round(psutil.virtual_memory().available / GIB, 2)
     return found
 
 

@@ -70,7 +70,7 @@ class Local(Launcher):
         found: dict[str, State] = {}
         for handle in handles:
             processes = self._running[handle.key]
-            processes.look()
+            processes.poll()
             if processes.done:
                 self._cores.pop(handle.key, None)
             found[handle.key] = "done" if processes.done else "running"

@@ -44,27 +44,26 @@ class Fits(Protocol):
         """What the trial needs, estimated, and changes of knobs that would fit below the cap."""
 
 
-def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, said: list[Event] | None = None,
+def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, events: list[Event] | None = None,
              fits: Fits | None = None) -> Outcome:
     """The outcome of a job that is done."""
-    return _Case(run_dir, finished, job, trial, said, fits).outcome()
+    return _Case(run_dir, finished, job, trial, events, fits).outcome()
 
 
 class _Case:
-    def __init__(self, run_dir: Path, finished: Finished, job: Job, trial: Trial, said: list[Event] | None,
+    def __init__(self, run_dir: Path, finished: Finished, job: Job, trial: Trial, events: list[Event] | None,
                  fits: Fits | None):
         self.engine = engine_for(trial)
-        said = self.engine.events(run_dir) if said is None else said
-        self.run_dir, self.finished, self.job, self.trial, self.said = run_dir, finished, job, trial, said
-        self.fits = fits
+        self.run_dir, self.finished, self.job, self.trial, self.fits = run_dir, finished, job, trial, fits
+        self.events = self.engine.events(run_dir) if events is None else events
         self.beats = {beat.rank: beat for beat in heartbeat.read(run_dir)}
-        self.failures = [e for e in said if e["event"] == "failure" and isinstance(e.get("rank"), int)]
+        self.failures = [e for e in self.events if e["event"] == "failure" and isinstance(e.get("rank"), int)]
 
     def outcome(self) -> Outcome:
         done = self.finished
         if self._end() == "finished" and not done.died and not self.failures:
             return self._of_iterations()  # being asked to stop, or ended, while it was leaving changes nothing
-        if done.good and (self.job.per == "node" or self.engine.ended(self.said)):
+        if done.good and (self.job.per == "node" or self.engine.ended(self.events)):
             return self._of_iterations()
         own = [e for e in self.failures if not e.get("consequence")]
         killed = [r for r in done.died if (done.codes[r] or 0) < 0]
@@ -85,14 +84,14 @@ class _Case:
         return self._unexplained()
 
     def _last_end(self) -> Event:
-        return next((e for e in reversed(self.said) if e["event"] == "end"), {})
+        return next((e for e in reversed(self.events) if e["event"] == "end"), {})
 
     def _end(self) -> str:
         """`finished`: all that was asked, or enough of it; `stopped`: asked to; empty: never came so far."""
         return str(self._last_end().get("status", ""))
 
     def _iterations(self) -> list[Event]:
-        return [e for e in self.said if e["event"] == "iteration"]
+        return [e for e in self.events if e["event"] == "iteration"]
 
     def _reported_before(self, rank: int) -> bool:
         """Whether the rank that a signal ended had said why itself, as an abort after an error does."""
@@ -114,7 +113,7 @@ class _Case:
             return self._paused()
         if end == "stopped" or self.finished.stopped and end != "finished":
             return Outcome(status="cancelled", message="asked to stop; left cleanly", iteration=self._last_end().get("step"))
-        if not self.engine.ended(self.said):
+        if not self.engine.ended(self.events):
             return Outcome(status="crash", message="the command ended well, but printed no iteration that can be read",
                            evidence={"log": self._tail(0)})
         return Outcome(status="ok")
@@ -218,42 +217,42 @@ class _Case:
         evidence: dict[str, object] = {"part": part, "used_bytes": used,
                                        **{k: event[k] for k in ("error", "line") if k in event}}
         kind = "device" if device else "host"
-        words = f"{hang.label(rank, self.trial.topology)} is out of {kind} memory in {event.get('phase') or 'start'}"
+        message = f"{hang.label(rank, self.trial.topology)} is out of {kind} memory in {event.get('phase') or 'start'}"
         if event.get("step"):
-            words += f" of step {event['step']}"
-        words += f": {part}"
+            message += f" of step {event['step']}"
+        message += f": {part}"
         if requested:
             evidence["asked_bytes"] = requested
-            words += f" asked for {shown(requested)}"
+            message += f" asked for {shown(requested)}"
         if cap:
             evidence["cap_bytes"] = cap
-            words += f" with {shown(used)} of {shown(cap)} taken"
+            message += f" with {shown(used)} of {shown(cap)} taken"
         over = used + requested - cap if cap and requested else 0
         if over > 0:
             evidence["over_bytes"] = over
-            words += f", {shown(over)} over"
+            message += f", {shown(over)} over"
         # What is there without a model: on a GPU all that the allocator does not hold.
         base = used - memory.get("reserved_bytes", used) if device else memory.get("base_bytes", 0)
-        return self._with_knobs(words, evidence, need=used + requested, base=base, cap=cap)
+        return self._with_knobs(message, evidence, need=used + requested, base=base, cap=cap)
 
     def _killed_for_memory(self, rank: int, *, used_bytes: int, how: str) -> tuple[str, dict[str, object]]:
         """Of a rank that could not say anything itself."""
         cap = self.job.memory_cap_bytes
-        words = f"{hang.label(rank, self.trial.topology)} was killed for memory ({how}) with {shown(used_bytes)} taken"
+        message = f"{hang.label(rank, self.trial.topology)} was killed for memory ({how}) with {shown(used_bytes)} taken"
         evidence: dict[str, object] = {"part": "unknown", "used_bytes": used_bytes, "how": how}
         if cap:
             evidence["cap_bytes"] = cap
-            words += f" of {shown(cap)}"
-        return self._with_knobs(words, evidence, need=used_bytes, base=0, cap=cap)
+            message += f" of {shown(cap)}"
+        return self._with_knobs(message, evidence, need=used_bytes, base=0, cap=cap)
 
-    def _with_knobs(self, words: str, evidence: dict[str, object], *, need: int, base: int,
+    def _with_knobs(self, message: str, evidence: dict[str, object], *, need: int, base: int,
                     cap: int | None) -> tuple[str, dict[str, object]]:
         if not cap or self.fits is None:
-            return words, evidence
+            return message, evidence
         needs, fits = self.fits(self.trial, need_bytes=max(need, cap), base_bytes=base, cap_bytes=cap)
-        words += f"; it needs about {shown(needs)} (estimated), "
-        words += f"{' or '.join(fits)} would fit" if fits else "and no one or two knobs would fit"
-        return words, {**evidence, "needs_bytes": needs, "would_fit": fits}
+        message += f"; it needs about {shown(needs)} (estimated), "
+        message += f"{' or '.join(fits)} would fit" if fits else "and no one or two knobs would fit"
+        return message, {**evidence, "needs_bytes": needs, "would_fit": fits}
 
     # ---- where
 

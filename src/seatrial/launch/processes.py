@@ -2,7 +2,7 @@
 
     group = Processes(job, ranks=range(8), master=("127.0.0.1", 29500))
     while not group.done:
-        group.look()                            never waits
+        group.poll()                            never waits
         time.sleep(POLL_S)
     group.result()                              exit codes, who failed first, peaks of memory
 
@@ -178,9 +178,9 @@ class Processes:
             return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                                     preexec_fn=before_exec, env=env, close_fds=True)
 
-    # ---- looking
+    # ---- watching
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """One look at all of them: notes who ended, and goes on to the next stage of ending them where that is due."""
         if self.done:
             return

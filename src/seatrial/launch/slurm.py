@@ -65,14 +65,14 @@ class Slurm(Batch):
     def enqueue(self, job: Job, script: Path, options: list[str]) -> str:
         minutes = math.ceil((job.time_limit_s + SLACK_S) / 60)
         output = str(job.run_dir / files.SCRIPT_OUTPUT).replace("%", "%%")  # sbatch puts its own values in for %j and the like
-        said = ask("sbatch", "--parsable", f"--job-name={safe_name(job.name)}", f"--nodes={job.nodes}", "--ntasks-per-node=1",
-                   f"--time={minutes}", f"--output={output}", "--no-requeue", *options, str(script))
-        return said.strip().split(";")[0]
+        answer = ask("sbatch", "--parsable", f"--job-name={safe_name(job.name)}", f"--nodes={job.nodes}", "--ntasks-per-node=1",
+                     f"--time={minutes}", f"--output={output}", "--no-requeue", *options, str(script))
+        return answer.strip().split(";")[0]
 
     def states(self, handles: Sequence[Handle]) -> dict[str, str]:
         """One squeue for all jobs of this user; those that are out of the queue have ended."""
-        said = ask("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%T")
-        active = dict(line.split("|", 1) for line in said.split() if "|" in line)
+        answer = ask("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%T")
+        active = dict(line.split("|", 1) for line in answer.split() if "|" in line)
         found = {h.key: "queued" if active[h.key] in WAITS else "running" for h in handles if h.key in active}
         gone = [h.key for h in handles if h.key not in active]
         return found | self._ends(gone) if gone else found
@@ -90,16 +90,17 @@ class Slurm(Batch):
         if self._accounts is False:
             return {}
         try:
-            said = ask("sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(ids)}", "--format=JobID,State")
+            answer = ask("sacct", "--noheader", "--allocations", "--parsable2", f"--jobs={','.join(ids)}",
+                         "--format=JobID,State")
         except BadInput:
             self._accounts = False  # "Slurm accounting storage is disabled", or no sacct at all
             return {}
         self._accounts = True
-        return parse_sacct(said)
+        return parse_sacct(answer)
 
     def find(self, name: str) -> str:
-        said = ask("squeue", "--noheader", f"--user={getpass.getuser()}", f"--name={safe_name(name)}", "--format=%i")
-        return next(iter(said.split()), "")
+        answer = ask("squeue", "--noheader", f"--user={getpass.getuser()}", f"--name={safe_name(name)}", "--format=%i")
+        return next(iter(answer.split()), "")
 
     def cancel(self, handle: Handle) -> None:
         """The agents see the file and let their ranks leave cleanly; a job that has not started is simply taken back."""
@@ -149,13 +150,15 @@ class Slurm(Batch):
 
     @classmethod
     @contextlib.contextmanager
-    def allocation(cls, *, nodes: int, time_limit_s: float, settings: Settings = Settings()) -> Iterator[Slurm]:  # type: ignore[override]
+    def allocation(  # type: ignore[override]
+        cls, *, nodes: int, time_limit_s: float, settings: Settings = Settings(),
+    ) -> Iterator[Slurm]:  # fmt: skip
         minutes = math.ceil(time_limit_s / 60)
-        said = ask("salloc", "--no-shell", f"--nodes={nodes}", f"--time={minutes}", "--job-name=seatrial",
-                   *cls().options_argv(settings.options), both=True, timeout_s=24 * 3600)
-        match = re.search(r"Granted job allocation (\d+)", said)
+        answer = ask("salloc", "--no-shell", f"--nodes={nodes}", f"--time={minutes}", "--job-name=seatrial",
+                     *cls().options_argv(settings.options), both=True, timeout_s=24 * 3600)
+        match = re.search(r"Granted job allocation (\d+)", answer)
         if match is None:
-            raise BadInput(f"salloc: no allocation in {said.strip()[-200:]!r}")
+            raise BadInput(f"salloc: no allocation in {answer.strip()[-200:]!r}")
         guard = Guard()
         guard.on_death(["scancel", match[1]])
         try:

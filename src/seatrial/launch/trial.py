@@ -6,10 +6,13 @@
     handle = launcher.submit(job)                       … launcher.poll([handle, …]) …
     record = conclude(trial, training, handle, launcher.finished(handle))
 
+    run_now(trial, training, out=Path("out"), timeout_s=600)        {"status": "ok", "losses": […], "sec_per_it": …, …}
+
 What cannot run is a record too, with the outcome `invalid`: a sweep goes on. What was measured before a failure is kept.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -18,20 +21,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial import columns
+from seatrial import columns, fields
 from seatrial.engine import runfile
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
-from seatrial.errors import BadInput
+from seatrial.errors import BadInput, Infeasible
 from seatrial.files import write_whole
 from seatrial.launch import environment, files
 from seatrial.launch.base import Finished, Handle, Job, Launcher
-from seatrial.launch.local import wait
+from seatrial.launch.local import Local, wait
 from seatrial.launch.outcome import Fits, classify
 from seatrial.launch.processes import end_leftovers
-from seatrial.measurement import RATES, digits, measure, rates
+from seatrial.measurement import FORMULA, RATES, digits, measure, rates
 from seatrial.outcomes import OUTCOMES
 from seatrial.record import Outcome, Record
+from seatrial.schedule import KINDS
 from seatrial.spec import Trial
 from seatrial.training import Training
 
@@ -42,9 +46,9 @@ class Limits:
 
     time_limit_s: float = 600.0
     memory_cap_gib: float | None = None
-    """Of data, a rank; over it an allocation is refused, which is a clean `oom_host`."""
+    """Of data, per rank; over it an allocation is refused, which is a clean `oom_host`."""
     cores: float | None = None
-    """Processor time a rank, in cores."""
+    """Processor time per rank, in cores."""
 
 
 def run_trial(trial: Trial, training: Training, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
@@ -101,10 +105,10 @@ def conclude(trial: Trial, training: Training, handle: Handle, finished: Finishe
     (`plan.fits.would_fit`) knows what would fit where this did not; `row`: the trial that the record is of, where `trial`
     ran in its place."""
     run_dir = handle.job.run_dir
-    said = engine_for(trial).events(run_dir)[earlier:]
-    outcome = classify(run_dir, finished, job=handle.job, trial=trial, said=said, fits=fits)
-    record = record_of(row or trial, training, outcome, said, ran=trial, session=session, notes=notes)
-    start: Event = next((e for e in said if e["event"] == "start"), {})
+    events = engine_for(trial).events(run_dir)[earlier:]
+    outcome = classify(run_dir, finished, job=handle.job, trial=trial, events=events, fits=fits)
+    record = record_of(row or trial, training, outcome, events, ran=trial, session=session, notes=notes)
+    start: Event = next((e for e in events if e["event"] == "start"), {})
     after = environment.machine()
     host: dict[str, object] = {**(before or after), "load_after": after["load"], "seconds": round(finished.seconds, 3),
                                "run_dir": str(run_dir)}
@@ -128,7 +132,7 @@ def conclude(trial: Trial, training: Training, handle: Handle, finished: Finishe
 
 def invalid(trial: Trial, error: BadInput, *, session: str = "", notes: str = "") -> Record:
     """The record of what never started."""
-    evidence: dict[str, object] = {"code": code} if (code := getattr(error, "code", "")) else {}
+    evidence: dict[str, object] = {"code": error.code} if isinstance(error, Infeasible) else {}
     outcome = Outcome(status="invalid", message=str(error), evidence=evidence)
     host = environment.machine()
     return replace(record_of(trial, Training(), outcome, [], session=session, notes=notes), host=host,
@@ -146,7 +150,7 @@ def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Eve
     estimated = [*RATES] if got.estimated else []
     if "mem_gib" in got.memory:
         figures |= {"mem_value": digits(got.memory["mem_gib"]), "mem_unit": "GiB"}
-        if got.estimated and trial.topology.schedule == "gpipe":
+        if got.estimated and KINDS[trial.topology.schedule].forwards_first:
             estimated.append("mem_value")  # here memory grows with every micro-batch
     asked = {name: value for name, value in columns.flat(trial).items() if value is not None}
     if trial.command:
@@ -154,8 +158,50 @@ def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Eve
     return Record(
         state=state, outcome=outcome, run_id=trial.run_id(), session=session,  # type: ignore[arg-type]
         date=time.strftime("%Y-%m-%d", time.gmtime()), **asked, **figures, estimated=tuple(estimated),
-        env=environment.told(os.environ) | public.environment.variables | public.environment.scheduler,
+        env=environment.recorded(os.environ) | public.environment.variables | public.environment.scheduler,
         loss=digits(got.loss) if got.loss is not None else None,
         iteration=got.iterations[-1]["step"] if got.iterations else None, notes=notes, trial=public.to_dict(),
         iterations=got.iterations, measurement=got.about, breakdown=got.breakdown,
         memory={k: got.memory[k] for k in ("rank", "fullest", "ranks") if k in got.memory})
+
+
+# ---- one trial now
+
+
+def run_now(trial: Trial, training: Training, *, out: Path, timeout_s: float, on_line: Callable[[str], None] | None = None,
+            launcher: Launcher | None = None, fits: Fits | None = None) -> dict[str, Any]:
+    """What `seatrial run` and `train` print: plain data with the same keys whatever happened. Raises BadInput for what cannot
+    start. On this machine unless another launcher is given."""
+    if (out / files.EVENTS).exists() and not training.resume:
+        # A checkpoint to resume from is the better thing to say.
+        engine_for(trial).check(trial, training, here=launcher is None or launcher.here)
+        raise BadInput(f"{out / files.EVENTS}: is already there; name another folder with --out")
+    earlier = len(engine_for(trial).events(out)) if training.resume else 0
+    with contextlib.nullcontext(launcher) if launcher is not None else contextlib.closing(Local()) as chosen:
+        record = attempt(trial, training, chosen, out, limits=Limits(time_limit_s=timeout_s), on_line=on_line, fits=fits)
+    return summary(trial, record, training, engine_for(trial).events(out)[earlier:], out=out)
+
+
+def summary(trial: Trial, record: Record, training: Training, events: list[Event], *, out: Path) -> dict[str, Any]:
+    assert record.outcome is not None
+    got, outcome = measure(events, trial, training), record.outcome
+    found: dict[str, Any] = {
+        "status": outcome.status, "run_id": record.run_id,
+        "losses": [i.get("loss") for i in got.iterations], "grad_norms": [i.get("grad_norm") for i in got.iterations],
+        "sec_per_it": record.sec_per_it, "tflops": record.tflops, "formula": FORMULA, "tflops_per": "process",
+        "mem_gib": got.memory.get("mem_gib"), "memory": got.memory.get("fullest", {}), "breakdown": record.breakdown,
+        "events": str(out / files.EVENTS),
+        "iterations": [{k: i[k] for k in ("step", "sec") if k in i} for i in got.iterations],
+        "validation": [{"step": e["step"], "loss": e["loss"]} for e in events if e["event"] == "validation"],
+        "checkpoints": [e["step"] for e in events if e["event"] == "checkpoint"],
+    }  # fmt: skip
+    if outcome.status != "ok":
+        found |= {"message": outcome.message, "rank": outcome.rank, "iteration": outcome.iteration, "phase": outcome.phase,
+                  "evidence": fields.plain(outcome.evidence)}
+    return found
+
+
+def summary_of_invalid(error: BadInput) -> dict[str, Any]:
+    """The summary of what never started."""
+    return {"status": "invalid", "losses": [], "grad_norms": [], "sec_per_it": None, "tflops": None, "formula": FORMULA,
+            "mem_gib": None, "breakdown": {}, "events": None, "message": str(error), "rank": None}

@@ -50,6 +50,9 @@ DEFAULTS = {
 }
 """Column -> what an empty cell means."""
 
+KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precision", "glu", "mem_gib", "trial"})
+"""Columns that are read beside the fields of a record."""
+
 YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 ALIASES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "tf32": "fp32"}
 ENGINES = {"": "megatron", "megatron": "megatron", "deepspeed": "megatron", "nemo": "megatron"}
@@ -82,6 +85,8 @@ class Row:
 class Table:
     header: tuple[str, ...]
     rows: tuple[Row, ...]
+    ignored: tuple[str, ...] = ()
+    """Columns that nothing reads."""
 
     def configs(self) -> Configs:
         """Of the rows that were not rejected, in order."""
@@ -97,6 +102,8 @@ def configs_of(rows: list[Row]) -> Configs:
 
 def read(path: str | Path, cluster: Cluster) -> Table:
     """A CSV file, or the folder of a logbook."""
+    from seatrial.tables.unknown import unknown_columns
+
     if Path(path).is_dir():
         return _logbook(Path(path), cluster)
     try:
@@ -117,7 +124,8 @@ def read(path: str | Path, cluster: Cluster) -> Table:
         raise BadInput(f"{path}: not CSV: {e}") from None
     except OSError as e:
         raise BadInput(f"{path}: {e.strerror or e}") from None
-    return Table(header=header, rows=tuple(read_row(line, cluster, f"{path}:{n}") for n, line in enumerate(lines, 2)))
+    rows = tuple(read_row(line, cluster, f"{path}:{n}") for n, line in enumerate(lines, 2))
+    return Table(header=header, rows=rows, ignored=tuple(unknown_columns(header, (), also=KNOWN)[0]))
 
 
 def _logbook(folder: Path, cluster: Cluster) -> Table:
@@ -137,10 +145,14 @@ def _cell(value: object) -> str:
 
 
 def read_row(line: Mapping[str, object] | Mapping[str | None, object], cluster: Cluster, where: str = "") -> Row:
+    from seatrial.tables.unknown import axes_lacking, refusal
+
     cells = {key: value if isinstance(value, str) else "" for key, value in line.items() if isinstance(key, str)}
     got = _Cells(cells)
     session = got.text("session") or got.text("date")
     try:
+        if why := refusal(axes_lacking(tuple(cells)), list(cells), list(cells.values())):
+            raise Infeasible(why, code="unknown-axis")
         flash = -1 if not got.text("flash") else int(got.flag("flash"))
         trial = _trial(got, cluster)
         rules.check(trial)

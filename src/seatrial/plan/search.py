@@ -31,7 +31,7 @@ TIE = 0.01
 """Under this nobody can tell: repeats of one configuration mostly differ by 0.4 %, and some by much more."""
 KEPT = 4096
 """The best that are carried from chunk to chunk."""
-TIMED = 1 << 16
+TIMED = 1 << 15
 """Layouts that fit memory and are timed together."""
 
 RULE_NAMES = ("dp", "tp", "pp", "vp", "mbs", "gbs", "zero", "nodes", "world", "microbatches", "stages", "sequence_parallel",

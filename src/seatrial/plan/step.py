@@ -21,7 +21,7 @@ from seatrial.plan import network
 from seatrial.plan.configs import RECOMPUTE, SPLITS, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine
 from seatrial.plan.layer import Cost, embedding, head, layer
-from seatrial.schedule.vector import makespans
+from seatrial.schedule.vector import Layouts, makespans_of
 from seatrial.spec import Cluster
 
 CHUNK = 16_384
@@ -184,11 +184,12 @@ class Stages:
         _, first, back = np.unique(mixed, return_index=True, return_inverse=True)
         if not np.array_equal(what[:, first[back]], what):
             first = back = np.arange(len(c))
+        groups = list(c.by_schedule(first))
         span = np.empty(len(first))
-        for kind, pp, virtual, group in c.by_schedule(first):
-            forward_s, backward_s = self.seconds(first[group])
-            span[group] = makespans(kind, pp=pp, virtual=virtual, microbatches=m[first[group]], forward_s=forward_s,
-                                    backward_s=backward_s)
+        for (*_, group), seconds in zip(groups, makespans_of([
+            Layouts(kind, pp, virtual, m[first[group]], *self.seconds(first[group])) for kind, pp, virtual, group in groups
+        ])):
+            span[group] = seconds
         return span[back]
 
 

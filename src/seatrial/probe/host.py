@@ -12,7 +12,8 @@ import torch
 
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
-from seatrial.engine.fast.choices import Choices
+from seatrial.engine.fast import choose
+from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
 from seatrial.probe.timing import Sample, summary
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
@@ -38,8 +39,9 @@ def _steps(layers: int, device: torch.device, repeats: int) -> tuple[Sample, Sam
                   execution=Execution(device=device.type))  # type: ignore[arg-type]
     training = Training(steps=1_000_000)
     # Triton's kernels would be compiled for widths that nobody has.
-    choices = replace(Choices.of(device, precision=trial.topology.precision, compiled=False), triton=False, attention="default")
-    engine = Engine(trial, training, Mesh(trial.topology, device=device), choices=choices)
+    config = KernelConfig.of(device, precision=trial.topology.precision, compiled=False)
+    ops = choose.build(replace(config, triton=(), attention="default"), trial, training, device)
+    engine = Engine(trial, training, Mesh(trial.topology, device=device), ops=ops)
     batches = Batches(training, model, training.seed)
     steps, forwards = [], []
     for number in range(1, repeats + 4):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seatrial.engine.core.attention import Positions, attend
-from seatrial.engine.fast.attention_backend import fastest
+from seatrial.engine.fast.attention import BACKENDS, fastest
 from seatrial.probe.item import Item, Works
 from seatrial.probe.shapes import Attention, Product
 from seatrial.spec import Model
@@ -73,8 +73,9 @@ def _attention(a: Attention, dtype: torch.dtype, device: torch.device) -> Works:
 
     backend = None
     if device.type == "cuda" and a.heads == a.kv_heads:
-        backend, _ = fastest(batch=a.batch, seq=a.seq, heads=a.heads, head_dim=a.head_dim, dtype=dtype, bias=positions.bias,
-                             device=device)
+        name, _ = fastest(batch=a.batch, seq=a.seq, heads=a.heads, head_dim=a.head_dim, dtype=dtype, bias=positions.bias,
+                          device=device)
+        backend = BACKENDS[name] if name else None
 
     def forward() -> Tensor:
         return attend(mixed, heads=a.heads, kv_heads=a.kv_heads, positions=positions, backend=backend)

@@ -61,7 +61,7 @@ class Modelled:
         return float(model(self.cluster, members, size_bytes)[0])
 
     def _group(self, name: str) -> network.Group:
-        if name == "tp":
+        if name in ("tp", "kv"):  # `kv`: a part of it
             return network.tensor_group(self.configs)
         if name == "dp":
             return network.data_group(self.configs)

@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
-from seatrial import arith, fields
+from seatrial import arith, columns, fields
 from seatrial.arith import footprint
 from seatrial.launch import environment
+from seatrial.measurement import FORMULA, digits
 from seatrial.record import Outcome, Record
 from seatrial.rehearse.assemble import RankTimes, Timed
 from seatrial.rehearse.beside import Forecast, kind
 from seatrial.rehearse.whole import Rank, Rehearsal
 from seatrial.spec import GIB
 from seatrial.training import Training
-
-FORMULA = "sc21"
 
 
 def document(found: Rehearsal, training: Training, *, seconds: float) -> dict[str, Any]:
@@ -88,8 +88,7 @@ def _actions(times: RankTimes) -> dict[str, Any]:
 
 
 def record(found: Rehearsal, training: Training, *, session: str = "") -> Record:
-    m, t = found.trial.model, found.trial.topology
-    per_node = found.cluster.procs_per_node if found.cluster is not None else t.world
+    trial = found.trial if found.cluster is None else replace(found.trial, cluster=found.cluster)
     iteration, tflops = found.iteration, _tflops(found)
     fullest = max(found.ranks, key=lambda one: one.memory.peak_bytes)
     names = ("mem_value", *(("sec_per_it", "tflops") if iteration is not None else ()))
@@ -97,14 +96,11 @@ def record(found: Rehearsal, training: Training, *, session: str = "") -> Record
     return Record(
         state="estimated", outcome=Outcome(status="ok", message="rehearsed: one rank at a time, its peers made up"),
         run_id=found.trial.run_id(), session=session, date=time.strftime("%Y-%m-%d", time.gmtime()),
-        machine=str(host.get("name", "")), nodes=max(1, t.world // per_node), gpus=t.world, procs_per_node=per_node,
-        size_label=m.name, family=m.family, layers=m.layers, hidden=m.hidden, heads=m.heads, kv_heads=m.kv, ffn=m.inner,
-        seq=m.seq, vocab=m.vocab, dp=t.dp, tp=t.tp, pp=t.pp, vp=t.vp, mbs=t.mbs, gbs=found.trial.batch.gbs, zero_stage=t.zero,
-        recompute=t.recompute, schedule=t.schedule, dtype=t.precision, sequence_parallel=t.sequence_parallel,
-        optimizer=found.trial.execution.update, engine="seatrial", mem_unit="GiB",
-        mem_value=_digits(fullest.memory.peak_bytes / GIB),
-        sec_per_it=None if iteration is None else _digits(iteration.sec), time_unit="s" if iteration is not None else "",
-        tflops=None if tflops is None else _digits(tflops), formula=FORMULA if tflops else "",
+        machine=str(host.get("name", "")), mem_unit="GiB",
+        **{name: value for name, value in columns.flat(trial).items() if value is not None},
+        mem_value=digits(fullest.memory.peak_bytes / GIB),
+        sec_per_it=None if iteration is None else digits(iteration.sec), time_unit="s" if iteration is not None else "",
+        tflops=None if tflops is None else digits(tflops), formula=FORMULA if tflops else "",
         tflops_per="process" if tflops else "", notes="rehearsed", estimated=names, inferred=names,
         trial=environment.public(found.trial).to_dict(),
         measurement={"kind": "rehearsed", "device": found.device, "ranks": [one.rank for one in found.ranks],
@@ -112,7 +108,3 @@ def record(found: Rehearsal, training: Training, *, session: str = "") -> Record
                      "network": found.cluster.name if found.cluster is not None else ""},
         memory={"by_part": fullest.memory.at_peak, "pipeline_rank": fullest.pp_rank},
         breakdown={} if iteration is None else iteration.parts, versions=environment.versions(), host=host)  # fmt: skip
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.5g}")

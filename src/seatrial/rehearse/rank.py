@@ -17,7 +17,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from seatrial.engine.core.mesh import Mesh
-from seatrial.engine.fast.choices import Choices
+from seatrial.engine.core.ops import Ops
+from seatrial.engine.fast import choose
+from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.ops import FastOps
 from seatrial.engine.io.data import Batches
 from seatrial.engine.loop import tracker
 from seatrial.errors import SeatrialError
@@ -81,9 +84,7 @@ def actions(trial: Trial, training: Training, device: torch.device, *, repeats: 
 def held(trial: Trial, training: Training, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
     """Over as much of the schedule as shows its fullest moment."""
     with _told(trial, device), no_memory() if fake else contextlib.nullcontext():
-        engine = _engine(trial, training, device, as_gpu, gpu_ways(trial) if fake and as_gpu else None)
-        if fake and as_gpu and engine.optimizer.kernels is None:
-            engine.optimizer.kernels = results.kernels()
+        engine = _engine(trial, training, device, as_gpu, gpu_ops(trial, training) if fake and as_gpu else None)
         return _watched(engine, trial, training, fake=fake)
 
 
@@ -96,18 +97,22 @@ def both(trial: Trial, training: Training, device: torch.device, *, repeats: int
         return _one_by_one(engine, trial, training, repeats), memory
 
 
-def gpu_ways(trial: Trial) -> Choices:
-    """What a GPU keeps and lets go, in plain torch: its own kernels do not know tensors without memory."""
-    ways = Choices.of(torch.device("cuda"), precision=trial.topology.precision, compiled=False)
-    return replace(ways, triton=False, wide_products=False, attention="default", products="library")
+def gpu_ops(trial: Trial, training: Training) -> Ops:
+    """What a GPU keeps and lets go; its kernels and GEMMs hand back what they would, and compute nothing."""
+    config = KernelConfig.of(torch.device("cuda"), precision=trial.topology.precision, compiled=False)
+    config = replace(config, triton=(), attention="default", one_pass_update=True)
+    return choose.build(config, trial, training, torch.device("cpu"), kernels=results.kernels(),
+                        gemm=results.FakeGemm() if config.fused else None, scaled_gemm=results.scaled_gemm)
 
 
-def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, choices: Choices | None = None) -> StandIn:
-    """`choices`: those of a GPU that is not there."""
+def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, ops: Ops | None = None) -> StandIn:
+    """`ops`: those of a GPU that is not there."""
     acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
     _let_go(device)  # of the rank before
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
-    return StandIn(trial, training, mesh, Recorder(device.type), choices, results_alone=choices is not None)
+    if ops is None:
+        ops = choose.build(choose.choose(trial, training, device)[0], trial, training, device)
+    return StandIn(trial, training, mesh, Recorder(device.type), ops)
 
 
 def _one_by_one(engine: StandIn, trial: Trial, training: Training, count: int) -> list[Moment]:
@@ -124,9 +129,9 @@ def _watched(engine: StandIn, trial: Trial, training: Training, *, fake: bool) -
     engine.take_part(with_microbatches(trial, count), whole=True)
     # Tokens without values need no corpus.
     batches = Batches(replace(training, data=None) if fake else training, trial.model, training.seed)
-    if engine.scales is not None:
+    if isinstance(engine.ops, FastOps) and engine.ops.scales is not None:
         # The first step of all computes in bf16 and looks; memory is that of the others, with weights in eight bits.
-        engine.scales.updates += 1
+        engine.ops.scales.updates += 1
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
     with tracker(engine) as live, Answers(engine) if fake else contextlib.nullcontext():

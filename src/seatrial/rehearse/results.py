@@ -1,7 +1,7 @@
-"""What a GPU's kernels and products hand back, without the work: tensors of the right shape and type, and no temporaries.
+"""What a GPU's kernels and GEMMs hand back, without the work: tensors of the right shape and type, and no temporaries.
 
     kernels().norm(x, weight, bias, 1e-5)           three tensors, never written
-    ProductsOf()(x, weight.t())                     [tokens, out]
+    FakeGemm()(x, weight.t())                       [tokens, out]
 
 For a rehearsal that stands for a GPU where there is none: plain torch's own would be counted with matrices in fp32 that a GPU
 never makes. For tensors without memory, whose values nobody reads.
@@ -15,22 +15,23 @@ from torch import Tensor
 
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.slot import Slot
-from seatrial.engine.fast.products import Products
 
 Parts = tuple[Tensor, Tensor, Tensor]
 
 
-class ProductsOf(Products):
+class FakeGemm:
     """In their place, or in a matrix of their own."""
 
-    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, *, scales: Any = None,
-                 fast: bool = True) -> Tensor:
-        dtype = left.dtype if scales is None else torch.bfloat16
-        return left.new_empty(left.shape[0], right.shape[1], dtype=dtype)
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+        return left.new_empty(left.shape[0], right.shape[1])
 
-    def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False, scales: Any = None,
-             fast: bool = True) -> Tensor:
+    def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
         return out
+
+
+def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *, bias: Tensor | None = None,
+                out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None) -> Tensor:
+    return left.new_empty(left.shape[0], right_t.shape[0], dtype=out_dtype) if out is None else out
 
 
 def kernels() -> Kernels:

@@ -7,7 +7,6 @@
 """
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
 
 import torch
@@ -18,13 +17,10 @@ from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.messages import Messages, Order
+from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.step import Engine
-from seatrial.engine.fast.choices import Choices
-from seatrial.engine.fast.kernels import Kernels
-from seatrial.engine.fast.products import Products
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
-from seatrial.rehearse import results
 from seatrial.rehearse.recorder import Recorder
 from seatrial.schedule import Action, Kind, splits_backward
 from seatrial.spec import Topology, Trial
@@ -147,12 +143,10 @@ class _Messages(Messages):
 
 
 class StandIn(Engine):
-    def __init__(self, trial: Trial, training: Training, mesh: Mesh, recorder: Recorder, choices: Choices | None = None,
-                 *, results_alone: bool = False):
-        """`results_alone`: a GPU's kernels and products hand back what they would, and compute nothing."""
-        self.whole, self.recorder, self.results_alone = True, recorder, results_alone
+    def __init__(self, trial: Trial, training: Training, mesh: Mesh, recorder: Recorder, ops: Ops | None = None):
+        self.whole, self.recorder = True, recorder
         comm = _Comm(mesh, Timers(mesh.device.type), recorder)
-        super().__init__(trial, training, mesh, comm=comm, choices=choices)
+        super().__init__(trial, training, mesh, comm=comm, ops=ops)
         for bucket in self.buckets:
             # The shards of the other replicas, whose first values would have come from them.
             for piece in bucket.pieces(0, bucket.layout.size) if bucket.zero in (1, 2) else ():
@@ -160,16 +154,6 @@ class StandIn(Engine):
                           seed=training.seed)
         scale = self.loss_scale.value / (trial.batch.gbs * trial.model.seq)
         self.made_up = self.pipeline.messages = _Messages(comm, self.pipeline.messages, gradient_std=scale)
-
-    def _kernels(self, dtype: torch.dtype) -> Kernels | None:
-        found = super()._kernels(dtype)
-        if not self.results_alone or dtype == torch.float32:
-            return found
-        self.choices = replace(self.choices, wide_products=True)
-        return results.kernels()
-
-    def _products(self, dtype: torch.dtype) -> Products:
-        return results.ProductsOf() if self.results_alone and self.choices.fused else super()._products(dtype)
 
     def take_part(self, trial: Trial, *, whole: bool) -> None:
         """The same layout on another batch, by its schedule or one action after the other."""

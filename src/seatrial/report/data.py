@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import __version__, columns
-from seatrial.notes.lint.finding import Finding
+from seatrial.notes.lint.sheet import Finding
 from seatrial.record import Record
 from seatrial.report import answers, effects, forecasts, pipelines
 from seatrial.report.answers import DOUBTFUL, Question

@@ -72,6 +72,8 @@ class Schedule:
     """Whether B is the input gradient alone and W follows as an action of its own."""
     forwards_first: bool = False
     """Whether all forwards of a batch come before its first backward; the others repeat a block of actions."""
+    fill: int = 2
+    """With so many times PP micro-batches every rank fills up, repeats itself and drains; more where it runs further ahead."""
 
     def group(self, pp: int) -> int:
         """The number of micro-batches must be a multiple of this."""

@@ -16,8 +16,10 @@ hundreds of micro-batches to show it.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +33,12 @@ Floats = NDArray[np.float64]
 ALIKE = 1e-12
 """Growth that differs by less, as a share of a block's time, is the same growth."""
 
+FEW = 64
+"""Layouts of one schedule that run side by side with those of others: numpy's own overhead outweighs theirs."""
+
 NOWHERE = np.iinfo(np.int64).max
+NEVER = -(1 << 40)
+"""Of a micro-batch: far from its turn."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +57,16 @@ class Lockstep:
     """The boundary that its input crosses, the number of boundaries where it has none."""
 
 
-def enough(kind: str, pp: int) -> int:
+def enough(kind: str, pp: int, group: int) -> int:
     """Micro-batches with which every rank fills up, repeats itself in the middle of its list, and drains."""
-    group = KINDS[kind].group(pp)
-    return group * (2 * pp // group + 2)
+    return group * (KINDS[kind].fill * pp // group + 2)
 
 
 @lru_cache(maxsize=1024)
-def lockstep(kind: str, pp: int, virtual: int) -> Lockstep:
-    group, count, stages = KINDS[kind].group(pp), enough(kind, pp), pp * virtual
+def lockstep(kind: str, pp: int, virtual: int, repeats: int = 1) -> Lockstep:
+    """`repeats`: how many of the least blocks are one; more where a message waits for longer than a block."""
+    group, stages = repeats * KINDS[kind].group(pp), pp * virtual
+    count = enough(kind, pp, group)
     lists = [schedule(kind, pp=pp, rank=rank, microbatches=count, virtual=virtual) for rank in range(pp)]
     beats = len(lists[0]) * group // count
     # Where each action is in its rank's endless list: (kind, chunk, micro-batch within its group) -> beat, of the first group.
@@ -69,7 +77,8 @@ def lockstep(kind: str, pp: int, virtual: int) -> Lockstep:
         places.append({(a.kind, a.chunk, a.microbatch % group): at - a.microbatch // group * beats
                        for at, a in enumerate(block, middle)})
         if following != [Action(a.kind, a.microbatch + group, a.chunk) for a in block] or len(places[-1]) != beats:
-            raise RuntimeError(f"schedule {kind}, PP {pp}, VP {virtual}: the list of rank {rank} does not repeat itself")
+            raise RuntimeError(f"schedule {kind}, PP {pp}, VP {virtual}: the list of rank {rank} does not repeat itself within "
+                               f"{count} micro-batches; does it run further ahead than its `fill` says?")
     inputs = [(rank, at, source, places[source][what, made.chunk, within])
               for rank, mine in enumerate(places) for (what, chunk, within), at in mine.items()
               for source, made in [comes_from(Action(what, within, chunk), pp=pp, rank=rank, virtual=virtual) or (-1, None)]
@@ -91,7 +100,7 @@ def lockstep(kind: str, pp: int, virtual: int) -> Lockstep:
                 found.source[beat, rank] = (made[0] - blocks * beats) * pp + made[1]
                 found.boundary[beat, rank] = stage - (what is Kind.FORWARD)
     if (found.source < -found.source.size).any():
-        raise RuntimeError(f"schedule {kind}, PP {pp}, VP {virtual}: a message waits for longer than a block")
+        return lockstep(kind, pp, virtual, 2 * repeats)
     return found
 
 
@@ -127,67 +136,137 @@ def makespans(kind: str, *, pp: int, virtual: int = 1, microbatches: Ints, forwa
 
     Without `weight_s`, `backward_s` is the whole backward pass; a schedule that splits it takes one half for each.
     """
-    form = KINDS[kind]
-    if form.forwards_first:
-        # Two flow shops of equal jobs: each takes one job through, and then its slowest stage m - 1 times.
-        through = forward_s.sum(axis=0) + backward_s.sum(axis=0) + (0.0 if send_s is None else 2 * send_s.sum(axis=0))
-        return through + (microbatches - 1) * (forward_s.max(axis=0) + backward_s.max(axis=0))
-    if form.splits_backward and weight_s is None:
-        backward_s = weight_s = backward_s / 2
-    spent = np.concatenate([forward_s, backward_s] + ([] if weight_s is None else [weight_s]))
-    if send_s is not None:
-        send_s = np.concatenate([send_s, np.zeros((1, send_s.shape[1]))]) if send_s.any() else None
-    return _Run(lockstep(kind, pp, virtual), microbatches, spent, send_s).makespans()
+    return makespans_of([Layouts(kind, pp, virtual, microbatches, forward_s, backward_s, weight_s, send_s)])[0]
+
+
+class Layouts(NamedTuple):
+    """Layouts of one schedule, as `makespans` takes them."""
+
+    kind: str
+    pp: int
+    virtual: int
+    microbatches: Ints
+    forward_s: Floats
+    backward_s: Floats
+    weight_s: Floats | None = None
+    send_s: Floats | None = None
+
+    def two_flow_shops(self) -> Floats:
+        """All forwards, then all backwards: each takes one micro-batch through, and then its slowest stage m - 1 times."""
+        through = self.forward_s.sum(axis=0) + self.backward_s.sum(axis=0)
+        through = through if self.send_s is None else through + 2 * self.send_s.sum(axis=0)
+        return through + (self.microbatches - 1) * (self.forward_s.max(axis=0) + self.backward_s.max(axis=0))
+
+    def spent(self) -> Floats:
+        """[forwards, backwards and weight gradients of all stages, n]."""
+        if KINDS[self.kind].splits_backward and self.weight_s is None:
+            return np.concatenate([self.forward_s, self.backward_s / 2, self.backward_s / 2])
+        return np.concatenate([self.forward_s, self.backward_s] + ([] if self.weight_s is None else [self.weight_s]))
+
+
+def makespans_of(asked: Sequence[Layouts]) -> list[Floats]:
+    """`makespans` of several schedules; those with few layouts run side by side, where their blocks are as long."""
+    found: dict[int, Floats] = {}
+    together: dict[tuple[int, int, int], list[int]] = {}
+    for i, one in enumerate(asked):
+        if KINDS[one.kind].forwards_first:
+            found[i] = one.two_flow_shops()
+            continue
+        step = lockstep(one.kind, one.pp, one.virtual)
+        alone = len(one.microbatches) > FEW or one.send_s is not None
+        together.setdefault((len(step.source), step.group, i if alone else -1), []).append(i)
+    for places in together.values():
+        ones = [asked[i] for i in places]
+        ends = np.cumsum([len(one.microbatches) for one in ones])
+        found.update(zip(places, np.split(_Run(ones).makespans(), ends[:-1])))
+    return [found[i] for i in range(len(asked))]
 
 
 class _Run:
-    """Layouts of one schedule, beat by beat. `ring` has when each action of the last block ended, and a last row of zeros."""
+    """Layouts beat by beat. `ring` has when each action of the last block ended, and a last row of zeros.
 
-    def __init__(self, step: Lockstep, microbatches: Ints, spent: Floats, send: Floats | None):
-        self.step, self.beats, self.size = step, len(step.source), step.source.size
-        self.source = np.where(step.source == NOWHERE, self.size, step.source % self.size)
-        self.total = np.zeros(len(microbatches))
-        self.rows = np.arange(len(microbatches))
-        self.left = microbatches.copy()
+    Tables are [beats, ranks, 1] for layouts of one schedule, [beats, ranks, layouts] for several; ranks that a layout does not
+    have are never up to anything.
+    """
+
+    def __init__(self, asked: Sequence[Layouts]):
+        steps = [lockstep(one.kind, one.pp, one.virtual) for one in asked]
+        counts = [len(one.microbatches) if len(asked) > 1 else 1 for one in asked]
+        self.shared, self.group, self.beats = len(asked) == 1, steps[0].group, len(steps[0].source)
+        self.ranks = max(one.pp for one in asked)
+        self.size = self.beats * self.ranks
+        self.earliest = min(int(step.microbatch.min()) for step in steps)
+        self.latest = max(int(step.microbatch.max()) for step in steps)
+
+        def table(name: str, missing: int) -> Ints:
+            out = np.full((self.beats, self.ranks, sum(counts)), missing)
+            for step, one, count, end in zip(steps, asked, counts, np.cumsum(counts)):
+                values = getattr(step, name)
+                if name == "source":  # a place among as many ranks as there are here
+                    values = np.where(values == NOWHERE, NOWHERE, values // one.pp * self.ranks + values % one.pp)
+                out[:, : one.pp, end - count : end] = values[:, :, None]
+            return out
+
+        self.microbatch, self.source = table("microbatch", NEVER), table("source", NOWHERE)
+        self.duration, self.boundary = table("duration", 0), table("boundary", 0)
+        self.left = np.concatenate([one.microbatches for one in asked])
         """Micro-batches, less those leapt over."""
-        self.spent, self.send = np.ascontiguousarray(spent), send
-        self.ring = np.zeros((self.size + 1, len(microbatches)))
+        self.total, self.rows = np.zeros(len(self.left)), np.arange(len(self.left))
+        spent = [one.spent() for one in asked]
+        self.spent = np.zeros((max(map(len, spent)), len(self.left)))
+        for mine, end in zip(spent, np.cumsum([mine.shape[1] for mine in spent])):
+            self.spent[: len(mine), end - mine.shape[1] : end] = mine
+        send = asked[0].send_s
+        self.send = None if send is None or not send.any() else np.concatenate([send, np.zeros((1, send.shape[1]))])
+        self.ring = np.zeros((self.size + 1, len(self.left)))
+        self._index()
+
+    def _index(self) -> None:
+        """What is taken from ring and durations at each beat: rows of them, or, where layouts differ, single elements."""
+        source = np.where(self.source == NOWHERE, self.size, self.source % self.size)
+        self.axis = 0 if self.shared else None
+        if self.shared:
+            self.input, self.lasts = source[:, :, 0], self.duration[:, :, 0]
+        else:
+            n = len(self.left)
+            self.input, self.lasts = source * n + np.arange(n), self.duration * n + np.arange(n)
+        self.lowest, self.highest = self.microbatch.min(axis=(1, 2)).tolist(), self.microbatch.max(axis=(1, 2)).tolist()
 
     def makespans(self) -> Floats:
-        earliest, latest, group = int(self.step.microbatch.min()), int(self.step.microbatch.max()), self.step.group
-        first = -(latest // group) * group
+        first = -(self.latest // self.group) * self.group
         kept: list[Floats] = []
-        while len(self.left):
-            self._block(first, masked=first + earliest < 0 or first + latest >= self.left.min())
-            spare = (self.left - 1 - latest - first) // group
-            if first + earliest >= 0 and spare.max() > 0:
+        fewest, most = int(self.left.min()), int(self.left.max())
+        while True:
+            self._block(first, fewest)
+            if first + self.earliest >= 0 and most - 1 - self.latest - first >= self.group:
                 kept.append(self.ring[: self.size].copy())
                 if len(kept) == 3:
-                    self._leap(kept, spare)
-                    kept = []
-            first += group
-            done = first + earliest >= self.left
-            if 2 * done.sum() > len(done):
-                self._put_down(done)
-                kept = []
-        return self.total
+                    self._leap(kept, (self.left - 1 - self.latest - first) // self.group)
+                    kept, fewest, most = [], int(self.left.min()), int(self.left.max())
+            first += self.group
+            if first + self.earliest >= fewest:
+                done = first + self.earliest >= self.left
+                if 2 * done.sum() > len(done):
+                    self._put_down(done)
+                    if not len(self.left):
+                        return self.total
+                    kept, fewest, most = [], int(self.left.min()), int(self.left.max())
 
-    def _block(self, first: int, *, masked: bool) -> None:
-        ranks = self.source.shape[1]
-        last = self.ring[self.size - ranks : self.size]
-        now, spent, fewest = np.empty_like(last), np.empty_like(last), self.left.min()
+    def _block(self, first: int, fewest: int) -> None:
+        last = self.ring[self.size - self.ranks : self.size]
+        now, spent = np.empty_like(last), np.empty_like(last)
         for beat in range(self.beats):
-            self.ring.take(self.source[beat], axis=0, out=now, mode="clip")
+            self.ring.take(self.input[beat], axis=self.axis, out=now, mode="clip")
             if self.send is not None:
-                now += self.send[self.step.boundary[beat]]
+                now += self.send[self.boundary[beat, :, 0]]
             np.maximum(now, last, out=now)
-            self.spent.take(self.step.duration[beat], axis=0, out=spent, mode="clip")
+            self.spent.take(self.lasts[beat], axis=self.axis, out=spent, mode="clip")
             now += spent
-            if masked:
-                which = (self.step.microbatch[beat] + first)[:, None]
-                idle = which < 0
-                np.copyto(now, last, where=idle if which.max() < fewest else idle | (which >= self.left))
-            last = self.ring[beat * ranks : (beat + 1) * ranks]
+            ends = first + self.highest[beat] >= fewest
+            if ends or first + self.lowest[beat] < 0:
+                which = self.microbatch[beat] + first
+                np.copyto(now, last, where=(which < 0) | (which >= self.left) if ends else which < 0)
+            last = self.ring[beat * self.ranks : (beat + 1) * self.ranks]
             last[...] = now
 
     def _leap(self, kept: list[Floats], spare: Ints) -> None:
@@ -198,42 +277,54 @@ class _Run:
         if not len(alike):
             return
         ended, grown, tiny = kept[2].take(alike, axis=1), grown.take(alike, axis=1), tiny[alike]
-        blocks = spare[alike].astype(np.float64)
-        source = self.step.source.reshape(-1)
-        waits = np.flatnonzero(source != NOWHERE)
-        if len(waits):
-            def of(place: Ints) -> tuple[Floats, Floats]:
-                """When it ended, one growth earlier where it lies in the block before, and by how much it grows."""
-                by = grown.take(place % self.size, axis=0)
-                return ended.take(place % self.size, axis=0) + (place // self.size)[:, None] * by, by
 
-            (own, own_by), (other, other_by) = of(waits - self.source.shape[1]), of(source[waits])
+        def of(place: Ints) -> tuple[Floats, Floats]:
+            """When it ended, one growth earlier where it lies in the block before, and by how much it grows."""
+            if self.shared:
+                by, then = (what.take(place[:, 0] % self.size, axis=0) for what in (grown, ended))
+            else:
+                by, then = (np.take_along_axis(what, place % self.size, axis=0) for what in (grown, ended))
+            return then + place // self.size * by, by
+
+        source = self.source.reshape(self.size, -1)
+        source = source if self.shared else source[:, alike]
+        waits = np.flatnonzero((source != NOWHERE).any(axis=1))
+        blocks = spare[alike].astype(np.float64)
+        if len(waits):
+            before = np.broadcast_to((waits - self.ranks)[:, None], (len(waits), source.shape[1]))
+            missing = source[waits] == NOWHERE
+            (own, own_by), (other, other_by) = of(before), of(np.where(missing, 0, source[waits]))
             # By how much the rank is free later than its message comes, and the same a block ago.
             gap, rate = own - other, own_by - other_by
             if self.send is not None:
-                gap -= self.send[self.step.boundary.reshape(-1)[waits]][:, alike]
+                gap -= self.send[self.boundary.reshape(-1)[waits]][:, alike]
             ago = gap - rate
             with np.errstate(divide="ignore", invalid="ignore"):
                 until = np.where(np.abs(gap) < np.abs(ago), np.abs(gap / rate), np.inf)
             until = np.where(gap * ago <= 0, 0.0, until)
-            blocks = np.minimum(blocks, np.where(np.abs(rate) <= tiny, np.inf, until).min(axis=0))
+            blocks = np.minimum(blocks, np.where(missing | (np.abs(rate) <= tiny), np.inf, until).min(axis=0))
         leapt = np.floor(blocks)
         self.ring[: self.size, alike] += leapt * grown
-        self.left[alike] -= leapt.astype(np.int64) * self.step.group
+        self.left[alike] -= leapt.astype(np.int64) * self.group
 
     def _put_down(self, done: NDArray[np.bool_]) -> None:
         """Write down the layouts that are done and go on with the rest."""
-        self.total[self.rows[done]] = self.ring[self.size - self.source.shape[1] : self.size, done].max(axis=0)
+        self.total[self.rows[done]] = self.ring[self.size - self.ranks : self.size, done].max(axis=0)
         on = np.flatnonzero(~done)
         self.rows, self.left = self.rows[on], self.left[on]
         self.ring, self.spent = self.ring.take(on, axis=1), self.spent.take(on, axis=1)
         self.send = None if self.send is None else self.send.take(on, axis=1)
+        if len(on) and not self.shared:
+            tables = self.microbatch, self.source, self.duration
+            self.microbatch, self.source, self.duration = (table.take(on, axis=2) for table in tables)
+            self._index()
 
 
 @lru_cache(maxsize=4096)
 def _peaks(kind: str, pp: int, rank: int, virtual: int) -> Ints:
     """[groups of micro-batches, from 0]: the most that is held at once, counted in the list of enough of them."""
-    group, most = KINDS[kind].group(pp), enough(kind, pp)
+    group = KINDS[kind].group(pp)
+    most = enough(kind, pp, group)
     actions = schedule(kind, pp=pp, rank=rank, microbatches=most, virtual=virtual)
     freed_by = Kind.WEIGHT if KINDS[kind].splits_backward else Kind.BACKWARD
     change = np.array([(a.kind is Kind.FORWARD) - (a.kind is freed_by) for a in actions])

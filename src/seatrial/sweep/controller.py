@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from seatrial import fields
+from seatrial import columns, fields
 from seatrial.engine import runfile
 from seatrial.errors import BadInput, Infeasible, SeatrialError
 from seatrial.launch import environment, files
@@ -354,12 +354,11 @@ class Controller:
 
 def _of_words(task: Task) -> Record:
     """A row whose words do not even make a trial: what the file says of it is kept."""
-    topology, batch = task.data.get("topology", {}), task.data.get("batch", {})
-    numbers = {name: value for name in ("dp", "tp", "pp", "vp", "mbs") if isinstance(value := topology.get(name), int)}
-    gbs = batch.get("gbs")
+    numbers = {name: value for name in columns.LAYOUT if (column := columns.COLUMNS[name]).about.kind == "count"
+               and isinstance(value := task.data.get(column.table, {}).get(column.field), int)}
     outcome = Outcome(status="invalid", message=task.invalid, evidence={"code": task.code})
-    return Record(state="planned", outcome=outcome, run_id=task.key, gbs=gbs if isinstance(gbs, int) else None,
-                  versions=environment.versions(), host=environment.machine(), **numbers)  # type: ignore[arg-type]
+    return Record(state="planned", outcome=outcome, run_id=task.key, versions=environment.versions(),
+                  host=environment.machine(), **numbers)  # type: ignore[arg-type]
 
 
 # ---- what a dead controller left

@@ -28,6 +28,8 @@ class Problem:
     """note: read all the same; cell: its record has no value there; row: there is no record."""
     rows: int = 0
     """How many rows this stands for that gave no record."""
+    columns: tuple[str, ...] = ()
+    """Of a note that names the columns of a table which no field takes."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.message}"

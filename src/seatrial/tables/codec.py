@@ -11,22 +11,15 @@ import re
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
+from seatrial.columns import COLUMNS
 from seatrial.errors import BadInput
 from seatrial.record import Record
 from seatrial.tables.headings import NUMBER, read_heading
 
-HEADINGS: dict[str, str] = {
-    "nodes": "Nodes", "gpus": "GPUs", "procs_per_node": "Procs/node", "size_label": "Size", "family": "Family",
-    "layers": "Layers", "hidden": "Hidden", "heads": "Heads", "kv_heads": "KV heads", "ffn": "FFN", "seq": "Seq",
-    "vocab": "Vocab", "dp": "DP", "tp": "TP", "pp": "PP", "vp": "VP", "mbs": "MBS", "gbs": "GBS", "zero_stage": "ZS",
-    "recompute": "AC", "schedule": "Schedule", "dtype": "Precision", "sequence_parallel": "SP", "optimizer": "Optimizer",
-    "engine": "Engine", "machine": "Machine", "freq_ghz": "Freq", "torch_version": "PyTorch", "env": "Env",
-    "mem_value": "Mem", "mem_scope": "Mem of", "sec_per_it": "Sec/it", "time_unit": "Time unit", "tflops": "TFLOPs",
-    "formula": "Formula", "tflops_per": "TFLOPs of", "aggr_pflops": "Est. Aggr. PetaFLOPs", "samples_per_s": "Samples/s",
-    "tokens_per_s": "Tokens/s", "tokens_per_s_per_process": "Tokens/s/GPU", "mfu": "MFU", "hfu": "HFU", "loss": "Loss",
-    "iteration": "Iteration", "state": "State", "outcome": "Outcome", "flags": "Flags", "estimated": "Estimated",
-    "inferred": "Inferred", "extra": "Also", "session": "Session", "run_id": "Run", "source": "Source", "notes": "Notes",
-}  # fmt: skip
+_LAST = ("state", "outcome", "flags", "estimated", "inferred", "extra", "session", "run_id", "source", "notes")
+"""Columns about the row itself; its source is its file and line."""
+HEADINGS: dict[str, str] = {name: column.label for name, column in COLUMNS.items() if name not in (*_LAST, "date")}
+HEADINGS |= {name: COLUMNS[name].label if name in COLUMNS else "Source" for name in _LAST}
 """Field -> heading, in the order the columns stand."""
 FIELD_OF = {heading: name for name, heading in HEADINGS.items()}
 TYPES = {f.name: str(f.type) for f in dataclass_fields(Record)}

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from seatrial.columns import ASKED
 from seatrial.errors import BadInput
 from seatrial.outcomes import OUTCOMES
 from seatrial.record import SCHEMA, Record
@@ -23,12 +24,10 @@ from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED, TYPES, decode, encod
 OWN_MARK = "seatrial"
 """The last column of a CSV file of ours: the schema that its cells are written in."""
 SCHEMA_CELL = "1"
-CSV_COLUMNS = (
-    "source_file line_no section machine date nodes procs_per_node size_label layers hidden heads seq vocab dp tp pp mbs gbs "
-    "zero_stage activation_ckpt dtype freq_ghz torch_version env mem_value mem_unit sec_per_it tflops aggr_pflops status flags "
-    "notes formula state outcome"
-).split()
 _NAMES = {field: name for name, field in PLAIN.items()}
+CSV_COLUMNS = [*"source_file line_no section machine date".split(), *(_NAMES.get(name, name) for name in ASKED),
+               *"env mem_value mem_unit sec_per_it tflops aggr_pflops status flags notes formula state outcome".split()]
+"""That every file has, in this order; others follow where a row has them."""
 _LEFT_OUT = frozenset({"printed", "context", "table", "written_at"})
 """What a CSV row does not carry: how the row it was read from looked, and when it came into the logbook."""
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, cast
 
+from seatrial import columns
+
 Kind = Literal[
     "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
     "size", "date", "settings", "word", "notes", "state", "outcome", "flags", "names", "source",
@@ -69,74 +71,8 @@ def clean(text: str) -> str:
 
 
 _NAMES = """
-nodes count:
-    nodes, node, num nodes, nnodes, n nodes, no of nodes, number of nodes, hosts, servers
-gpus count:
-    gpus, gpu, num gpus, ngpus, n gpus, number of gpus, devices, num devices, world size, world, ranks, accelerators,
-    cards, npus, chips, processes, procs, num processes
-procs_per_node count:
-    gpus per node, gpu per node, procs per node, processes per node, ranks per node, ppn, max proc per node,
-    devices per node, nproc per node, num gpus per node, gpn
-size_label size:
-    size, model, model size, params, parameters, num params, nparams, n params, number of parameters, model name
-family word:
-    family, architecture, arch
-layers count:
-    layers, layer, nlayers, num layers, n layers, number of layers, depth, num hidden layers, n layer, nlayer
-hidden count:
-    hidden, nhidden, hidden size, hidden dim, hidden dimension, d model, dmodel, n embd, embedding size, width,
-    model dim, n hidden
-heads count:
-    heads, nheads, num heads, n heads, head, attention heads, num attention heads, number of heads, n head, nhead,
-    attn heads
-kv_heads count:
-    kv heads, nkvheads, num kv heads, n kv heads, num query groups, query groups, num key value heads, key value heads
-ffn count:
-    ffn, ffn hidden size, ffn size, ffn dim, intermediate size, d ff, dff, mlp dim
-seq count:
-    seq, seq len, seqlen, seq length, sequence length, sequence len, sequence, context, context length, ctx, ctx len,
-    sl, max seq len
-vocab count:
-    vocab, vocab size, vocabulary, vocabulary size, vocab length, padded vocab size
-dp count:
-    dp, data parallel, data parallel size, dp size, replicas, dp degree, data parallelism
-tp count:
-    tp, mp, tensor parallel, tensor parallel size, tensor model parallel size, model parallel, model parallel size,
-    tp size, mp size, tp degree, tensor parallelism, tmp
-pp count:
-    pp, pipeline parallel, pipeline parallel size, pipeline model parallel size, pp size, pp degree, pipeline,
-    pipeline stages, stages, pipeline parallelism, pmp
-vp count:
-    vp, vpp, virtual pipeline, virtual stages, virtual pp, virtual pipeline size, virtual pipeline model parallel size,
-    interleave, chunks, model chunks
-mbs count:
-    mbs, micro batch, microbatch, micro batch size, microbatch size, micro bs, micro batchsize, ubs, batch per gpu,
-    per device batch size, train micro batch size per gpu, local batch size, lbs, bs per gpu
-gbs count:
-    gbs, global batch, global batch size, global bs, global batchsize, batch size, batch, bs, train batch size,
-    total batch size
-zero_stage zero:
-    zs, zero, zero stage, zero opt, zero level
-recompute recompute:
-    ac, activation checkpointing, activation ckpt, activation checkpoint, recompute, recomputation,
-    activation recompute, activation recomputation, checkpoint activations, gradient checkpointing, grad ckpt,
-    recompute activations, recompute granularity, gc
-schedule word:
-    schedule, pipeline schedule, pp schedule
-dtype dtype:
-    dtype, precision, data type, mixed precision, params dtype
-sequence_parallel yesno:
-    sp, sequence parallel, seq parallel, sequence parallelism
-optimizer word:
-    optimizer, optim, optimiser
-engine word:
-    engine, framework, code, codebase, library
 machine word:
     machine, cluster, system, hardware, device, gpu type, gpu model, accelerator
-freq_ghz frequency:
-    freq, frequency, clock, clock speed, cpu freq, freq ghz
-torch_version word:
-    torch, pytorch, torch version, pytorch version
 env settings:
     env, environment, settings, setting, options, env vars
 mem_value memory:
@@ -208,11 +144,12 @@ run_id word:
 source source:
     source
 """
-"""A field and how its cells are read, then what authors call it, in plain words (see `normal`)."""
+"""A field that only a record has and how its cells are read, then what authors call it, in plain words (see `normal`)."""
 
 
 def _by_name() -> dict[str, tuple[str, Kind]]:
-    found: dict[str, tuple[str, Kind]] = {}
+    """Of what a trial has, the names stand with its fields (`columns.py`)."""
+    found = {name: (field, cast(Kind, kind)) for name, (field, kind) in columns.aliases().items()}
     key: tuple[str, Kind] = ("", "word")
     for line in _NAMES.strip().splitlines():
         if line.endswith(":"):
@@ -225,10 +162,7 @@ def _by_name() -> dict[str, tuple[str, Kind]]:
 
 _BY_NAME = _by_name()
 
-SETTINGS = frozenset(
-    "nodes gpus procs_per_node size_label family layers hidden heads kv_heads ffn seq vocab dp tp pp vp mbs gbs zero_stage "
-    "recompute schedule dtype sequence_parallel optimizer engine machine freq_ghz torch_version".split()
-)
+SETTINGS = frozenset({*columns.ASKED, "machine"})
 """What the text around a table can state for its rows; figures are never taken from prose."""
 
 MEASURES = (

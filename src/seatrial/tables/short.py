@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from seatrial.columns import ASKED, COLUMNS
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
 from seatrial.record import Record
@@ -17,13 +18,12 @@ from seatrial.tables.codec import HEADINGS, encode, encode_pairs
 from seatrial.tables.markdown import aligned, best_row, cell, shared_formula, to_markdown
 
 ALWAYS = ("dp", "tp", "pp", "mbs", "gbs")
-WHERE_TOLD = ("nodes", "gpus", "procs_per_node", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "family", "vp",
-              "zero_stage", "recompute", "schedule", "dtype", "sequence_parallel", "optimizer", "engine", "machine", "freq_ghz",
-              "torch_version", "mem_scope", "formula", "tflops_per", "session")  # fmt: skip
+WHERE_TOLD = (*(name for name in ASKED if name not in (*ALWAYS, "size_label")), "machine", "mem_scope", "formula", "tflops_per",
+              "session")
 """Fields that become a column where rows differ in them, and words above the table where they do not."""
 RATHER_NOT = {"procs_per_node", "kv_heads", "ffn", "family", "engine", "torch_version", "gpus", "vocab", "sequence_parallel"}
 """Shared by all rows, these are not worth the words."""
-UNLESS = {"vp": 1, "zero_stage": 0, "recompute": "none", "schedule": "1f1b", "engine": "seatrial"}
+UNLESS = {name: COLUMNS[name].default for name in ("vp", "zero_stage", "recompute", "schedule", "engine")}
 """Nor are these at the value that goes without saying."""
 
 

@@ -1,31 +1,28 @@
 """Attention through SDPA: learned positions need nothing, ALiBi adds a bias, RoPE turns queries and keys.
 
 q, k and v come out of one product as [batch, sequence, heads, head size] and go in as views; the kernels return the same order,
-so nothing is copied. Which of SDPA's kernels is fastest depends on the shape: `attention_backend.py` measures.
+so nothing is copied.
 """
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seatrial.spec import Model
 
 
-def using(backend: SDPBackend | None) -> AbstractContextManager[object]:
-    return nullcontext() if backend is None else sdpa_kernel(backend)
-
-
-def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, backend: SDPBackend | None = None) -> Tensor:
+def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, backend: SDPBackend | None = None,
+           q_norm: nn.Module | None = None, k_norm: nn.Module | None = None) -> Tensor:
     """Causal attention of this rank's heads."""
     batch, seq, width = qkv_BSD.shape
     head_dim = width // (heads + 2 * kv_heads)
     q, k, v = qkv_BSD.view(batch, seq, -1, head_dim).split((heads, kv_heads, kv_heads), 2)
+    if q_norm is not None and k_norm is not None:
+        q, k = q_norm(q), k_norm(k)
     if positions.turn is not None:
         q, k = rotate(q, *positions.turn), rotate(k, *positions.turn)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
@@ -37,36 +34,6 @@ def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, 
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None,
                                                  enable_gqa=kv_heads != heads)
     return out.transpose(1, 2).reshape(batch, seq, heads * head_dim)
-
-
-@dataclass
-class Core:
-    """Attention whose backward pass is asked for by hand."""
-
-    mixed: Tensor
-    """[tokens, heads x head size]"""
-    _leaves: tuple[Tensor, Tensor, Tensor] | None
-    _out: Tensor | None
-
-    def back(self, d_mixed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of queries, keys and values, each [tokens, heads x head size]; once."""
-        assert self._leaves is not None and self._out is not None
-        batch, heads, seq, size = self._out.shape
-        grads = torch.autograd.grad(self._out, self._leaves, d_mixed.view(batch, seq, heads, size).transpose(1, 2))
-        self._leaves = self._out = None
-        # A backend may lay the three side by side; the kernels that take them want each by itself.
-        q, k, v = (g.transpose(1, 2).reshape(batch * seq, heads * size).contiguous() for g in grads)
-        return q, k, v
-
-
-def attend_apart(qkv_BSD: Tensor, *, heads: int, positions: Positions, backend: SDPBackend | None, keep: bool) -> Core:
-    """Causal attention of this rank's heads (as many keys as queries, not turned), with a small graph of its own."""
-    batch, seq, width = qkv_BSD.shape
-    with torch.set_grad_enabled(keep), using(backend):
-        q, k, v = (t.transpose(1, 2).detach().requires_grad_(keep) for t in qkv_BSD.view(batch, seq, 3, heads, -1).unbind(2))
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None)
-    mixed = out.detach().transpose(1, 2).reshape(batch * seq, width // 3)
-    return Core(mixed, (q, k, v) if keep else None, out if keep else None)
 
 
 def rotate(x_BSND: Tensor, cos_SD: Tensor, sin_SD: Tensor) -> Tensor:
@@ -90,14 +57,24 @@ class Positions:
             distance = (at[None, :] - at[:, None]).masked_fill_(at[None, :] > at[:, None], -math.inf)
             self.bias = (slopes[:, None, None] * distance)[None].to(dtype)
         elif model.rope:
-            half = model.head_size // 2
-            turns = model.rope_theta ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
-            angles = torch.arange(model.seq, dtype=torch.float32, device=device)[:, None] * turns
+            angles = torch.arange(model.seq, dtype=torch.float32, device=device)[:, None] * rope_frequencies(model, device)
             self.turn = angles.cos().to(dtype), angles.sin().to(dtype)
 
     @property
     def bytes(self) -> int:
         return sum(t.numel() * t.element_size() for t in (self.bias, *(self.turn or ())) if t is not None)
+
+
+def rope_frequencies(model: Model, device: torch.device) -> Tensor:
+    """Radians a position of each pair, [head size / 2]; scaled as Llama 3.1's where the model says so."""
+    half = model.head_size // 2
+    plain = model.rope_theta ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
+    if model.rope_factor is None:
+        return plain
+    # Full waves in the original sequence: few of them are slowed, many are left alone, and between the two in part.
+    waves = model.rope_original_seq * plain / (2 * math.pi)
+    kept = ((waves - model.rope_low_freq) / (model.rope_high_freq - model.rope_low_freq)).clamp(0.0, 1.0)
+    return plain * (kept + (1 - kept) / model.rope_factor)
 
 
 def alibi_slopes(heads: int) -> Tensor:

@@ -10,6 +10,7 @@ ranks; `check_order` (debug) compares what each rank is about to do before it do
 """
 from __future__ import annotations
 
+import json
 import time
 import zlib
 from collections.abc import Callable
@@ -28,6 +29,42 @@ from seatrial.engine.watch.timers import Timers
 # Newer torch renamed both; older ones have only these names.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+
+def gather_json(value: object, device: torch.device) -> list[Any] | None:
+    """Plain data from every rank to rank 0, a list by rank there and None elsewhere; JSON bytes: no pickle is sent."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return [value]
+    data = _json_bytes(value, device)
+    size = torch.tensor([data.numel()], dtype=torch.int64, device=device)
+    sizes = [torch.zeros_like(size) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, size)
+    longest = max(int(s) for s in sizes)
+    padded = torch.zeros(longest, dtype=torch.uint8, device=device)
+    padded[: data.numel()] = data
+    is_root = dist.get_rank() == 0
+    parts = [torch.empty_like(padded) for _ in sizes] if is_root else None
+    dist.gather(padded, parts, dst=0)
+    if parts is None:
+        return None
+    return [json.loads(bytes(part[: int(n)].tolist())) for part, n in zip(parts, sizes)]
+
+
+def broadcast_json(value: object, device: torch.device) -> Any:
+    """Rank 0's plain data, on every rank."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return value
+    data = _json_bytes(value, device)
+    size = torch.tensor([data.numel()], dtype=torch.int64, device=device)
+    dist.broadcast(size, src=0)
+    if dist.get_rank() != 0:
+        data = torch.empty(int(size), dtype=torch.uint8, device=device)
+    dist.broadcast(data, src=0)
+    return json.loads(bytes(data.tolist()))
+
+
+def _json_bytes(value: object, device: torch.device) -> Tensor:
+    return torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8).to(device)
 
 
 class OrderMismatch(RuntimeError):

@@ -18,7 +18,9 @@ from seatrial.engine.core.comm import TensorParallel, enter, leave
 from seatrial.engine.core.params import whole_vector
 
 AddRows = Callable[[Tensor, Tensor, Tensor], None]
-"""(place, rows, values)"""
+"""(gradient, rows, values): rows that the gradient does not have are left out."""
+LayerNormOp = Callable[[Tensor, nn.Parameter, nn.Parameter, float], Tensor]
+"""(x, weight, bias, eps)"""
 
 
 class Sink(Protocol):
@@ -172,22 +174,27 @@ class _RmsNorm(Function):
         return dx.to(x.dtype), dw, None
 
 
+def layer_norm(x: Tensor, weight: nn.Parameter, bias: nn.Parameter, eps: float) -> Tensor:
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
+
+
 class LayerNorm(nn.Module):
-    def __init__(self, name: str, hidden: int, eps: float):
+    def __init__(self, name: str, hidden: int, eps: float, op: LayerNormOp = layer_norm, *, partial: bool = False):
+        """`partial`: each tensor-parallel rank norms its own heads, and has a part of the gradients."""
         super().__init__()
-        self.hidden, self.eps = hidden, eps
-        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
-        self.bias = whole_vector(f"{name}.bias", hidden, "zeros")
+        self.eps, self.op = eps, op
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones", partial=partial)
+        self.bias = whole_vector(f"{name}.bias", hidden, "zeros", partial=partial)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, (self.hidden,), self.weight, self.bias, self.eps)
+        return self.op(x, self.weight, self.bias, self.eps)
 
 
 class RmsNorm(nn.Module):
-    def __init__(self, name: str, hidden: int, eps: float):
+    def __init__(self, name: str, hidden: int, eps: float, *, partial: bool = False):
         super().__init__()
         self.eps = eps
-        self.weight = whole_vector(f"{name}.weight", hidden, "ones")
+        self.weight = whole_vector(f"{name}.weight", hidden, "ones", partial=partial)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda:

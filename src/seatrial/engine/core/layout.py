@@ -2,12 +2,12 @@
 
 Starts and shard borders are multiples of `hidden`, the length of every matrix's row, so a shard cuts matrices between rows. The
 order is: cut by TP and decaying, cut and not, whole and not, whole and decaying. What every TP rank has alike is thus one
-stretch, and so is each half of what decays.
+stretch, and so are what decays of it and what each rank has a part of the gradient of.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.engine.core.params import ParamSpec, Segment
@@ -49,8 +49,8 @@ class Piece:
 
 class Layout:
     def __init__(self, specs: list[ParamSpec], *, hidden: int, shards: int):
-        def rank_of(spec: ParamSpec) -> int:
-            return (0 if spec.decay else 1) if spec.split else (3 if spec.decay else 2)
+        def rank_of(spec: ParamSpec) -> tuple[int, bool]:
+            return (0 if spec.decay else 1) if spec.split else (3 if spec.decay else 2), spec.partial
 
         order = sorted(range(len(specs)), key=lambda i: rank_of(specs[i]))
         self.slots: list[Slot] = []
@@ -72,21 +72,24 @@ class Layout:
             if end < start:
                 yield end, start
 
-    def stretches(self, low: int, high: int, *, decay: bool | None = None,
-                  split: bool | None = None) -> Iterator[tuple[int, int]]:
-        """The parts of [low, high) whose parameters are as asked, neighbours joined."""
+    def stretches(self, low: int, high: int, *, decay: bool | None = None, split: bool | None = None,
+                  wanted: Callable[[ParamSpec, Segment], bool] = lambda _spec, _segment: True) -> list[tuple[int, int]]:
+        """The parts of [low, high) whose parameters are as asked and whose segments are wanted, neighbours joined."""
         found: list[tuple[int, int]] = []
         for slot in self.slots:
             if decay not in (None, slot.spec.decay) or split not in (None, slot.spec.split):
                 continue
-            a, b = max(low, slot.start), min(high, slot.start + slot.numel)
-            if a >= b:
-                continue
-            if found and found[-1][1] == a:
-                found[-1] = (found[-1][0], b)
-            else:
-                found.append((a, b))
-        yield from found
+            at = slot.start
+            for segment in slot.spec.segments:
+                start, at = at, at + segment.rows * _numel(segment.global_shape[1:])
+                a, b = max(low, start), min(high, at)
+                if a >= b or not wanted(slot.spec, segment):
+                    continue
+                if found and found[-1][1] == a:
+                    found[-1] = (found[-1][0], b)
+                else:
+                    found.append((a, b))
+        return found
 
     def pieces(self, low: int, high: int) -> Iterator[Piece]:
         """The rectangles of global parameters in [low, high), padding left out."""

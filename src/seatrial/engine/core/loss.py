@@ -1,14 +1,14 @@
 """Cross-entropy that never holds the whole logits: a chunk of tokens at a time, its gradients at once.
 
-    total, d_hidden = token_loss(hidden, head, targets, tp, vocab=50257, chunk=1024, scale=1/tokens)
+    total, d_hidden = token_loss(hidden, head, targets, tp, vocab=50257, chunk=1024, scale=1 / tokens, ops=Ops())
 
 Loss and gradients of a chunk come out of one set of logits, which is overwritten by its own softmax; then it is gone. The ranks
-of a tensor-parallel group each have a part of the vocabulary and exchange three numbers a token. Padding rows are masked. With
-kernels the logits stay in 16 bits and become their own gradient in place.
+of a tensor-parallel group each have a part of the vocabulary and exchange three numbers a token. Padding rows are masked.
 """
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.distributed as dist
@@ -16,13 +16,22 @@ from torch import Tensor
 
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import sink_of
-from seatrial.engine.fast.kernels import Kernels
-from seatrial.engine.fast.products import Products
+
+if TYPE_CHECKING:
+    from seatrial.engine.core.ops import Gemm, Ops
+
+
+class CrossEntropy(Protocol):
+    def __call__(self, h_TH: Tensor, weight_VH: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int, gradient: bool,
+                 gemm: Gemm) -> tuple[Tensor, Tensor]:
+        """The loss of each token, and softmax minus one at the target: the gradient of the logits, where it is asked for.
+
+        Targets count from this rank's first row of the weight, of which the first `real` are no padding.
+        """
 
 
 def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: TensorParallel, *, vocab: int, chunk: int,
-               scale: float | None, kernels: Kernels | None = None,
-               products: Products | None = None) -> tuple[Tensor, Tensor | None]:
+               scale: float | None, ops: Ops) -> tuple[Tensor, Tensor | None]:
     """The summed loss (fp32), and `scale` x its gradient by `hidden`; the head's own goes to its sink. None: no gradients."""
     whole_BSH = tp.into_region(hidden_BSH)
     hidden, targets = whole_BSH.reshape(-1, whole_BSH.shape[-1]), targets_BS.reshape(-1)
@@ -30,22 +39,17 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
     real = max(0, min(weight_VH.shape[0], vocab - first))
     total = torch.zeros((), dtype=torch.float32, device=hidden.device)
     d_hidden = torch.empty_like(hidden) if scale is not None else None
-    sink, product = sink_of(weight_VH), products or Products()
+    sink = sink_of(weight_VH)
     for at in range(0, hidden.shape[0], chunk):
         h = hidden[at : at + chunk]
-        here = targets[at : at + chunk] - first
-        if kernels is None:
-            probabilities = _logits(h, weight_VH, real)
-            losses = _softmax_and_loss(probabilities, here, tp)
-        else:
-            probabilities = product(h, weight_VH.t())
-            losses = _in_place(probabilities, here, tp, kernels, real=real, gradient=scale is not None)
+        losses, probabilities = ops.cross_entropy(h, weight_VH, targets[at : at + chunk] - first, tp, real=real,
+                                                  gradient=scale is not None, gemm=ops.gemm)
         total += losses.sum()
         if d_hidden is None or scale is None:
             continue
         # What is left of the logits is their gradient but for the factor, which the products take as alpha.
         d_logits = probabilities.to(h.dtype)
-        product.into(d_hidden[at : at + chunk], d_logits, weight_VH, alpha=scale)
+        ops.gemm.into(d_hidden[at : at + chunk], d_logits, weight_VH, alpha=scale)
         if sink is not None:
             sink.add_product(d_logits, h, alpha=scale, last=at + chunk >= hidden.shape[0])
         # Else the next chunk's logits would be made beside these.
@@ -55,31 +59,12 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
     return total, tp.out_of_region(d_hidden.view_as(whole_BSH)).wait()
 
 
-def _in_place(logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel, kernels: Kernels, *, real: int,
-              gradient: bool) -> Tensor:
-    """As `_softmax_and_loss`, on 16-bit logits whose first `real` columns count."""
-    largest, total, at_target = kernels.softmax_parts(logits_TV, targets_T, real)
-    if tp.size > 1:
-        mine = largest.clone()
-        tp.comm.all_reduce(largest, tp.group, timer="tp_comm", op=dist.ReduceOp.MAX)
-        both = torch.stack((total * (mine - largest).exp(), at_target))
-        tp.comm.all_reduce(both, tp.group, timer="tp_comm")
-        total, at_target = both
-    log_sum = largest + total.log()
-    if gradient:
-        kernels.softmax_gradient(logits_TV, targets_T, log_sum, real)
-    return log_sum - at_target
-
-
-def _logits(h_TH: Tensor, weight_VH: Tensor, real: int) -> Tensor:
-    logits = (h_TH @ weight_VH.t()).float()
+def cross_entropy(h_TH: Tensor, weight_VH: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int, gradient: bool,
+                  gemm: Gemm) -> tuple[Tensor, Tensor]:
+    """On fp32 logits, which become their gradient in place."""
+    logits_TV = gemm(h_TH, weight_VH.t()).float()
     if real < weight_VH.shape[0]:
-        logits[:, real:] = -math.inf
-    return logits
-
-
-def _softmax_and_loss(logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel) -> Tensor:
-    """The loss of each token; `logits_TV` becomes softmax minus one at the target. Targets count from this rank's first row."""
+        logits_TV[:, real:] = -math.inf
     index = targets_T.clamp(0, logits_TV.shape[1] - 1).unsqueeze(1)
     here = (targets_T >= 0) & (targets_T < logits_TV.shape[1])
     at_target = logits_TV.gather(1, index).squeeze(1).masked_fill_(~here, 0.0)
@@ -97,4 +82,4 @@ def _softmax_and_loss(logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel) 
         logits_TV.div_(exponentials.unsqueeze(1))
         log_sum = largest + exponentials.log()
     logits_TV.scatter_add_(1, index, -here.to(logits_TV.dtype).unsqueeze(1))
-    return log_sum - at_target
+    return log_sum - at_target, logits_TV

@@ -81,6 +81,13 @@ class Mesh:
             self._pool[key] = dist.new_group(ranks, use_local_synchronization=True, group_desc=name)
         return Group(name=name, ranks=tuple(ranks), rank=place, handle=self._pool[key])
 
+    def neighbours(self, size: int) -> Group:
+        """The `size` tensor-parallel ranks next to each other that this one is among. Every rank asks for the same sizes."""
+        if size == self.tp.size:
+            return self.tp
+        first = self.tp.rank // size * size
+        return self._group("kv", list(self.tp.ranks[first : first + size]))
+
     def stage(self, chunk: int) -> int:
         """The global number of this rank's virtual stage."""
         return chunk * self.topology.pp + self.pp_rank

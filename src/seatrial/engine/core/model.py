@@ -1,32 +1,27 @@
-"""The three families as one block with three choices, and a Stage: the layers that one pipeline stage holds.
+"""One block that takes each of a model's choices by itself, and a Stage: the layers that one pipeline stage holds.
 
-    Stage(model, first=0, last=3, tp=tp, positions=positions, ...)       layers 0 to 2, under their global numbers
+    Stage(shared, first=0, last=3, has_embedding=True, has_head=False)      layers 0 to 2, under their global numbers
 
-gpt2: learned positions, LayerNorm, GELU. bloom: ALiBi, a norm after the embedding. llama: RoPE, RMSNorm, SwiGLU, grouped
-queries. A Block is a pure function of its input and can be compiled; gathering weights, recompute and counters are around it.
-On a GPU in 16 bits a gpt2 or bloom block runs as one function with its own backward pass (`fused.py`).
+Which matrices a block has, and how tensor parallelism cuts them, is `arith/layer.py`'s description of a layer. A Block is a
+pure function of its input and can be compiled; gathering weights, recompute and counters are around it. `Ops.block` may have
+another implementation of a block, with a backward pass of its own.
 """
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend
 
+from seatrial.arith import layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
+from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
 from seatrial.engine.core.recompute import Discarded
-from seatrial.engine.fast.choices import fusable
-from seatrial.engine.fast.ends import FusedNorm, add_positions
-from seatrial.engine.fast.fused import Fused
-from seatrial.engine.fast.fused8 import Fused8
-from seatrial.engine.fast.kernels import Kernels, plain_kernels
-from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.products import Products
 from seatrial.spec import Model
 
 TOKENS = "embed.tokens.weight"
@@ -41,29 +36,25 @@ class Shared:
     positions: Positions
     std: float
     """Of the initial weights; those that lead back into the residual stream start smaller, by √(2 layers)."""
-    selective: bool = False
-    fused: bool = False
-    """Whether gpt2 and bloom blocks run as one function; then the next ones matter."""
     recompute: str = "none"
-    kernels: Kernels = field(default_factory=plain_kernels)
-    products: Products = field(default_factory=Products)
-    attention: SDPBackend | None = None
-    residual_in_product: bool = False
-    scales: Scales | None = None
-    """Products in eight bits, with these."""
-    fast_accumulation: str = "all"
+    selective: bool = False
+    """Whether a block's own forward pass throws away what is cheap to make again."""
+    ops: Ops = field(default_factory=Ops)
 
 
 def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
     return (LayerNorm if model.layernorm else RmsNorm)(name, model.hidden, model.norm_eps)
 
 
+def head_norm(name: str, model: Model) -> LayerNorm | RmsNorm:
+    """Over each head of queries or keys."""
+    return (LayerNorm if model.layernorm else RmsNorm)(name, model.head_size, model.norm_eps, partial=True)
+
+
 def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
     """One outside the blocks."""
     m = shared.model
-    if shared.fused and fusable(m):
-        return FusedNorm(name, m.hidden, m.norm_eps, shared.kernels)
-    return norm(name, m)
+    return LayerNorm(name, m.hidden, m.norm_eps, shared.ops.layer_norm) if m.layernorm else norm(name, m)
 
 
 class Linear(nn.Module):
@@ -74,39 +65,37 @@ class Linear(nn.Module):
         self.weight, self.bias = weight, bias
 
 
+def _linear(at: str, described: layer.Linear, shared: Shared) -> Linear:
+    m, cut = shared.model, {"rank": shared.tp.rank, "size": shared.tp.size}
+    parts = {f"{at}.{part.name}": part for part in described.parts if part.rows}
+    std = shared.std if described.column else shared.std / math.sqrt(2 * m.layers)
+    weight = matrix({f"{name}.weight": part for name, part in parts.items()}, m.hidden, std=std, **cut)
+    if not described.bias:
+        return Linear(weight, None)
+    if described.column:
+        return Linear(weight, split_vector({f"{name}.bias": part for name, part in parts.items()}, **cut))
+    return Linear(weight, whole_vector(f"{at}.{described.parts[0].name}.bias", m.hidden, "zeros"))
+
+
 class Block(nn.Module):
     def __init__(self, number: int, shared: Shared):
         super().__init__()
         m, tp = shared.model, shared.tp
         self.shared = shared
-        self.heads, self.kv_heads = m.heads // tp.size, m.kv // tp.size
-        at, cut, biased = f"layers.{number}", {"rank": tp.rank, "size": tp.size}, m.qkv_bias
-        kv = m.kv * m.head_size
-        qkv = {"attn.q": m.hidden, "attn.k": kv, "attn.v": kv}
-        up = {"mlp.gate": m.inner, "mlp.up": m.inner} if m.gated else {"mlp.up": m.inner}
-
-        def column(parts: dict[str, int]) -> Linear:
-            weight = matrix({f"{at}.{n}.weight": rows for n, rows in parts.items()}, m.hidden, std=shared.std, **cut)
-            return Linear(weight, split_vector({f"{at}.{n}.bias": r for n, r in parts.items()}, **cut) if biased else None)
-
-        def row(name: str, rows: int) -> Linear:
-            weight = matrix({f"{at}.{name}.weight": rows}, m.hidden, std=shared.std / math.sqrt(2 * m.layers), **cut)
-            return Linear(weight, whole_vector(f"{at}.{name}.bias", m.hidden, "zeros") if biased else None)
-
+        at = f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", m), norm(f"{at}.norm2", m)
-        self.qkv, self.out = column(qkv), row("attn.out", m.hidden)
-        self.up, self.down = column(up), row("mlp.down", m.inner)
-        self.fused: Fused | None = None
-        if shared.fused and fusable(m):
-            eight = shared.scales
-            self.fused = Fused(self) if eight is None else Fused8(self, eight, fast=shared.fast_accumulation)
+        self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", m) if m.normed_qk else None for n in "qk")
+        self.qkv, self.out, self.up, self.down = (_linear(at, linear, shared) for linear in layer.linears(m))
+        self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in layer.linears(m)[0].parts[:2])
+        self.impl = shared.ops.block(self)
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        if self.fused is not None:
-            return self.fused(x_BSH)
+        if self.impl is not None:
+            return self.impl(x_BSH)
         tp, positions = self.shared.tp, self.shared.positions
         qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
-        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.attention)
+        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.ops.attention,
+                       q_norm=self.q_norm, k_norm=self.k_norm)
         x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
         inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
         activation = swiglu if self.shared.model.gated else gelu
@@ -127,7 +116,7 @@ class Tokens(nn.Module):
         super().__init__()
         m, tp = shared.model, shared.tp
         self.tp = tp
-        self.add_rows = shared.kernels.add_rows if shared.fused else None
+        self.add_rows = shared.ops.add_rows
         self.weight = vocabulary(name, m.vocab, m.padded_vocab(tp.size), m.hidden, rank=tp.rank, size=tp.size, std=shared.std,
                                  uses=uses, copy=copy)
 
@@ -136,24 +125,19 @@ class Tokens(nn.Module):
 
 
 class Entry(nn.Module):
-    """What follows the embedding: learned positions (gpt2) or a norm (bloom); llama has neither."""
+    """What follows the embedding: learned positions, a norm, or both."""
 
     def __init__(self, shared: Shared):
         super().__init__()
-        m, self.tp, self.fused = shared.model, shared.tp, shared.fused
+        m, self.tp, self.add_positions = shared.model, shared.tp, shared.ops.add_positions
         self.norm = end_norm("embed.norm", shared) if m.normed_embedding else None
         self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        if self.norm is not None:
-            return self.norm(x_BSH)
         if self.positions is not None:
-            here = x_BSH.shape[1]
-            first = self.tp.rank * here if self.tp.sequence_parallel else 0
-            if self.fused:
-                return add_positions(x_BSH, self.positions, first)
-            return x_BSH + self.positions[first : first + here]
-        return x_BSH
+            first = self.tp.rank * x_BSH.shape[1] if self.tp.sequence_parallel else 0
+            x_BSH = self.add_positions(x_BSH, self.positions, first)
+        return x_BSH if self.norm is None else self.norm(x_BSH)
 
 
 class Stage(nn.Module):
@@ -173,10 +157,13 @@ class Stage(nn.Module):
             tied = self.tokens if m.ties else Tokens("head.weight", shared)
             self.head = tied or Tokens(TOKENS, shared, copy=True)
 
+    def blocks(self) -> list[tuple[str, Block]]:
+        return [(f"layers.{number}", cast(Block, block)) for number, block in self.layers.items()]
+
     def units(self) -> list[tuple[str, nn.Module]]:
         """The pieces that are gathered and reduced as one, in the order of the forward pass."""
         named: list[tuple[str, nn.Module | None]] = [("tokens", self.tokens), ("entry", self.entry)]
-        named += [(f"layers.{n}", block) for n, block in self.layers.items()]
+        named += self.blocks()
         named += [("final_norm", self.final_norm), ("head", None if self.head is self.tokens else self.head)]
         return [(name, module) for name, module in named if module is not None]
 

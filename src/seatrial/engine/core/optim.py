@@ -1,9 +1,9 @@
 """AdamW over flat shards, clipping by the global norm, and the learning rate.
 
 Two forms, since teams compare both: `adamw-fused` is one pass over each stretch, `adamw-plain` is a dozen with temporaries. The
-factor for clipping and loss scale stays on the device; a step whose gradients are not finite changes nothing. With kernels
-(on a GPU in 16 bits) the fused pass also reads 16-bit gradients and writes the weights that are computed with. Moments may be
-held in bf16: a step is computed with them in fp32, before they are rounded.
+factor for clipping and loss scale stays on the device; a step whose gradients are not finite changes nothing. `Ops.update` may
+have a fused pass that also reads 16-bit gradients and writes the weights that are computed with. Moments may be held in bf16: a
+step is computed with them in fp32, before they are rounded.
 """
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seatrial.engine.core.ops import OnePassAdamW, Ops
 from seatrial.engine.core.zero import Bucket
-from seatrial.engine.fast.kernels import Kernels
 from seatrial.spec import Execution
 from seatrial.training import Training
 
@@ -30,14 +30,10 @@ def learning_rate(training: Training, step: int) -> float:
     return training.min_lr + (training.lr - training.min_lr) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
-def squared_norm(buckets: list[Bucket], device: torch.device, kernels: Kernels | None = None) -> Tensor:
+def squared_norm(buckets: list[Bucket], device: torch.device, ops: Ops) -> Tensor:
     """Of the gradients that this rank counts, in double precision."""
     parts = [part for bucket in buckets for part in bucket.counted()]
-    if not parts:
-        return torch.zeros((), dtype=torch.float64, device=device)
-    if kernels is not None:
-        return kernels.squared(parts)  # type: ignore[no-any-return]
-    return torch.stack(torch._foreach_norm(parts)).double().square().sum()
+    return ops.squared_norm(parts) if parts else torch.zeros((), dtype=torch.float64, device=device)
 
 
 def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
@@ -47,9 +43,9 @@ def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
 
 
 class AdamW:
-    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, kernels: Kernels | None = None,
+    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, one_pass: OnePassAdamW | None = None,
                  execution: Execution = Execution()):
-        self.training, self.execution, self.kernels, self.buckets = training, execution, kernels, buckets
+        self.training, self.execution, self.one_pass, self.buckets = training, execution, one_pass, buckets
         self.steps_done = torch.zeros((), dtype=torch.float32, device=device)
         """Updates that took place; skipped steps are not among them."""
         self.groups: list[tuple[float, list[tuple[Bucket, int, int]]]] = []
@@ -60,13 +56,13 @@ class AdamW:
     @property
     def _widens(self) -> bool:
         """torch's fused update wants one type: moments in 16 bits are fp32 meanwhile, a piece at a time."""
-        return self.kernels is None and self.execution.optimizer == "adamw-fused" and self.execution.moments != "fp32"
+        return self.one_pass is None and self.execution.optimizer == "adamw-fused" and self.execution.moments != "fp32"
 
     def step(self, *, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
         """`overflowed` is 1.0 where the gradients are not finite."""
         self.steps_done += 1.0 - overflowed
-        if self.kernels is not None and self.execution.optimizer == "adamw-fused":
-            self._in_one_pass(self.kernels, lr, divide_by, overflowed)
+        if self.one_pass is not None and self.execution.optimizer == "adamw-fused":
+            self._in_one_pass(self.one_pass, lr, divide_by, overflowed)
             return
         for weight_decay, cut in self.groups:
             if not cut:
@@ -85,7 +81,7 @@ class AdamW:
             update = self._widened if self._widens else self._fused if fused else self._plain
             update(masters, grads, exp_avgs, exp_avg_sqs, lr, weight_decay, divide_by, overflowed)
 
-    def _in_one_pass(self, kernels: Kernels, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
+    def _in_one_pass(self, kernels: OnePassAdamW, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
         t, done = self.training, self.steps_done.double()
         numbers = torch.stack((divide_by.double(), lr / (1.0 - t.beta1**done), (1.0 - t.beta2**done).sqrt(),
                                overflowed.double())).float()

@@ -13,6 +13,8 @@ from typing import Literal
 import torch
 from torch import nn
 
+from seatrial.arith.layer import Part
+
 Fill = Literal["normal", "ones", "zeros"]
 
 
@@ -28,6 +30,9 @@ class Segment:
     """The first global row that is held here."""
     rows: int
     """Rows held here; those past the end of `global_shape` are padding and stay zero."""
+    replicas: int = 1
+    """Neighbouring tensor-parallel ranks that hold these same rows, each with a part of their gradient: those of key-value
+    heads that there are fewer of than ranks."""
 
     @property
     def real_rows(self) -> int:
@@ -39,6 +44,8 @@ class ParamSpec:
     segments: tuple[Segment, ...]
     split: bool
     """Whether tensor parallelism cuts it; else every rank of the group has the whole."""
+    partial: bool = False
+    """Of what every rank has whole: whether each rank's gradient is a part of it, as for norms over the heads of a rank."""
     decay: bool
     fill: Fill
     std: float = 0.0
@@ -63,24 +70,31 @@ def spec_of(p: nn.Parameter) -> ParamSpec:
     return p.spec  # type: ignore[attr-defined,no-any-return]
 
 
-def matrix(names: dict[str, int], cols: int, *, rank: int, size: int, std: float) -> nn.Parameter:
-    """Matrices {global name: global rows} cut by rows over `size` ranks and laid one under the other."""
-    segments = tuple(Segment(name=n, global_shape=(rows, cols), start=rank * (rows // size), rows=rows // size)
-                     for n, rows in names.items())
+def _cut(parts: dict[str, Part], cols: tuple[int, ...], *, rank: int, size: int) -> tuple[Segment, ...]:
+    found = []
+    for name, part in parts.items():
+        replicas, rows = max(1, size // part.units), part.held(size)
+        found.append(Segment(name=name, global_shape=(part.rows, *cols), start=rank // replicas * rows, rows=rows,
+                             replicas=replicas))
+    return tuple(found)
+
+
+def matrix(parts: dict[str, Part], cols: int, *, rank: int, size: int, std: float) -> nn.Parameter:
+    """Matrices {global name: its rows} cut by rows over `size` ranks and laid one under the other."""
+    segments = _cut(parts, (cols,), rank=rank, size=size)
     return parameter(ParamSpec(segments=segments, split=size > 1, decay=True, fill="normal", std=std))
 
 
-def split_vector(names: dict[str, int], *, rank: int, size: int) -> nn.Parameter:
+def split_vector(parts: dict[str, Part], *, rank: int, size: int) -> nn.Parameter:
     """Biases that follow the rows of a cut matrix."""
-    segments = tuple(Segment(name=n, global_shape=(rows,), start=rank * (rows // size), rows=rows // size)
-                     for n, rows in names.items())
+    segments = _cut(parts, (), rank=rank, size=size)
     return parameter(ParamSpec(segments=segments, split=size > 1, decay=False, fill="zeros"))
 
 
-def whole_vector(name: str, length: int, fill: Fill) -> nn.Parameter:
+def whole_vector(name: str, length: int, fill: Fill, *, partial: bool = False) -> nn.Parameter:
     """A norm's weight or a bias of the residual stream: the same on every tensor-parallel rank."""
     segment = Segment(name=name, global_shape=(length,), start=0, rows=length)
-    return parameter(ParamSpec(segments=(segment,), split=False, decay=False, fill=fill))
+    return parameter(ParamSpec(segments=(segment,), split=False, decay=False, fill=fill, partial=partial))
 
 
 def whole_matrix(name: str, rows: int, cols: int, *, std: float) -> nn.Parameter:

@@ -7,6 +7,7 @@ most that ever exists. Schedules that split the backward pass collect the weight
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -16,11 +17,13 @@ from torch.autograd import Function
 from seatrial.engine.core import recompute
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.loss import token_loss
+from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.messages import Messages, Order
 from seatrial.engine.core.model import Block, Stage
 from seatrial.engine.core.zero import Bucket, with_weights
-from seatrial.engine.fast.kernels import Kernels
-from seatrial.schedule import Action, Kind, splits_backward
+from seatrial.engine.io.data import Batches
+from seatrial.schedule import Action, Kind, schedule, splits_backward
+from seatrial.spec import Topology
 
 Feed = Callable[[int], tuple[Tensor, Tensor]]
 """Tokens and targets of a micro-batch of this rank's replica."""
@@ -42,9 +45,8 @@ class _Root(Function):
 class Chunk:
     """One virtual stage of this rank: its layers, and the bucket that each unit lies in."""
 
-    def __init__(self, stage: Stage, buckets: dict[str, Bucket], *, full_recompute: bool, logits_chunk: int,
-                 kernels: Kernels | None = None):
-        self.stage, self.buckets, self.logits_chunk, self.kernels = stage, buckets, logits_chunk, kernels
+    def __init__(self, stage: Stage, buckets: dict[str, Bucket], *, full_recompute: bool, logits_chunk: int):
+        self.stage, self.buckets, self.logits_chunk = stage, buckets, logits_chunk
         self.tp: TensorParallel = stage.shared.tp
         self.full_recompute = full_recompute
         """Each block keeps its input alone."""
@@ -52,7 +54,7 @@ class Chunk:
     def forward(self, x: Tensor) -> Tensor:
         for name, unit in self.stage.path():
             run: Callable[[Tensor], Tensor] = unit
-            if self.full_recompute and isinstance(unit, Block) and unit.fused is None:
+            if self.full_recompute and isinstance(unit, Block) and unit.impl is None:
                 def run(x: Tensor, unit: torch.nn.Module = unit) -> Tensor:
                     return recompute.full(unit, x, self.tp.comm.timers)
             x = with_weights(self.buckets[name], run, x)
@@ -63,9 +65,53 @@ class Chunk:
         bucket = self.buckets["tokens" if self.stage.head is self.stage.tokens else "head"]
         bucket.gather()
         result = token_loss(hidden, self.stage.head.weight, targets, self.tp, vocab=self.stage.shared.model.vocab,
-                            chunk=self.logits_chunk, scale=scale, kernels=self.kernels, products=self.stage.shared.products)
+                            chunk=self.logits_chunk, scale=scale, ops=self.stage.shared.ops)
         bucket.release()
         return result
+
+
+class Feeder:
+    """Micro-batches of this rank's replica, on its device."""
+
+    def __init__(self, topology: Topology, mesh: Mesh, *, ahead: bool):
+        """`ahead`: whether this rank reads any, so that `prepare` is worth it."""
+        self.topology, self.mesh = topology, mesh
+        self.ahead = ahead and mesh.device.type == "cuda"
+        self._prepared: tuple[Batches, int, tuple[Tensor, Tensor]] | None = None
+
+    def feed(self, batches: Batches, first_sample: int) -> Feed:
+        t = self.topology
+
+        def microbatch(number: int) -> tuple[Tensor, Tensor]:
+            first = first_sample + (number * t.dp + self.mesh.dp_rank) * t.mbs
+            prepared, self._prepared = self._prepared, None
+            return prepared[2] if prepared is not None and prepared[:2] == (batches, first) else self._load(batches, first)
+
+        return microbatch
+
+    def prepare(self, batches: Batches, first_sample: int) -> None:
+        """The next step's first micro-batch, while the device still works on this one's: it then starts at once."""
+        if self.ahead:
+            first = first_sample + self.mesh.dp_rank * self.topology.mbs
+            self._prepared = batches, first, self._load(batches, first)
+
+    def _load(self, batches: Batches, first: int) -> tuple[Tensor, Tensor]:
+        tokens, targets = batches.microbatch(first, self.topology.mbs)
+        if self.mesh.device.type == "cuda":
+            # From pageable memory the copy would wait for the device.
+            tokens, targets = tokens.pin_memory(), targets.pin_memory()
+        return tokens.to(self.mesh.device, non_blocking=True), targets.to(self.mesh.device, non_blocking=True)
+
+
+@lru_cache(maxsize=64)
+def plan_of(topology: Topology, rank: int, microbatches: int) -> list[Action]:
+    t = topology
+    return schedule(t.schedule, pp=t.pp, rank=rank, microbatches=microbatches, virtual=t.vp)
+
+
+@lru_cache(maxsize=64)
+def positions_in_plan(topology: Topology, rank: int, microbatches: int) -> dict[Action, int]:
+    return {action: position for position, action in enumerate(plan_of(topology, rank, microbatches))}
 
 
 class Pipeline:

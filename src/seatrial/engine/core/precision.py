@@ -5,6 +5,8 @@ Masters are always fp32, and so are gradients wherever they are added up. fp8 is
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from seatrial.errors import BadInput
@@ -14,9 +16,10 @@ TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, 
                                  "fp8": torch.bfloat16}
 
 
-def compute_type(precision: str) -> torch.dtype:
-    if precision not in TYPES:
-        raise BadInput(f"topology.precision: this engine has no {precision} on this device; {', '.join(TYPES)} work")
+def compute_type(precision: str, known: Sequence[str]) -> torch.dtype:
+    """`known`: those that the device has."""
+    if precision not in known:
+        raise BadInput(f"topology.precision: this engine has no {precision} on this device; {', '.join(known)} work")
     return TYPES[precision]
 
 

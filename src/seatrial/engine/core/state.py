@@ -75,7 +75,7 @@ def iter_shards(buckets: Iterable[Bucket]) -> Iterator[Shard]:
         for piece in bucket.pieces(*bucket.shard):
             shape = (piece.rows, *piece.segment.global_shape[1:])
             offsets = (piece.row, *(0 for _ in shape[1:]))
-            low = piece.start - bucket.shard[0]
+            low, primary = piece.start - bucket.shard[0], bucket.is_primary(piece.spec, piece.segment)
             for kind, held in states:
                 yield Shard(name=piece.segment.name, kind=kind, global_shape=piece.segment.global_shape, offsets=offsets,
-                            shape=shape, primary=bucket.is_primary(piece.spec), held=held, low=low, high=low + piece.numel)
+                            shape=shape, primary=primary, held=held, low=low, high=low + piece.numel)

@@ -6,8 +6,9 @@ starts its reduction when the last gradient it waits for has arrived, while the 
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,26 +18,28 @@ from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.layout import Layout, Piece
 from seatrial.engine.core.masters import Masters
-from seatrial.engine.core.mesh import Mesh
-from seatrial.engine.core.params import ParamSpec, spec_of
-from seatrial.engine.fast.choices import Choices
-from seatrial.engine.fast.products import Products
+from seatrial.engine.core.mesh import Group, Mesh
+from seatrial.engine.core.ops import Ops
+from seatrial.engine.core.params import ParamSpec, Segment, spec_of
 
+if TYPE_CHECKING:
+    from seatrial.engine.core.model import Stage
+
+OWN_BUCKET = ("tokens", "head")
+"""The vocabulary's matrices: as large as many layers, and the tied ones must lie alike on first and last stage."""
 FILLED_AT_ONCE = 1 << 26
 """Numbers: first values of split masters are made beside them."""
 
 
 class Bucket:
     def __init__(self, name: str, params: list[nn.Parameter], *, hidden: int, zero: int, comm: Comm, dtype: torch.dtype,
-                 sums_over_tp: bool, choices: Choices | None = None, products: Products | None = None,
-                 moments: torch.dtype = torch.float32):
-        self.name, self.params, self.comm, self.choices = name, params, comm, choices or Choices()
-        self.products = products or Products()
+                 sums_over_tp: bool, ops: Ops, moments: torch.dtype = torch.float32):
+        self.name, self.params, self.comm, self.ops = name, params, comm, ops
         self.dp, self.tp = comm.mesh.dp, comm.mesh.tp
         self.zero = zero if self.dp.size > 1 else 0
-        self.sums_over_tp = sums_over_tp
-        """With sequence parallelism each TP rank sees a stretch of the tokens: what all have alike gets the sum."""
         self.layout = Layout([spec_of(p) for p in params], hidden=hidden, shards=self.dp.size if self.zero else 1)
+        self.sums = list(self._sums(sums_over_tp))
+        self.sums_over_tp = sums_over_tp or bool(self.sums)
         size, device = self.layout.size, comm.mesh.device
         self.shard = self.layout.shard(self.dp.rank if self.zero else 0)
         low, high = self.shard
@@ -45,13 +48,13 @@ class Bucket:
         """Weights as they are computed with; its storage is empty between uses with ZeRO 3."""
         self.part = torch.zeros(high - low, dtype=dtype, device=device) if self.zero == 3 else self.flat[low:high]
         """The weights of this rank's shard."""
-        self.masters = Masters(self.part, split=self.choices.split_masters)
+        self.masters = Masters(self.part, split=ops.split_masters)
         self.exp_avg = torch.zeros(high - low, dtype=moments, device=device)
         self.exp_avg_sq = torch.zeros_like(self.exp_avg)
         self.grad: Tensor | None = None
         """All of the gradients of the micro-batches since the last reduction."""
         self.grad_dtype = torch.float32
-        """16 bits in a step in which nothing is added to them, where `choices` says so."""
+        """16 bits in a step in which nothing is added to them, where `ops` says so."""
         self.weights_follow = False
         """Whether the optimizer wrote the weights along with their masters."""
         self.when_weights_change: list[Callable[[], None]] = []
@@ -90,9 +93,10 @@ class Bucket:
     def pieces(self, low: int, high: int) -> Iterator[Piece]:
         return self.layout.pieces(low, high)
 
-    def is_primary(self, spec: ParamSpec) -> bool:
+    def is_primary(self, spec: ParamSpec, segment: Segment) -> bool:
         """Whether this rank's copy is the one that counts: each parameter is counted, and saved, once."""
-        return (self.zero > 0 or self.dp.rank == 0) and (spec.split or self.tp.rank == 0) and not spec.copy
+        among = segment.replicas if spec.split else self.tp.size
+        return (self.zero > 0 or self.dp.rank == 0) and self.tp.rank % among == 0 and not spec.copy
 
     # gradients
 
@@ -102,7 +106,7 @@ class Bucket:
         # With ZeRO 2 and 3 gradients do not stay whole: every micro-batch's are reduced on their own.
         self._expected = uses * (1 if self.zero >= 2 else microbatches)
         self._arrived, self._reduced_once = 0, False
-        narrow = self.choices.narrow_gradients and stay_alone(microbatches, self.comm.mesh, sums_over_tp=self.sums_over_tp)
+        narrow = self.ops.narrow_gradients and stay_alone(microbatches, self.comm.mesh, sums_over_tp=self.sums_over_tp)
         self.grad_dtype = self.flat.dtype if narrow else torch.float32
         if self.grad is not None and self.grad.dtype != self.grad_dtype:
             self.grad = None
@@ -111,7 +115,7 @@ class Bucket:
 
     def updated(self) -> None:
         """After the optimizer read the gradients."""
-        if self.choices.release_gradients:
+        if self.ops.release_gradients:
             self.grad = None
 
     def writable(self) -> Tensor:
@@ -132,9 +136,8 @@ class Bucket:
         for sink in self.sinks:
             if sink.fresh:
                 sink.view().zero_()
-        if self.sums_over_tp:
-            for low, high in self._whole():
-                self.comm.all_reduce(grad[low:high], self.tp, timer="grad_reduce")
+        for low, high, group in self.sums:
+            self.comm.all_reduce(grad[low:high], group, timer="grad_reduce")
         if self.dp.size > 1 and self.zero == 0:
             self._reducing.append(self.comm.all_reduce(grad, self.dp, timer="grad_reduce", wait=False))
         elif self.zero:
@@ -149,10 +152,19 @@ class Bucket:
                 earlier._drain()
             self.travelling[:] = [self]
 
-    def _whole(self) -> list[tuple[int, int]]:
-        """The one stretch, gaps included, of what TP does not cut."""
-        found = list(self.layout.stretches(0, self.layout.size, split=False))
-        return [(found[0][0], found[-1][1])] if found else []
+    def _sums(self, sums_over_tp: bool) -> Iterator[tuple[int, int, Group]]:
+        """Stretches of the gradients that each tensor-parallel rank has a part of, and whose sum each of these ranks needs."""
+        if self.tp.size == 1:
+            return
+        size, mesh = self.layout.size, self.comm.mesh
+        # With sequence parallelism each rank sees a stretch of the tokens: all that the ranks have alike.
+        whole = self.layout.stretches(0, size, split=False, wanted=lambda spec, _: sums_over_tp or spec.partial)
+        if whole:
+            yield whole[0][0], whole[-1][1], self.tp  # one stretch, gaps included
+        most = max((segment.replicas for p in self.params for segment in spec_of(p).segments), default=1)
+        if most > 1:
+            for low, high in self.layout.stretches(0, size, wanted=lambda _, segment: segment.replicas == most):
+                yield low, high, mesh.neighbours(most)
 
     def _drain(self) -> None:
         for pending in self._reducing:
@@ -177,10 +189,9 @@ class Bucket:
 
     def counted(self) -> list[Tensor]:
         """The parts of the reduced gradient that the global norm counts on this rank."""
-        kinds = [s for s in (True, False) if any(spec_of(p).split is s and self.is_primary(spec_of(p)) for p in self.params)]
-        low = self.shard[0]
-        grad = self.reduced()
-        return [grad[a - low : b - low] for s in kinds for a, b in self.layout.stretches(*self.shard, split=s)]
+        low, grad = self.shard[0], self.reduced()
+        return [grad[a - low : b - low] for split in (True, False)
+                for a, b in self.layout.stretches(*self.shard, split=split, wanted=self.is_primary)]
 
     # weights
 
@@ -229,6 +240,33 @@ class Bucket:
                 changed()
 
 
+def buckets_of(stage: Stage, *, zero: int, comm: Comm, dtype: torch.dtype, moments: torch.dtype, bucket_mib: float,
+               seed: int) -> dict[str, Bucket]:
+    """The bucket of each unit: whole units until one is full, in the order in which their gradients come; alone with ZeRO 3."""
+    limit = bucket_mib * 2**20 / 4
+    groups: list[list[tuple[str, nn.Module]]] = []
+    held = 0.0
+    for name, unit in reversed(stage.units()):
+        size = sum(math.prod(spec_of(p).shape) for p in unit.parameters())
+        alone = name in OWN_BUCKET or zero == 3
+        if not groups or alone or groups[-1][0][0] in OWN_BUCKET or held + size > limit:
+            groups.append([])
+            held = 0.0
+        groups[-1].append((name, unit))
+        held += size
+    found: dict[str, Bucket] = {}
+    for group in groups:
+        params = [p for _, unit in group for p in unit.parameters()]
+        bucket = Bucket(group[-1][0], params, hidden=stage.shared.model.hidden, zero=zero, comm=comm, dtype=dtype,
+                        sums_over_tp=stage.shared.tp.sequence_parallel, ops=stage.shared.ops, moments=moments)
+        bucket.initialize(seed)
+        found.update({name: bucket for name, _ in group})
+    path = [found[name] for name, _ in stage.path() if name != "tokens"]
+    for before, bucket, after in zip([None, *path], path, [*path[1:], None]):
+        bucket.neighbours = (after, before)
+    return found
+
+
 class BucketSink:
     """One parameter's stretch of its bucket's gradient; the first of a step overwrites, the others add."""
 
@@ -247,15 +285,7 @@ class BucketSink:
         self._arrived()
 
     def add_product(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
-        view = self.view()
-        if view.dtype == left_TM.dtype or self.bucket.choices.wide_products:
-            self.bucket.products.into(view, left_TM.t(), right_TN, alpha=alpha, add=not self.fresh)
-        else:
-            product = left_TM.t() @ right_TN
-            if self.fresh:
-                torch.mul(product, alpha, out=view)
-            else:
-                view.add_(product, alpha=alpha)
+        self.bucket.ops.gemm.into(self.view(), left_TM.t(), right_TN, alpha=alpha, add=not self.fresh)
         self._arrived(last)
 
     def add_rows(self, rows: Tensor, values_TN: Tensor, add: Callable[[Tensor, Tensor, Tensor], None] | None = None) -> None:

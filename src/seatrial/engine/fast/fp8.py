@@ -10,15 +10,14 @@ what the steps before it saw; the first step after a start has seen nothing, com
 """
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from seatrial.engine.fast.choices import fusable
+from seatrial.engine.fast.config import fusable
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.products import Products
 from seatrial.errors import BadInput
 from seatrial.spec import Model, Topology
 
@@ -27,17 +26,25 @@ MULTIPLE = 16
 """What the sides of a product must be multiples of."""
 
 
-def product(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *, bias: Tensor | None = None,
-            out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None,
-            products: Products | None = None) -> Tensor:
-    """left [m, k] x right_tᵀ [k, n], both k-contiguous; the scales' inverses undo them."""
-    run, scales = products or Products(), (left_inverse, right_inverse)
-    if out is None and out_dtype == torch.bfloat16:
-        return run(left, right_t.t(), bias, scales=scales, fast=fast)
-    assert bias is None, "a bias comes with a result in bf16"
-    if out is None:
-        out = left.new_empty(left.shape[0], right_t.shape[0], dtype=out_dtype)
-    return run.into(out, left, right_t.t(), scales=scales, fast=fast)
+class ScaledGemm(Protocol):
+    def __call__(self, left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *,
+                 bias: Tensor | None = None, out_dtype: torch.dtype = torch.bfloat16, fast: bool = True,
+                 out: Tensor | None = None) -> Tensor:
+        """left [m, k] x right_tᵀ [k, n], both k-contiguous; the scales' inverses undo them."""
+
+
+def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *, bias: Tensor | None = None,
+                out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None) -> Tensor:
+    """On a device without 8-bit GEMMs emulated, for tests."""
+    assert bias is None or out is None and out_dtype == torch.bfloat16, "a bias comes with a result in bf16"
+    out_dtype = out_dtype if out is None else out.dtype
+    if left.device.type != "cuda":
+        wide = (left.float() * left_inverse) @ (right_t.t().float() * right_inverse)
+        wide = wide if bias is None else wide + bias.float()
+        return wide.to(out_dtype) if out is None else out.copy_(wide)
+    given = {} if out is None else {"out": out}
+    return torch._scaled_mm(left, right_t.t(), left_inverse, right_inverse, bias=bias, out_dtype=out_dtype, use_fast_accum=fast,
+                            **given)
 
 
 def refuse(device: torch.device) -> str | None:
@@ -51,10 +58,10 @@ def refuse(device: torch.device) -> str | None:
     return None
 
 
-def check(device: torch.device, model: Model, topology: Topology, *, compiled: bool, anywhere: bool = False) -> None:
-    """Refuses with a reason and with what would work; `anywhere`: a device without 8-bit products emulates them, for tests."""
+def check(device: torch.device, model: Model, topology: Topology, *, compiled: bool) -> None:
+    """Refuses with a reason and with what would work."""
     why = refuse(device)
-    if why and not anywhere:
+    if why:
         raise BadInput(f"topology.precision: {why}; bf16 works here")
     check_shape(model, topology, compiled=compiled)
 
@@ -75,8 +82,8 @@ class Linear8:
     """The scales of one linear layer and its weight in eight bits."""
 
     def __init__(self, weight: Tensor, scales: Scales, *, stored: Literal["out,in", "in,out"], fast: str,
-                 products: Products | None = None):
-        self.weight, self.stored, self.products = weight, stored, products
+                 gemm: ScaledGemm = scaled_gemm):
+        self.weight, self.stored, self.gemm = weight, stored, gemm
         self.x, self.w, self.dy = scales.slot(FORWARD), scales.slot(FORWARD), scales.slot(GRADIENT)
         self.fast_forward, self.fast_backward = fast != "none", fast == "all"
         self._cast: tuple[Tensor, Tensor] | None = None
@@ -102,16 +109,16 @@ class Linear8:
 
     def forward(self, x8: Tensor, bias: Tensor | None, kernels: Kernels) -> Tensor:
         rows, cols = self._weights(kernels)
-        return product(x8, rows if self.stored == "out,in" else cols, self.x.inverse, self.w.inverse, bias=bias,
-                       fast=self.fast_forward, products=self.products)
+        return self.gemm(x8, rows if self.stored == "out,in" else cols, self.x.inverse, self.w.inverse, bias=bias,
+                         fast=self.fast_forward)
 
     def input_gradient(self, dy8: Tensor, kernels: Kernels) -> Tensor:
         rows, cols = self._weights(kernels)
-        return product(dy8, cols if self.stored == "out,in" else rows, self.dy.inverse, self.w.inverse, fast=self.fast_backward,
-                       products=self.products)
+        return self.gemm(dy8, cols if self.stored == "out,in" else rows, self.dy.inverse, self.w.inverse,
+                         fast=self.fast_backward)
 
     def weight_gradient(self, x_t8: Tensor, dy_t8: Tensor, out: Tensor | None, dtype: torch.dtype) -> Tensor:
         """[rows, columns] as the weight is stored."""
         x, dy = (x_t8, self.x.inverse), (dy_t8, self.dy.inverse)
         (left, a), (right, b) = (dy, x) if self.stored == "out,in" else (x, dy)
-        return product(left, right, a, b, out_dtype=dtype, fast=self.fast_backward, out=out, products=self.products)
+        return self.gemm(left, right, a, b, out_dtype=dtype, fast=self.fast_backward, out=out)

@@ -12,16 +12,16 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from seatrial import arith, fields
+from seatrial.engine.core.comm import gather_json
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import events, memory, trace
-from seatrial.engine.watch.gather import gather
 from seatrial.engine.watch.scalars import Scalars
 from seatrial.engine.watch.timers import Span, Timers
 
@@ -68,8 +68,9 @@ class Report:
         if self.run.training.tensorboard and self.rank == 0 and not self.scalars.available:
             self.events.write("note", message="training.tensorboard is set, but TensorBoard is not installed here")
 
-    def chosen(self, notes: dict[str, str]) -> None:
-        """What the engine chose on this device, and which kernels it does without."""
+    def kernels(self, config: Mapping[str, object], notes: dict[str, str]) -> None:
+        """What all ranks compute with, why, and which kernels of rank 0's device fell back to plain torch."""
+        self.events.write("kernels", **config, compile=self.run.trial.execution.compile)
         for name, note in notes.items():
             if not name.startswith("kernel ") or "plain torch is used" in note:
                 self.events.write("note", message=f"{name}: {note}")
@@ -97,7 +98,7 @@ class Report:
             count = len(self._seconds)
             mine = {"timers": {n: round(v / count, 7) for n, v in self._taken.items()},
                     "sec": round(sum(self._seconds) / count, 7), "nan": nan_here}
-            every = gather(mine, self.device)
+            every = gather_json(mine, self.device)
             if every is not None:
                 names = dict.fromkeys(n for r in every for n in r["timers"])
                 event["timers"] = {n: sum(r["timers"].get(n, 0.0) for r in every) / len(every) for n in names}
@@ -123,7 +124,7 @@ class Report:
 
     def memory(self, *, step: int, parts: dict[str, int] | None = None) -> None:
         """Peaks of all ranks; `mem_gib` is the fullest one's."""
-        every = gather({**memory.peaks(self.device), "parts": parts or {}}, self.device)
+        every = gather_json({**memory.peaks(self.device), "parts": parts or {}}, self.device)
         if every is None:
             return
         fullest = max(range(len(every)), key=lambda r: memory.used_gib(every[r]))
@@ -133,7 +134,7 @@ class Report:
     def trace(self, *, step: int, origin_s: float, timers: Timers) -> None:
         """The spans that the timers kept of this step, from every rank into one file."""
         mine = {"origin_s": origin_s, "label": self.label, "spans": [list(s) for s in timers.spans]}
-        every = gather(mine, self.device)
+        every = gather_json(mine, self.device)
         if every is not None:
             ranks = [trace.RankSpans(rank=rank, origin_s=r["origin_s"], label=r["label"], spans=[Span(*s) for s in r["spans"]])
                      for rank, r in enumerate(every)]

@@ -1,37 +1,33 @@
 """Lint: what is wrong in a table of benchmark results, with the evidence and, where it points to one value, a proposal.
 
-    from seatrial.notes import lint, read
-    imported = read.import_file("notes.md")
-    lint.lint(imported.records, imported.problems, prose={"notes.md": text})
+    from seatrial.notes import lint
+    findings, sheet = lint.look_at(["a100.md", "fugaku.md"])
+    lint.lint(imported.records, imported.problems, prose={"notes.md": text})       where the rows are read already
 
 Rules run from the certain to the plausible, and what an earlier one proposes is used by the later ones, so that a wrong DP is
 reported once.
 """
-
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
-from seatrial.notes.lint import (
-    consensus,
-    derived,
-    divisible,
-    duplicates,
-    layout,
-    model_size,
-    plausible,
-    shapes,
-    status,
-    syntax,
-    throughput,
-)
-from seatrial.notes.lint.finding import CODES, Finding, in_order
+from seatrial.notes.lint import derived, duplicates, formulas, layout, model_size, plausible, status, throughput
 from seatrial.notes.lint.prose import Prose
-from seatrial.notes.lint.sheet import Sheet
+from seatrial.notes.lint.sheet import CODES, LEVELS, Finding, Sheet, in_order
+from seatrial.notes.read import LARGEST_MIB, import_file
 from seatrial.record import Record
 from seatrial.tables import Problem
 
-__all__ = ["CODES", "Finding", "lint", "look"]
+__all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
+
+Rule = Callable[[Sheet], list[Finding]]
+RULES: tuple[Rule, ...] = (
+    formulas.establish, layout.check_processes, throughput.check, duplicates.check, layout.check_divisible, derived.check,
+    plausible.check, model_size.check, status.check,
+)  # fmt: skip
+"""In the order that they run, the certain first: each uses what those before it proposed."""
 
 
 def lint(
@@ -46,10 +42,24 @@ def look(
 ) -> tuple[list[Finding], Sheet]:
     """The findings, and the rows with what the findings propose for them."""
     sheet = Sheet.of(records, {name: Prose.of(text) for name, text in (prose or {}).items()})
-    found = syntax.check(sheet, problems)
+    found = status.check_reading(sheet, problems)
     layout.count_processes(sheet)
-    shapes.fill(sheet)
-    found += consensus.establish(sheet)
-    for rule in (layout, throughput, duplicates, divisible, derived, plausible, model_size, status):
-        found += rule.check(sheet)  # type: ignore[attr-defined]
+    model_size.fill_shapes(sheet)
+    for rule in RULES:
+        found += rule(sheet)
     return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
+
+
+def look_at(paths: Iterable[str]) -> tuple[list[Finding], Sheet]:
+    """All files together, so that a row copied from one into another is seen."""
+    records, problems, prose = [], [], {}
+    for path in dict.fromkeys(paths):
+        imported = import_file(path)
+        # A collection of rows names the notes that each was taken from: those lines are not lines of this file.
+        name = Path(path).name
+        records += [replace(record, source_file=path) if record.source_file == name else record for record in imported.records]
+        problems += [replace(problem, file=path) for problem in imported.problems]
+        # A log of many gigabytes has no sentences that would say anything about it.
+        small = Path(path).stat().st_size <= LARGEST_MIB * 2**20
+        prose[path] = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
+    return look(records, problems, prose=prose)

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from seatrial.files import write_whole
-from seatrial.notes.lint.finding import Finding
-from seatrial.notes.lint.sheet import Row, Sheet, field_of
+from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of
 
 COLUMNS = (
     "section",

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.notes.lint.digits import overlap
-from seatrial.notes.lint.finding import Finding
-from seatrial.notes.lint.sheet import Row, Sheet
+from seatrial.notes.lint.sheet import Finding, Row, Sheet
 
 
 @dataclass(frozen=True)

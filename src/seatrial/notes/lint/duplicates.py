@@ -11,10 +11,9 @@ import re
 import statistics
 from collections.abc import Iterator
 
-from seatrial.notes.lint.consensus import complete
 from seatrial.notes.lint.digits import overlap
-from seatrial.notes.lint.finding import Finding
-from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Row, Sheet, field_of
+from seatrial.notes.lint.formulas import complete
+from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Row, Sheet, field_of
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""

@@ -8,8 +8,7 @@ import statistics
 from itertools import pairwise
 
 from seatrial.notes.lint.duplicates import same_configuration
-from seatrial.notes.lint.finding import Finding
-from seatrial.notes.lint.sheet import Row, Sheet
+from seatrial.notes.lint.sheet import Finding, Row, Sheet
 
 _FALL = 0.03
 """Memory differs by so much between repeats; only a larger fall is one."""

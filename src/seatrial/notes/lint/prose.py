@@ -1,18 +1,195 @@
-"""What the text around the tables says of the machine: the memory that can be used, the device.
+"""What the sentences around tables say: hyperparameters, the device, the memory that can be used.
 
-Prose.of(text).capacity(120)          the limit that holds at line 120, with the words that say so
+    Prose.of(text).capacity(120)                  the limit that holds at line 120, with the words that say so
+    Hints(lines).near(line=31, label="8B")        {"layers": 32, "hidden": 4096, ...}
+
+The importer takes settings only from lines that are little else; lint may read more loosely, because what it takes from a
+sentence is marked as inferred and has to prove itself on the rows. A sentence holds for the tables of its section and of the
+sections in it; a section without tables speaks for the one around it. The nearest sentence above wins; one that gives two
+values gives none.
 """
-
 from __future__ import annotations
 
 import bisect
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from seatrial import fields, presets
-from seatrial.notes.lint.hints import Hints
+from seatrial.record import Record
 from seatrial.spec import Device
+
+_N = r"(\d[\d,]*(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
+_IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
+_DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "layers": (rf"\b(?:n_?)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
+    "hidden": (
+        rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
+        rf"\bd_?model{_IS}{_N}",
+        rf"{_N}[ -]hidden\b",
+        rf"\bh\s?=\s?{_N}",
+    ),
+    "kv_heads": (
+        rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
+        rf"\b(?:kv[ _-]heads?|query[ _-]groups?){_IS}{_N}",
+    ),
+    "heads": (
+        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:n_?)?heads?{_IS}{_N}",
+        rf"{_N}[ -](?:attention |query )?heads?\b",
+        rf"\ba\s?=\s?{_N}",
+    ),
+    "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
+    "seq": (
+        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?){_IS}{_N}",
+        rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
+        rf"\bs\s?=\s?{_N}",
+    ),
+    "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
+    "procs_per_node": (
+        rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
+        rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?)? ?(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?"
+        rf"{_DEVICE}\b",
+        rf"\b(\d+)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
+        r"\b(\d+)()-GPU nodes?\b",
+    ),
+}
+"""Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
+SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
+_RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
+           "seq": (16, 2_000_000), "vocab": (100, 2_000_000), "procs_per_node": (1, 64)}  # fmt: skip
+_LABEL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?![\w])")
+_NO = re.compile(
+    r"\b(?:no|without|w/o)\b[ \w]{0,12}(?:activation|gradient)?[ -]?(?:recompute|recomputation|checkpointing)", re.IGNORECASE
+)
+_FULL = re.compile(
+    r"(?:full|with|\\w|w/)? ?(?:activation|gradient)?[ -](?:recompute|recomputation|checkpointing)\b", re.IGNORECASE
+)
+_GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class TextSection:
+    start: int
+    end: int
+    parent: int
+    has_rows: bool
+
+
+class Hints:
+    def __init__(self, lines: tuple[str, ...]) -> None:
+        self.lines = lines
+        self._found: dict[int, dict[str, object]] = {}
+        self._near: dict[tuple[int | None, str], dict[str, object]] = {}
+
+    def enriched(self, record: Record) -> Record:
+        """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
+        if record.table is None or not self.lines:
+            return record
+        # All rows of a table stand under the same text.
+        key = (record.table, record.size_label)
+        if key not in self._near:
+            self._near[key] = self.near(record.source_line or 0, record.size_label)
+        hints = self._near[key]
+        # What the importer inferred comes from farther away than a sentence of the row's own section.
+        open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
+        new = {name: value for name, value in hints.items() if name in open_}
+        if "kv_heads" in new and record.heads is None and "heads" not in new:
+            del new["kv_heads"]
+        return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]
+
+    def near(self, line: int, label: str = "") -> dict[str, object]:
+        found: dict[str, object] = {}
+        for number in self._visible(line):
+            said = self._said(number)
+            labels = said.get("labels")
+            other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
+            for name, value in said.items():
+                if name != "labels" and not (other_model and name in SHAPE):
+                    found.setdefault(name, value)
+        return found
+
+    def _visible(self, line: int) -> list[int]:
+        """The lines of text above that hold for a table at `line`, the nearest first."""
+        home = max((i for i, s in enumerate(self._sections) if s.start < line), default=0)
+        chain = {home}
+        while self._sections[home].parent >= 0:
+            home = self._sections[home].parent
+            chain.add(home)
+        holds = [i in chain or s.parent in chain and not s.has_rows for i, s in enumerate(self._sections)]
+        return [
+            n for n in range(line - 1, 0, -1) if holds[self._home[n - 1]] and not self.lines[n - 1].lstrip().startswith("|")
+        ]
+
+    @cached_property
+    def _sections(self) -> list[TextSection]:
+        heads = [(0, 0)]
+        heads += [(n, len(m[1])) for n, text in enumerate(self.lines, 1) if (m := re.match(r"(#{1,6})\s", text))]
+        sections: list[TextSection] = []
+        stack: list[tuple[int, int]] = []
+        for i, (start, level) in enumerate(heads):
+            while stack and level <= stack[-1][1] and stack[-1][1] > 0:
+                stack.pop()
+            following = (n for n, deeper in heads[i + 1 :] if deeper <= level)
+            end = next(following, len(self.lines) + 1)
+            rows = any(text.lstrip().startswith("|") for text in self.lines[start : end - 1])
+            sections.append(TextSection(start, end, stack[-1][0] if stack else -1, rows))
+            stack.append((i, level))
+        return sections
+
+    @cached_property
+    def _home(self) -> list[int]:
+        """The innermost section of each line."""
+        home, current = [], 0
+        starts = {section.start: i for i, section in enumerate(self._sections)}
+        for number in range(1, len(self.lines) + 1):
+            current = starts.get(number, current)
+            home.append(current)
+        return home
+
+    def _said(self, number: int) -> dict[str, object]:
+        if number not in self._found:
+            self._found[number] = read_sentence(self.lines[number - 1])
+        return self._found[number]
+
+
+def read_sentence(text: str) -> dict[str, object]:
+    """What one line says; a field with two different values is left out."""
+    if (
+        len(text) > 2000
+        or not re.search(r"\d|llama|glu|recompu|checkpointing", text, re.IGNORECASE)
+        or "iteration " in text
+        and " | " in text
+    ):
+        return {}
+    found: dict[str, object] = {}
+    rest = text
+    for name, patterns in PATTERNS.items():
+        for pattern in patterns:
+            values = set()
+            for match in re.finditer(pattern, rest, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE):
+                value = float(match[1].replace(",", "")) * (1024 if match[2] and name == "seq" else 1000 if match[2] else 1)
+                low, high = _RANGES[name]
+                if value == int(value) and low <= value <= high:
+                    values.add(int(value))
+            if len(values) == 1:
+                found[name] = values.pop()
+                rest = re.sub(pattern, " ", rest, flags=re.IGNORECASE) if name == "kv_heads" else rest
+            if name in found or len(values) > 1:
+                break
+    labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)}
+    if labels and found:
+        found["labels"] = labels
+    if re.search(r"\bselective\b", text, re.IGNORECASE) and re.search("recomp|checkpoint", text, re.IGNORECASE):
+        found["recompute"] = "selective"
+    elif _NO.search(text):
+        found["recompute"] = "none"
+    elif _FULL.search(text):
+        found["recompute"] = "full"
+    if _GLU.search(text):
+        found["family"] = "llama"
+    return found
+
 
 _LIMIT = re.compile(
     r"\b(?:max(?:imum)?(?: usable)?|usable(?: maximum| memory)?|at most|limit|capacity)\b"

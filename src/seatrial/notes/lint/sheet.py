@@ -1,29 +1,92 @@
-"""What the rules look at: each record as a row with its printed numbers, its table mates and the text around it.
+"""What the rules look at, and what they say: rows with their printed numbers and table mates, findings with their codes.
 
-    sheet = view.Sheet.of(records, prose={"notes.md": text})
-    sheet.tables, sheet.files               rows that stand together, in the order of the page
+    sheet = Sheet.of(records, prose={"notes.md": Prose.of(text)})
+    sheet.tables, sheet.files                        rows that stand together, in the order of the page
+    row.find("over-peak", "error", "400 TFLOPs is above the peak", name="tflops")
 
-A row collects, as rules run, what is known better than it is printed: solved layers, processes a node, and in `fixed` the
+A row collects, as rules run, what is known better than it is printed: solved layers, processes per node, and in `fixed` the
 values that a finding proposes. Later rules use those, so that one slip is reported once.
 """
-
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.finding import Finding, Level
 from seatrial.notes.lint.prose import Prose
 from seatrial.record import Record
 from seatrial.tables.headings import read_heading
 
 if TYPE_CHECKING:
     from seatrial.notes.lint.formulas import Reading
+
+Level = Literal["error", "warning", "info"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "info")
+"""error: the arithmetic cannot be right; warning: likely wrong, or not plausible; info: worth knowing before using the row."""
+
+CODES: dict[str, str] = {
+    "world-size": "dp x tp x pp is not nodes x processes a node",
+    "batch-divisible": "the global batch is not a multiple of DP x MBS",
+    "layers-divisible": "neither layers nor layers + 2 divide over the pipeline stages",
+    "heads-divisible": "the heads do not divide over tensor parallelism, or the hidden size over the heads",
+    "ms-not-s": "milliseconds in a column of seconds",
+    "time-unit": "another slip of the unit of time: seconds under ms, minutes or hours under seconds",
+    "tflops-mismatch": "time and TFLOPs of a row do not belong together",
+    "rate-mismatch": "samples or tokens a second do not belong to the time and the batch",
+    "formula-mixed": "a row of the table counts its TFLOPs by another formula",
+    "tflops-per-node": "TFLOPs of a whole node where other rows give one process",
+    "over-peak": "more TFLOPs than the device can do",
+    "swap-twin": "the cells of time and TFLOPs are exchanged",
+    "duplicate-config": "one configuration, two results",
+    "repeat": "the same row again: count it once",
+    "memory-monotone": "memory falls when the micro-batch grows",
+    "memory-over-capacity": "more memory than the device has, or than the text says is usable",
+    "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
+    "label-vs-params": "the size label does not fit the layers and the hidden size",
+    "label-convention": "one table labels sizes with the embedding and without",
+    "header-vs-row": "the text above the table says otherwise than the row",
+    "cells-vs-header": "more or fewer cells than headings",
+    "text-in-number": "words in a cell of numbers",
+    "unreadable": "a cell or line that could not be read",
+    "unknown-column": "a heading that nothing is known about",
+    "clock-unit": "a clock in Hz or MHz that can only be GHz",
+    "aggregate": "the aggregate does not follow from TFLOPs and processes, or only by 1024 or truncation",
+    "layers-solved": "layers or hidden size are not stated and were worked out from the TFLOPs",
+    "plan-only": "a row that was never run",
+    "dated-but-empty": "a date or a job number, but no result",
+    "estimated": "an estimate and not a measurement: keep it out of fits",
+    "extrapolated": "an exact multiple of another row's time",
+    "date-order": "dates that run backwards in a table",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    file: str
+    line: int | None
+    code: str
+    level: Level
+    message: str
+    """One line: what, with the numbers that show it."""
+    column: str | None = None
+    """The heading as it is printed."""
+    printed: str | None = None
+    proposed: str | None = None
+    """What the cell should say, when the evidence points to one value."""
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def in_order(findings: list[Finding], files: list[str]) -> list[Finding]:
+    """By file as given, line, gravity; the same thing is said once."""
+    place = {name: i for i, name in enumerate(dict.fromkeys([*files, *(f.file for f in findings)]))}
+    return sorted(dict.fromkeys(findings), key=lambda f: (place[f.file], f.line or 0, LEVELS.index(f.level), f.code))
+
 
 _NEAR, _MOST = 150, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""

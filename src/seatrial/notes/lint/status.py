@@ -1,14 +1,18 @@
-"""What a row is worth: planned, dated but empty, estimated, extrapolated; and what its cells say beside numbers."""
+"""What a row is worth: unreadable, planned, dated but empty, estimated, extrapolated; and text beside its numbers.
 
+    check_reading(sheet, problems)       what the importer could not read as it stands, and columns that nothing is known about
+    check(sheet)
+"""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from seatrial.notes.lint.digits import NUMBER
-from seatrial.notes.lint.finding import Finding
-from seatrial.notes.lint.sheet import MEASURED, Row, Sheet, field_of
+from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
+from seatrial.tables import Problem
 from seatrial.tables.headings import read_heading
+from seatrial.tables.unknown import is_known
 
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
 _NUMERIC = {"count", "figure", "memory", "seconds", "rate", "percent"}
@@ -130,3 +134,36 @@ def dates(mates: list[Row]) -> Iterator[Finding]:
         if last is not None and len(row.record.date) == len(last.record.date) and row.record.date < last.record.date:
             yield row.find("date-order", "info", f"dated {row.record.date}, below a row of {last.record.date}")
         last = row
+
+
+def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
+    found = []
+    for problem in problems:
+        cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
+        code = "cells-vs-header" if cells else "unreadable"
+        level: Level = "error" if cells else "info" if problem.level == "note" else "warning"
+        found.append(
+            Finding(
+                file=problem.file,
+                line=problem.line,
+                code=code,
+                level=level,
+                message=problem.message,
+                column=problem.column or None,
+                printed=problem.cell or None,
+            )
+        )
+    told: set[tuple[str, str]] = set()
+    for mates in sheet.tables.values():
+        if mates[0].record.table is None:
+            continue
+        for heading in mates[0].record.printed:
+            where = (mates[0].record.source_file, heading)
+            if heading.strip() and where not in told and not is_known(heading):
+                told.add(where)
+                found.append(
+                    mates[0].find(
+                        "unknown-column", "info", f'nothing is known about the column "{heading}": its cells are kept as text'
+                    )
+                )
+    return found

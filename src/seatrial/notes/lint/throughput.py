@@ -1,20 +1,293 @@
-"""Time and TFLOPs of a row must belong together under the reading of its table.
+"""Time and TFLOPs of a row must belong together under the reading of its table; where they do not, which cell is wrong?
 
-Where they do not, one clear explanation (see `explain.py`) is proposed; else the row is left open. What most rows of a table
-share is no slip of a row: a unit, a habit of cutting digits off, or a formula that nobody stated.
+    check(sheet)                         findings
+    explanations(row, agreeing)          what would explain the row, the best first
+
+Each cell that could be wrong is solved for, and scored by what else speaks for the solved value: the text above the table, the
+rest of the column, a typing slip that leads from one to the other, figures derived from it in other columns, and whether the
+TFLOPs as printed look like those of the neighbours. One clear explanation is proposed; else the row is left open. What most
+rows of a table share is no slip of a row: a unit, a habit of truncating digits, or a formula that nobody stated.
 """
-
 from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-from seatrial.notes.lint import digits
-from seatrial.notes.lint.consensus import TIME_SCALES, complete, slack
-from seatrial.notes.lint.explain import Explanation, explanations, reading_of
-from seatrial.notes.lint.finding import Finding, Level
-from seatrial.notes.lint.sheet import Row, Sheet
+from seatrial.notes.lint import derived, digits
+from seatrial.notes.lint.digits import Slip, slip
+from seatrial.notes.lint.formulas import TIME_SCALES, Reading, complete, elsewhere, slack
+from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode
+
+_SEQUENCES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    code: str
+    name: str
+    """The field whose cell would change."""
+    value: float
+    shown: str
+    """The cell as it would read."""
+    score: float
+    said: str
+    level: Level = "error"
+
+
+def reading_of(row: Row) -> Reading:
+    assert row.reading is not None
+    return row.reading
+
+
+def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
+    """`agreeing`: the rows of the table whose own figures belong together."""
+    lean = _leaning(row, agreeing)
+    # A figure by another formula may look like its neighbours or not: that says less about it than about a wrong figure.
+    share = {"formula-mixed": -0.5}
+    found = [
+        replace(e, score=e.score + lean * share.get(e.code, -1.0 if e.name == "tflops" else 1.0))
+        for rule in RULES
+        for e in rule(row, agreeing)
+    ]
+    # Of two that lead to the same cell the one that says why is told, with the better score.
+    best: dict[tuple[str, str], Explanation] = {}
+    for e in sorted(found, key=lambda e: (e.code != "formula-mixed", -e.score)):
+        first = best.get((e.name, e.shown))
+        best[e.name, e.shown] = e if first is None else replace(first, score=max(first.score, e.score))
+    return sorted(best.values(), key=lambda e: -e.score)
+
+
+def _may_be_wrong(row: Row, name: str, agreeing: set[Row]) -> bool:
+    """A value from the text above holds for the whole table: it is not wrong for one row where others agree with it."""
+    return row.states(name) or not any(mate is not row and mate in agreeing for mate in row.around)
+
+
+def _leaning(row: Row, agreeing: set[Row]) -> float:
+    """Above 0 when the printed TFLOPs look like the neighbours' and the computed ones do not; below 0 the other way round."""
+    others = [mate.record.tflops for mate in row.around if mate is not row and mate in agreeing]
+    calc, shown = reading_of(row).tflops(row), row.printed("tflops")
+    if len(others) < 2 or calc is None or shown is None:
+        return 0.0
+    logs = [math.log(value) for value in others if value]
+    middle = statistics.median(logs)
+    usual = 0.03 + statistics.median([abs(value - middle) for value in logs])
+    difference = abs(math.log(calc) - middle) - abs(math.log(shown.value) - middle)
+    return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
+
+
+def _with(row: Row, **other: float) -> bool:
+    return reading_of(row).fits(row, **other)
+
+
+def _weight(text: str, low: float, high: float) -> tuple[float, str, Slip | None]:
+    """What a slip of the hand counts for: the less likely it comes by accident, the more."""
+    found = slip(text, (low, high))
+    if found is None:
+        return 0.0, "", None
+    score = 3.0 if found.chance < 0.03 else 2.0 if found.chance < 0.1 else 1.0 if found.chance < 0.3 else 0.3
+    return score, f" ({found.how})", found
+
+
+def unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    for scale in TIME_SCALES:
+        reading = replace(reading_of(row), scale=scale * reading_of(row).scale)
+        if reading.fits(row):
+            yield Explanation(
+                code="ms-not-s" if scale == 1e-3 else "time-unit",
+                name="sec_per_it",
+                value=scale,
+                shown="",
+                score=6.0,
+                said=f"the time is in {TIME_SCALES[scale]}",
+            )
+
+
+def batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    gbs, ratio, expected, shown = (
+        row.whole("gbs"),
+        reading_of(row).ratio(row),
+        reading_of(row).expected(row),
+        row.printed("tflops"),
+    )
+    if not gbs or not ratio or expected is None or shown is None:
+        return
+    low, high = gbs * shown.rounded[0] / expected[1], gbs * shown.rounded[1] / expected[0]
+    step = (row.whole("dp") or 1) * (row.whole("mbs") or 1)
+    others = [mate.record.gbs for mate in row.around if mate is not row]
+    usual, often = mode(others)
+    stated = row.stated_above("gbs")
+    inside = [n * step for n in range(max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9) + 1)][:200]
+    best: Explanation | None = None
+    for value in inside:
+        if value == gbs:
+            continue
+        score, why = 0.0, ""
+        if stated is not None and stated[0] == value:
+            score, why = 5.0, f" (line {stated[1]} says {value})"
+        elif usual == value and often >= max(1, 0.5 * len(others)):
+            score, why = 4.0, " (as in the other rows)"
+        elif value in others:
+            score, why = 2.5, " (as in another row)"
+        else:
+            score, why, _ = _weight(row.cell("gbs") or str(gbs), value, value)
+            score = min(score, 2.0) * (1.0 if len(inside) < 4 else 0.5) + (1.0 if value & (value - 1) == 0 else 0.0) or -1.0
+        if best is None or score > best.score:
+            best = Explanation(
+                code="tflops-mismatch",
+                name="gbs",
+                value=value,
+                shown=str(value),
+                score=score,
+                said=f"GBS {gbs} -> {value}{why}",
+            )
+    if best is not None:
+        yield best
+
+
+def layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers", agreeing):
+        return
+    bounds, pp = reading_of(row).solve_layers(row), row.whole("pp") or 1
+    others = [mate.record.layers for mate in row.elsewhere if mate is not row and mate.hidden == row.hidden]
+    stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.around if mate is not row])[0]
+    solved = [math.ceil(bounds[0] - 1e-6)] if bounds is not None and bounds[1] - bounds[0] < 0.8 else []
+    known = [value for value in (stated[0] if stated else None, usual, *others) if isinstance(value, int)]
+    for value in dict.fromkeys(known + solved):
+        if value < 1 or value == row.layers or value % pp and (value + 2) % pp or not _with(row, layers=value):
+            continue
+        score, why, _ = _weight(row.cell("layers") or str(row.layers), value, value)
+        if stated is not None and stated[0] == value:
+            score, why = 5.0 if usual == value else 4.0, f" (line {stated[1]} says {value})"
+        elif usual == value:
+            score, why = 4.0, " (as in the other rows)"
+        elif value in others:
+            score, why = 2.5, " (as in another row)"
+        yield Explanation(
+            code="tflops-mismatch",
+            name="layers",
+            value=value,
+            shown=str(value),
+            score=score,
+            said=f"layers {row.layers} -> {value}{why}",
+        )
+
+
+def shape(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    """Hidden size and sequence take only values that are in use."""
+    for name, usual, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
+        if usual is None or not _may_be_wrong(row, name, agreeing):
+            continue
+        seen = [value for value in row.sheet.in_file(row, name) if isinstance(value, int)]
+        near = [getattr(mate.record, name) for mate in row.around if mate is not row]
+        for value in dict.fromkeys(seen + list(extra)):
+            if value != usual and _with(row, **{name: value}):
+                score = (
+                    3.5
+                    if mode(near)[0] == value and row.states(name)
+                    else 2.5
+                    if value in near
+                    else 1.0
+                    if row.states(name)
+                    else 0.0
+                )
+                yield Explanation(
+                    code="tflops-mismatch",
+                    name=name,
+                    value=value,
+                    shown=str(value),
+                    score=score,
+                    said=f"{name} {usual} -> {value}",
+                )
+
+
+def nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    """Only where no product of DP, TP and PP holds the count in place."""
+    ratio, world = reading_of(row).ratio(row), row.world
+    if not ratio or not world or row.product is not None and row.product == row.counted:
+        return
+    shared = 1 if row.states("gpus") else row.procs or 1
+    value = round(world * ratio / shared)
+    if value < 1 or value * shared == world or not _with(row, world=value * shared):
+        return
+    name = "gpus" if row.states("gpus") else "nodes"
+    score, why, _ = _weight(row.cell(name), value, value)
+    yield Explanation(
+        code="tflops-mismatch",
+        name=name,
+        value=value,
+        shown=str(value),
+        score=min(score, 2.0),
+        said=f"{row.column(name)} {world // shared} -> {value}{why}",
+    )
+
+
+def formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    """Another habit of counting: only believable when the digits are fine enough to tell formulas apart."""
+    reading, shown = reading_of(row), row.printed("tflops")
+    file = row.elsewhere
+    for other in elsewhere(reading, row):
+        if other.per == "node" and (row.procs or 1) == 1 or not other.fits(row) or shown is None:
+            continue
+        elsewhere_used = sum(1 for mate in file if mate is not row and complete(mate) and mate.reading == other)
+        score = (3.0 if slack(row) < 0.004 else 2.5 if slack(row) < 0.01 else 1.0) + (2.0 if elsewhere_used >= 3 else 0.0)
+        if other.recompute != reading.recompute:
+            score += 2.0 if row.record.recompute == other.recompute else -0.5
+        comparable = reading.tflops(row) or 0.0
+        if other.per == "node":
+            each = shown.value / (row.procs or 1)
+            # A factor of the processes a node is no coincidence when the other factors are those of the table.
+            if (other.formula, other.recompute) == (reading.formula, reading.recompute):
+                yield Explanation(
+                    code="tflops-per-node",
+                    name="tflops",
+                    value=each,
+                    shown=shown.like(each),
+                    score=score + 4.0,
+                    level="warning",
+                    said=f"TFLOPs {shown.value:g} is per node, {row.procs} x {each:.4g} per process",
+                )
+            continue
+        yield Explanation(
+            code="formula-mixed",
+            name="tflops",
+            value=comparable,
+            shown=shown.like(comparable),
+            score=score,
+            level="warning",
+            said=f"TFLOPs counted by {other}, comparable with the table would be {shown.like(comparable)}",
+        )
+
+
+def either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    """The time or the TFLOPs themselves, when a slip of the hand or another column points to one of them."""
+    sec, shown, calc = row.printed("sec_per_it"), row.printed("tflops"), reading_of(row).tflops(row)
+    if sec is None or shown is None or calc is None:
+        return
+    work, expected = sec.value * calc, reading_of(row).expected(row)
+    assert expected is not None
+    times = (work / shown.rounded[1], work / max(shown.rounded[0], 1e-12))
+    for name, figure, value, bounds in (("sec_per_it", sec, work / shown.value, times), ("tflops", shown, calc, expected)):
+        half = figure.unit / 2
+        score, why, typed = _weight(figure.text, bounds[0] - half, bounds[1] + half)
+        meant, text = (typed.value, typed.text) if typed is not None and score >= 2 else (value, figure.like(value))
+        vote = derived.vote(row, name, value)
+        if vote is not None:
+            score, why = score + (4.0 if vote else -3.0), why + (" (another column agrees)" if vote else "")
+        yield Explanation(
+            code="tflops-mismatch",
+            name=name,
+            value=meant,
+            shown=text,
+            score=score,
+            said=f"{row.column(name)} {figure.value:g} -> {text}{why}",
+        )
+
+
+Rule = Callable[[Row, set[Row]], Iterator[Explanation]]
+RULES: tuple[Rule, ...] = (unit_of_time, batch, layers, shape, nodes, formula, either_figure)
+
 
 SMALL = 0.015
 """A difference below this may come from averages over other iterations; above it one of the figures is wrong."""

@@ -11,15 +11,13 @@ A row gives exactly one record, or is counted in exactly one problem. Nothing is
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.csvfile import read_csv
-from seatrial.notes.read.files import check_file, read_lines
+from seatrial.notes.read.files import check_file, read_lines, sniff
 from seatrial.notes.read.markdown import read_markdown
 from seatrial.notes.read.megatron import LogReader
 from seatrial.notes.read.outline import Outline
@@ -29,7 +27,6 @@ from seatrial.tables.csvjson import read_json
 
 __all__ = ["Imported", "Problem", "import_file", "iter_file", "sniff"]
 
-Format = Literal["markdown", "log", "csv", "json"]
 LARGEST_MIB = 64
 """Notes and tables beyond this are almost surely the wrong file; logs have no limit."""
 
@@ -38,17 +35,23 @@ LARGEST_MIB = 64
 class Imported:
     records: tuple[Record, ...] = ()
     problems: tuple[Problem, ...] = ()
+    unknown_columns: tuple[str, ...] = ()
+    """Of all its tables, those that no field takes; their cells are in the records' `extra`."""
 
 
 def import_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB) -> Imported:
     """Everything in the file. BadInput when it is no text, cannot be opened, or is too large."""
-    records, problems = [], []
+    records: list[Record] = []
+    problems: list[Problem] = []
+    columns: dict[str, None] = {}
     for found in iter_file(path, largest_mib=largest_mib):
         if isinstance(found, Record):
             records.append(found)
+        elif found.columns:
+            columns.update(dict.fromkeys(found.columns))
         else:
             problems.append(found)
-    return Imported(records=tuple(records), problems=tuple(problems))
+    return Imported(records=tuple(records), problems=tuple(problems), unknown_columns=tuple(columns))
 
 
 def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB) -> Iterator[Record | Problem]:
@@ -71,28 +74,3 @@ def _read_log(path: Path, name: str) -> Iterator[Record | Problem]:
     for number, line in read_lines(path):
         yield from reader.feed(number, line)
     yield from reader.flush(end=True)
-
-
-_ALIGNMENT = re.compile(rb"^\s*\|?\s*:?-+:?\s*\|[\s|:-]*$", re.MULTILINE)
-_ITERATION = re.compile(rb"\biteration\s+\d+\s*/\s*\d+\s*\||\.{8,} \S+|\bmemory \(MB\) \|")
-
-
-def sniff(path: Path, head: bytes) -> Format:
-    """What kind of file this is, from its name where that says it and from its first bytes otherwise."""
-    suffix = path.suffix.lower()
-    if suffix in (".csv", ".tsv"):
-        return "csv"
-    if suffix in (".json", ".jsonl"):
-        return "json"
-    if suffix in (".log", ".out", ".err"):
-        return "log"
-    if suffix in (".md", ".markdown") or _ALIGNMENT.search(head):
-        return "markdown"
-    if _ITERATION.search(head) and not re.search(rb"^#{1,6} ", head, re.MULTILINE):
-        return "log"
-    first = head.split(b"\n", 1)[0].strip().removeprefix(b"\xef\xbb\xbf")
-    if first.startswith((b"{", b"[{", b"[\n")) or first == b"[":
-        return "json"
-    if b"|" not in first and max(first.count(b","), first.count(b"\t"), first.count(b";")) >= 2 and not first.startswith(b"#"):
-        return "csv"
-    return "markdown"

@@ -16,8 +16,7 @@ from typing import Any
 from seatrial.errors import BadInput
 from seatrial.notes.read.files import LONGEST_LINE, read_lines
 from seatrial.notes.read.outline import Outline
-from seatrial.notes.read.rows import blank_row, row_record
-from seatrial.notes.read.tables import is_table_of_runs
+from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
 from seatrial.record import Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED
@@ -44,11 +43,13 @@ def read_csv(path: Path, name: str) -> Iterator[Record | Problem]:
     try:
         headings = [heading.strip() for heading in next(reader)]
         read = _row_reader(headings, path)
+        yield from columns_left(headings, Where(file=name, line=first[0]))
         for cells in reader:
             where = Where(file=name, line=counter.row_start, table=0)
             counter.row_start = counter.line + 1
             if not blank_row(cells):
-                yield from read(cells, where)
+                refused = refused_row(headings, cells, where)
+                yield from read(cells, where) if refused is None else [refused]
     except csv.Error as error:
         raise BadInput(f"{path}:{counter.line}: {error}") from error
 
@@ -91,8 +92,6 @@ def _row_reader(headings: list[str], path: Path) -> Any:
 
 
 def _foreign_row(columns: Sequence[Column], cells: Sequence[str], outline: Outline, where: Where) -> Iterator[Record | Problem]:
-    from seatrial.notes.read.markdown import refit
-
     if len(cells) != len(columns):
         cells, message = refit(columns, cells)
         yield Problem(file=where.file, line=where.line, message=message, level="note")

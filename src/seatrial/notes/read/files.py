@@ -1,5 +1,6 @@
-"""The lines of a text file, one at a time, whoever wrote it: BOM, CRLF, colour codes and progress bars are gone.
+"""Files that anybody wrote: of which kind they are, and their lines without BOM, CRLF, colour codes and progress bars.
 
+    sniff(path, check_file(path))                "markdown", "log", "csv" or "json"
     for number, line in read_lines(path): ...
 
 A file that is no text, or cannot be opened, is one BadInput; memory does not grow with the file.
@@ -10,6 +11,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from seatrial.errors import BadInput
 
@@ -63,3 +65,29 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, text
     except OSError as error:
         raise BadInput(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+Format = Literal["markdown", "log", "csv", "json"]
+_ALIGNMENT = re.compile(rb"^\s*\|?\s*:?-+:?\s*\|[\s|:-]*$", re.MULTILINE)
+_ITERATION = re.compile(rb"\biteration\s+\d+\s*/\s*\d+\s*\||\.{8,} \S+|\bmemory \(MB\) \|")
+
+
+def sniff(path: Path, head: bytes) -> Format:
+    """What kind of file this is, from its name where that says it and from its first bytes otherwise."""
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return "csv"
+    if suffix in (".json", ".jsonl"):
+        return "json"
+    if suffix in (".log", ".out", ".err"):
+        return "log"
+    if suffix in (".md", ".markdown") or _ALIGNMENT.search(head):
+        return "markdown"
+    if _ITERATION.search(head) and not re.search(rb"^#{1,6} ", head, re.MULTILINE):
+        return "log"
+    first = head.split(b"\n", 1)[0].strip().removeprefix(b"\xef\xbb\xbf")
+    if first.startswith((b"{", b"[{", b"[\n")) or first == b"[":
+        return "json"
+    if b"|" not in first and max(first.count(b","), first.count(b"\t"), first.count(b";")) >= 2 and not first.startswith(b"#"):
+        return "csv"
+    return "markdown"

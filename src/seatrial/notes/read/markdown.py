@@ -1,35 +1,143 @@
 """Benchmark notes: their tables, log lines and lists as records, with the settings that the text around them states.
 
-    for found in read_markdown(path): a Record or a Problem, in the order of the file
+    for found in read_markdown(path, "notes.md"): ...        a Record or a Problem, in the order of the file
+    for token in scan(lines): token.kind                     text, log, header, row, stray or mark, with one line of look-ahead
 
-The file is read twice, line by line: first its text (legends and `above too` stand after the rows they explain), then its
-rows. Memory holds the text's statements and never the tables.
+Pipe tables with or without outer pipes, inside quotes and code fences, and the boxes that command lines draw. The file is read
+twice, line by line: first its text (legends and `above too` stand after the rows they explain), then its rows. Memory holds
+the text's statements and never the tables.
 """
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from seatrial.errors import BadInput
+from seatrial.notes.read import megatron
 from seatrial.notes.read.files import read_lines
-from seatrial.notes.read.lists import ListReader
 from seatrial.notes.read.megatron import LogReader
 from seatrial.notes.read.outline import Outline
-from seatrial.notes.read.rows import blank_row, fits, row_record
-from seatrial.notes.read.tables import Token, is_table_of_runs, scan, split_row
+from seatrial.notes.read.parsing import read_cell
+from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
 from seatrial.record import Record
 from seatrial.tables import Problem, Where, codec
-from seatrial.tables.headings import Column, read_heading, settle
-from seatrial.tables.markdown import MARK, read_own_row
+from seatrial.tables.headings import MEASURES, NUMBER, Column, clean, read_heading, settle
+from seatrial.tables.markdown import MARK, UNTITLED_MARK, read_own_row
 
-Found = Record | Problem
-MOST_TOO_MANY = 4
-"""Cells too many up to which an empty one among them is looked for."""
+TokenKind = Literal["text", "log", "header", "header without alignment", "row", "stray", "mark"]
 
 
-def read_markdown(path: Path, name: str) -> Iterator[Found]:
+class Token(NamedTuple):
+    kind: TokenKind
+    line: int
+    text: str
+    fenced: bool = False
+
+
+_QUOTE = re.compile(r"^\s*(?:>\s?)+")
+_DELIMITER = re.compile(
+    r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*|\s*\|?\s*:?-{2,}:?\s*\|\s*|\s*[+┌├└╞][-=+:─┬┼┴═╪┐┤┘╡]+\s*"
+)
+_UNDERLINE = re.compile(r"={3,}|-{3,}")
+_PIPE = re.compile(r"(?<!\\)\|")
+_BOX = re.compile(r"[│┃║]")
+
+
+def split_row(text: str) -> list[str]:
+    """The cells of a row; an escaped pipe is part of its cell."""
+    text = text.strip().removeprefix("|")
+    if "\\|" not in text:
+        return [cell.strip() for cell in text.removesuffix("|").split("|")]
+    parts = _PIPE.split(text)
+    if len(parts) > 1 and not parts[-1].strip():
+        parts.pop()
+    return [part.strip().replace("\\|", "|") for part in parts]
+
+
+def is_delimiter(text: str | None) -> bool:
+    return text is not None and _DELIMITER.fullmatch(text) is not None
+
+
+def is_header(cells: list[str]) -> bool:
+    """Whether cells read as headings of a table of runs, for a table whose alignment row is missing."""
+    named = [cell for cell in cells if cell]
+    known = sum(bool(read_heading(cell).field) for cell in named)
+    return known >= 2 and 2 * known > len(named) and not any(NUMBER.match(clean(cell)) for cell in named)
+
+
+def _body(line: str) -> str:
+    body = _QUOTE.sub("", line) if ">" in line[:8] else line
+    return _BOX.sub("|", body) if not body.isascii() else body
+
+
+def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
+    stream = iter(lines)
+    current = next(stream, None)
+    table = ""
+    after_gap = False
+    fenced = in_log = False
+    while current is not None:
+        number, line = current
+        following = next(stream, None)
+        body = _body(line)
+        bare = body.strip()
+        nxt = _body(following[1]) if following else None
+        current = following
+        if bare.startswith(("```", "~~~")):
+            fenced, in_log, table = not fenced, False, ""
+            yield Token("text", number, "")
+            continue
+        if (in_log and megatron.belongs(line)) or (not bare.startswith(("|", "#")) and megatron.starts(line)):
+            in_log, table = True, ""
+            yield Token("log", number, line)
+            continue
+        if not bare:
+            after_gap = True
+            yield Token("text", number, "")
+            continue
+        in_log = False
+        if bare in (MARK, UNTITLED_MARK):
+            table, after_gap = "", False
+            yield Token("mark", number, line)
+            continue
+        piped = "|" in bare
+        if table and is_delimiter(bare) and not bare.startswith("|"):
+            after_gap = False
+            continue
+        if table and piped and (bare.startswith("|") or (table == "bare" and not after_gap and _PIPE.search(bare))):
+            if is_delimiter(nxt) and nxt is not None and nxt.strip().startswith("|") and is_header(split_row(bare)):
+                yield Token("header", number, bare)
+                current = next(stream, None)
+            else:
+                yield Token("row", number, bare)
+            after_gap = False
+            continue
+        table, after_gap = "", False
+        if (
+            piped
+            and _PIPE.search(bare)
+            and is_delimiter(nxt)
+            and ("|" in (nxt or "") or "+" in (nxt or "")[:3] or not (nxt or "").isascii())
+        ):
+            table = "outer" if bare.startswith("|") else "bare"
+            yield Token("header", number, bare)
+            current = next(stream, None)
+        elif bare.startswith("|") and nxt is not None and nxt.strip().startswith("|") and is_header(split_row(bare)):
+            table = "outer"
+            yield Token("header without alignment", number, bare)
+        elif bare.startswith("|") and len(bare) > 1:
+            yield Token("stray", number, bare, fenced)
+        elif nxt is not None and not fenced and not bare.startswith("#") and _UNDERLINE.fullmatch(nxt.strip()):
+            yield Token("text", number, ("# " if nxt.strip()[0] == "=" else "## ") + bare)
+            current = next(stream, None)
+        elif not (is_delimiter(bare) and bare[0] in "+┌├└╞"):
+            yield Token("text", number, body)
+
+
+def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
     outline = Outline()
     own = False
     for token in scan(read_lines(path)):
@@ -66,9 +174,9 @@ class _Walk:
         self.logged: list[Record] = []
         """Iterations of the current section, for tables that repeat them without their time."""
 
-    def read(self, tokens: Iterator[Token]) -> Iterator[Found]:
+    def read(self, tokens: Iterator[Token]) -> Iterator[Record | Problem]:
         marked = False
-        handlers: dict[str, Callable[[Token], Iterator[Found]]] = {"row": self._row, "log": self._log_line, "text": self._text}
+        handlers = {"row": self._row, "log": self._log_line, "text": self._text}
         for token in tokens:
             if token.kind != "stray" and self.strays:
                 yield from self._end_strays()
@@ -87,7 +195,7 @@ class _Walk:
         yield from self.lists.flush()
         yield from self._logs(self.log.flush(end=True))
 
-    def _begin_table(self, token: Token, *, own: bool) -> Iterator[Found]:
+    def _begin_table(self, token: Token, *, own: bool) -> Iterator[Record | Problem]:
         yield from self._end_table()
         yield from self.lists.flush()
         yield from self._logs(self.log.flush())
@@ -100,15 +208,17 @@ class _Walk:
         if token.kind == "header without alignment":
             message = "no alignment row (| --- | --- |) under these headings; read as a table all the same"
             yield Problem(file=self.file, line=token.line, cell=token.text[:80], message=message, level="note")
+        if self.of_runs and not self.own:
+            yield from columns_left(headings, Where(file=self.file, line=token.line))
 
-    def _end_table(self) -> Iterator[Found]:
+    def _end_table(self) -> Iterator[Record | Problem]:
         if self.unknown and self.header is not None:
             names = ", ".join(column.heading for column in self.columns)[:80]
             message = f"a table that is not one of runs ({names}): {self.unknown} rows left out"
             yield Problem(file=self.file, line=self.header.line, message=message, level="note", rows=self.unknown)
         self.header, self.columns, self.unknown = None, [], 0
 
-    def _end_strays(self) -> Iterator[Found]:
+    def _end_strays(self) -> Iterator[Record | Problem]:
         if self.strays is None:
             return
         (first, count), self.strays = self.strays, None
@@ -116,7 +226,7 @@ class _Walk:
         level: Literal["note", "row"] = "note" if first.fenced else "row"
         yield Problem(file=self.file, line=first.line, cell=first.text[:80], message=message, level=level, rows=count)
 
-    def _row(self, token: Token) -> Iterator[Found]:
+    def _row(self, token: Token) -> Iterator[Record | Problem]:
         cells = split_row(token.text)
         if blank_row(cells):
             return
@@ -132,6 +242,10 @@ class _Walk:
         if len(cells) != len(self.columns):
             cells, message = refit(self.columns, cells)
             problems.append(Problem(file=self.file, line=token.line, cell=token.text[:120], message=message, level="note"))
+        refused = refused_row([column.heading for column in self.columns], cells, where)
+        if refused is not None:
+            yield refused
+            return
         record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         yield from problems
         yield from more
@@ -153,18 +267,18 @@ class _Walk:
         inferred = tuple(sorted({*record.inferred, "sec_per_it"}))
         return dataclasses.replace(record, sec_per_it=same[0].sec_per_it, time_unit=same[0].time_unit, inferred=inferred)
 
-    def _log_line(self, token: Token) -> Iterator[Found]:
+    def _log_line(self, token: Token) -> Iterator[Record | Problem]:
         yield from self._end_table()
         yield from self.lists.flush()
         yield from self._logs(self.log.feed(token.line, token.text))
 
-    def _logs(self, found: Iterator[Found]) -> Iterator[Found]:
+    def _logs(self, found: Iterator[Record | Problem]) -> Iterator[Record | Problem]:
         for item in found:
             if isinstance(item, Record):
                 self.logged = [*self.logged[-63:], item]
             yield item
 
-    def _text(self, token: Token) -> Iterator[Found]:
+    def _text(self, token: Token) -> Iterator[Record | Problem]:
         if token.text.strip():
             yield from self._end_table()
             if token.text.lstrip().startswith("#"):
@@ -173,21 +287,57 @@ class _Walk:
         yield from self.lists.feed(token.line, token.text)
 
 
-def refit(columns: Sequence[Column], cells: Sequence[str]) -> tuple[list[str], str]:
-    """The cells under their headings when there are more or fewer than headings, and what was done."""
-    counts = f"{len(cells)} cells under {len(columns)} headings"
-    if len(cells) < len(columns):
-        return [*cells, *[""] * (len(columns) - len(cells))], f"{counts}: the last {len(columns) - len(cells)} taken as empty"
-    kept, dropped = list(cells), []
-    if len(cells) > len(columns) + MOST_TOO_MANY:
-        return [*kept[: len(columns) - 1], " ".join(kept[len(columns) - 1 :])], f"{counts}: the last ones read as one"
-    while len(kept) > len(columns):
-        empty = [i for i, cell in enumerate(kept) if cell.strip("-–— ") == ""]
-        if not empty:
-            rest = " ".join(kept[len(columns) - 1 :])
-            return [*kept[: len(columns) - 1], rest], f"{counts}: the last ones read as one"
-        # The empty cell without which most of the others stand under a heading they can belong to; of equals the last.
-        best = max(empty, key=lambda i: (sum(fits(c, cell) for c, cell in zip(columns, kept[:i] + kept[i + 1 :])), i))
-        dropped.append(best + 1)
-        del kept[best]
-    return kept, f"{counts}: empty cell {', '.join(map(str, dropped))} left out"
+_ITEM = re.compile(r"\s*[-*+]\s+([^:|=]{1,40}?)\s*[:=]\s*(\S.{0,60})$")
+LONGEST_ITEM, MOST_ITEMS = 120, 100
+_PART = re.compile(r"\b(?:nodes?|gpus?|ranks?|stages?|devices?|hosts?)\b", re.IGNORECASE)
+_MEMORY = Column(field="mem_value", kind="memory", heading="Mem")
+_TFLOPS = Column(field="tflops", kind="figure", heading="TFLOPs")
+
+
+class ListReader:
+    """Fed with the lines of text; gives records where a list of results ends."""
+
+    def __init__(self, file: str, outline: Outline):
+        self.file, self.outline = file, outline
+        self._items: list[tuple[int, str, str]] = []
+
+    def feed(self, number: int, line: str) -> Iterator[Record]:
+        match = _ITEM.match(line) if len(line) < LONGEST_ITEM and len(self._items) < MOST_ITEMS else None
+        if match:
+            self._items.append((number, match.group(1).strip("*_` "), match.group(2).strip()))
+        elif self._items:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Record]:
+        items, self._items = self._items, []
+        parts: list[tuple[int, str, str, Any]] = []
+        shared: dict[str, Any] = {}
+        first = 0
+        for number, key, text in items:
+            cell = read_cell(_MEMORY, text)
+            if _PART.search(key) and cell.value is not None and cell.unit:
+                parts.append((number, key, text, cell))
+                continue
+            column = _TFLOPS if key.lower() in ("performance", "perf") else read_heading(key)
+            if column.field in MEASURES:
+                cell = read_cell(column, text)
+                if cell.value is not None and not cell.unread and (column is not _TFLOPS or "flop" in cell.unit.lower()):
+                    first = first or number
+                    shared[column.field] = cell.value
+                    if column.field == "mem_value":
+                        shared["mem_unit"] = cell.unit
+                    elif column.field == "sec_per_it":
+                        shared["time_unit"] = cell.unit or "s"
+        for number, key, text, cell in parts:
+            own = {**shared, "mem_value": cell.value, "mem_unit": cell.unit, "mem_scope": key}
+            yield self._record(number, {key: text}, own)
+        if not parts and len(shared.keys() & set(MEASURES)) > 1:
+            yield self._record(first, {key: text for _, key, text in items}, shared)
+
+    def _record(self, line: int, printed: dict[str, str], own: dict[str, Any]) -> Record:
+        around = self.outline.around(line)
+        values = {**{name: stated.value for name, stated in around.values.items()}, **own}
+        return Record(
+            state="measured", source_file=self.file, source_line=line, section=around.section, printed=printed, env=around.env,
+            extra=around.extra, context=around.values, inferred=tuple(sorted(around.inferred - own.keys())), **values,
+        )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 from seatrial.notes.read.outline import Outline, Statement
 from seatrial.notes.read.parsing import shifted
-from seatrial.notes.read.statements import Said, read_statements
+from seatrial.notes.read.statements import Statements, read_statements
 from seatrial.record import Outcome, Record, Status
 from seatrial.tables import Problem
 from seatrial.tables.headings import setting
@@ -138,13 +138,13 @@ class LogReader:
 
     def _argument(self, number: int, line: str) -> None:
         match = _ARGUMENT.match(line)
-        said: Said | None = None
+        said: Statements | None = None
         if match:
             column = setting(match.group(1))
             if match.group(1) in ("bf16", "fp16") and match.group(2) == "True":
-                said = Said(fields={"dtype": match.group(1)})
+                said = Statements(fields={"dtype": match.group(1)})
             elif match.group(1) == "checkpoint_activations":
-                said = Said(fields={"recompute": "full" if match.group(2) == "True" else "none"})
+                said = Statements(fields={"recompute": "full" if match.group(2) == "True" else "none"})
             elif column is not None and match.group(2) not in ("None", "[]"):
                 said = read_statements(f"--{match.group(1)} {match.group(2)}", heading=True)
         elif "parallel" in line and "size:" in line:

@@ -14,8 +14,7 @@ import re
 from dataclasses import dataclass, field
 
 from seatrial.errors import BadInput
-from seatrial.notes.read.statements import Said, read_statements
-from seatrial.notes.read.words import cues, read_words
+from seatrial.notes.read.statements import Statements, machine_cues, read_statements, read_status
 from seatrial.record import Stated
 from seatrial.tables.headings import clean, normal
 
@@ -43,12 +42,12 @@ class Section:
 class Statement:
     line: int
     section: int
-    said: Said
+    said: Statements
     heading: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class KnownFailure:
     """A comment such as `mp=2 with zero=3 does not work`."""
 
     fields: dict[str, object]
@@ -80,7 +79,7 @@ class Outline:
         self.legends: dict[str, str] = {}
         self.value_legends: dict[tuple[str, str], tuple[str, str]] = {}
         """(column, cell) -> the environment variable and value that the cell means."""
-        self.rules: list[Rule] = []
+        self.rules: list[KnownFailure] = []
         self._host = self._device = False
         self._searched = 0
         self._cache: dict[tuple[int, int, str], Around] = {}
@@ -107,16 +106,16 @@ class Outline:
             return
         if len(self.statements) + len(self.sections) > MOST_STATEMENTS:
             raise BadInput(f"line {number}: over {MOST_STATEMENTS} headings and settings, which is more than notes have")
-        host, device = cues(line)
+        host, device = machine_cues(line)
         self._host, self._device = self._host or host, self._device or device
         match = _HEADING.match(line)
         if match:
             self.heading(number, len(match.group(1)), match.group(2))
         elif not self._read_legend(line):
             said = read_statements(line, heading=False)
-            failed = read_words(line).failed if said else ""
+            failed = read_status(line).failed if said else ""
             if failed:
-                self.rules.append(Rule(fields=said.fields, failed=failed, text=clean(line.lstrip(" -*+>"))))
+                self.rules.append(KnownFailure(fields=said.fields, failed=failed, text=clean(line.lstrip(" -*+>"))))
             elif said:
                 self.statements.append(Statement(number, len(self.sections) - 1, said, heading=False))
 
@@ -124,7 +123,7 @@ class Outline:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
         if self._searched < ROWS_SEARCHED and not (self._host and self._device):
             self._searched += 1
-            host, device = cues(line)
+            host, device = machine_cues(line)
             self._host, self._device = self._host or host, self._device or device
         index = len(self.sections) - 1
         while index >= 0 and not self.sections[index].has_rows:
@@ -233,8 +232,8 @@ class Outline:
         for (name, value), line in machine.items():
             if sum(other == name for other, _ in machine) == 1:
                 found.setdefault(name, Stated(value=value, line=line))
-        inferred = {name for name in found if name not in values}
-        values.update({name: found[name] for name in inferred})
+        inferred = {name: stated for name, stated in found.items() if name not in values}
+        values.update(inferred)
         return frozenset(inferred)
 
     def _line_of(self, position: int) -> int:

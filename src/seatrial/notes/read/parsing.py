@@ -1,10 +1,10 @@
-"""One cell of a table, read for the column it stands in: the number, its unit, the words and the marks beside it.
+"""One cell of a table, parsed for the column it stands in: the number, its unit, the text and the marks beside it.
 
     read_cell(Column(field="mem_value", kind="memory"), "900.5 MiB (OOM in epoch 2)")
-        -> value 900.5, unit "MiB", words "(OOM in epoch 2)"
+        -> value 900.5, unit "MiB", text "(OOM in epoch 2)"
     read_cell(Column(field="tflops", kind="figure"), "2.5^/^^")          -> value 2.5, flags ("^", "^^")
 
-A cell is read whole or not at all: what is neither a number nor known words comes back with `unread` saying why.
+A cell is read whole or not at all: what is neither a number nor known text comes back with `unread` saying why.
 """
 from __future__ import annotations
 

@@ -1,24 +1,26 @@
 """A row of cells under its headings, with what the text around it states, as one record.
 
-    row_record(columns, cells, around=..., outline=..., where=...)      -> record or None, and the problems met
+    row_record(columns, cells, outline=outline, where=where)         -> record or None, and the problems met
+    refit(columns, cells)                                            cells of a ragged row under the headings they belong to
 
-The row's own cells win over the text around it. What neither says stays None. State and outcome follow from the words and
+The row's own cells win over the text around it. What neither says stays None. State and outcome follow from the text and
 marks in the cells and from the legend that explains the marks.
 """
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.outline import SHAPE, Around, Outline
 from seatrial.notes.read.parsing import Cell, is_blank, read_cell, take_date
-from seatrial.notes.read.statements import read_statements
-from seatrial.notes.read.words import read_words
+from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
 from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
+from seatrial.tables.unknown import axes_lacking, refusal, unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
 """Marks that say `worked out` where no legend says otherwise."""
@@ -28,7 +30,7 @@ TIMES = ("sec_per_it", "tflops", "samples_per_s", "tokens_per_s", "tokens_per_s_
 
 
 @dataclass(kw_only=True)
-class _Row:
+class _OpenRow:
     """A row while it is being read."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -48,7 +50,7 @@ class _Row:
 def row_record(
     columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where
 ) -> tuple[Record | None, list[Problem]]:
-    row = _Row()
+    row = _OpenRow()
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
             _take(row, column, raw)
@@ -98,7 +100,7 @@ def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
 # ---- one cell
 
 
-def _take(row: _Row, column: Column, raw: str) -> None:
+def _take(row: _OpenRow, column: Column, raw: str) -> None:
     cell = read_cell(column, raw)
     for flag in cell.flags:
         row.flags.setdefault(flag, []).append(column.field)
@@ -134,7 +136,7 @@ def _take(row: _Row, column: Column, raw: str) -> None:
         _take_words(row, column, cell.words)
 
 
-def _take_parts(row: _Row, column: Column, raw: str) -> None:
+def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
     """`8/4/12` under `DP/TP/PP`."""
     texts = [text for text in re.split(r"\s*[/,×x+&]\s*|\s+", clean(raw)) if text]
     cells = [read_cell(_COUNT, text) for text in texts]
@@ -150,7 +152,7 @@ def _take_parts(row: _Row, column: Column, raw: str) -> None:
 _COUNT = Column(kind="count")
 
 
-def _take_devices(row: _Row, text: str) -> bool:
+def _take_devices(row: _OpenRow, text: str) -> bool:
     """`8xA100`, `2x8` or, under a heading such as GPU, just what kind they are."""
     match = re.fullmatch(r"(\d+)\s*[x×]\s*(\d+)?\s*([A-Za-z][\w .-]*)?", text)
     if match and (match.group(2) or match.group(3)):
@@ -164,7 +166,7 @@ def _take_devices(row: _Row, text: str) -> bool:
     return False
 
 
-def _take_units(row: _Row, column: Column, cell: Cell) -> None:
+def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
     if column.field == "mem_value":
         row.values["mem_unit"] = cell.unit
     elif column.field == "sec_per_it":
@@ -176,7 +178,7 @@ def _take_units(row: _Row, column: Column, cell: Cell) -> None:
             row.values["formula"] = column.formula
 
 
-def _take_note(row: _Row, column: Column, text: str) -> None:
+def _take_note(row: _OpenRow, column: Column, text: str) -> None:
     date, rest = take_date(text)
     if date and "date" not in row.values:
         row.values["date"] = date
@@ -190,7 +192,7 @@ def _take_note(row: _Row, column: Column, text: str) -> None:
         row.said.append(("notes", text))
 
 
-def _take_throughput(row: _Row, column: Column, raw: str, cell: Cell) -> None:
+def _take_throughput(row: _OpenRow, column: Column, raw: str, cell: Cell) -> None:
     unit = normal(cell.unit)
     name = {"sample": "samples_per_s", "seq": "samples_per_s", "tok": "tokens_per_s"}
     field_name = next((value for key, value in name.items() if unit.startswith(key)), None)
@@ -204,21 +206,21 @@ def _take_throughput(row: _Row, column: Column, raw: str, cell: Cell) -> None:
         row.values[field_name] = cell.value
 
 
-def _take_words(row: _Row, column: Column, words: str) -> None:
+def _take_words(row: _OpenRow, column: Column, words: str) -> None:
     """Words beside a number: settings in a Nodes cell, otherwise what happened."""
     inner = words[1:-1].strip() if words[:1] in "([{" and words[-1:] in ")]}" else words
-    if column.field in ("nodes", "gpus") and not read_words(inner).failed:
+    if column.field in ("nodes", "gpus") and not read_status(inner).failed:
         _take_settings(row, inner)
     else:
         row.said.append((column.field, inner))
-        if column.field not in MEASURES or not (read_words(inner).failed or read_words(inner).estimated):
+        if column.field not in MEASURES or not (read_status(inner).failed or read_status(inner).estimated):
             row.notes.append(f"{column.heading}: {inner}")
 
 
 _CLOCK = Column(field="freq_ghz", kind="frequency")
 
 
-def _take_settings(row: _Row, text: str) -> None:
+def _take_settings(row: _OpenRow, text: str) -> None:
     """`ppn=2, 2.4GHz, LD_PRELOAD=libjemalloc.so, "cache=on"`."""
     for part in re.split(r"[,;]\s*", text):
         part = part.strip().strip("\"'`").strip()
@@ -239,7 +241,7 @@ def _take_settings(row: _Row, text: str) -> None:
             row.notes.append(part)
 
 
-def _value_legends(row: _Row, outline: Outline) -> None:
+def _value_legends(row: _OpenRow, outline: Outline) -> None:
     for heading, text in row.extra.items():
         meaning = outline.value_legends.get((normal(heading), text.lower()))
         if meaning:
@@ -249,7 +251,7 @@ def _value_legends(row: _Row, outline: Outline) -> None:
 # ---- the whole row
 
 
-def _with_context(row: _Row, around: Around) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[str, ...]]:
     values, inferred = dict(row.values), []
     counts_devices = "gpus" in values
     other_model = _is_other_model(values, around)
@@ -283,7 +285,7 @@ def _is_other_model(values: dict[str, Any], around: Around) -> bool:
     return not 0.5 <= size / (12 * layers * hidden**2) <= 2.5
 
 
-def _judge(row: _Row, outline: Outline) -> tuple[Outcome | None, State, tuple[str, ...], list[tuple[Column, str, Cell]]]:
+def _judge(row: _OpenRow, outline: Outline) -> tuple[Outcome | None, State, tuple[str, ...], list[tuple[Column, str, Cell]]]:
     """What happened, the row's state, the estimated figures, and the cells that stay unread."""
     failed, message = "", ""
     estimated: list[str] = []
@@ -292,7 +294,7 @@ def _judge(row: _Row, outline: Outline) -> tuple[Outcome | None, State, tuple[st
     timed = any(row.values.get(name) is not None for name in TIMES)
     measured = timed or row.values.get("mem_value") is not None
     for column, raw, cell in row.unread:
-        words = read_words(cell.words)
+        words = read_status(cell.words)
         if cell.words and column.kind != "count" and (words.failed or words.planned):
             failed, message = failed or words.failed, message or cell.words
             planned = planned or words.planned
@@ -303,7 +305,7 @@ def _judge(row: _Row, outline: Outline) -> tuple[Outcome | None, State, tuple[st
     for name, text in row.said:
         if name == "notes" and measured and len(text.split()) > LONG_NOTE:
             continue
-        words = read_words(text)
+        words = read_status(text)
         if name in ("state", "outcome") and text.lower() in ("ok", "measured", "success", "passed", "done"):
             explicit = True
         if words.failed and not failed:
@@ -313,7 +315,7 @@ def _judge(row: _Row, outline: Outline) -> tuple[Outcome | None, State, tuple[st
         planned = planned or words.planned
     for flag, fields in row.flags.items():
         legend = outline.legends.get(flag, "")
-        words = read_words(legend)
+        words = read_status(legend)
         if words.estimated or (not legend and flag in ESTIMATE_MARKS):
             estimated += [name for name in fields if name in row.values]
         if words.failed and not failed:
@@ -322,7 +324,7 @@ def _judge(row: _Row, outline: Outline) -> tuple[Outcome | None, State, tuple[st
             row.notes.append(f"{flag} {legend}")
     if not failed and not measured and row.dated:
         failed, message = _by_rule(row, outline)
-    outcome = Outcome(status=_status(failed, outline), message=message, rate=read_words(message).rate) if failed else None
+    outcome = Outcome(status=_status(failed, outline), message=message, rate=read_status(message).rate) if failed else None
     state: State
     if timed and not planned:
         state = "estimated" if estimated else "measured"
@@ -335,7 +337,7 @@ def _judge(row: _Row, outline: Outline) -> tuple[Outcome | None, State, tuple[st
     return outcome, state, tuple(dict.fromkeys(estimated)), unread
 
 
-def _by_rule(row: _Row, outline: Outline) -> tuple[str, str]:
+def _by_rule(row: _OpenRow, outline: Outline) -> tuple[str, str]:
     """A row that was tried and has no figures, where a comment of the file says that such settings do not work."""
     for rule in outline.rules:
         if rule.fields and all(row.values.get(name) == value for name, value in rule.fields.items()):
@@ -360,3 +362,59 @@ def fits(column: Column, raw: str) -> bool:
     if column.kind == "notes":
         return not is_blank(clean(raw))
     return not cell.unread and (column.kind != "word" or not clean(raw)[:1].isdigit())
+
+
+# ---- a table
+
+TOPOLOGY = frozenset({"nodes", "gpus", "layers", "hidden", "size_label", "seq", "iteration",
+                      *(name for name in LAYOUT if COLUMNS[name].about.kind in ("count", "zero"))})
+
+
+def is_table_of_runs(columns: list[Column]) -> bool:
+    """A row of it says what was run and what was measured, or at least how it would be laid out."""
+    fields = {column.field for column in columns} | {name for column in columns for name in column.parts}
+    measures = fields & {*MEASURES, "throughput"}
+    asked = fields & TOPOLOGY
+    clear = {column.field for column in columns if normal(column.heading) not in ("time", "mem", "memory", "loss", "speed")}
+    return bool(measures and (asked or len(measures) > 1 or measures & clear)) or len(asked) >= 3
+
+
+MOST_TOO_MANY = 4
+"""Cells too many up to which an empty one among them is looked for."""
+
+
+def refit(columns: Sequence[Column], cells: Sequence[str]) -> tuple[list[str], str]:
+    """The cells under their headings when there are more or fewer than headings, and what was done."""
+    counts = f"{len(cells)} cells under {len(columns)} headings"
+    if len(cells) < len(columns):
+        return [*cells, *[""] * (len(columns) - len(cells))], f"{counts}: the last {len(columns) - len(cells)} taken as empty"
+    kept, dropped = list(cells), []
+    if len(cells) > len(columns) + MOST_TOO_MANY:
+        return [*kept[: len(columns) - 1], " ".join(kept[len(columns) - 1 :])], f"{counts}: the last ones read as one"
+    while len(kept) > len(columns):
+        empty = [i for i, cell in enumerate(kept) if cell.strip("-–— ") == ""]
+        if not empty:
+            rest = " ".join(kept[len(columns) - 1 :])
+            return [*kept[: len(columns) - 1], rest], f"{counts}: the last ones read as one"
+        # The empty cell without which most of the others stand under a heading they can belong to; of equals the last.
+        best = max(empty, key=lambda i: (sum(fits(c, cell) for c, cell in zip(columns, kept[:i] + kept[i + 1 :])), i))
+        dropped.append(best + 1)
+        del kept[best]
+    return kept, f"{counts}: empty cell {', '.join(map(str, dropped))} left out"
+
+
+def columns_left(headings: Sequence[str], where: Where) -> Iterator[Problem]:
+    """One note of the columns that no field takes, where a table has any."""
+    ignored, _ = unknown_columns(headings, ())
+    if ignored:
+        message = f"no field takes {', '.join(ignored)}: kept as text"
+        yield Problem(file=where.file, line=where.line, message=message, level="note", columns=tuple(ignored))
+
+
+def refused_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Problem | None:
+    """The problem of a row that runs on an axis which no record has a field for, such as context parallelism above 1."""
+    axes = axes_lacking(tuple(headings))
+    why = refusal(axes, headings, cells) if axes else ""
+    if not why:
+        return None
+    return Problem(file=where.file, line=where.line, cell=" | ".join(cells)[:80], message=why, level="row", rows=1)

@@ -1,7 +1,9 @@
-"""Settings that stand in text: `--num-layers 6`, `NHIDDEN=512 / NLAYERS=6`, `Sequence Length=256 \\w activation checkpointing`.
+"""What text states: settings such as `--num-layers 6` or `NHIDDEN=512 / NLAYERS=6`, and how a run went.
 
     read_statements("7B model: TP=4, PP=2, NLAYERS=32", heading=False)
         -> label "7B", fields {"tp": 4, "pp": 2, "layers": 32}
+    read_status("OOM after first epoch").failed        "oom"
+    read_status("too close to OOM").failed             ""
 
 A heading is searched for settings; a line of text only counts when it is little else than settings, because a sentence that
 mentions `DP=4` compares or explains. A setting that stands twice with different values, or as `0/1`, states nothing.
@@ -12,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.parsing import DTYPES, read_cell
 from seatrial.tables.headings import Column, clean, setting
 
@@ -22,7 +25,7 @@ MOST_OTHER_WORDS = 3
 
 
 @dataclass(kw_only=True)
-class Said:
+class Statements:
     """What one line states."""
 
     fields: dict[str, object] = field(default_factory=dict)
@@ -68,7 +71,7 @@ _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?GHz\b", re.IGNORECASE)
 _OPTIMIZER = re.compile(
     r"(?<![\w./])((?:[a-z_]+\.)*(?:Fused|CPU|Deep[sS]peedCPU)?(?:Adam|AdamW|SGD|LAMB|Lion|Adafactor))(?![\w.])"
 )
-_COMPACT_FIELDS = {"DP": "dp", "TP": "tp", "PP": "pp", "MP": "tp", "VP": "vp", "MBS": "mbs", "GBS": "gbs"}
+_COMPACT_FIELDS = {COLUMNS[name].label: name for name in LAYOUT if COLUMNS[name].about.kind == "count"} | {"MP": "tp"}
 _RESULT = re.compile(
     r"\d\s*(?:secs?|s|ms)/(?:it|iter|step)|\d\s*tflops?\b|\d\s*(?:samples|tokens)/s|\d\s*[MG]i?B\b.*\d\s*[MG]i?B\b",
     re.IGNORECASE,
@@ -80,15 +83,15 @@ _FILLER = frozenset(
 )
 
 
-def read_statements(raw: str, *, heading: bool) -> Said:
+def read_statements(raw: str, *, heading: bool) -> Statements:
     """What a heading, a bullet or a line of text states; empty when it is a sentence about something."""
-    said = Said()
+    said = Statements()
     if len(raw) > LONGEST:
         return said
     for match in _A_NODE.finditer(raw):
         said.machine_wide["procs_per_node"] = int(match.group(1) or match.group(2))
     if not heading and _RESULT.search(raw):
-        return Said(machine_wide=said.machine_wide)
+        return Statements(machine_wide=said.machine_wide)
     text = clean(re.sub(r"^\s*(?:[-*+>]|\d+[.)])\s+", "", raw))
     text = _A_NODE.sub(" ", re.sub(r"^export\s+|^set\s+-x\s+", "", text))
     stated, rest = _settings(text, said)
@@ -97,10 +100,10 @@ def read_statements(raw: str, *, heading: bool) -> Said:
     if len(sizes) == 1:
         said.label = sizes.pop()
     if not (stated or said.env or said.inexact or said.label):
-        return Said(machine_wide=said.machine_wide)
+        return Statements(machine_wide=said.machine_wide)
     others = [word for word in re.findall(r"[^\W_][\w'.%]*", rest) if word.lower().strip(".") not in _FILLER]
     if not heading and len(others) > MOST_OTHER_WORDS:
-        return Said(machine_wide=said.machine_wide)
+        return Statements(machine_wide=said.machine_wide)
     said.backward = re.search(r"\babove (?:too|as well|also)\b|\balso above\b", text, re.IGNORECASE) is not None
     for name, values in stated.items():
         distinct = {repr(value) for value in values}
@@ -109,7 +112,7 @@ def read_statements(raw: str, *, heading: bool) -> Said:
     return said
 
 
-def _settings(text: str, said: Said) -> tuple[dict[str, list[object]], str]:
+def _settings(text: str, said: Statements) -> tuple[dict[str, list[object]], str]:
     """Every setting of the line with all the values it stands with, and the line without them."""
     stated: dict[str, list[object]] = {}
 
@@ -168,7 +171,7 @@ def _suffixes(key: str) -> Iterator[str]:
         yield " ".join(words[start:])
 
 
-def _put_value(column: Column, text: str, put: Callable[[str, object], str], said: Said) -> bool:
+def _put_value(column: Column, text: str, put: Callable[[str, object], str], said: Statements) -> bool:
     """Whether the text is a value of that setting; a machine or an optimizer has a name, never a bare number."""
     cell = read_cell(column, text)
     if column.kind == "word" and column.field != "torch_version" and text.isdigit():
@@ -180,3 +183,74 @@ def _put_value(column: Column, text: str, put: Callable[[str, object], str], sai
         said.inexact[column.field] = text
         return True
     return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    failed: str = ""
+    """oom, hang, crash, nan, timeout, invalid or cancelled."""
+    estimated: bool = False
+    planned: bool = False
+    rate: tuple[int, ...] | None = None
+    """`2 of 5 hang`: how often it failed."""
+
+
+MOST_LETTERS = 500
+"""How much of a note is searched for what happened."""
+_FAILED: tuple[tuple[str, str], ...] = (
+    ("oom", r"\boom\b|\booms\b|\boomed\b|out[ -]of[ -]memory|oom_device|oom_host"),
+    ("hang", r"\bhangs?\b|\bhung\b|\bhanging\b|\bstuck\b|\bdeadlocks?(?:ed)?\b"),
+    ("nan", r"\bnans?\b|\bdiverge[sd]?\b"),
+    ("timeout", r"\btime[ds]?[ -]?out\b|\bwalltime\b"),
+    ("cancelled", r"\bcancell?ed\b|\bpreempted\b|\baborted by\b"),
+    ("invalid", r"\binvalid\b|\bunsupported\b|\bnot supported\b|\bnot divisible\b|\bimpossible\b"),
+    (
+        "crash",
+        r"\bfail(?:s|ed|ure)?\b|\bcrash(?:es|ed)?\b|\berrors?\b|\bsegfault(?:s|ed)?\b|"
+        r"\bdo(?:es)? ?n[o']t work\b|\bkilled\b|\bbroken?\b",
+    ),
+)
+_PATTERNS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _FAILED)
+_DENIED = re.compile(
+    r"(?:\b(?:no|not|without|w/o|never|close to|near|nearly|almost|avoid(?:s|ed|ing)?|prevent(?:s|ed)?|fix(?:es|ed)?|before|"
+    r"instead of|overcomes?|barely|risk(?: of)?|would|didn't|doesn't|don't|0)|n't)\W+(?:\w+\W+)?$",
+    re.IGNORECASE,
+)
+_ESTIMATED = re.compile(
+    r"\bestimat|\bextrapolat|\binterpolat|\bapprox|\bprojected\b|(?<![\d.])(?:1|one|single)\s*(?:st\s*)?(?:itr|iter|iterations?|it|step)s?"
+    r"\s*(?:only|のみ)|\bonly (?:1|one) (?:it|iter|iteration|step)\b|1回のみ|推定",
+    re.IGNORECASE,
+)
+_RATE = re.compile(r"(?<![\d.])(\d{1,6}) ?(?:of|out of|/|in) ?(\d{1,6})(?![\d.])")
+_PLANNED = re.compile(
+    r"\bnot (?:yet )?run\b|\bplanned\b|\bto ?do\b|\btbd\b|\bto be (?:run|done|tested|measured)\b|\bpending\b", re.IGNORECASE
+)
+
+
+def read_status(text: str) -> RunStatus:
+    if not text:
+        return RunStatus()
+    text = text[:MOST_LETTERS]
+    failed = ""
+    for name, pattern in _PATTERNS:
+        match = pattern.search(text)
+        if match and not _DENIED.search(text[: match.start()]):
+            failed = name
+            break
+    often = _RATE.search(text) if failed else None
+    rate = (int(often.group(1)), int(often.group(2))) if often else None
+    return RunStatus(
+        failed=failed,
+        estimated=_ESTIMATED.search(text) is not None,
+        planned=_PLANNED.search(text) is not None,
+        rate=rate if rate and rate[0] <= rate[1] else None,
+    )
+
+
+_HOST_CUES = re.compile(r"\bcpus?\b|a64fx|fugaku|\bxeon\b|\bepyc\b|tcmalloc|core[- ]group|[0-9.]\s?GHz|\bFreq\b", re.IGNORECASE)
+_DEVICE_CUES = re.compile(r"\bgpus?\b|cuda|nccl|nvlink|\b[AVHB][1-9]00\b|\bMI[23]\d\d\b|\btpus?\b", re.IGNORECASE)
+
+
+def machine_cues(text: str) -> tuple[bool, bool]:
+    """Whether a line speaks of a machine that computes on its CPUs, and whether of devices."""
+    return _HOST_CUES.search(text) is not None, _DEVICE_CUES.search(text) is not None

@@ -1,13 +1,62 @@
-"""Kernels of the fused step: Triton's where it is installed and the device is its own, plain torch's everywhere else.
+"""Kernels of the fused step: Triton's where they are named, plain torch's everywhere else.
 
-    kernels = choose(device, dtype, hidden=2048)        each kernel is tried once against plain torch on the device
+    kernels = Kernels.of(("norm", "gelu"))              Triton's, and the others in plain torch
     kernels.norm(x, weight, bias, 1e-5)
-    kernels.notes                                       which ones fell back, and why
+    works, notes = verified.usable(NAMES, device, dtype, hidden=2048)   each is tried once against plain torch on the device
 
 Triton is never required: without it the engine runs the same functions out of `plain`.
 """
 from __future__ import annotations
 
-from seatrial.engine.fast.kernels.verified import Kernels, choose, plain_kernels
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
 
-__all__ = ["Kernels", "choose", "plain_kernels"]
+from seatrial.engine.fast.kernels import plain
+
+
+class Kernels:
+    """Functions of the names, arguments and results of `plain`."""
+
+    norm = staticmethod(plain.norm)
+    norm_again = staticmethod(plain.norm_again)
+    norm_backward = staticmethod(plain.norm_backward)
+    gelu = staticmethod(plain.gelu)
+    gelu_backward = staticmethod(plain.gelu_backward)
+    join = staticmethod(plain.join)
+    fold = staticmethod(plain.fold)
+    add_rows = staticmethod(plain.add_rows)
+    softmax_parts = staticmethod(plain.softmax_parts)
+    softmax_gradient = staticmethod(plain.softmax_gradient)
+    squared = staticmethod(plain.squared)
+    adamw = staticmethod(plain.adamw)
+    adamw_split = staticmethod(plain.adamw_split)
+    cast8 = staticmethod(plain.cast8)
+    norm8 = staticmethod(plain.norm8)
+    norm_again8 = staticmethod(plain.norm_again8)
+    gelu8 = staticmethod(plain.gelu8)
+    gelu_backward8 = staticmethod(plain.gelu_backward8)
+    join8 = staticmethod(plain.join8)
+
+    def __init__(self, **others: Callable[..., Any]):
+        """`others`: in place of plain torch's, by name."""
+        for name, kernel in others.items():
+            assert name in NAMES, name
+            setattr(self, name, kernel)
+
+    @classmethod
+    def of(cls, triton: Iterable[str]) -> Kernels:
+        """Those that are named are Triton's."""
+        names = tuple(triton)
+        return cls(**{name: kernel for name, kernel in triton_kernels().items() if name in names}) if names else cls()
+
+
+NAMES = tuple(name for name, value in vars(Kernels).items() if isinstance(value, staticmethod))
+EIGHT = tuple(name for name in NAMES if name.endswith("8"))
+
+
+def triton_kernels() -> dict[str, Callable[..., Any]]:
+    kinds = ("activation", "adamw", "columns", "norm", "rows", "softmax")
+    modules = [import_module(f"seatrial.engine.fast.kernels.triton_{kind}") for kind in kinds]
+    own = {name: value for m in modules for name, value in vars(m).items() if getattr(value, "__module__", "") == m.__name__}
+    return {name: own[name] for name in NAMES}

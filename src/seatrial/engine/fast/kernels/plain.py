@@ -8,6 +8,7 @@ Matrices are [tokens, columns]. Column sums come as fp32 partial sums, which `fo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,8 @@ from torch import Tensor
 from seatrial.engine.core.masters import parts_of, whole_of
 from seatrial.engine.fast.kernels.slot import Slot
 
+Asked = Any
+"""A tensor where the arguments ask for it, else None."""
 Place = tuple[Tensor, bool]
 """A vector, and whether it is overwritten (else added to)."""
 AT_ONCE = 1 << 24
@@ -23,7 +26,7 @@ AT_ONCE = 1 << 24
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
-         plus: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+         plus: Tensor | None = None) -> tuple[Tensor, Tensor, Asked]:
     h, mean, rstd = torch.native_layer_norm(x, (x.shape[1],), weight, bias, eps)
     stats = torch.stack((mean.view(-1), rstd.view(-1))).float()
     return h, stats, None if plus is None else x + plus
@@ -51,7 +54,7 @@ def gelu(pre: Tensor) -> Tensor:
     return F.gelu(pre, approximate="tanh")
 
 
-def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Asked, Tensor]:
     """The gradient of `pre`, in the place of dg; its column sums; the activation itself where it was not kept."""
     dpre = torch.ops.aten.gelu_backward(dg, pre, approximate="tanh")
     dg.copy_(dpre)
@@ -143,13 +146,13 @@ def _pieces(count: int) -> Iterator[slice]:
 # eight bits: rows as they are, and transposed where a product wants the tokens last
 
 
-def cast8(x: Tensor, slot: Slot, *, rows: bool = True, cols: bool = False) -> tuple[Tensor | None, Tensor | None]:
+def cast8(x: Tensor, slot: Slot, *, rows: bool = True, cols: bool = False) -> tuple[Asked, Asked]:
     eight = slot.cast(x)
     return eight if rows else None, eight.t().contiguous() if cols else None
 
 
 def norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, slot: Slot, *,
-          added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+          added: Tensor | None = None) -> tuple[Tensor, Tensor, Asked]:
     """The norm of x (+ added) in eight bits, its statistics, and the sum."""
     both = None if added is None else x + added
     h, stats, _ = norm((x if both is None else both).float(), weight.float(), bias.float(), eps)

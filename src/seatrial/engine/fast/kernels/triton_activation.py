@@ -112,7 +112,7 @@ def gelu8(pre: Tensor, slot: Slot) -> Tensor:
 def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
     tokens, width = pre.shape
     rows, cols = 2, 1024
-    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(width, cols), each=32 if again else 16)
+    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(width, cols), device=pre.device, each=32 if again else 16)
     sums = torch.empty(1, groups, width, dtype=torch.float32, device=pre.device)
     g = torch.empty_like(pre) if again else None
     _gelu_backward[(triton.cdiv(width, cols), groups)](dg, pre, pre if g is None else g, sums, tokens, width, tiles,
@@ -123,7 +123,7 @@ def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tens
 def gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     tokens, width = pre.shape
     quads, cols = 32, 64
-    groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(width, cols), each=16)
+    groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(width, cols), device=pre.device, each=16)
     sums = torch.empty(1, groups, width, dtype=torch.float32, device=pre.device)
     d, d_t = room_for(tokens, width, slot, pre.device), room_for(width, tokens, slot, pre.device)
     g_t = room_for(width, tokens, again, pre.device)

@@ -12,6 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from seatrial.engine.core import masters
+from seatrial.engine.fast.kernels.grid import programs
 
 BLOCK, WARPS = 1024, 8
 """Four numbers a thread: with eight, fp32 stores go through shared memory and three barriers."""
@@ -77,9 +78,9 @@ def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, ex
 
 
 def squared(parts: list[Tensor]) -> Tensor:
-    programs = 132 * 4
-    found = torch.zeros(len(parts), programs, dtype=torch.float32, device=parts[0].device)
+    most = programs(4, parts[0].device)
+    found = torch.zeros(len(parts), most, dtype=torch.float32, device=parts[0].device)
     for part, out in zip(parts, found):
         block = 4096
-        _squared[(min(programs, triton.cdiv(part.numel(), block)),)](part, out, part.numel(), BLOCK=block, num_warps=8)
+        _squared[(min(most, triton.cdiv(part.numel(), block)),)](part, out, part.numel(), BLOCK=block, num_warps=8)
     return found.double().sum()

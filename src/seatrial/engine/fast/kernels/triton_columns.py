@@ -125,7 +125,7 @@ def fold(sums: Tensor, places: list[Place]) -> None:
 def join(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     (tokens, width), rows, cols = parts[0].shape, 4, 2048
     columns = 3 * triton.cdiv(width, cols)
-    groups, tiles = groups_of(tokens, rows, columns=columns, each=16)
+    groups, tiles = groups_of(tokens, rows, columns=columns, device=parts[0].device, each=16)
     whole = parts[0].new_empty(tokens, 3 * width)
     sums = torch.empty(1, groups, 3 * width, dtype=torch.float32, device=whole.device)
     _join[(columns, groups)](*parts, whole, sums, tokens, width, tiles, BR=rows, BC=cols, num_warps=8)
@@ -155,7 +155,7 @@ def _turned(parts: tuple[Tensor, Tensor, Tensor], eight: Tensor | None, slot: Sl
     """`near`: how many columns a thread may hold side by side; `each`: programs of a multiprocessor, one after another."""
     (tokens, width), quads, cols = parts[0].shape, 32, 64
     columns = count * triton.cdiv(width, cols)
-    groups, tiles = groups_of(tokens // 4, quads, columns=columns, each=each)
+    groups, tiles = groups_of(tokens // 4, quads, columns=columns, device=parts[0].device, each=each)
     turned = room_for(count * width, tokens, slot, parts[0].device)
     sums = torch.empty(1, groups if with_sums else 0, count * width, dtype=torch.float32, device=turned.device)
     _turn8[(columns, groups)](*parts, as_bytes(turned if eight is None else eight), as_quads(turned), sums, slot.scale,

@@ -249,7 +249,7 @@ def _cut(block: int, *, eight: bool) -> tuple[int, int, int | None]:
 
 def norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     (tokens, hidden), h, rows, cols = x.shape, torch.empty_like(x), 4, 1024
-    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(hidden, cols))
+    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(hidden, cols), device=x.device)
     _norm_again[(triton.cdiv(hidden, cols), groups)](x, stats, weight, bias, h, tokens, hidden, tiles, BR=rows, BC=cols,
                                                      num_warps=8)
     return h
@@ -257,7 +257,7 @@ def norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor
 
 def norm_again8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, slot: Slot) -> Tensor:
     (tokens, hidden), quads, cols = x.shape, 32, 64
-    groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(hidden, cols), each=16)
+    groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(hidden, cols), device=x.device, each=16)
     turned = room_for(hidden, tokens, slot, x.device)
     _norm_again8[(triton.cdiv(hidden, cols), groups)](
         x, stats, weight, bias, as_quads(turned), slot.scale, slot.seen_bits, tokens, hidden, tiles, FIVE=five(slot), BQ=quads,
@@ -270,14 +270,14 @@ def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
     (tokens, hidden), dx, given = x.shape, torch.empty_like(x), residual is not None
     other = dh if residual is None else residual
     if hidden <= NARROW:
-        block, groups = triton.next_power_of_2(hidden), min(tokens, programs(RESIDENT))
+        block, groups = triton.next_power_of_2(hidden), min(tokens, programs(RESIDENT, x.device))
         sums = torch.empty(2 + given, groups, hidden, dtype=torch.float32, device=x.device)
         _norm_backward[(groups,)](dh, x, stats, weight, other, dx, sums, tokens, hidden, RESIDUAL=given, BLOCK=block,
                                   num_warps=warps(block))
         return dx, sums
     rows, cols = 8, 256
     columns = triton.cdiv(hidden, cols)
-    groups, tiles = groups_of(tokens, rows, columns=columns, each=16)
+    groups, tiles = groups_of(tokens, rows, columns=columns, device=x.device, each=16)
     sums = torch.empty(2 + given, groups, hidden, dtype=torch.float32, device=x.device)
     means = torch.empty_like(stats)
     _norm_means[(tokens,)](dh, x, stats, weight, means, tokens, hidden, BLOCK=1024, num_warps=4)

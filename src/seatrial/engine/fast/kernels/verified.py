@@ -1,16 +1,14 @@
 """Which kernels a run has: each of Triton's is held against plain torch on the device, and one that fails is left out."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from importlib import import_module
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from seatrial.engine.core.masters import parts_of, whole_of
-from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.kernels import EIGHT, plain, triton_kernels
 from seatrial.engine.fast.kernels.grid import fewer_programs
 from seatrial.engine.fast.kernels.slot import Scales, Slot
 
@@ -20,53 +18,16 @@ CLOSE_IN_EIGHT_BITS = 2e-2
 """One in many numbers falls on the other side of a rounding edge, by a sixteenth of itself."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kernels:
-    """Functions of the names and arguments of `plain`."""
-
-    norm: Callable[..., Any] = plain.norm
-    norm_again: Callable[..., Any] = plain.norm_again
-    norm_backward: Callable[..., Any] = plain.norm_backward
-    gelu: Callable[..., Any] = plain.gelu
-    gelu_backward: Callable[..., Any] = plain.gelu_backward
-    join: Callable[..., Any] = plain.join
-    fold: Callable[..., Any] = plain.fold
-    add_rows: Callable[..., Any] = plain.add_rows
-    softmax_parts: Callable[..., Any] = plain.softmax_parts
-    softmax_gradient: Callable[..., Any] = plain.softmax_gradient
-    squared: Callable[..., Any] = plain.squared
-    adamw: Callable[..., Any] = plain.adamw
-    adamw_split: Callable[..., Any] = plain.adamw_split
-    cast8: Callable[..., Any] = plain.cast8
-    norm8: Callable[..., Any] = plain.norm8
-    norm_again8: Callable[..., Any] = plain.norm_again8
-    gelu8: Callable[..., Any] = plain.gelu8
-    gelu_backward8: Callable[..., Any] = plain.gelu_backward8
-    join8: Callable[..., Any] = plain.join8
-    notes: dict[str, str] = field(default_factory=dict)
-    """Kernels that fell back to plain torch, and why; and how far the others were from it."""
-
-
-EIGHT = ("cast8", "norm8", "norm_again8", "gelu8", "gelu_backward8", "join8")
-NAMES = tuple(f.name for f in fields(Kernels) if f.name != "notes")
-
-
-def plain_kernels(why: str = "") -> Kernels:
-    return Kernels(notes={"all": why} if why else {})
-
-
-def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool = False, moments: torch.dtype = torch.float32,
-           only: tuple[str, ...] = NAMES) -> Kernels:
-    """Triton's kernels on a CUDA device, each where it agrees with plain torch for rows of `hidden` numbers."""
-    if device.type != "cuda":
-        return plain_kernels()
+def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool = False,
+           moments: torch.dtype = torch.float32) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Which of these Triton kernels agree with plain torch for rows of `hidden` numbers; and how far each is from it."""
     try:
         found = triton_kernels()
     except Exception as error:
-        return plain_kernels(f"Triton is not usable: {type(error).__name__}: {error}")
+        return (), {"all": f"plain torch is used: Triton is not usable: {type(error).__name__}: {error}"}
+    works: list[str] = []
     notes: dict[str, str] = {}
-    chosen: dict[str, Callable[..., Any]] = {}
-    for name in only:
+    for name in names:
         if name in EIGHT and not eight:
             continue
         try:
@@ -74,20 +35,13 @@ def choose(device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool
             limit = CLOSE_IN_EIGHT_BITS if name in EIGHT else CLOSE
             notes[name] = f"differs from plain torch by {distance:.1e}"
             if distance <= limit:
-                chosen[name] = found[name]
+                works.append(name)
             else:
                 notes[name] += f", above {limit:g}: plain torch is used"
         except Exception as error:
             first_line = (str(error).strip().splitlines() or [""])[0]
             notes[name] = f"plain torch is used: {type(error).__name__}: {first_line}"
-    return Kernels(notes=notes, **chosen)  # type: ignore[arg-type]
-
-
-def triton_kernels() -> dict[str, Callable[..., Any]]:
-    kinds = ("activation", "adamw", "columns", "norm", "rows", "softmax")
-    modules = [import_module(f"seatrial.engine.fast.kernels.triton_{kind}") for kind in kinds]
-    own = {name: value for m in modules for name, value in vars(m).items() if getattr(value, "__module__", "") == m.__name__}
-    return {name: own[name] for name in NAMES}
+    return tuple(works), notes
 
 
 def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, dtype: torch.dtype, hidden: int,

@@ -9,24 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from seatrial.engine.core.layers import sink_of
-from seatrial.engine.fast.fp8 import Linear8
-from seatrial.engine.fast.fused import Fused, Kept, _rows
+from seatrial.engine.core.layers import LayerNorm, sink_of
+from seatrial.engine.core.ops import Gemm
+from seatrial.engine.fast.block import FusedBlock, Kept, _rows
+from seatrial.engine.fast.fp8 import Linear8, ScaledGemm, scaled_gemm
+from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.slot import Scales
 
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Block
 
 
-class Fused8(Fused):
-    def __init__(self, block: Block, scales: Scales, *, fast: str):
-        super().__init__(block)
+class FusedBlock8(FusedBlock):
+    def __init__(self, block: Block, *, kernels: Kernels, gemm: Gemm, residual_in_gemm: bool, scales: Scales, fast: str,
+                 scaled_gemm: ScaledGemm = scaled_gemm):
+        super().__init__(block, kernels=kernels, gemm=gemm, residual_in_gemm=residual_in_gemm)
         self.scales = scales
-        self.qkv, self.up = (Linear8(p.weight, scales, stored="out,in", fast=fast, products=self.product)
+        self.qkv, self.up = (Linear8(p.weight, scales, stored="out,in", fast=fast, gemm=scaled_gemm)
                              for p in (block.qkv, block.up))
-        self.out, self.down = (Linear8(p.weight, scales, stored="in,out", fast=fast, products=self.product)
+        self.out, self.down = (Linear8(p.weight, scales, stored="in,out", fast=fast, gemm=scaled_gemm)
                                for p in (block.out, block.down))
         self.linears = (self.qkv, self.out, self.up, self.down)
 
@@ -37,7 +40,7 @@ class Fused8(Fused):
     def run(self, x_BSH: Tensor, *, keep: str | None, whole: bool = True) -> tuple[Tensor | None, Kept | None]:
         return super().run(x_BSH, keep="selective" if keep == "none" else keep, whole=whole)
 
-    def drop_weights(self) -> None:
+    def weights_changed(self) -> None:
         for linear in self.linears:
             linear.drop()
 
@@ -112,7 +115,7 @@ class Fused8(Fused):
 
     # casts
 
-    def _normed8(self, x: Tensor, norm: nn.Module, linear: Linear8, like_BSH: Tensor, *, added: Tensor | None = None) -> Any:
+    def _normed8(self, x: Tensor, norm: LayerNorm, linear: Linear8, like_BSH: Tensor, *, added: Tensor | None = None) -> Any:
         """The norm of x (+ added) for the product, its statistics, and the sum."""
         if not self.tp.sequence_parallel:
             return self.kernels.norm8(x, norm.weight, norm.bias, norm.eps, linear.x, added=added)
@@ -120,10 +123,10 @@ class Fused8(Fused):
         h, stats, _ = self.kernels.norm(both, norm.weight, norm.bias, norm.eps)
         return self.kernels.cast8(self._into(h, like_BSH), linear.x)[0], stats, both
 
-    def _normed8_again(self, x: Tensor, stats: Tensor, norm: nn.Module, linear: Linear8, like_BSH: Tensor) -> Tensor:
+    def _normed8_again(self, x: Tensor, stats: Tensor, norm: LayerNorm, linear: Linear8, like_BSH: Tensor) -> Tensor:
         """Transposed, for the weight's product."""
         if not self.tp.sequence_parallel:
-            return self.kernels.norm_again8(x, stats, norm.weight, norm.bias, linear.x)  # type: ignore[no-any-return]
+            return self.kernels.norm_again8(x, stats, norm.weight, norm.bias, linear.x)
         h = self._into(self.kernels.norm_again(x, stats, norm.weight, norm.bias), like_BSH)
         return self.kernels.cast8(h, linear.x, rows=False, cols=True)[1]  # type: ignore[no-any-return]
 

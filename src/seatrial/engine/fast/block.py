@@ -1,6 +1,6 @@
 """A block as one function with its backward pass written out: fewer passes over memory, and nothing kept that is not needed.
 
-    fused = Fused(block)
+    fused = FusedBlock(block, kernels=kernels, gemm=gemm, residual_in_gemm=True)
     y = fused(x)                        the same numbers as Block's own path, but for the rounding of 16-bit intermediates
 
 What that gains: a norm's backward pass takes the residual's gradient along and adds up the columns for its weight, its bias
@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import Function
 
-from seatrial.engine.core.attention import Core, attend_apart
-from seatrial.engine.core.layers import weight_gradient
-from seatrial.engine.fast.ends import fold
+from seatrial.engine.core.layers import LayerNorm, weight_gradient
+from seatrial.engine.core.ops import Gemm
+from seatrial.engine.fast.attention import Core, attend_apart
+from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.fast.ops import fold
 
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Block
@@ -45,7 +47,7 @@ class Kept:
 
 class _Apply(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, fused: Fused) -> Tensor:
+    def forward(ctx: Any, x: Tensor, fused: FusedBlock) -> Tensor:
         ctx.fused = fused
         y, ctx.kept = fused.run(x, keep=fused.shared.recompute)
         assert y is not None
@@ -58,12 +60,12 @@ class _Apply(Function):
         return ctx.fused.back(grads[0].contiguous(), kept), None
 
 
-class Fused:
-    def __init__(self, block: Block):
+class FusedBlock:
+    def __init__(self, block: Block, *, kernels: Kernels, gemm: Gemm, residual_in_gemm: bool = False):
         self.shared, self.tp = block.shared, block.shared.tp
         self.block: Any = block
         """Of a family whose norms and linear layers have biases."""
-        self.kernels, self.product = block.shared.kernels, block.shared.products
+        self.kernels, self.gemm, self.residual_in_gemm = kernels, gemm, residual_in_gemm
         self.heads = block.heads
 
     def __call__(self, x_BSH: Tensor) -> Tensor:
@@ -72,6 +74,9 @@ class Fused:
         y, _ = self.run(x_BSH, keep=None)
         assert y is not None
         return y
+
+    def weights_changed(self) -> None:
+        pass
 
     def run(self, x_BSH: Tensor, *, keep: str | None, whole: bool = True) -> tuple[Tensor | None, Kept | None]:
         """The block's output, and what `keep` says of the way there; not `whole`: the way alone."""
@@ -99,7 +104,7 @@ class Fused:
     def attention(self, x_BSH: Tensor, kept: Kept, keep: str | None) -> Tensor:
         b, x = self.block, _rows(x_BSH)
         h, kept.stats1, shifted = self.kernels.norm(x, b.norm1.weight, b.norm1.bias, b.norm1.eps, plus=b.out.bias)
-        qkv = self.product(self._into(h, x_BSH), b.qkv.weight.t(), b.qkv.bias)
+        qkv = self.gemm(self._into(h, x_BSH), b.qkv.weight.t(), b.qkv.bias)
         kept.h1 = h if keep == "none" else None
         mixed = self.core(qkv, x_BSH, kept, keep)
         kept.stream = self.onto(mixed, b.out.weight, shifted, x_BSH)
@@ -108,7 +113,7 @@ class Fused:
     def core(self, qkv: Tensor, x_BSH: Tensor, kept: Kept, keep: str | None) -> Tensor:
         """[tokens, columns of this rank]"""
         apart = attend_apart(qkv.view(x_BSH.shape[0], -1, qkv.shape[-1]), heads=self.heads, positions=self.shared.positions,
-                             backend=self.shared.attention, keep=keep in ("none", "selective"))
+                             backend=self.shared.ops.attention, keep=keep in ("none", "selective"))
         kept.core = apart
         return apart.mixed
 
@@ -117,7 +122,7 @@ class Fused:
         assert kept.core is not None and kept.stats1 is not None
         dy = self._into(_rows(d_stream_BSH), kept.x)
         self.notice("out", dy)
-        d_mixed = self.product(dy, b.out.weight.t())
+        d_mixed = self.gemm(dy, b.out.weight.t())
         weight_gradient(self.tp, b.out.weight, kept.core.mixed, dy)
         parts = kept.core.back(d_mixed)
         kept.core = None
@@ -125,7 +130,7 @@ class Fused:
         del parts, d_mixed
         self.notice("qkv", d_qkv)
         self.fold(sums, b.qkv.bias)
-        travelling = self.tp.out_of_region(self._shaped(self.product(d_qkv, b.qkv.weight), kept.x))
+        travelling = self.tp.out_of_region(self._shaped(self.gemm(d_qkv, b.qkv.weight), kept.x))
         weight_gradient(self.tp, b.qkv.weight, d_qkv, self._into(self.again(kept.h1, x, kept.stats1, b.norm1), kept.x))
         del d_qkv
         dx, sums = k.norm_backward(_rows(travelling.wait()), x, kept.stats1, b.norm1.weight, _rows(d_stream_BSH))
@@ -138,7 +143,7 @@ class Fused:
         b = self.block
         h, kept.stats2, shifted = self.kernels.norm(_rows(stream_BSH), b.norm2.weight, b.norm2.bias, b.norm2.eps,
                                                     plus=b.down.bias if whole else None)
-        kept.pre = self.product(self._into(h, stream_BSH), b.up.weight.t(), b.up.bias)
+        kept.pre = self.gemm(self._into(h, stream_BSH), b.up.weight.t(), b.up.bias)
         kept.h2 = h if keep == "none" else None
         if not whole:
             return None
@@ -152,12 +157,12 @@ class Fused:
         stream = _rows(kept.stream)
         dy = self._into(_rows(dy_BSH), kept.x)
         self.notice("down", dy)
-        d_pre, made, sums = k.gelu_backward(self.product(dy, b.down.weight.t()), kept.pre, again=kept.g is None)
+        d_pre, made, sums = k.gelu_backward(self.gemm(dy, b.down.weight.t()), kept.pre, again=kept.g is None)
         weight_gradient(self.tp, b.down.weight, made if kept.g is None else kept.g, dy)
         kept.pre = kept.g = made = None
         self.notice("up", d_pre)
         self.fold(sums, b.up.bias)
-        travelling = self.tp.out_of_region(self._shaped(self.product(d_pre, b.up.weight), kept.x))
+        travelling = self.tp.out_of_region(self._shaped(self.gemm(d_pre, b.up.weight), kept.x))
         weight_gradient(self.tp, b.up.weight, d_pre, self._into(self.again(kept.h2, stream, kept.stats2, b.norm2), kept.x))
         kept.h2 = None
         del d_pre
@@ -170,16 +175,16 @@ class Fused:
 
     def onto(self, h: Tensor, weight: Tensor, stream: Tensor, like_BSH: Tensor) -> Tensor:
         """stream + h weight, summed over the tensor-parallel ranks; `stream` is used up."""
-        if self.tp.size == 1 and self.shared.residual_in_product:
-            return self.product.into(stream, h, weight, add=True).view(like_BSH.shape)
-        y = self.tp.out_of_region(self._shaped(self.product(h, weight), like_BSH)).wait()
+        if self.tp.size == 1 and self.residual_in_gemm:
+            return self.gemm.into(stream, h, weight, add=True).view(like_BSH.shape)
+        y = self.tp.out_of_region(self._shaped(self.gemm(h, weight), like_BSH)).wait()
         return y.add_(stream.view(y.shape))
 
-    def again(self, h: Tensor | None, x: Tensor, stats: Tensor, norm: nn.Module) -> Tensor:
+    def again(self, h: Tensor | None, x: Tensor, stats: Tensor, norm: LayerNorm) -> Tensor:
         if h is not None:
             return h
         with self.tp.comm.timers("recompute"):
-            return self.kernels.norm_again(x, stats, norm.weight, norm.bias)  # type: ignore[no-any-return]
+            return self.kernels.norm_again(x, stats, norm.weight, norm.bias)
 
     def fold(self, sums: Tensor, *params: Tensor | None) -> None:
         """Column sums into the gradients of biases and norms."""

@@ -1,0 +1,110 @@
+"""The seam for speed: the few operations of a step that a device may have a better form of, each in plain torch here.
+
+    Engine(trial, training, mesh)                           all of it in plain torch
+    Engine(trial, training, mesh, ops=replace(Ops(), cross_entropy=mine))
+
+`engine/fast` builds an `Ops` for a device (`fast/choose.py`); nothing in core knows what is in it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
+
+from seatrial.engine.core.layers import AddRows, LayerNormOp, layer_norm
+from seatrial.engine.core.loss import CrossEntropy, cross_entropy
+
+if TYPE_CHECKING:
+    from seatrial.engine.core.model import Block
+
+
+class Gemm(Protocol):
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+        """left right (+ bias)"""
+
+    def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
+        """out = alpha x left right, or out + that; `out` may be of a wider type."""
+
+
+class BlockImpl(Protocol):
+    """A block as one function with a backward pass, and a recompute, of its own."""
+
+    def __call__(self, x_BSH: Tensor) -> Tensor: ...
+
+    def weights_changed(self) -> None:
+        """After an update, and when ZeRO 3 lets the weights go."""
+
+
+class OnePassAdamW(Protocol):
+    """An update that also reads 16-bit gradients, and writes the weights that are computed with.
+
+    `numbers`: what to divide the gradient by, the step size, the root of the second correction, 1.0 to change nothing.
+    `keep`: one minus the decay.
+    """
+
+    def adamw(self, master: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, weights: Tensor | None,
+              numbers: Tensor, *, beta1: float, beta2: float, eps: float, keep: float) -> None: ...
+
+    def adamw_split(self, weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: Tensor, *,
+                    beta1: float, beta2: float, eps: float, keep: float) -> None:
+        """Of masters that are their bf16 weights and the bits below (`masters.py`)."""
+
+
+class PlainGemm:
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+        return left @ right if bias is None else torch.addmm(bias, left, right)
+
+    def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
+        if out.dtype == left.dtype:
+            return torch.addmm(out, left, right, beta=1.0 if add else 0.0, alpha=alpha, out=out)
+        result = left @ right
+        return out.add_(result, alpha=alpha) if add else torch.mul(result, alpha, out=out)
+
+
+def add_positions(x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
+    """Rows `first`, `first` + 1, … of the weight, added to each sequence."""
+    return x_BSH + weight[first : first + x_BSH.shape[1]]
+
+
+def squared_norm(parts: list[Tensor]) -> Tensor:
+    return torch.stack(torch._foreach_norm(parts)).double().square().sum()
+
+
+def no_block(block: Block) -> BlockImpl | None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ops:
+    gemm: Gemm = field(default_factory=PlainGemm)
+    """Of the head and of weight gradients."""
+    block: Callable[[Block], BlockImpl | None] = no_block
+    """What runs in place of a block's own forward pass; None leaves that one."""
+    layer_norm: LayerNormOp = layer_norm
+    """Outside the blocks."""
+    add_positions: Callable[[Tensor, nn.Parameter, int], Tensor] = add_positions
+    add_rows: AddRows | None = None
+    """What adds an embedding's gradient into its buffer; None: torch's."""
+    cross_entropy: CrossEntropy = cross_entropy
+    squared_norm: Callable[[list[Tensor]], Tensor] = squared_norm
+    """Of all parts together, in double precision."""
+    update: OnePassAdamW | None = None
+    """None: torch's own AdamW, on fp32 gradients."""
+    step_done: Callable[[], None] = lambda: None
+    """After each update."""
+
+    precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
+    attention: SDPBackend | None = None
+    """Which of SDPA's kernels; None leaves it to torch."""
+    logits_tokens: int = 0
+    """Tokens whose logits are made at once, where that is more than the run asks for."""
+    narrow_gradients: bool = False
+    """Gradients stay in the weights' type where nothing is added to them: one micro-batch, one replica."""
+    release_gradients: bool = False
+    """Gradients' memory goes back to the allocator after the update."""
+    split_masters: bool = False
+    """A master is its bf16 weight and the 16 bits that are missing to fp32. Needs `update`, in bf16."""

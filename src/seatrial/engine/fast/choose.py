@@ -1,0 +1,125 @@
+"""Which kernels a run has: tried on every rank's device, decided on rank 0, the same on all ranks.
+
+    ops, config, notes = ops_for(trial, training, mesh)         before the engine is built; every rank calls it
+    engine = Engine(trial, training, mesh, ops=ops)
+
+    build(config, trial, training, device)                      the ops of a given config, for a benchmark or a test
+
+Ranks that computed with different kernels would wait for each other, and weights that several hold would drift apart: so
+a rank that cannot do what rank 0 chose ends the run, and says why.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from seatrial.engine.core.attention import Positions
+from seatrial.engine.core.comm import broadcast_json
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
+from seatrial.engine.core.optim import MOMENTS
+from seatrial.engine.core.precision import TYPES
+from seatrial.engine.fast import attention, fp8
+from seatrial.engine.fast.block import FusedBlock
+from seatrial.engine.fast.block8 import FusedBlock8
+from seatrial.engine.fast.config import KernelConfig, fusable
+from seatrial.engine.fast.kernels import Kernels, verified
+from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.ops import FastOps, Fp32Gemm, add_positions, cross_entropy, fp32_gemm_works, layer_norm
+from seatrial.errors import SeatrialError
+from seatrial.spec import Trial
+from seatrial.training import Training
+
+Notes = dict[str, str]
+"""What was chosen on a device, and why."""
+
+
+class CannotRun(SeatrialError):
+    """This rank has not the kernels that rank 0 chose."""
+
+
+def ops_for(trial: Trial, training: Training, mesh: Mesh,
+            wanted: KernelConfig | None = None) -> tuple[FastOps, KernelConfig, Notes]:
+    """`wanted`: instead of what suits the device; what does not work there is left out of it."""
+    own, notes = choose(trial, training, mesh.device, wanted)
+    config = agree(own, notes, trial, mesh)
+    return build(config, trial, training, mesh.device), config, notes
+
+
+def choose(trial: Trial, training: Training, device: torch.device,
+           wanted: KernelConfig | None = None) -> tuple[KernelConfig, Notes]:
+    """What this rank's device would run: kernels that were held against plain torch, the fastest attention."""
+    t, m = trial.topology, trial.model
+    if t.precision == "fp8":
+        fp8.check(device, m, t, compiled=trial.execution.compile)
+    config = wanted or KernelConfig.of(device, precision=t.precision, compiled=trial.execution.compile,
+                                       moments=trial.execution.moments)
+    dtype, notes = TYPES[t.precision], Notes()
+    if config.fp32_gradient_gemm and not fp32_gemm_works(device, dtype):
+        config = replace(config, fp32_gradient_gemm=False)
+        notes["gemm"] = "weight gradients are rounded to 16 bits before they are added up: this torch has no other"
+    if config.triton:
+        works, tried = verified.usable(config.triton, device, dtype, hidden=m.hidden, eight=t.precision == "fp8",
+                                       moments=MOMENTS[trial.execution.moments])
+        config = replace(config, triton=works)
+        notes.update({f"kernel {name}": note for name, note in tried.items()})
+    if config.attention == "measured":
+        best = None
+        if m.kv == m.heads:
+            best, took_s = attention.fastest(**_attention_shape(trial, device))
+            notes["attention"] = ", ".join(f"{name} {1e3 * s:.2f} ms" for name, s in took_s.items()) or "nothing to choose"
+        config = replace(config, attention=best or "default")
+    return config, notes
+
+
+def _attention_shape(trial: Trial, device: torch.device) -> attention.Shape:
+    t, m = trial.topology, trial.model
+    heads, dtype = m.heads // t.tp, TYPES[t.precision]
+    bias = Positions(m, first_head=0, heads=heads, device=device, dtype=dtype).bias
+    return {"batch": t.mbs, "seq": m.seq, "heads": heads, "head_dim": m.head_size, "dtype": dtype, "bias": bias,
+            "device": device}
+
+
+def agree(own: KernelConfig, notes: Notes, trial: Trial, mesh: Mesh) -> KernelConfig:
+    """Rank 0's config, where this rank can run it."""
+    config = KernelConfig.of_plain(broadcast_json(own.plain(), mesh.device))
+    why = [f"{name} ({notes.get(f'kernel {name}', 'not tried')})" for name in config.triton if name not in own.triton]
+    if config.fp32_gradient_gemm and not own.fp32_gradient_gemm:
+        why.append("GEMMs of 16-bit operands with fp32 results")
+    if config.attention != own.attention and not attention.works(config.attention, **_attention_shape(trial, mesh.device)):
+        why.append(f"{config.attention} attention")
+    if why:
+        raise CannotRun(f"rank {mesh.rank} cannot run what rank 0 chose: {'; '.join(why)}. All ranks need the same devices and "
+                        f"the same versions of torch ({torch.__version__} here) and Triton")
+    return config
+
+
+def build(config: KernelConfig, trial: Trial, training: Training, device: torch.device, *, kernels: Kernels | None = None,
+          gemm: Gemm | None = None, scaled_gemm: fp8.ScaledGemm = fp8.scaled_gemm) -> FastOps:
+    """`kernels` and the GEMMs: in place of those that the config names."""
+    t, m = trial.topology, trial.model
+    own, gemm = kernels or Kernels.of(config.triton), gemm or (Fp32Gemm() if config.fp32_gradient_gemm else PlainGemm())
+    chosen: dict[str, Any] = {}
+    if config.fused:
+        chosen.update(layer_norm=partial(layer_norm, own), add_positions=add_positions, add_rows=own.add_rows)
+    if config.fused and t.precision == "fp8":
+        fp8.check_shape(m, t, compiled=trial.execution.compile)
+        scales = Scales(device)
+        chosen.update(scales=scales, step_done=scales.update, precisions=(*Ops.precisions, "fp8"))
+        chosen["block"] = partial(FusedBlock8, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm, scales=scales,
+                                  fast=config.fast_accumulation, scaled_gemm=scaled_gemm)
+    elif config.fused and fusable(m):
+        chosen["block"] = partial(FusedBlock, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm)
+    if config.logits_in_16_bits:
+        chosen["cross_entropy"] = partial(cross_entropy, own)
+    if config.one_pass_update:
+        splits = config.split_masters and TYPES[t.precision] == torch.bfloat16 and trial.execution.optimizer == "adamw-fused"
+        chosen.update(update=own, squared_norm=own.squared, split_masters=splits)
+    fit = config.logits_bytes // (2 * m.padded_vocab(t.tp) // t.tp)
+    # Few tokens' logits leave a large device idle in the GEMM back to the hidden size.
+    return FastOps(**chosen, kernels=own, gemm=gemm, attention=attention.BACKENDS.get(config.attention),
+                   narrow_gradients=config.narrow_gradients, release_gradients=config.release_gradients,
+                   logits_tokens=2 ** (fit.bit_length() - 1) if fit else 0)

@@ -1,0 +1,70 @@
+"""What a run computes with beside the trial itself: which kernels, and how weights and gradients are held.
+
+    KernelConfig.of(device, precision="bf16", compiled=False)       what suits the device, before anything was tried on it
+    replace(config, attention="flash")                              one switch changed, for a benchmark or a test
+
+Plain data: rank 0 chooses (`choose.py`), all ranks run the same, and the events say what it was. On a CPU nothing is switched
+on: there the blocks are those of `core/model.py`, number for number.
+"""
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+from seatrial.engine.fast.kernels import NAMES
+from seatrial.spec import Model
+
+
+def fusable(model: Model) -> bool:
+    """Whether a block can run as one function: LayerNorm, GELU, biases everywhere, as many keys as queries, none rotated."""
+    whole = model.kv == model.heads and model.heads * model.head_size == model.hidden
+    return (whole and model.layernorm and model.architecture.biases == "all"
+            and not (model.gated or model.rope or model.normed_qk))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelConfig:
+    fused: bool = False
+    """A block is one function with its backward pass written out (`block.py`); gpt2 and bloom."""
+    triton: tuple[str, ...] = ()
+    """Kernels that are Triton's; the others are the same functions in plain torch."""
+    logits_in_16_bits: bool = False
+    """The loss works on 16-bit logits, which become their own gradient in place."""
+    one_pass_update: bool = False
+    """AdamW and the gradients' norm by kernels of our own; `narrow_gradients` and `split_masters` need it."""
+    narrow_gradients: bool = False
+    """Gradients stay in 16 bits where nothing is added to them: one micro-batch, one replica."""
+    fp32_gradient_gemm: bool = False
+    """Where gradients are added up, GEMMs of 16-bit operands come out in fp32."""
+    residual_in_gemm: bool = False
+    """The residual stream is what the GEMM adds to, instead of an addition of its own."""
+    split_masters: bool = False
+    """A master is its bf16 weight and the 16 bits that are missing to fp32 (`masters.py`); with `adamw-fused`."""
+    release_gradients: bool = False
+    """Gradients' memory goes back to the allocator after the update: activations of the next step can have it."""
+    attention: str = "default"
+    """cudnn, flash or efficient: SDPA's kernels; `measured`: the fastest on the run's shape, `default`: torch's choice."""
+    fast_accumulation: Literal["none", "forward", "all"] = "all"
+    """Which fp8 GEMMs add up without the detour through fp32 registers."""
+    logits_bytes: int = 0
+    """Logits of so many bytes are made at once, where that is more than `execution.logits_chunk` tokens."""
+
+    @classmethod
+    def of(cls, device: torch.device, *, precision: str, compiled: bool, moments: str = "fp32") -> KernelConfig:
+        if device.type != "cuda":
+            return cls()
+        half, bf16 = precision != "fp32", precision in ("bf16", "fp8")
+        # A GPU in fp32 has torch's kernels, but none of torch's updates takes moments in 16 bits beside masters in 32.
+        triton = NAMES if half else ("adamw",) if moments != "fp32" else ()
+        return cls(fused=half and not compiled, triton=triton, logits_in_16_bits=half, one_pass_update=bool(triton),
+                   narrow_gradients=bf16, fp32_gradient_gemm=half, residual_in_gemm=True, split_masters=bf16,
+                   release_gradients=True, attention="measured", logits_bytes=2**30 if half else 0)
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_plain(cls, found: dict[str, Any]) -> KernelConfig:
+        return cls(**{**found, "triton": tuple(found["triton"])})

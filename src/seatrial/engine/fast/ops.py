@@ -1,0 +1,123 @@
+"""The operations of `core/ops.py` with kernels: norm and positions outside the blocks, cross-entropy, GEMMs into fp32.
+
+Gradients of weights go straight to their sinks: columns are added up on the way, and positions are summed over the batch where
+they lie, without a matrix between.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from seatrial.engine.core.comm import TensorParallel
+from seatrial.engine.core.layers import sink_of
+from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
+from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.fast.kernels.slot import Scales
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastOps(Ops):
+    kernels: Kernels = field(default_factory=Kernels)
+    scales: Scales | None = None
+    """Of GEMMs in eight bits."""
+
+
+class Fp32Gemm(PlainGemm):
+    """Results of 16-bit operands are added up in fp32 without a rounding between."""
+
+    def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
+        if out.dtype == left.dtype:
+            return super().into(out, left, right, alpha=alpha, add=add)
+        return torch.addmm(out, left, right, out_dtype=out.dtype, beta=1.0 if add else 0.0, alpha=alpha, out=out)
+
+
+def fp32_gemm_works(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether this torch has it, tried on small matrices."""
+    if device.type != "cuda" or dtype == torch.float32:
+        return False
+    left, right = (torch.randn(64, 64, device=device, dtype=dtype) for _ in range(2))
+    out = torch.zeros(64, 64, device=device)
+    try:
+        for add in (False, True):
+            Fp32Gemm().into(out, left.t(), right, alpha=0.5, add=add)
+    except (RuntimeError, TypeError, NotImplementedError):
+        return False
+    return bool(torch.allclose(out, left.float().t() @ right.float(), rtol=1e-3, atol=1e-2))
+
+
+def cross_entropy(kernels: Kernels, h_TH: Tensor, weight_VH: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int,
+                  gradient: bool, gemm: Gemm) -> tuple[Tensor, Tensor]:
+    """On 16-bit logits, which become their own gradient in place."""
+    logits_TV = gemm(h_TH, weight_VH.t())
+    largest, total, at_target = kernels.softmax_parts(logits_TV, targets_T, real)
+    if tp.size > 1:
+        mine = largest.clone()
+        tp.comm.all_reduce(largest, tp.group, timer="tp_comm", op=dist.ReduceOp.MAX)
+        both = torch.stack((total * (mine - largest).exp(), at_target))
+        tp.comm.all_reduce(both, tp.group, timer="tp_comm")
+        total, at_target = both
+    log_sum = largest + total.log()
+    if gradient:
+        kernels.softmax_gradient(logits_TV, targets_T, log_sum, real)
+    return log_sum - at_target, logits_TV
+
+
+class _Norm(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kernels: Kernels, weight: nn.Parameter, bias: nn.Parameter, eps: float) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        h, stats, _ = kernels.norm(rows, weight, bias, eps)
+        ctx.kernels, ctx.weight, ctx.bias = kernels, weight, bias
+        ctx.save_for_backward(rows, stats)
+        return h.view(x.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        rows, stats = ctx.saved_tensors
+        dx, sums = ctx.kernels.norm_backward(grads[0].reshape(rows.shape).contiguous(), rows, stats, ctx.weight)
+        fold(ctx.kernels, sums, ctx.weight, ctx.bias)
+        return dx.view(grads[0].shape), None, None, None, None
+
+
+def layer_norm(kernels: Kernels, x: Tensor, weight: nn.Parameter, bias: nn.Parameter, eps: float) -> Tensor:
+    return _Norm.apply(x, kernels, weight, bias, eps)  # type: ignore[no-any-return]
+
+
+class _AddPositions(Function):
+    @staticmethod
+    def forward(ctx: Any, x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
+        ctx.weight, ctx.here = weight, slice(first, first + x_BSH.shape[1])
+        return x_BSH + weight[ctx.here]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (dx_BSH,), sink = grads, sink_of(ctx.weight)
+        assert sink is not None
+        place, fresh = sink.place()
+        whole = place.view(ctx.weight.shape)
+        if fresh and dx_BSH.shape[1] < whole.shape[0]:
+            whole.zero_()
+        here = whole[ctx.here]
+        if fresh:
+            torch.sum(dx_BSH, 0, dtype=here.dtype, out=here)
+        else:
+            here += dx_BSH.sum(0, dtype=torch.float32)
+        sink.filled()
+        return dx_BSH, None, None
+
+
+def add_positions(x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
+    return _AddPositions.apply(x_BSH, weight, first)  # type: ignore[no-any-return]
+
+
+def fold(kernels: Kernels, sums: Tensor, *params: Tensor | None) -> None:
+    """Column sums into the gradients of biases and norms."""
+    sinks = [sink for p in params if p is not None and (sink := sink_of(p)) is not None]
+    kernels.fold(sums, [sink.place() for sink in sinks])
+    for sink in sinks:
+        sink.filled()

@@ -1,0 +1,65 @@
+"""What runs is decided on rank 0: every rank has its config, also where it would have chosen another one itself."""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from dist.fused_cases import run_some
+from dist.many import in_world
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast import choose
+from seatrial.engine.fast.choose import CannotRun
+from seatrial.engine.fast.config import KernelConfig
+from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.training import Training
+
+TRAINING = Training(steps=2, lr=1e-2)
+TRIAL = Trial(model=Model(layers=2, hidden=32, heads=4, vocab=101, seq=16), batch=Batch(gbs=2),
+              topology=Topology(tp=2))
+FUSED = KernelConfig(fused=True, residual_in_gemm=True)
+
+
+def as_chosen(by_rank: list[KernelConfig]) -> tuple[dict[str, Any], bool, list[tuple[float, float]]]:
+    """This rank's config when each would choose its own; whether its blocks are fused; and its steps."""
+    mine = by_rank[dist.get_rank()]
+    choose.choose = lambda *_: (mine, {})  # type: ignore[assignment]
+    mesh = Mesh(TRIAL.topology, device=torch.device("cpu"))
+    ops, config, _ = choose.ops_for(TRIAL, TRAINING, mesh)
+    engine = Engine(TRIAL, TRAINING, mesh, ops=ops)
+    fused = all(block.impl is not None for chunk in engine.chunks for _, block in chunk.stage.blocks())
+    found = run_some(engine, 1, TRAINING.steps)
+    mesh.close()
+    return config.plain(), fused, found
+
+
+def refusal(config: KernelConfig) -> str:
+    """What a rank says whose device has none of what rank 0 chose."""
+    mine = config if dist.get_rank() == 0 else KernelConfig()
+    choose.choose = lambda *_: (mine, {})  # type: ignore[assignment]
+    mesh = Mesh(TRIAL.topology, device=torch.device("cpu"))
+    try:
+        choose.agree(mine, {}, TRIAL, mesh)
+    except CannotRun as error:
+        return str(error)
+    finally:
+        mesh.close()
+    return ""
+
+
+@pytest.mark.parametrize("first", [FUSED, KernelConfig()], ids=["fused on rank 0", "plain on rank 0"])
+def test_every_rank_runs_what_rank_0_chose(first: KernelConfig) -> None:
+    other = KernelConfig() if first.fused else FUSED
+    ranks = in_world(2, as_chosen, [first, other])
+    assert [config for config, _, _ in ranks] == [first.plain()] * 2
+    assert [fused for _, fused, _ in ranks] == [first.fused] * 2
+    assert ranks[0][2] == ranks[1][2]
+
+
+def test_a_rank_that_cannot_says_so() -> None:
+    said = in_world(2, refusal, replace(FUSED, triton=("norm",), fp32_gradient_gemm=True))
+    assert said[0] == "" and said[1].startswith("rank 1 cannot run what rank 0 chose: norm (not tried); GEMMs of 16-bit")
