@@ -1,6 +1,6 @@
 """Comparisons as sweeps: A and B of one file in turns, and two sets of records of a logbook.
 
-    sweep = in_turns(data, a=["topology.precision=bf16"], b=["topology.precision=fp16"], repeats=8)     A B, A B, B A, …
+    sweep = in_turns(data, a=["topology.precision=bf16"], b=["topology.precision=fp16"], repeats=8, name="x")   A B, A B, B A
     groups = measured_in_turns(sweep, store)            configuration -> (values of A, values of B), failures counted
     groups = side_by_side(records_a, records_b, …)      the same from rows that were measured before, on other days, elsewhere
 """
