@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from seatrial.engine.core.masters import parts_of
+from seatrial.engine.core.masters import split_bits
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import build
@@ -54,13 +54,13 @@ def rounds_away(engine: Engine) -> None:
     def adamw(master: torch.Tensor, grad: torch.Tensor, first: torch.Tensor, second: torch.Tensor,
               weights: torch.Tensor, numbers: torch.Tensor, **how: float) -> None:
         plain.adamw(master, grad, first, second, None, numbers, **how)
-        weights.copy_(parts_of(master)[0])
+        weights.copy_(split_bits(master)[0])
 
     assert engine.optimizer.one_pass is not None
     engine.optimizer.one_pass = Kernels(adamw=adamw)
     for bucket in engine.buckets:
         assert bucket.masters.whole is not None
-        bucket.part.copy_(parts_of(bucket.masters.whole)[0])
+        bucket.part.copy_(split_bits(bucket.masters.whole)[0])
         bucket.weights_follow = True
         bucket.publish().wait()
 

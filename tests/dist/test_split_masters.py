@@ -95,8 +95,8 @@ def test_two_bytes_a_parameter_less_are_held_and_a_save_does_not_need_them_back(
 @pytest.mark.parametrize(("precision", "optimizer"),
                          [("fp32", "adamw-fused"), ("fp16", "adamw-fused"), ("bf16", "adamw-plain")])
 def test_elsewhere_masters_stay_whole(precision, optimizer):
-    asked = replace(trial(precision=precision), execution=Execution(optimizer=optimizer))
-    engine = engine_of(asked, Training(steps=1), KernelConfig(one_pass_update=True, split_masters=True))
+    other = replace(trial(precision=precision), execution=Execution(optimizer=optimizer))
+    engine = engine_of(other, TRAINING, KernelConfig(one_pass_update=True, split_masters=True))
     assert not engine.ops.split_masters and all(b.masters.rest is None for b in engine.buckets)
     run_some(engine, 1, 1)
     assert all(np.isfinite(values).all() for values in held_by(engine).values())

@@ -34,7 +34,7 @@ def gradients(model: Model, config: KernelConfig | None, *, mbs: int, precision:
     engine = Engine(trial, training, Mesh(topology, device=cpu), ops=config and build(config, trial, cpu))
     assert (engine.ops.layer_norm is not Ops().layer_norm) == (config is not None)
     engine.step(1, first_sample=0, batches=Batches(training, model, training.seed))
-    return {spec_of(p).segments[0].name: p.sink.view().float().clone()  # type: ignore[attr-defined]
+    return {spec_of(p).segments[0].name: p.main_grad.view().float().clone()  # type: ignore[attr-defined]
             for bucket in engine.buckets for p in bucket.params}
 
 

@@ -92,13 +92,13 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
 def launched() -> Any:
     """Where a launcher put this process among others, if one did."""
     try:
-        from seatrial.engine.rendezvous import place_from_env
+        from seatrial.engine.rendezvous import rank_from_env
     except ImportError:
         return None  # torch is broken, which a check says
     # The shell of a batch script has the numbers of its job, but is one process of no step.
     if "SLURM_PROCID" in os.environ and not {"SLURM_STEP_ID", "RANK"} & os.environ.keys():
         return None
-    place = place_from_env()
+    place = rank_from_env()
     return place if place.world > 1 else None
 
 

@@ -26,41 +26,44 @@ from seatrial.engine.fast import choose
 from seatrial.engine.io import checkpoint
 from seatrial.engine.io.checkpoint import Checkpointer
 from seatrial.engine.io.data import Batches
-from seatrial.engine.rendezvous import Place, device_of, join, place_from_env
+from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
-from seatrial.engine.watch.enough import Enough
 from seatrial.engine.watch.fault import Fault
 from seatrial.engine.watch.heartbeat import START_S, Heartbeat
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
+from seatrial.median import median_of
+from seatrial.training import Training
 
+FIRST_LOOKS = 3
+"""Iterations after the warm-up before a run can be called slow: the fastest of them is compared."""
 COMPILE_S = 1800.0
 """The first step of compiled blocks may be silent for this long."""
 
 
 def main(argv: list[str]) -> int:
-    place = Place()
+    info = RankInfo()
     heartbeat: Heartbeat | None = None
     out: str | None = None
     try:
-        place = place_from_env()
+        info = rank_from_env()
         if len(argv) != 1:
             raise BadInput("expected one argument, the run file: python -m seatrial.engine out/run.json")
         run = runfile.read(argv[0])
         out = run.out
         compiles = run.trial.execution.compile
-        heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world, slow_steps=int(compiles),
+        heartbeat = Heartbeat(out, info.rank, run.training.stall_s, world=info.world, slow_steps=int(compiles),
                               start_s=COMPILE_S if compiles else START_S)
-        device = device_of(run.trial.execution.device, place)
+        device = device_of(run.trial.execution.device, info)
         if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
+            torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // info.local_world))
         heartbeat.beat(phase="join")
-        join(place, device)
-        train(run, place, device, heartbeat)
+        join(info, device)
+        train(run, info, device, heartbeat)
     except BaseException as error:
-        status = failure.report(error, out=out, rank=place.rank, heartbeat=heartbeat)
+        status = failure.report(error, out=out, rank=info.rank, heartbeat=heartbeat)
         if heartbeat is not None:
             heartbeat.close()
         sys.stdout.flush()
@@ -75,7 +78,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat, *, pool: Pool | None = None) -> None:
+def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbeat, *, pool: Pool | None = None) -> None:
     """The whole run; `pool` keeps its process groups for another one in this process."""
     trial, training = run.trial, run.training
     mesh = Mesh(trial.topology, device=device, pool=pool)
@@ -85,9 +88,9 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
     engine = Engine(trial, training, mesh, ops=ops, timers=timers, heartbeat=heartbeat)
     memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
-    report = Report(run, rank=place.rank, device=device, label=label)
+    report = Report(run, rank=info.rank, device=device, label=label)
     fault = Fault.from_env()
-    progress = Progress(run, engine, place, device)
+    progress = Progress(run, engine, info, device)
     progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
     report.kernels(kernels.plain(), notes)
@@ -105,7 +108,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
         while progress.step < training.steps:
             step = progress.step + 1
             heartbeat.beat(step=step, phase="start", microbatch=0)
-            fault.at(place.rank, step)
+            fault.at(info.rank, step)
             engine.comm.skip_next = fault.takes("skip")
             timers.keep_spans = step in training.trace_steps
             began, origin_s = time.perf_counter(), time.time()
@@ -132,7 +135,7 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
                 report.validation(step=step, loss=loss, samples=samples)
             if result.stop:
                 break
-            if place.rank == 0 and not enough.reason and enough.after(seconds, gbs=result.gbs):
+            if info.rank == 0 and not enough.reason and enough.after(seconds, gbs=result.gbs):
                 report.enough(step=step, reason=enough.reason)
                 engine.stop_asked = True
     heartbeat.beat(phase="finish")
@@ -145,13 +148,13 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
 class Progress:
     """How far the run is, and its checkpoints."""
 
-    def __init__(self, run: RunFile, engine: Engine, place: Place, device: torch.device):
+    def __init__(self, run: RunFile, engine: Engine, info: RankInfo, device: torch.device):
         self.training, self.engine, self.device = run.training, engine, device
         self.step = self.consumed = self.skipped = 0
         self.keeper: Checkpointer | None = None
         if run.training.checkpoint_dir is not None:
             self.keeper = Checkpointer(
-                run.training.checkpoint_dir, rank=place.rank, world=place.world, keep=run.training.keep, model=run.trial.model,
+                run.training.checkpoint_dir, rank=info.rank, world=info.world, keep=run.training.keep, model=run.trial.model,
                 about={"run_id": run.run_id, "topology": fields.plain(run.trial.topology)}, background=run.training.async_save,
                 barrier=lambda: dist.barrier() if dist.is_initialized() else None)
 
@@ -193,6 +196,51 @@ class Progress:
     def finish(self) -> None:
         if self.keeper is not None:
             self.keeper.wait()
+
+
+class Enough:
+    """When a run has been measured long enough: its median is known, its time is spent, or it is certain to lose.
+
+        enough = Enough(training, gbs=16)
+        enough.after(0.52, gbs=16)          "" to go on, else the reason in a word: known, time, slow
+
+    Rank 0 asks after every iteration. What it decides reaches the other ranks with the next iteration's own sum, so one more is
+    run; it counts like the others.
+    """
+
+    def __init__(self, training: Training, *, gbs: int):
+        self.training, self.gbs = training, gbs
+        self.asked = training.known_to > 0 or training.measure_s is not None or training.slow_s is not None
+        self.reason = ""
+        self.spent_s = 0.0
+        self._size = 0
+        self._timings: list[float] = []
+        self._next_look = 6
+
+    def after(self, seconds: float, *, gbs: int) -> str:
+        if self.asked:
+            self.reason = self._reason(seconds, gbs)
+        return self.reason
+
+    def _reason(self, seconds: float, gbs: int) -> str:
+        """A smaller batch (ramp-up) is another measurement: it is neither mixed in nor stopped at."""
+        self.spent_s += seconds
+        if gbs != self._size:
+            self._size, self._timings, self._next_look = gbs, [], 6
+        self._timings.append(seconds)
+        timed = self._timings[self.training.warmup_iterations :]
+        if self.training.measure_s is not None and self.spent_s >= self.training.measure_s and timed and gbs == self.gbs:
+            return "time"
+        if gbs < self.gbs:
+            return ""
+        if self.training.slow_s is not None and len(timed) >= FIRST_LOOKS and min(timed) > self.training.slow_s:
+            return "slow"
+        if self.training.known_to and len(timed) >= self._next_look:
+            # Looking after every iteration would sooner or later find a narrow interval by luck.
+            self._next_look = len(timed) * 4 // 3 + 1
+            if median_of(timed).within(self.training.known_to):
+                return "known"
+        return ""
 
 
 @contextlib.contextmanager

@@ -20,14 +20,13 @@ from seatrial.engine.core.attention import Positions
 from seatrial.engine.core.comm import broadcast_json
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
-from seatrial.engine.core.optim import MOMENTS
-from seatrial.engine.core.precision import TYPES
+from seatrial.engine.core.optim import MOMENTS, TYPES
 from seatrial.engine.fast import attention, fp8
 from seatrial.engine.fast.block import FusedBlock
-from seatrial.engine.fast.block8 import FusedBlock8
+from seatrial.engine.fast.block_fp8 import FusedBlock8
 from seatrial.engine.fast.config import KernelConfig, fusable
 from seatrial.engine.fast.kernels import Kernels, verified
-from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.ops import FastOps, Fp32Gemm, add_positions, cross_entropy, fp32_gemm_works, layer_norm
 from seatrial.errors import SeatrialError
 from seatrial.spec import Trial
