@@ -204,7 +204,7 @@ def test_learning_from_a_table_without_seconds_is_one_line(tmp_path: Path):
     path = tmp_path / "rows.csv"
     path.write_text("layers,hidden\n24,2048\n")
     with pytest.raises(BadInput, match="no row to learn from"):
-        calibrate.from_csv(path, CLUSTER)
+        calibrate.from_file(path, CLUSTER)
 
 
 def test_a_logbook_teaches_as_a_table_does(tmp_path: Path):
@@ -218,7 +218,7 @@ def test_a_logbook_teaches_as_a_table_does(tmp_path: Path):
             book.append({"state": "measured", "layers": 48, "hidden": 8192, "heads": 64, "vocab": 51200, "gbs": 512, "dp": t.dp,
                          "tp": t.tp, "pp": t.pp, "mbs": t.mbs, "zero_stage": 1, "recompute": "full", "session": "a",
                          "sec_per_it": r.sec_per_it, "env": {"A": "1"}})
-    learned = calibrate.fit_csv(tmp_path / "book", CLUSTER)
+    learned = calibrate.from_file(tmp_path / "book", CLUSTER)
     assert learned.rows == 8
     assert learned.factors == ("A=1",)
 

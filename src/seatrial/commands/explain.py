@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.commands import plan
-from seatrial.commands.plan import learned_from
+from seatrial.commands.plan import learned_from, say_gaps
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from seatrial.options import CALIBRATE, JSON, MACHINE, NODES, OPTIONS, PROCS, SET, Layout, spread
 
@@ -43,9 +42,10 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> int:
         from seatrial.plan import explain as taking_apart
+        from seatrial.plan.ask import rests_on, with_machine
 
         if file is None:
-            cluster, settings = plan.with_machine(machine, cluster, settings)
+            cluster, settings = with_machine(machine, cluster, settings) if machine is not None else (cluster, settings)
         elif machine is not None:
             settings = [f"cluster.machine={machine}", *settings]
         given = {**layout.tables(), "cluster": {"base": cluster, "nodes": nodes, "procs_per_node": procs_per_node}}
@@ -58,9 +58,10 @@ def register(app: typer.Typer) -> None:
             if told.timeline is None:
                 raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
             svg.write_text(timeline(told.timeline, title=_title(told)), encoding="utf-8")
-        rests_on = plan.say_gaps(trial.cluster, precision=trial.topology.precision, processes=trial.topology.world)
+        found = document(told, top) | rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
+        say_gaps(found)
         if as_json:
-            print(json.dumps({**document(told, top), **rests_on}, allow_nan=False))
+            print(json.dumps(found, allow_nan=False))
         else:
             _tell(told, top)
         return EXIT_GOOD if told.fits else EXIT_FINDINGS

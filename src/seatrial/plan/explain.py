@@ -14,7 +14,7 @@ import numpy as np
 from seatrial import rules
 from seatrial.columns import DEGREES
 from seatrial.plan import step
-from seatrial.plan.calibrate import Fit
+from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
 from seatrial.plan.search import TIE, Held, learned
 from seatrial.plan.space import ENGINE_SCHEDULES
@@ -92,7 +92,7 @@ class Explained:
     """Best first; those that cannot be come last."""
 
 
-def explain(trial: Trial, fit: Fit | None = None, *, most_drawn: int = 12) -> Explained:
+def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 12) -> Explained:
     """Raises Infeasible for a layout that breaks a rule."""
     warnings = rules.check(trial)
     assert trial.cluster is not None
@@ -140,7 +140,7 @@ def limits(parts: dict[str, float], sec: float, gib: float, need_gib: float, lim
     return said
 
 
-def changes(trial: Trial, sec: float, fit: Fit | None = None) -> list[Change]:
+def changes(trial: Trial, sec: float, fit: Calibration | None = None) -> list[Change]:
     """Everything one step away, forecast together."""
     assert trial.cluster is not None
     if trial.topology.stage_layers is not None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from seatrial import arith
+from seatrial import arith, presets
 from seatrial.files import save
 from seatrial.plan import probed
-from seatrial.plan.calibrate import Fit
-from seatrial.plan.rows import Row, Table
+from seatrial.plan.calibrate import Calibration
+from seatrial.plan.rows import Row, Table, read
 from seatrial.spec import Cluster, Trial
 
 COLUMNS = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib", "forecast_mem_lo",
@@ -24,7 +26,7 @@ COLUMNS = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflop
 CHUNK = 4096
 
 
-def columns(table: Table, fit: Fit) -> list[dict[str, str]]:
+def columns(table: Table, fit: Calibration) -> list[dict[str, str]]:
     """One entry a row, in order; a rejected row has the reason alone."""
     kept = [row for row in table.rows if row.trial is not None]
     made = iter([line for i in range(0, len(kept), CHUNK) for line in _forecast(kept[i : i + CHUNK], fit)])
@@ -32,7 +34,7 @@ def columns(table: Table, fit: Fit) -> list[dict[str, str]]:
     return [{**empty, **({"forecast_reject": row.reject} if row.trial is None else next(made))} for row in table.rows]
 
 
-def _forecast(rows: Sequence[Row], fit: Fit) -> list[dict[str, str]]:
+def _forecast(rows: Sequence[Row], fit: Calibration) -> list[dict[str, str]]:
     if not rows:
         return []
     found = fit.forecast(rows)
@@ -48,6 +50,37 @@ def _forecast(rows: Sequence[Row], fit: Fit) -> list[dict[str, str]]:
             "forecast_fits": fits(limit_gib(trial.cluster or fit.cluster), float(found.mem_lo[i]), float(found.mem_hi[i])),
         })
     return lines
+
+
+def table_of(source: str | Path, cluster: str | None = None, machine: str | Path | None = None) -> tuple[Table, Cluster]:
+    """The rows of a CSV file or a logbook on a cluster; those of a sweep's file on the cluster that it names."""
+    if Path(source).suffix != ".toml":
+        here = cluster_of(cluster, machine)
+        return read(source, here), here
+    from seatrial.sweep import file as sweeps
+    from seatrial.sweep import foresee
+
+    table, here = foresee.as_table(sweeps.load(source))
+    if machine is not None:
+        presets.machine_for(here, machine)
+        here = replace(here, machine=str(machine))
+    return table, here
+
+
+def cluster_of(name: str | None, machine: str | Path | None = None) -> Cluster:
+    """By its name or its file, with what was probed of it; what was probed is a cluster by itself."""
+    if machine is None:
+        return presets.cluster(name or "jz-a100")
+    path = str(presets.machine_path(str(machine)))
+    return presets.cluster(path) if name is None else presets.cluster(name, {"machine": path})
+
+
+def rests_on(table: Table, cluster: Cluster) -> dict[str, Any]:
+    """As `machine`, what of the forecast was measured by a probe; nothing where there was none."""
+    trials = [row.trial for row in table.rows if row.trial is not None]
+    found = probed.told(cluster, precision=trials[0].topology.precision,
+                        processes=max(trial.world for trial in trials)) if trials else None  # fmt: skip
+    return {} if found is None else {"machine": found}
 
 
 def limit_gib(cluster: Cluster) -> float:

@@ -15,7 +15,7 @@ from scipy.special import log_ndtr, ndtr
 
 from seatrial.outcomes import OUTCOMES
 from seatrial.plan import memory, step
-from seatrial.plan.calibrate import Fit
+from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, Floats
 from seatrial.plan.forecast import limit_gib
 from seatrial.spec import Cluster, Trial
@@ -26,7 +26,8 @@ USUAL, WORTH = 0.03, 2.0
 KNOBS = ("dp", "tp", "pp", "vp", "mbs", "zero", "recompute", "schedule", "precision", "sequence_parallel")
 
 
-def chance_to_run(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], cluster: Cluster, fit: Fit) -> Floats:
+def chance_to_run(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], cluster: Cluster,
+                  fit: Calibration) -> Floats:
     """1 for what ran, 0 for what failed."""
     chance = _fits(candidates, told, cluster, fit) * (1 - _fails(candidates, told))
     for i, all_ in told.items():
@@ -34,7 +35,7 @@ def chance_to_run(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]
     return np.asarray(chance)
 
 
-def _fits(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], cluster: Cluster, fit: Fit) -> Floats:
+def _fits(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], cluster: Cluster, fit: Calibration) -> Floats:
     held = memory.peak(Configs.from_trials(list(candidates)), cluster)
     gib, reach = fit.held.apply(held)
     room = np.log(limit_gib(cluster)) - np.log(held.need_gib * gib / held.gib)
