@@ -18,7 +18,7 @@ from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from seatrial.options import CALIBRATE, JSON, MACHINE, NODES, OPTIONS, PROCS, SET, Layout, spread
 
 if TYPE_CHECKING:
-    from seatrial.plan.explain import Change, Explained
+    from seatrial.plan.explain import Explained
     from seatrial.spec import Trial
 
 
@@ -58,7 +58,8 @@ def register(app: typer.Typer) -> None:
             if told.timeline is None:
                 raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
             svg.write_text(timeline(told.timeline, title=_title(told)), encoding="utf-8")
-        found = document(told, top) | rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
+        found = taking_apart.document(told, top)
+        found |= rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
         say_gaps(found)
         if as_json:
             print(json.dumps(found, allow_nan=False))
@@ -83,25 +84,6 @@ def _title(told: Explained) -> str:
     t = told.trial.topology
     return (f"{t.schedule}: PP {t.pp}{f' x VP {t.vp}' if t.vp > 1 else ''}, {told.drawn} of {told.trial.microbatches} "
             f"micro-batches, {told.trial.model.name or 'model'}")
-
-
-def document(told: Explained, top: int) -> dict[str, Any]:
-    from seatrial.columns import LAYOUT, by_field
-    from seatrial.plan.explain import better
-
-    return {
-        "model": told.trial.model.name or None, "cluster": told.trial.cluster.name if told.trial.cluster else None,
-        **by_field(told.trial, LAYOUT), "sec_per_it": told.sec, "sec_lo": told.lo, "sec_hi": told.hi, "parts_s": told.parts,
-        "mem_gib": told.mem_gib, "mem_limit_gib": told.limit_gib, "fits": told.fits, "memory_gib": told.memory,
-        "limits": told.limits, "warnings": [warning.code for warning in told.warnings],
-        "better": [_change(change) for change in better(told.changes)[:top]],
-        "changes": [_change(change) for change in told.changes],
-    }  # fmt: skip
-
-
-def _change(change: Change) -> dict[str, Any]:
-    return {"what": change.what, "sec_per_it": change.sec, "mem_gib": change.mem_gib, "gain": change.gain,
-            "reject": change.reject}
 
 
 def _tell(told: Explained, top: int) -> None:
