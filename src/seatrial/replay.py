@@ -147,12 +147,12 @@ def _group(row: Row, by: By) -> tuple[object, ...]:
 def _belongs(row: Row, group: tuple[object, ...]) -> bool:
     """A row that a rule refuses has no trial; its cells say what it was about."""
     nodes = group[4]
-    if row.cells.get("status", "").lower() in NEVER_RUN:
+    if row.status in NEVER_RUN:
         return False
     if row.trial is not None:
         return _group(row, "time" if nodes else "cost") == group
-    shape = tuple(row.cells.get(name, "") for name in ("layers", "hidden", "heads", "seq"))
-    return shape == tuple(map(str, group[:4])) and (not nodes or row.cells.get("nodes", "") == str(nodes))
+    shape = tuple(str(row.cells.get(name, "")) for name in ("layers", "hidden", "heads", "seq"))
+    return shape == tuple(map(str, group[:4])) and (not nodes or str(row.cells.get("nodes", "")) == str(nodes))
 
 
 def doubt(row: Row) -> str | None:

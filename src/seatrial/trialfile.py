@@ -85,6 +85,21 @@ def read_cluster(value: Any, book: presets.Book) -> Cluster:
     return presets.cluster(base, changes, nodes=nodes, procs_per_node=procs, book=book)
 
 
+def over(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The tables of a file with those of options put over them; None is what nobody said."""
+    found = dict(data)
+    for table, values in given.items():
+        if chosen := {key: value for key, value in values.items() if value is not None}:
+            there = data.get(table, {})
+            if not isinstance(there, str | Mapping):
+                raise BadInput(f"{table}: expected a table, found {there!r}")
+            found[table] = {**({"base": there} if isinstance(there, str) else there), **chosen}
+    # --set model.layers=6 on a model given by name changes that model.
+    if isinstance(found.get("model"), str):
+        found["model"] = {"base": found["model"]}
+    return found
+
+
 def dumps(trial: Trial, training: Training | None = None) -> str:
     """The trial as TOML, defaults left out."""
     import tomli_w

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.rendezvous import RankInfo
+from seatrial.engine.watch.tracker import tracker
 from seatrial.probe import collectives
 from seatrial.probe.collectives import InterleavedGemm, Ranks
 from seatrial.probe.timing import Sample
@@ -64,9 +64,10 @@ SIZES = (64, 2**14, 2**17, 2**20, 2**22, 2**24)
 
 
 def curves() -> dict[str, list[tuple[int, float]]]:
-    """Seconds by size of what all ranks say to each other, as the probe measures it."""
+    """Seconds by size of collectives over all ranks, as the probe measures it."""
     world = dist.get_world_size()
-    ranks = Ranks(Place(rank=dist.get_rank(), world=world, local_rank=dist.get_rank(), local_world=world), torch.device("cpu"))
+    rank = dist.get_rank()
+    ranks = Ranks(RankInfo(rank=rank, world=world, local_rank=rank, local_world=world), torch.device("cpu"))
     found: dict[str, list[tuple[int, float]]] = {}
     gemm = InterleavedGemm.on(ranks)
     for what, sample in collectives.measure(ranks, collectives.Kind(world, 1), collectives.OPS[:3], SIZES, 0.1, gemm):

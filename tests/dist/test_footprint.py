@@ -18,8 +18,12 @@ TOLERANCE = 0.05
 Parts = dict[str, int]
 
 
+KV_HEADS = {"llama": 4, "qwen3": 1}
+
+
 def _trial(family: Any = "gpt2", **layout: Any) -> Trial:
-    model = Model(family=family, layers=12, hidden=128, heads=8, vocab=1000, seq=64, kv_heads=4 if family == "llama" else None)
+    model = Model(family=family, layers=12, hidden=128, heads=8, vocab=1000, seq=64, kv_heads=KV_HEADS.get(family),
+                  head_dim=32 if family == "qwen3" else None)
     return Trial(model=model, batch=Batch(gbs=16), topology=Topology(mbs=2, **layout), execution=EXECUTION)
 
 
@@ -29,6 +33,7 @@ TRIALS = {
     "llama": _trial("llama", recompute="full"),
     "bf16": _trial(precision="bf16"),
     "tp2": _trial(tp=2, recompute="selective"),
+    "shared key-value heads": _trial("qwen3", tp=2),
     "tp2 sequence parallel": _trial("bloom", tp=2, sequence_parallel=True),
     "pp2": _trial(pp=2),
     "gpipe": _trial("llama", pp=2, schedule="gpipe", recompute="full"),

@@ -1,8 +1,9 @@
-"""Weights go to and from Hugging Face: their model and ours give the same logits, both ways, for the three families."""
+"""Weights go to and from Hugging Face: their model and ours give the same logits, both ways, for each model type."""
 from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,18 +14,25 @@ from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.model import Shared, Stage
 from seatrial.engine.core.params import spec_of
-from seatrial.engine.io import checkpoint, convert, safetensors
+from seatrial.engine.io import checkpoint, convert, hfconfig, safetensors
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
 from seatrial.spec import Model, Topology
 
+ROTARY = dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, intermediate_size=80,
+              vocab_size=300, max_position_embeddings=32)
 CONFIGS = {
     "gpt2": dict(n_layer=2, n_embd=48, n_head=4, n_positions=32, vocab_size=300),
     "bloom": dict(n_layer=2, hidden_size=48, n_head=6, vocab_size=300, seq_length=32),
-    "llama": dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, intermediate_size=80,
-                  vocab_size=300, max_position_embeddings=32, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
-    "llama-tied": dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=6, intermediate_size=80,
-                       vocab_size=300, max_position_embeddings=32, tie_word_embeddings=True),
+    "llama": dict(**ROTARY, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    "llama-tied": dict(**{**ROTARY, "num_key_value_heads": 6}, tie_word_embeddings=True),
+    "llama-biased": dict(**ROTARY, attention_bias=True, mlp_bias=True),
+    "llama-3.1": dict(**{**ROTARY, "num_attention_heads": 2}, rope_parameters={
+        "rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16}),
+    "mistral": dict(**ROTARY, sliding_window=32, head_dim=16),
+    "qwen2": dict(**ROTARY, tie_word_embeddings=True),
+    "qwen3": dict(**ROTARY, head_dim=24),
 }  # fmt: skip
 
 
@@ -32,10 +40,11 @@ def theirs(family: str, seed: int = 0):
     """A random model of theirs, with no zero bias that would hide a mistake."""
     import transformers
 
-    names = {"gpt2": ("GPT2Config", "GPT2LMHeadModel"), "bloom": ("BloomConfig", "BloomForCausalLM"),
-             "llama": ("LlamaConfig", "LlamaForCausalLM")}[family.split("-")[0]]
+    prefix = {"gpt2": "GPT2", "bloom": "Bloom", "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2",
+              "qwen3": "Qwen3"}[family.split("-")[0]]
     torch.manual_seed(seed)
-    model = getattr(transformers, names[1])(getattr(transformers, names[0])(**CONFIGS[family])).eval()
+    config = getattr(transformers, f"{prefix}Config")(**CONFIGS[family])
+    model = getattr(transformers, prefix + ("LMHeadModel" if prefix == "GPT2" else "ForCausalLM"))(config).eval()
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.05)
@@ -143,15 +152,91 @@ def test_pickles_are_never_opened(tmp_path):
     assert not (tmp_path / "ours").exists()
 
 
+def changed(folder, family: str, **change) -> None:
+    """A model of theirs whose configuration says something else."""
+    theirs(family).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+
+
 @pytest.mark.parametrize(("change", "words"), [
     ({"model_type": "opt"}, "model_type 'opt'"), ({"activation_function": "relu"}, "activation_function is 'relu'"),
     ({"n_layer": None}, "n_layer must be given"), ({"n_layer": 3}, "no tensor transformer.h.2"),
-    ({"n_embd": 64}, "the configuration says"),
+    ({"n_layer": 1}, r"tensor transformer.h.1\S+, and 11 more, has no place"), ({"n_embd": 64}, "the configuration says"),
+    ({"add_cross_attention": True}, "add_cross_attention is True: the engine does not know this key"),
 ])
 def test_a_model_that_the_engine_does_not_have_is_refused_by_name(tmp_path, change, words):
-    theirs("gpt2").save_pretrained(tmp_path / "hf")
-    config = json.loads((tmp_path / "hf" / "config.json").read_text())
-    (tmp_path / "hf" / "config.json").write_text(json.dumps({**config, **change}))
+    changed(tmp_path / "hf", "gpt2", **change)
     with pytest.raises(BadInput, match=words):
         convert.import_weights(tmp_path / "hf", tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
+
+
+LLAMA = {"model_type": "llama", **ROTARY}
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"num_experts": 8}, "num_experts is 8"), ({"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0"),
+    ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"), ({"query_pre_attn_scalar": 224}, "query_pre_attn_scalar"),
+    ({"embedding_multiplier": 12.0}, "embedding_multiplier is 12.0"), ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+    ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "kind 'linear'"),
+    ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "must give low_freq_factor"),
+    ({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5"),
+    ({"sliding_window": 16}, "--seq 16 takes the model"), ({"model_type": "mistral"}, None),
+    ({"model_type": "mistral", "max_position_embeddings": 8192}, "sliding_window is 4096"),
+    ({"model_type": "mistral", "attention_bias": True}, "attention_bias is True"),
+    ({"model_type": "qwen2", "sliding_window": 16}, None),
+    ({"model_type": "qwen2", "sliding_window": 16, "use_sliding_window": True, "max_window_layers": 1}, "sliding_window is 16"),
+    ({"model_type": "qwen3", "layer_types": ["full_attention", "linear_attention"]}, "linear_attention"),
+    ({"num_experts": 0, "logit_scale": 1.0, "query_pre_attn_scalar": 8, "attention_dropout": 0.1, "do_sample": True}, None),
+])
+def test_a_key_that_changes_what_is_computed_is_known_or_refused(change, words):
+    if words is None:
+        assert hfconfig.model_of({**LLAMA, **change}, where="config.json").hidden == 48
+        return
+    with pytest.raises(BadInput, match=words):
+        hfconfig.model_of({**LLAMA, **change}, where="config.json")
+
+
+def test_a_window_is_left_out_for_sequences_that_fit_into_it():
+    model = hfconfig.model_of({**LLAMA, "model_type": "mistral", "sliding_window": 16}, where="config.json", seq=16)
+    assert (model.seq, model.sliding_window) == (16, 16)
+
+
+def resaved(folder, change) -> None:
+    """A model of theirs whose tensors are other ones."""
+    import safetensors.torch as library
+
+    theirs("llama").save_pretrained(folder)
+    tensors = library.load_file(folder / "model.safetensors")
+    change(tensors)
+    library.save_file(tensors, folder / "model.safetensors")
+
+
+def test_a_number_that_is_none_is_refused_by_its_tensors_name(tmp_path):
+    def spoil(tensors):
+        tensors["model.layers.1.mlp.up_proj.weight"][3, 5] = float("nan")
+
+    resaved(tmp_path / "hf", spoil)
+    with pytest.raises(BadInput, match=r"model.layers.1.mlp.up_proj.weight has 1 of 3840 numbers that are NaN or infinite"):
+        convert.import_weights(tmp_path / "hf", tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+def test_a_tensor_that_nothing_takes_is_refused_unless_it_says_nothing(tmp_path):
+    resaved(tmp_path / "a", lambda tensors: tensors.update({"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}))
+    convert.import_weights(tmp_path / "a", tmp_path / "ours")
+    resaved(tmp_path / "b", lambda tensors: tensors.update({"model.layers.0.self_attn.q_proj.bias": torch.ones(48)}))
+    with pytest.raises(BadInput, match=r"tensor model.layers.0.self_attn.q_proj.bias, has no place in a llama of 2 layers"):
+        convert.import_weights(tmp_path / "b", tmp_path / "other")
+
+
+SMALL = Model(layers=2, hidden=48, heads=6, vocab=300, seq=32, family="llama")
+
+
+def test_a_model_goes_out_as_the_type_that_can_say_it():
+    like_gpt = {"norm": "layernorm", "positions": "learned", "mlp": "gelu", "biases": "all"}
+    choices = ({}, {"qk_norm": True}, {"biases": "qkv"}, {"sliding_window": 64}, like_gpt)
+    assert [hfconfig.type_of(replace(SMALL, **each)) for each in choices] == ["llama", "qwen3", "qwen2", "mistral", "gpt2"]
+    with pytest.raises(BadInput, match="llama has no positions alibi"):
+        hfconfig.type_of(replace(SMALL, positions="alibi"))

@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
             raise BadInput(f"--by {by!r}: time or cost")
         budget = Budget(trials=trials, seconds=seconds, device_hours=device_hours)
         how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed, "by": by}
-        wanted = space.fixed()
+        wanted = space.knobs
         if oracle is not None:
             if used := [name for name, value in {**wanted, "rule": rule or None}.items() if value is not None]:
                 raise BadInput(f"--{used[0]} with --oracle: candidates are the rows of the table; --leave-out takes one out")
@@ -128,8 +128,7 @@ def _known(rows: Path | None, cluster: Cluster) -> tuple[Row, ...]:
         return ()
     from seatrial.plan.rows import read
 
-    found = read(rows, cluster).rows
-    return tuple(row for row in found if row.cells.get("machine", "") == cluster.name) or found
+    return read(rows, cluster).of_machine(cluster.name)
 
 
 def _oracle(path: Path, model: str | None, cluster: str, nodes_max: int | None, settings: list[str], leave_out: list[str],

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from seatrial import __version__
-from seatrial.engine.rendezvous import Place, join
+from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.probe import collectives, kernels
 from seatrial.probe.collectives import GOOD, WHY, InterleavedGemm, Ranks, status_of
 from seatrial.probe.machine import KIND, PARTS, SCHEMA
@@ -37,7 +37,7 @@ BURN_S = 3.0
 
 
 class Probe:
-    def __init__(self, options: ProbeOptions, place: Place, device: torch.device, say: Callable[[str], None]):
+    def __init__(self, options: ProbeOptions, place: RankInfo, device: torch.device, say: Callable[[str], None]):
         self.options, self.place, self.device, self.say = options, place, device, say
         self.ranks = Ranks(place, device)
         self.clock = Clock(device, target_s=options.target_s)
@@ -297,6 +297,6 @@ def _cpu_name() -> str:
     return next((name for name in named if name), platform.processor() or platform.machine() or "cpu")
 
 
-def probe(options: ProbeOptions, place: Place, device: torch.device, *, say: Callable[[str], None]) -> dict[str, Any]:
+def probe(options: ProbeOptions, place: RankInfo, device: torch.device, *, say: Callable[[str], None]) -> dict[str, Any]:
     torch.manual_seed(0)
     return Probe(options, place, device, say).run()

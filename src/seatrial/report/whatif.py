@@ -13,7 +13,6 @@ from seatrial import expression, presets
 from seatrial.columns import SEARCHED
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
-from seatrial.report import forecasts
 from seatrial.report.data import Made
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def fit_of(made: Made, cluster: str) -> Fit | None:
     machine = presets.cluster(cluster)
     measured = [made.records[row] for row, found in made.forecasts.items() if row in set(made.usable)
                 and found.trial is not None and found.trial.cluster is not None and found.trial.cluster.name == machine.name]
-    return calibrate.learn([rows.read_row(forecasts.cells(r), machine) for r in measured], machine) if measured else None
+    return calibrate.learn([rows.read_row(r.to_dict(), machine) for r in measured], machine) if measured else None
 
 
 def ask(query: Mapping[str, str], fit: Fit | None = None) -> dict[str, Any]:

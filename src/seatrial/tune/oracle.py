@@ -57,7 +57,7 @@ class Oracle:
 def choose_rows(rows: Sequence[Row], cluster: Cluster, *, path: str, model: Model | None = None, nodes_max: int | None = None,
                 leave_out: Iterable[str] = ()) -> list[Row]:
     """The rows of one model on one machine."""
-    named = [row for row in rows if row.cells.get("machine", "") == cluster.name]
+    named = [row for row in rows if row.machine == cluster.name]
     found = [row for row in named or rows if row.trial is not None]
     if nodes_max is not None:
         found = [row for row in found if row.trial and row.trial.cluster and row.trial.cluster.nodes <= nodes_max]
@@ -79,8 +79,13 @@ def choose_rows(rows: Sequence[Row], cluster: Cluster, *, path: str, model: Mode
 
 def names(row: Row) -> tuple[str, ...]:
     """How a person may name a row: the file read and its line, or the log and the line that it came from."""
-    source, line = row.cells.get("source_file", ""), row.cells.get("line_no", "")
+    source, line = _source(row)
     return row.where, f"{source}:{line}"
+
+
+def _source(row: Row) -> tuple[str, str]:
+    """The file and the line that the row came from, as a CSV file or a record has them."""
+    return str(row.cells.get("source_file") or ""), str(row.cells.get("line_no") or row.cells.get("source_line") or "")
 
 
 def _shape(model: Model) -> tuple[int, int, int, int]:
@@ -88,16 +93,15 @@ def _shape(model: Model) -> tuple[int, int, int, int]:
 
 
 def outcome_of(row: Row) -> str:
-    word = row.cells.get("status", "").lower()
-    return STATUS.get(word, word or "ok")
+    return STATUS.get(row.status, row.status or "ok")
 
 
 def record_of(row: Row) -> Record:
     trial = row.trial
     assert trial is not None
-    source, line = row.cells.get("source_file", ""), row.cells.get("line_no", "")
+    source, line = _source(row)
     status, timed = outcome_of(row), row.counts and row.sec_per_it is not None
-    failed = Outcome(status=status, message=f"{row.where}: {row.cells.get('status', '')}")  # type: ignore[arg-type]
+    failed = Outcome(status=status, message=f"{row.where}: {row.status}")  # type: ignore[arg-type]
     return Record(
         state="measured" if timed else "failed", outcome=None if timed else failed, run_id=trial.run_id(), session=row.session,
         source_file=source, source_line=int(line) if line.isdigit() else None, date=row.cells.get("date", ""),

@@ -1,22 +1,23 @@
-"""Hugging Face weights in and out: GPT-2, BLOOM and Llama as safetensors, never pickles.
+"""Hugging Face weights in and out: GPT-2, BLOOM, Llama, Mistral and Qwen as safetensors, never pickles.
 
     import_weights("gpt2/", "start/")           a checkpoint of step 0 that `training.resume` starts from, on any topology
     export_weights("out/checkpoints", "hf/")    a folder that `from_pretrained` loads
 
-Each family is a table of our names and theirs, with what turns one into the other (`families.py`). One tensor at a time is in
-memory, so a model larger than the machine passes through.
+Each model type is a table of our names and theirs, with what turns one into the other (`families.py`). One tensor at a time is
+in memory, so a model larger than the machine passes through. A tensor that nothing takes, and a number that is none, is refused
+by the tensor's name.
 """
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from seatrial.engine.io import checkpoint, families, safetensors
+from seatrial.engine.io import checkpoint, families, hfconfig, safetensors
 from seatrial.engine.io.checkpoint import Checkpointer
 from seatrial.engine.io.dcp import Chunk
 from seatrial.errors import BadInput
@@ -30,10 +31,10 @@ WEIGHT_PREFIX = "model."
 class HuggingFace:
     """A folder with config.json and safetensors files."""
 
-    def __init__(self, folder: Path | str):
+    def __init__(self, folder: Path | str, *, seq: int | None = None):
         self.folder = Path(folder)
         config = _read_json(self.folder / "config.json")
-        self.model = families.model_of(config, where=str(self.folder / "config.json"))
+        self.model = hfconfig.model_of(config, where=str(self.folder / "config.json"), seq=seq)
         self._files: dict[str, safetensors.File] = {}
         self._where = self._weight_map()
 
@@ -56,14 +57,25 @@ class HuggingFace:
             self._files[name] = safetensors.File(self.folder / name)
         return self._files[name]
 
-    def __getitem__(self, name: str) -> Tensor:
+    def _known(self, name: str) -> str:
         # The base model's own checkpoints leave out the prefix that the model with a head adds.
         for known in (name, name.partition(".")[2]):
-            if known in self._where:
-                file = self._file(self._where[known])
-                if known in file.tensors:
-                    return file[known]
+            if known in self._where and known in self._file(self._where[known]).tensors:
+                return known
         raise BadInput(f"{self.folder}: no tensor {name}, which a {self.model.family} of {self.model.layers} layers has")
+
+    def __getitem__(self, name: str) -> Tensor:
+        known = self._known(name)
+        return self._file(self._where[known])[known]
+
+    def check_names(self, wanted: Iterable[str]) -> None:
+        """Refuses a file that lacks any of them, or that has another tensor with something to say."""
+        taken = {self._known(name) for name in wanted}
+        rest = [name for name in self._where if name not in taken and not families.harmless(name, self.model)]
+        if rest:
+            more = f", and {len(rest) - 1} more," if len(rest) > 1 else ","
+            raise BadInput(f"{self.folder}: tensor {rest[0]}{more} has no place in a {self.model.family} of "
+                           f"{self.model.layers} layers as its config.json describes it")
 
 
 def _read_json(path: Path) -> dict:
@@ -80,18 +92,27 @@ def _read_json(path: Path) -> dict:
 
 def read_weights(source: HuggingFace) -> Iterator[tuple[str, Tensor]]:
     """Our names and fp32 tensors, one at a time."""
-    for entry in families.entries(source.model):
-        for name, tensor in entry.ours(source[entry.theirs].float(), source.model).items():
+    entries = families.entries(source.model)
+    source.check_names(entry.theirs for entry in entries)
+    for entry in entries:
+        theirs = source[entry.theirs].float()
+        if not bool(theirs.isfinite().all()):
+            bad = int((~theirs.isfinite()).sum())
+            raise BadInput(f"{source.folder}: {entry.theirs} has {bad} of {theirs.numel()} numbers that are NaN or infinite")
+        for name, tensor in entry.ours(theirs, source.model).items():
             wanted = families.shape_of(name, source.model)
             if tuple(tensor.shape) != wanted:
-                raise BadInput(f"{source.folder}: {entry.theirs} has shape {list(source[entry.theirs].shape)}: {name} would be "
+                raise BadInput(f"{source.folder}: {entry.theirs} has shape {list(theirs.shape)}: {name} would be "
                                f"{list(tensor.shape)}, the configuration says {list(wanted)}")
             yield name, tensor
 
 
-def import_weights(source: Path | str, target: Path | str) -> Model:
-    """A checkpoint of step 0 with weights alone; the optimizer starts from nothing."""
-    found = HuggingFace(source)
+def import_weights(source: Path | str, target: Path | str, *, seq: int | None = None) -> Model:
+    """A checkpoint of step 0 with weights alone; the optimizer starts from nothing.
+
+    `seq`: the training sequence, where it is not the longest that the model has positions for.
+    """
+    found = HuggingFace(source, seq=seq)
     if checkpoint.latest(target) is not None:
         raise BadInput(f"{target}: already holds a checkpoint; name another folder")
     was_there = Path(target).exists()
@@ -146,7 +167,7 @@ def export_weights(source: Path | str, target: Path | str, *, dtype: torch.dtype
             total = sum(torch.Size(families.their_shape(e, model)).numel() * dtype.itemsize for e in entries)
             index = {"metadata": {"total_size": total}, "weight_map": weight_map}
             (part / "model.safetensors.index.json").write_text(json.dumps(index, indent=1))
-        config = families.config_of(model, dtype=str(dtype).removeprefix("torch."))
+        config = hfconfig.config_of(model, dtype=str(dtype).removeprefix("torch."))
         (part / "config.json").write_text(json.dumps(config, indent=1))
         if target.exists():
             target.rmdir()

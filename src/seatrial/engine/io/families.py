@@ -1,19 +1,23 @@
-"""The three families in Hugging Face's words: configuration, tensor names, and how each tensor is laid out there.
+"""Models in Hugging Face's words: which tensors a model type has, what each is called there and how it is laid out.
+
+    entries(model)                                      every tensor of theirs, in the order of the model
+    entry.ours(tensor, model), entry.made_of(tensors, model)
 
 Ours keeps q, k and v apart, and the matrices that lead back into the residual stream as [in, out]. GPT-2's Conv1D keeps all of
-them as [in, out]; BLOOM mixes q, k and v head by head; Llama is plain [out, in].
+them as [in, out]; BLOOM mixes q, k and v head by head; Llama, Mistral and Qwen are plain [out, in] under the same names, and a
+bias or a norm is there where the model has one. Configurations are read and written by `hfconfig.py`.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from seatrial.errors import BadInput
-from seatrial.fields import nearest
+from seatrial.arith import layer
+from seatrial.engine.io.hfconfig import type_of
 from seatrial.spec import Model
 
 
@@ -37,7 +41,7 @@ def _same(theirs: str, ours: str) -> Entry:
     return Entry(theirs=theirs, names=(ours,), split=lambda t, _: (t,), join=lambda ts, _: ts[0])
 
 
-def _turned(theirs: str, ours: str) -> Entry:
+def _transposed(theirs: str, ours: str) -> Entry:
     return Entry(theirs=theirs, names=(ours,), split=lambda t, _: (t.t().contiguous(),),
                  join=lambda ts, _: ts[0].t().contiguous())
 
@@ -82,7 +86,7 @@ def _gpt2(model: Model) -> list[Entry]:
         at, our = f"transformer.h.{i}", f"layers.{i}"
         found += [*_both(f"{at}.ln_1", f"{our}.norm1"), _columns(f"{at}.attn.c_attn.weight", i),
                   _stacked(f"{at}.attn.c_attn.bias", i), *_both(f"{at}.attn.c_proj", f"{our}.attn.out"),
-                  *_both(f"{at}.ln_2", f"{our}.norm2"), _turned(f"{at}.mlp.c_fc.weight", f"{our}.mlp.up.weight"),
+                  *_both(f"{at}.ln_2", f"{our}.norm2"), _transposed(f"{at}.mlp.c_fc.weight", f"{our}.mlp.up.weight"),
                   _same(f"{at}.mlp.c_fc.bias", f"{our}.mlp.up.bias"), *_both(f"{at}.mlp.c_proj", f"{our}.mlp.down")]
     return [*found, *_both("transformer.ln_f", "final_norm")]
 
@@ -94,10 +98,10 @@ def _bloom(model: Model) -> list[Entry]:
         at, our = f"transformer.h.{i}", f"layers.{i}"
         found += [*_both(f"{at}.input_layernorm", f"{our}.norm1"),
                   *(_by_head(f"{at}.self_attention.query_key_value.{k}", i, k) for k in ("weight", "bias")),
-                  _turned(f"{at}.self_attention.dense.weight", f"{our}.attn.out.weight"),
+                  _transposed(f"{at}.self_attention.dense.weight", f"{our}.attn.out.weight"),
                   _same(f"{at}.self_attention.dense.bias", f"{our}.attn.out.bias"),
                   *_both(f"{at}.post_attention_layernorm", f"{our}.norm2"), *_both(f"{at}.mlp.dense_h_to_4h", f"{our}.mlp.up"),
-                  _turned(f"{at}.mlp.dense_4h_to_h.weight", f"{our}.mlp.down.weight"),
+                  _transposed(f"{at}.mlp.dense_4h_to_h.weight", f"{our}.mlp.down.weight"),
                   _same(f"{at}.mlp.dense_4h_to_h.bias", f"{our}.mlp.down.bias")]
     return [*found, *_both("transformer.ln_f", "final_norm")]
 
@@ -106,106 +110,60 @@ def _llama(model: Model) -> list[Entry]:
     found = [_same("model.embed_tokens.weight", "embed.tokens.weight")]
     for i in range(model.layers):
         at, our = f"model.layers.{i}", f"layers.{i}"
+        attn, mlp = f"{at}.self_attn", f"{at}.mlp"
         found += [_same(f"{at}.input_layernorm.weight", f"{our}.norm1.weight"),
-                  *(_same(f"{at}.self_attn.{p}_proj.weight", f"{our}.attn.{p}.weight") for p in "qkv"),
-                  _turned(f"{at}.self_attn.o_proj.weight", f"{our}.attn.out.weight"),
+                  *(_same(f"{attn}.{p}_proj.weight", f"{our}.attn.{p}.weight") for p in "qkv"),
+                  _transposed(f"{attn}.o_proj.weight", f"{our}.attn.out.weight"),
                   _same(f"{at}.post_attention_layernorm.weight", f"{our}.norm2.weight"),
-                  *(_same(f"{at}.mlp.{p}_proj.weight", f"{our}.mlp.{p}.weight") for p in ("gate", "up")),
-                  _turned(f"{at}.mlp.down_proj.weight", f"{our}.mlp.down.weight")]
+                  *(_same(f"{mlp}.{p}_proj.weight", f"{our}.mlp.{p}.weight") for p in ("gate", "up")),
+                  _transposed(f"{mlp}.down_proj.weight", f"{our}.mlp.down.weight")]
+        if model.qkv_bias:
+            found += [_same(f"{attn}.{p}_proj.bias", f"{our}.attn.{p}.bias") for p in "qkv"]
+        if model.out_bias:
+            found.append(_same(f"{attn}.o_proj.bias", f"{our}.attn.out.bias"))
+        if model.mlp_bias:
+            found += [_same(f"{mlp}.{p}_proj.bias", f"{our}.mlp.{p}.bias") for p in ("gate", "up", "down")]
+        if model.normed_qk:
+            found += [_same(f"{attn}.{p}_norm.weight", f"{our}.attn.{p}_norm.weight") for p in "qk"]
     return [*found, _same("model.norm.weight", "final_norm.weight")]
 
 
-_TABLES = {"gpt2": _gpt2, "bloom": _bloom, "llama": _llama}
+_TABLES = {"gpt2": _gpt2, "bloom": _bloom, "llama": _llama, "mistral": _llama, "qwen2": _llama, "qwen3": _llama}
 
 
 def entries(model: Model) -> list[Entry]:
     """Every tensor of theirs, in the order of the model."""
-    return _TABLES[model.family](model) + ([] if model.ties else [_same("lm_head.weight", "head.weight")])
+    return _TABLES[type_of(model)](model) + ([] if model.ties else [_same("lm_head.weight", "head.weight")])
+
+
+def harmless(name: str, model: Model) -> bool:
+    """Whether a tensor of theirs says nothing: a mask or RoPE's frequencies, which are computed, or the head's copy of a tied
+    embedding."""
+    if name == "lm_head.weight":
+        return model.ties
+    return name.endswith((".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".position_ids"))
+
+
+@functools.lru_cache(maxsize=4)
+def _layer_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for linear in layer.linears(model):
+        for part in linear.parts:
+            found[f"{part.name}.weight"] = part.rows, model.hidden
+            found[f"{part.name}.bias"] = (part.rows if linear.column else model.hidden,)
+    return found | {f"attn.{p}_norm.{kind}": (model.head_size,) for p in "qk" for kind in ("weight", "bias")}
 
 
 def shape_of(name: str, model: Model) -> tuple[int, ...]:
     """Of our whole tensor, without padding."""
-    m, part, kind = model, name.split(".")[-2], name.split(".")[-1]
-    if name.startswith("embed.tokens") or name == "head.weight":
-        return m.vocab, m.hidden
-    if name.startswith("embed.positions"):
-        return m.seq, m.hidden
-    rows = {"q": m.hidden, "k": m.kv * m.head_size, "v": m.kv * m.head_size, "out": m.hidden, "up": m.inner, "gate": m.inner,
-            "down": m.inner}
-    if part not in rows:
-        return (m.hidden,)
-    return (rows[part], m.hidden) if kind == "weight" else (m.hidden if part in ("out", "down") else rows[part],)
+    if name in ("embed.tokens.weight", "head.weight"):
+        return model.vocab, model.hidden
+    if name == "embed.positions.weight":
+        return model.seq, model.hidden
+    inside = name.split(".", 2)[-1] if name.startswith("layers.") else name
+    return _layer_shapes(model).get(inside, (model.hidden,))
 
 
 def their_shape(entry: Entry, model: Model) -> tuple[int, ...]:
     empty = {n: torch.empty(shape_of(n, model), device="meta") for n in entry.names}
     return tuple(entry.made_of(empty, model).shape)
-
-
-def model_of(config: Mapping[str, Any], *, where: str) -> Model:
-    """Our words for a config.json; what the engine does not do is refused by name."""
-    family = config.get("model_type")
-    if family not in _TABLES:
-        raise BadInput(f"{where}: model_type {family!r} is not one of gpt2, bloom, llama; {nearest(str(family), _TABLES)}")
-
-    def must(key: str, *allowed: object) -> None:
-        if config.get(key, allowed[0]) not in allowed:
-            raise BadInput(f"{where}: {key} is {config[key]!r}; the engine has {' or '.join(map(repr, allowed))} alone")
-
-    def number(*keys: str) -> int:
-        for key in keys:
-            if isinstance(config.get(key), int):
-                return config[key]
-        raise BadInput(f"{where}: {keys[0]} must be given")
-
-    name = str(config.get("_name_or_path") or "")
-    if family == "gpt2":
-        must("activation_function", "gelu_new", "gelu_pytorch_tanh", "gelu_fast")
-        must("scale_attn_by_inverse_layer_idx", False)
-        must("scale_attn_weights", True)
-        must("tie_word_embeddings", True)
-        return Model(family="gpt2", layers=number("n_layer"), hidden=number("n_embd"), heads=number("n_head"),
-                     vocab=number("vocab_size"), seq=number("n_positions", "n_ctx"), ffn=config.get("n_inner"),
-                     norm_eps=config.get("layer_norm_epsilon", 1e-5), name=name)
-    if family == "bloom":
-        must("apply_residual_connection_post_layernorm", False)
-        must("tie_word_embeddings", True)
-        return Model(family="bloom", layers=number("n_layer", "num_hidden_layers"), hidden=number("hidden_size", "n_embed"),
-                     heads=number("n_head", "num_attention_heads"), vocab=number("vocab_size"),
-                     seq=config.get("seq_length", 2048), norm_eps=config.get("layer_norm_epsilon", 1e-5), name=name)
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise BadInput(f"{where}: rotary positions of kind {kind!r}; the engine has 'default' alone")
-    must("hidden_act", "silu", "swish")
-    must("attention_bias", False)
-    must("mlp_bias", False)
-    model = Model(family="llama", layers=number("num_hidden_layers"), hidden=number("hidden_size"),
-                  heads=number("num_attention_heads"), kv_heads=config.get("num_key_value_heads"),
-                  ffn=number("intermediate_size"), vocab=number("vocab_size"), seq=number("max_position_embeddings"),
-                  norm_eps=config.get("rms_norm_eps", 1e-6),
-                  rope_theta=float(config.get("rope_theta") or rope.get("rope_theta", 10_000.0)),
-                  tied=bool(config.get("tie_word_embeddings", False)), name=name)
-    must("head_dim", model.head_size, None)
-    return model
-
-
-def config_of(model: Model, *, dtype: str) -> dict[str, Any]:
-    m = model
-    common = {"model_type": m.family, "vocab_size": m.vocab, "tie_word_embeddings": m.ties, "torch_dtype": dtype}
-    if m.family == "gpt2":
-        return {**common, "architectures": ["GPT2LMHeadModel"], "n_layer": m.layers, "n_embd": m.hidden, "n_head": m.heads,
-                "n_positions": m.seq, "n_ctx": m.seq, "n_inner": m.inner, "layer_norm_epsilon": m.norm_eps,
-                "activation_function": "gelu_new", "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
-    if m.family == "bloom":
-        if m.inner != 4 * m.hidden:
-            raise BadInput(f"model: ffn {m.inner}: BLOOM's configuration knows 4 x hidden = {4 * m.hidden} alone")
-        return {**common, "architectures": ["BloomForCausalLM"], "n_layer": m.layers, "hidden_size": m.hidden,
-                "n_head": m.heads, "seq_length": m.seq, "layer_norm_epsilon": m.norm_eps,
-                "attention_dropout": 0.0, "hidden_dropout": 0.0,
-                "apply_residual_connection_post_layernorm": False}
-    return {**common, "architectures": ["LlamaForCausalLM"], "num_hidden_layers": m.layers, "hidden_size": m.hidden,
-            "num_attention_heads": m.heads, "num_key_value_heads": m.kv, "intermediate_size": m.inner, "hidden_act": "silu",
-            "max_position_embeddings": m.seq, "rms_norm_eps": m.norm_eps, "rope_theta": m.rope_theta, "rope_scaling": None,
-            "rope_parameters": {"rope_type": "default", "rope_theta": m.rope_theta}, "attention_bias": False, "mlp_bias": False,
-            "head_dim": m.head_size}
