@@ -5,6 +5,7 @@
     flat(trial)                                 {"nodes": 2, "dp": 8, "zero_stage": 1, ...}: a trial as a row, with its types
     SHAPE, LAYOUT, AROUND, ASKED                the columns that say what was asked, by what they are about
     SEARCHED                                    the knobs that `plan` and `tune` search, by their names in a topology
+    BY_FIELD["schedule"].choices, .help         what options, rules and the planner's columns are made of
 
 Declared with the fields themselves: those of a trial in `spec.py`, those that only a record has in `record.py`. A new field
 there is an option, a TOML key, a rule name, a CSV column, an importer's heading and a column of the page.
@@ -14,10 +15,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from seatrial.fields import ABOUT, About
+from seatrial.fields import ABOUT, About, meanings
 from seatrial.record import Record
 from seatrial.spec import Batch, Cluster, Environment, Execution, Model, Topology, Trial
 
@@ -48,14 +49,48 @@ class Column:
         return self.about.title or self.about.label
 
     @property
+    def word(self) -> str:
+        return self.about.label if self.about.word is None else self.about.word
+
+    def text(self, value: Any) -> str:
+        """A value in a sentence: `DP 8`, `ZeRO 1`, `1f1b`, `2.2 GHz`, `sequence parallel`, or nothing."""
+        if value is True:
+            return self.title.lower()
+        if value is None or value is False or value == "":
+            return ""
+        return " ".join(part for part in (self.word, str(value), self.about.unit) if part)
+
+    @property
     def path(self) -> str:
         """As `--set` has it; empty where a trial has none."""
         return "" if not self.table else self.field if self.table == "trial" else f"{self.table}.{self.field}"
+
+    @property
+    def type(self) -> Any:
+        """As its table has it, None left out."""
+        hint = _types(TABLES[self.table])[self.field]
+        return next((one for one in get_args(hint) if one is not type(None)), hint) if type(None) in get_args(hint) else hint
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words it can be; none for numbers and free text."""
+        return get_args(self.type) if get_origin(self.type) is Literal else ()
+
+    @property
+    def help(self) -> str:
+        """A sentence, and the words it can be."""
+        said = meanings(TABLES[self.table]).get(self.field, "")
+        return f"{said} {', '.join(self.choices)}.".strip() if self.choices else said
 
     def of(self, trial: Trial) -> Any:
         """What a trial says; for the execution None where it is the default, as a record of it leaves it out."""
         value = operator.attrgetter(self.about.of_trial or self.path)(trial)
         return None if self.table == "execution" and value == self.default else value
+
+
+@functools.cache
+def _types(table: Any) -> dict[str, Any]:
+    return get_type_hints(table)
 
 
 def _declared() -> dict[str, Column]:
@@ -93,8 +128,10 @@ AROUND = (*names("cluster", "execution", "environment", "trial"), "optimizer")
 """What else changes a measurement: two rows that differ in it are no repeats."""
 ASKED = tuple(name for name in COLUMNS if name in {"size_label", "gpus", *SHAPE, *LAYOUT, *AROUND})
 SEARCHED = tuple(column.field for column in COLUMNS.values() if column.about.searched)
-"""dp, tp, pp, vp, mbs, gbs, zero, recompute, schedule: None in a `Space` is searched."""
-DEGREES = tuple(name for name in SEARCHED if name in ("dp", "tp", "pp"))
+"""Degrees, batches, ZeRO, recompute, schedule, by the names of their tables: what `plan` is not given it searches."""
+KNOBS = tuple(COLUMNS[name].field for name in LAYOUT)
+"""Those with what is chosen once: precision, sequence parallelism. A layout by the names of its tables."""
+DEGREES = tuple(column.field for column in COLUMNS.values() if column.about.degree)
 """What the world is the product of."""
 
 
@@ -114,12 +151,12 @@ def aliases() -> dict[str, tuple[str, str]]:
     return {alias: (name, column.about.kind) for name, column in COLUMNS.items() for alias in column.about.names}
 
 
-def shown(row: dict[str, Any], of: Iterable[str] = LAYOUT) -> str:
-    """A row in a few words, by labels: `DP 8, TP 4`; a word that speaks for itself stands alone."""
-    said = []
-    for name in of:
-        value, column = row.get(name), COLUMNS[name]
-        if value in (None, "", False):
-            continue
-        said.append(column.title.lower() if value is True else f"{column.label} {value}")
-    return ", ".join(said)
+def shown(row: Mapping[str, Any], of: Iterable[str] = LAYOUT) -> str:
+    """A row in a few words: `DP 8, TP 4, ZeRO 1, 1f1b`."""
+    return ", ".join(filter(None, (COLUMNS[name].text(row.get(name)) for name in of)))
+
+
+def differing(rows: Sequence[Mapping[str, Any]], of: Iterable[str], always: Iterable[str] = ()) -> list[str]:
+    """The columns that tell these rows apart, in their own order, with those that are named always."""
+    kept = set(always)
+    return [name for name in of if name in kept or len({row.get(name) for row in rows}) > 1]

@@ -9,12 +9,15 @@ Every word of `spec.py` goes through here, so a TOML file, a run.json and `--set
 """
 from __future__ import annotations
 
+import ast
 import dataclasses
 import difflib
 import functools
 import hashlib
+import itertools
 import json
 import math
+import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -41,9 +44,13 @@ class About:
     """What authors of tables, logs and command lines call it, in lower case and plain words."""
     title: str = ""
     """In a picture, where the label is too short."""
+    word: str | None = None
+    """Before a value in a sentence where the label is an abbreviation of tables: ZeRO; empty where a value needs none: 1f1b."""
     unit: str = ""
     searched: bool = False
     """Whether `plan` and `tune` search it; then it is also an option and a name in rules."""
+    degree: bool = False
+    """Whether the number of processes is a multiple of it."""
 
 
 def field(default: Any = dataclasses.MISSING, *, label: str, names: str = "", factory: Any = dataclasses.MISSING,
@@ -56,6 +63,29 @@ def field(default: Any = dataclasses.MISSING, *, label: str, names: str = "", fa
 
 
 ABOUT = "about"
+
+
+@functools.cache
+def meanings(cls: type) -> dict[str, str]:
+    """Field -> the docstring under it: help of options. Read from the source, since Python keeps no docstring of a field."""
+    classes = (node for node in _source(cls.__module__) if isinstance(node, ast.ClassDef))
+    body = next((node.body for node in classes if node.name == cls.__name__), [])
+    found = {}
+    for node, after in itertools.pairwise(body):
+        text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(text, str):
+            found[node.target.id] = " ".join(text.split())
+    return found
+
+
+@functools.cache
+def _source(module: str) -> list[ast.stmt]:
+    path = getattr(sys.modules[module], "__file__", None)
+    try:
+        with open(str(path), encoding="utf-8") as file:
+            return ast.parse(file.read()).body
+    except (OSError, SyntaxError):
+        return []  # installed without its source: options have no help, and work
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

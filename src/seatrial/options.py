@@ -3,7 +3,9 @@
     @app.command("plan")
     @spread
     def plan(model: str = …, space: Space = OPTIONS, as_json: bool = …) -> int:
-        space.nodes, space.fixed()              --nodes, --gbs, --dp, … stand in the help between --model and --json
+        space.nodes, space.knobs                --nodes, --gbs, --dp, … stand in the help between --model and --json
+
+The knobs of a layout are not listed here: those of `columns.py` are options, with the docstring of their field as the help.
 """
 from __future__ import annotations
 
@@ -11,17 +13,19 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import typer
 
+from seatrial.columns import BY_FIELD, KNOBS, SEARCHED
 from seatrial.launch.registry import LAUNCHERS
 
 OPTIONS: Any = None
 """The default of a parameter that stands for many."""
-RULE = "Your own condition, as 'dp % 4 == 0'; of dp, tp, pp, vp, mbs, gbs, zero, nodes, world, microbatches, layers, heads, …"
+NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
+RULE = f"Your own condition, as 'dp % 4 == 0'; of {', '.join(NUMBERS)}, nodes, world, microbatches, layers, heads, …"
 MODEL = typer.Option(None, "--model", help="A preset, or a TOML file with a [model] table.", show_default=False)
 CLUSTER = typer.Option(..., "--cluster", help="A preset, or a TOML file with a [cluster] table.")
 MACHINE = typer.Option(None, "--machine", show_default=False,
@@ -33,7 +37,6 @@ NODES = typer.Option(None, "--nodes", help="Nodes to use; by default all of the 
 PROCS = typer.Option(None, "--procs-per-node", help="Processes a node, where not the cluster's own.", show_default=False)
 SEQUENCE = typer.Option("off", "--sequence-parallel", help="on, off, or both to search it.")
 PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, by device; fp32 on CPUs.", show_default=False)
-SPLIT = typer.Option(None, "--sequence-parallel/--no-sequence-parallel", help="Split the sequence over TP outside its regions.")
 LAUNCHER = typer.Option("local", "--launcher", help=f"{', '.join(LAUNCHERS.builtin)}, or one that is installed.")
 CONFIG = typer.Option(None, "--config", show_default=False,
                       help="How jobs are started here; by default ~/.config/seatrial/config.toml.")  # fmt: skip
@@ -44,6 +47,35 @@ def knob(name: str, what: str) -> str | None:
     return typer.Option(None, f"--{name}", help=what, show_default=False)  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True, eq=False)
+class Each:
+    """Options made from fields: each is a parameter of its own, and together they are one dict of what was given."""
+
+    options: dict[str, tuple[Any, Any]]
+    """Field -> its type and its `typer.Option`."""
+
+
+def _searched() -> Each:
+    said = {name: BY_FIELD[name].help for name in SEARCHED}
+    first = SEARCHED[0]
+    said[first] = f"{said[first].rstrip('.')}; each of these is a value, several with commas, or searched when left out."
+    return Each({name: (str | None, knob(name, what)) for name, what in said.items()})
+
+
+def _layout() -> Each:
+    made = {}
+    for name in KNOBS:
+        column, flag = BY_FIELD[name], f"--{name.replace('_', '-')}"
+        names = [f"{flag}/--no-{flag[2:]}"] if column.type is bool else [flag]
+        hint = str if column.choices else column.type
+        made[name] = hint | None, typer.Option(None, *names, help=column.help, show_default=False)
+    return Each(made)
+
+
+SEARCHES: Any = _searched()
+LAYOUTS: Any = _layout()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Space:
     """Of `plan` and `tune`: where to lay a model out, and which layouts to look at."""
@@ -51,45 +83,25 @@ class Space:
     nodes: int | None = NODES
     nodes_max: int | None = typer.Option(None, help="Also try fewer: from --nodes (or 1) up to this.", show_default=False)
     procs_per_node: int | None = PROCS
-    gbs: str | None = knob("gbs", "Global batch size, in sequences.")
-    dp: str | None = knob("dp", "Data parallel; each knob is a value, several with commas, or searched when left out.")
-    tp: str | None = knob("tp", "Tensor parallel.")
-    pp: str | None = knob("pp", "Pipeline parallel.")
-    vp: str | None = knob("vp", "Virtual stages a rank.")
-    mbs: str | None = knob("mbs", "Micro-batch size.")
-    zero: str | None = knob("zero", "ZeRO stage: 0, 1, 2, 3.")
-    recompute: str | None = knob("recompute", "none, selective, full.")
-    schedule: str | None = knob("schedule", "gpipe, 1f1b, interleaved, zb-h1.")
+    knobs: dict[str, str | None] = SEARCHES
+    """As they were given; None is searched."""
     sequence_parallel: str = SEQUENCE
     precision: str | None = PRECISION
-
-    def fixed(self) -> dict[str, str | None]:
-        """The knobs as they were given; None is searched."""
-        return {"gbs": self.gbs, "dp": self.dp, "tp": self.tp, "pp": self.pp, "vp": self.vp, "mbs": self.mbs,
-                "zero": self.zero, "recompute": self.recompute, "schedule": self.schedule}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Of `run` and `doctor`: one trial, or what is put over a file's."""
+    """Of `run`, `doctor`, `explain` and `rehearse`: one trial, or what is put over a file's."""
 
-    model: str | None = typer.Option(None, help="A model by name (see `seatrial presets`).")
-    dp: int | None = typer.Option(None, help="Data-parallel replicas.")
-    tp: int | None = typer.Option(None, help="Tensor-parallel ranks.")
-    pp: int | None = typer.Option(None, help="Pipeline stages.")
-    vp: int | None = typer.Option(None, help="Virtual stages a rank (schedule interleaved).")
-    mbs: int | None = typer.Option(None, help="Micro-batch size.")
-    gbs: int | None = typer.Option(None, help="Global batch size.")
-    zero: int | None = typer.Option(None, help="ZeRO stage, 0 to 3.")
-    recompute: str | None = typer.Option(None, help="none, selective or full.")
-    schedule: str | None = typer.Option(None, help="gpipe, 1f1b, interleaved or zb-h1.")
+    model: str | None = typer.Option(None, help="A model by name (see `seatrial presets`).", show_default=False)
+    knobs: dict[str, Any] = LAYOUTS
 
-    def tables(self, **topology: Any) -> dict[str, dict[str, Any]]:
+    def tables(self) -> dict[str, dict[str, Any]]:
         """As the tables of a trial's file; None stands for what was not said."""
-        return {"model": {"base": self.model},
-                "topology": {"dp": self.dp, "tp": self.tp, "pp": self.pp, "vp": self.vp, "mbs": self.mbs, "zero": self.zero,
-                             "recompute": self.recompute, "schedule": self.schedule, **topology},
-                "batch": {"gbs": self.gbs}}
+        found: dict[str, dict[str, Any]] = {"model": {"base": self.model}}
+        for name, value in self.knobs.items():
+            found.setdefault(BY_FIELD[name].table, {})[name] = value
+        return found
 
 
 def spread(command: Callable[..., int]) -> Callable[..., int]:
@@ -99,18 +111,29 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
     parameters: list[inspect.Parameter] = []
     for name, own in inspect.signature(command).parameters.items():
         if name in classes:
-            types = typing.get_type_hints(classes[name])
-            parameters += [own.replace(name=field.name, default=field.default, annotation=types[field.name])
-                           for field in dataclasses.fields(classes[name])]
+            parameters += [own.replace(name=option, default=default, annotation=hint)
+                           for option, hint, default in _options(classes[name])]
         else:
             parameters.append(own.replace(annotation=hints[name]))
 
     @functools.wraps(command)
     def spread_out(**given: Any) -> int:
         for name, of in classes.items():
-            given[name] = of(**{field.name: given.pop(field.name) for field in dataclasses.fields(of)})
+            given[name] = of(**{field.name: {each: given.pop(each) for each in field.default.options}
+                                if isinstance(field.default, Each) else given.pop(field.name)
+                                for field in dataclasses.fields(of)})  # fmt: skip
         return command(**given)
 
     spread_out.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}
     spread_out.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
     return spread_out
+
+
+def _options(of: type) -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of each parameter that a class stands for."""
+    types = typing.get_type_hints(of)
+    for field in dataclasses.fields(of):
+        if isinstance(field.default, Each):
+            yield from ((name, hint, option) for name, (hint, option) in field.default.options.items())
+        else:
+            yield field.name, types[field.name], field.default

@@ -4,7 +4,7 @@
     story["stages"][0]["top"], story["tune"]["trials"], story["saved"]["device_hours"]
 
 The question is taken from the rows: the model with the most topologies on one number of nodes, by seconds a sample; where a log
-varies the nodes instead, the model with the most topologies on any, by device-seconds a sample. The planner answers it before
+varies the nodes instead, the model with the most topologies on any, by device-seconds per sample. The planner answers it before
 any row, after the first five of the log, and after all. Then `tune` makes the search anew with the rows as its machine, and
 sees none before it asks.
 """
@@ -27,10 +27,10 @@ from seatrial.plan.forecast import limit_gib
 from seatrial.plan.rows import SLOW_ALLOCATOR, Row
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
+from seatrial.tune.candidates import knobs, label
 from seatrial.tune.oracle import FAILED, Oracle, names, outcome_of
 from seatrial.tune.posterior import By, row_of, unit
 from seatrial.tune.tuner import Tuner
-from seatrial.tune.words import knobs, label
 
 LOGS = ("bloom-prequel", "fugaku-1.3b", "fugaku-30b", "fugaku-sweep", "tcmalloc")
 DOUBTED = {"bloom-prequel:475": "the same topology as the line above it, with other figures for both time and memory"}
@@ -147,12 +147,12 @@ def _group(row: Row, by: By) -> tuple[object, ...]:
 def _belongs(row: Row, group: tuple[object, ...]) -> bool:
     """A row that a rule refuses has no trial; its cells say what it was about."""
     nodes = group[4]
-    if row.cells.get("status", "").lower() in NEVER_RUN:
+    if row.status in NEVER_RUN:
         return False
     if row.trial is not None:
         return _group(row, "time" if nodes else "cost") == group
-    shape = tuple(row.cells.get(name, "") for name in ("layers", "hidden", "heads", "seq"))
-    return shape == tuple(map(str, group[:4])) and (not nodes or row.cells.get("nodes", "") == str(nodes))
+    shape = tuple(str(row.cells.get(name, "")) for name in ("layers", "hidden", "heads", "seq"))
+    return shape == tuple(map(str, group[:4])) and (not nodes or str(row.cells.get("nodes", "")) == str(nodes))
 
 
 def doubt(row: Row) -> str | None:

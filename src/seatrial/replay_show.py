@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from seatrial.tune.words import digits
+from seatrial.tune.show import digits
 
 WIDTH = 118
 WORDS = {"rule": "could never run, by the engine's rules", "memory": "forecast to run out of memory",
@@ -38,7 +38,7 @@ def _lines(story: dict[str, Any], *, heading: Any, table: Any, item: str) -> Ite
            f"{story['cluster']} ({_range(story['devices'])} processes).")
     least = "time" if story["by"] == "time" else "device-time"
     yield (f"{story['rows']} of the log's {story['rows_in_log']} rows{when} ask one question: which topology takes the least "
-           f"{least} a sample? They try {story['topologies']} that can be started.")
+           f"{least} per sample? They try {story['topologies']} that can be started.")
     yield f"The best: {best['topology']}, {best['sec_per_it']:g} s/it, {_each(best, story)} ({best['row']})."
     for one in story["doubted"]:
         yield f"Not believed: {one['row']}: {one['why']}."
@@ -81,8 +81,8 @@ def _range(values: Sequence[int]) -> str:
 
 def _each(one: dict[str, Any], story: dict[str, Any]) -> str:
     if story["by"] == "time":
-        return f"{digits(1000 * one['each_s'])} ms a sample"
-    return f"{digits(one['each_s'])} device-seconds a sample"
+        return f"{digits(1000 * one['each_s'])} ms per sample"
+    return f"{digits(one['each_s'])} device-seconds per sample"
 
 
 def _stage(stage: dict[str, Any], story: dict[str, Any], table: Any) -> Iterable[str]:

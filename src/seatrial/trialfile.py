@@ -41,10 +41,10 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
         if table not in data:
             raise BadInput(f"{where}: [{table}] must be given")
     trial = Trial(
-        model=_model(data["model"], book),
+        model=read_model(data["model"], book),
         batch=fields.build(Batch, data["batch"], where="batch"),
         topology=fields.build(Topology, data.get("topology", {}), where="topology"),
-        cluster=_cluster(data["cluster"], book) if "cluster" in data else None,
+        cluster=read_cluster(data["cluster"], book) if "cluster" in data else None,
         environment=fields.build(Environment, data.get("environment", {}), where="environment"),
         execution=fields.build(Execution, data.get("execution", {}), where="execution"),
         engine=engine_name(data.get("engine", "seatrial")),
@@ -60,7 +60,7 @@ def _deep_copy(data: Mapping[str, Any]) -> dict[str, Any]:
     return {k: _deep_copy(v) if isinstance(v, Mapping) else v for k, v in data.items()}
 
 
-def _model(value: Any, book: presets.Book) -> Model:
+def read_model(value: Any, book: presets.Book) -> Model:
     if isinstance(value, str):
         return presets.model(value, book=book)
     if isinstance(value, Mapping) and "base" in value:
@@ -69,7 +69,7 @@ def _model(value: Any, book: presets.Book) -> Model:
     return fields.build(Model, value, where="model")
 
 
-def _cluster(value: Any, book: presets.Book) -> Cluster:
+def read_cluster(value: Any, book: presets.Book) -> Cluster:
     if isinstance(value, str):
         return presets.cluster(value, book=book)
     if not isinstance(value, Mapping):
@@ -83,6 +83,21 @@ def _cluster(value: Any, book: presets.Book) -> Cluster:
     nodes, procs = (fields.convert(value.get(key), int | None, where=f"cluster.{key}") for key in ("nodes", "procs_per_node"))
     base = fields.convert(value["base"], str, where="cluster.base")
     return presets.cluster(base, changes, nodes=nodes, procs_per_node=procs, book=book)
+
+
+def over(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The tables of a file with those of options put over them; None is what nobody said."""
+    found = dict(data)
+    for table, values in given.items():
+        if chosen := {key: value for key, value in values.items() if value is not None}:
+            there = data.get(table, {})
+            if not isinstance(there, str | Mapping):
+                raise BadInput(f"{table}: expected a table, found {there!r}")
+            found[table] = {**({"base": there} if isinstance(there, str) else there), **chosen}
+    # --set model.layers=6 on a model given by name changes that model.
+    if isinstance(found.get("model"), str):
+        found["model"] = {"base": found["model"]}
+    return found
 
 
 def dumps(trial: Trial, training: Training | None = None) -> str:

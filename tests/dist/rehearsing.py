@@ -10,8 +10,8 @@ import torch.distributed as dist
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.rendezvous import RankInfo
+from seatrial.engine.watch.tracker import tracker
 from seatrial.probe import talk
 from seatrial.probe.between import Between
 from seatrial.probe.crew import Crew
@@ -67,7 +67,7 @@ SIZES = (64, 2**14, 2**17, 2**20, 2**22, 2**24)
 def curves() -> dict[str, list[tuple[int, float]]]:
     """Seconds by size of what all ranks say to each other, as the probe measures it."""
     world = dist.get_world_size()
-    crew = Crew(Place(rank=dist.get_rank(), world=world, local_rank=dist.get_rank(), local_world=world), torch.device("cpu"))
+    crew = Crew(RankInfo(rank=dist.get_rank(), world=world, local_rank=dist.get_rank(), local_world=world), torch.device("cpu"))
     found: dict[str, list[tuple[int, float]]] = {}
     every = talk.collectives(crew, talk.Kind(world, 1), talk.OPS[:3], SIZES, target_s=0.1, between=Between.on(crew))
     for what, sample in every:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 def engine_of(trial: Trial, training: Training, device: str = "cuda") -> Engine:
     mesh = Mesh(trial.topology, device=torch.device(device))
-    return Engine(trial, training, mesh, ops=ops_for(trial, training, mesh)[0])
+    return Engine(trial, training, mesh, ops=ops_for(trial, mesh)[0])
 
 
 def losses(device: str, model: Model, topology: Topology, *, compiled: bool = False) -> list[float]:

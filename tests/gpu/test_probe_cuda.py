@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from seatrial import presets
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.rendezvous import RankInfo
 from seatrial.plan import probed, step
 from seatrial.plan.configs import Configs
 from seatrial.probe import machine
@@ -20,7 +20,7 @@ def test_a_probe_of_a_gpu_makes_a_cluster(tmp_path, monkeypatch):
     monkeypatch.setattr(probing, "BURN_S", 0.2)
     model = presets.model("gpt2-124m")
     ask = Ask.of(models=[model], tps=(1,), mbss=(4,), device="cuda", budget_s=240.0)
-    found = probing.probe(ask, Place(), torch.device("cuda", 0), say=print)
+    found = probing.probe(ask, RankInfo(), torch.device("cuda", 0), say=print)
     machine.write(found, tmp_path / "machine.json")
     figures = machine.read(tmp_path / "machine.json")["figures"]
     assert all(figures[part] for part in ("host", "launch", "memory", "optimizer", "copies", "matmul", "attention"))

@@ -19,7 +19,7 @@ from seatrial.engine.fast.choose import CannotRun, build
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import NAMES
 from seatrial.errors import BadInput
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -46,9 +46,9 @@ def test_the_core_knows_no_kernel(path: Path) -> None:
 
 def test_without_a_device_of_its_own_everything_is_plain_torch() -> None:
     """Also where they are built by the chooser: on a CPU the two are the same functions."""
-    chosen, notes = choose.choose(TRIAL, Training(), CPU)
+    chosen, notes = choose.choose(TRIAL, CPU)
     assert chosen == KernelConfig() and notes == {}
-    made, plain = build(chosen, TRIAL, Training(), CPU), Ops()
+    made, plain = build(chosen, TRIAL, CPU), Ops()
     for field in fields(Ops):
         if field.name == "gemm":
             assert type(made.gemm) is type(plain.gemm)
@@ -58,7 +58,7 @@ def test_without_a_device_of_its_own_everything_is_plain_torch() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "fp8"])
 def test_a_config_survives_being_sent(precision: str) -> None:
-    config = KernelConfig.of(CUDA, precision=precision, compiled=False, moments="bf16")
+    config = KernelConfig.of(CUDA, precision, Execution(moments="bf16"))
     assert config.triton and KernelConfig.of_plain(json.loads(json.dumps(config.plain()))) == config
 
 

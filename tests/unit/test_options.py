@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
+from seatrial.columns import BY_FIELD, SEARCHED
 from seatrial.options import OPTIONS, Layout, Space, spread
 
 
@@ -42,12 +44,24 @@ def test_a_value_of_another_type_is_refused_as_anywhere(seatrial):
 
 
 def test_what_was_given_becomes_knobs_and_tables():
-    space = Space(nodes=2, nodes_max=None, procs_per_node=None, gbs="64", dp=None, tp="2,4", pp=None, vp=None, mbs=None,
-                  zero=None, recompute=None, schedule=None, sequence_parallel="off", precision=None)
-    assert {name: text for name, text in space.fixed().items() if text is not None} == {"gbs": "64", "tp": "2,4"}
-    layout = Layout(model="tiny", dp=2, tp=None, pp=None, vp=None, mbs=None, gbs=8, zero=1, recompute=None, schedule=None)
-    assert layout.tables(precision="bf16") == {
-        "model": {"base": "tiny"}, "batch": {"gbs": 8},
-        "topology": {"dp": 2, "tp": None, "pp": None, "vp": None, "mbs": None, "zero": 1, "recompute": None, "schedule": None,
-                     "precision": "bf16"},
-    }  # fmt: skip
+    app, heard = typer.Typer(), []
+
+    @app.command()
+    @spread
+    def say(space: Space = OPTIONS) -> int:
+        heard.append(space)
+        return 0
+
+    assert CliRunner().invoke(app, ["--gbs", "64", "--tp", "2,4", "--nodes", "2"]).exit_code == 0
+    assert heard[0].nodes == 2 and tuple(heard[0].knobs) == SEARCHED
+    assert {name: text for name, text in heard[0].knobs.items() if text is not None} == {"gbs": "64", "tp": "2,4"}
+    layout = Layout(model="tiny", knobs={"dp": 2, "gbs": 8, "precision": "bf16", "pp": None})
+    assert layout.tables() == {"model": {"base": "tiny"}, "batch": {"gbs": 8},
+                               "topology": {"dp": 2, "pp": None, "precision": "bf16"}}
+
+
+@pytest.mark.parametrize("command", ["plan", "tune", "run", "doctor", "explain", "rehearse"])
+def test_every_knob_of_the_table_is_an_option_with_its_meaning(seatrial, command):
+    said = " ".join(seatrial(command, "--help").out.split())
+    for name in SEARCHED:
+        assert f"--{name}" in said and BY_FIELD[name].help.split(".")[0].split(";")[0][:40] in said

@@ -221,3 +221,36 @@ def test_a_logbook_teaches_as_a_table_does(tmp_path: Path):
     learned = calibrate.fit_csv(tmp_path / "book", CLUSTER)
     assert learned.rows == 8
     assert learned.factors == ("A=1",)
+
+
+def test_a_record_is_read_as_the_very_trial_that_it_ran(tmp_path: Path):
+    from seatrial.columns import flat
+    from seatrial.logbook import Logbook
+    from seatrial.record import Record
+    from seatrial.tables.csvjson import to_csv
+
+    base = row().trial
+    assert base is not None
+    trial = replace(base, engine="seatrial", model=replace(base.model, pad_vocab_to=65536),
+                    execution=replace(base.execution, compile=True, bucket_mib=8.0),
+                    topology=replace(base.topology, stage_layers=(11, 12, 13, 12)))  # fmt: skip
+    asked = {name: value for name, value in flat(trial).items() if value is not None}
+    record = Record.from_dict({**asked, "state": "measured", "sec_per_it": 3.0, "trial": trial.to_dict()})
+    with Logbook(tmp_path / "book", create=True) as book:
+        book.append(record.to_dict())
+    (tmp_path / "rows.csv").write_text(to_csv([record]))
+    for path in (tmp_path / "book", tmp_path / "rows.csv"):
+        (found,) = rows.read(path, CLUSTER).rows
+        assert found.trial == trial and found.counts, found.reject
+
+
+@pytest.mark.parametrize(("column", "value", "read"), [
+    ("tied", "no", False), ("head_dim", "64", 64), ("norm", "rmsnorm", "rmsnorm"), ("positions", "rope", "rope"),
+    ("mlp", "SwiGLU", "swiglu"), ("biases", "none", "none"), ("qk_norm", "yes", True), ("kv_heads", "8", 8),
+    ("embedding_norm", "true", True),
+])  # fmt: skip
+def test_choices_of_a_model_are_columns_and_change_its_forecast_or_identity(column: str, value: str, read: object):
+    trial, plain = row(**{column: value}).trial, row().trial
+    assert trial is not None and plain is not None
+    assert getattr(trial.model, column) == read
+    assert trial.run_id() != plain.run_id()

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial import presets, rules
-from seatrial.commands.explain import asked_trial
 from seatrial.errors import BadInput, Infeasible
 from seatrial.plan import explain, show, step, svg
+from seatrial.plan.ask import one_trial
 from seatrial.plan.configs import Configs
 from seatrial.schedule import walk
 from seatrial.spec import Batch, Topology, Trial
@@ -115,11 +115,14 @@ PATHS = ("model", "cluster", "topology", "batch", "model.base", "model.layers", 
 VALUES = ("5", "-1", "0", "tiny", "jz-v100", "[]", "{}", "1e9", "nan", "true", "", "2", "[4, 4]", "[8]")
 
 
+GIVEN = {"model": {"base": "tiny"}, "cluster": {"base": "jz-a100", "nodes": 1}, "batch": {"gbs": 64}, "topology": {"tp": 2}}
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.builds("{}={}".format, st.sampled_from(PATHS), st.sampled_from(VALUES)), max_size=3))
 def test_whatever_is_set_is_explained_or_refused_in_one_line(changes):
     try:
-        told = explain.explain(asked_trial(None, "tiny", "jz-a100", 1, None, 64, None, changes, {"tp": 2}))
+        told = explain.explain(one_trial({}, GIVEN, changes))
         assert 0 < told.sec < float("inf")
     except BadInput as error:
         assert len(str(error).splitlines()) == 1

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seatrial import presets
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.rendezvous import RankInfo
 from seatrial.probe import kernels, machine, talk
 from seatrial.probe import run as probing
 from seatrial.probe.ask import Ask
@@ -46,7 +46,7 @@ def short(monkeypatch, *items: Item) -> None:
 
 
 def probed(asked: Ask) -> dict:
-    return machine.checked(probing.probe(asked, Place(), CPU, say=lambda line: None), "test")
+    return machine.checked(probing.probe(asked, RankInfo(), CPU, say=lambda line: None), "test")
 
 
 def test_a_real_probe_has_every_part_that_one_process_can_measure():
@@ -95,7 +95,7 @@ def test_a_kernel_that_this_device_does_not_have_is_missing_with_its_reason(monk
 
 def test_asked_to_stop_it_keeps_what_it_has(monkeypatch, no_host):
     first, second = (next(kernels.streams((size,), "fp32", CPU)) for size in (2**16, 2**17))
-    probe = probing.Probe(ask(), Place(), CPU, lambda line: None)
+    probe = probing.Probe(ask(), RankInfo(), CPU, lambda line: None)
 
     def last() -> kernels.Works:
         probe.crew.asked_to_stop = True
@@ -120,17 +120,17 @@ def test_the_clock_gives_the_median_and_how_far_repeats_lie_apart():
     (16, 4, [Kind(2, 1), Kind(4, 1), Kind(1, 2), Kind(4, 2), Kind(1, 4), Kind(4, 4)]),
 ])  # fmt: skip
 def test_groups_of_every_size_present(world, local, wanted):
-    assert talk.kinds(Place(world=world, local_world=local), every=False) == wanted
+    assert talk.kinds(RankInfo(world=world, local_world=local), every=False) == wanted
 
 
 @pytest.mark.parametrize("local", [1, 2, 4, 6])
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 def test_a_kind_of_group_cuts_all_ranks_into_equal_parts(local, nodes):
     world = local * nodes
-    for kind in talk.kinds(Place(world=world, local_world=local), every=True):
+    for kind in talk.kinds(RankInfo(world=world, local_world=local), every=True):
         found = {}
         for rank in range(world):
-            mine = talk.members(kind, Place(rank=rank, world=world, local_rank=rank % local, local_world=local))
+            mine = talk.members(kind, RankInfo(rank=rank, world=world, local_rank=rank % local, local_world=local))
             assert rank in mine and len(set(mine)) == kind.size
             per_node = [sum(member // local == node for member in mine) for node in range(nodes)]
             assert sorted(per_node)[-kind.nodes :] == [kind.per_node] * kind.nodes
@@ -153,7 +153,7 @@ class Sleepy:
 
 
 def test_a_call_among_products_pays_for_being_woken_and_one_back_to_back_does_not(monkeypatch):
-    crew, clock = Crew(Place(), CPU), Sleepy()
+    crew, clock = Crew(RankInfo(), CPU), Sleepy()
     between = Between(64, 3e-3, torch.ones(1), torch.ones(1))
     monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
     monkeypatch.setattr(Between, "_work", clock.product)
@@ -162,11 +162,11 @@ def test_a_call_among_products_pays_for_being_woken_and_one_back_to_back_does_no
 
 
 def test_what_a_call_adds_is_never_less_than_it_was_seen_to_take():
-    crew = Crew(Place(), CPU)
+    crew = Crew(RankInfo(), CPU)
     found = Between.on(crew).adds(crew, lambda: None, once_s=1e-6, floor_s=2e-4)
     assert found.s >= 2e-4 and found.repeats >= 12
 
 
 def test_the_product_between_calls_takes_a_few_milliseconds_where_it_can():
-    told = Between.on(Crew(Place(), CPU)).told()
+    told = Between.on(Crew(RankInfo(), CPU)).told()
     assert 64 <= told["rows"] <= 2048 and (told["cols"], told["inner"]) == (1024, 256) and told["s"] > 0

@@ -11,7 +11,7 @@ import torch
 
 from seatrial.engine.fast.kernels import NAMES, plain
 from seatrial.engine.fast.kernels.verified import _call
-from seatrial.rehearse import results
+from seatrial.rehearse import fake
 from seatrial.rehearse.rank import held
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
@@ -25,7 +25,7 @@ WIDE = Model(layers=2, hidden=14336, heads=64, vocab=50304, seq=2048)
 @pytest.mark.parametrize("case", [0, 1])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_kernel_hands_back_has_the_shape_and_type_of_plain_torchs(name: str, case: int) -> None:
-    mine, theirs = (_call(name, f, case, CPU, torch.bfloat16, 48, 16) for f in (getattr(results.kernels(), name),
+    mine, theirs = (_call(name, f, case, CPU, torch.bfloat16, 48, 16) for f in (getattr(fake.kernels(), name),
                                                                                  getattr(plain, name)))
     assert [(t.shape, t.dtype) for t in mine] == [(t.shape, t.dtype) for t in theirs]
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD
-from seatrial.options import JSON, OPTIONS, SET_OTHER, SPLIT, Layout, spread
+from seatrial.options import JSON, OPTIONS, SET_OTHER, Layout, spread
 
 if TYPE_CHECKING:
     from seatrial.doctor.finding import Finding
@@ -36,7 +36,6 @@ def register(app: typer.Typer) -> None:
     def doctor(
         file: Path = typer.Argument(None, help="A TOML file with the trial; options are put over it."),
         layout: Layout = OPTIONS,
-        sequence_parallel: bool = SPLIT,
         settings: list[str] = SET_OTHER,
         train: bool = typer.Option(True, "--train/--no-train", help="Whether to train for the proof."),
         ranks: int = typer.Option(None, min=1, help="Processes that the proof may start; by default what fits."),
@@ -47,7 +46,7 @@ def register(app: typer.Typer) -> None:
         from seatrial import doctor as checks
 
         place = launched()
-        trial, chosen = asked_for(file, layout.tables(sequence_parallel=sequence_parallel), settings)
+        trial, chosen = asked_for(file, layout.tables(), settings)
         if place is not None:
             return on_all_nodes(place, as_json=as_json)
         found: list[Finding] = []
@@ -70,18 +69,11 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
     from seatrial import presets, rules, trialfile
     from seatrial.training import moved
 
-    data: dict[str, Any] = moved(presets.read_toml(file)) if file is not None else {}
-    for table, values in given.items():
-        there = data.get(table, {})
-        there = {"base": there} if isinstance(there, str) else there
-        if over := {k: v for k, v in values.items() if v is not None}:
-            data[table] = {**there, **over}
+    data = trialfile.over(moved(presets.read_toml(file)) if file is not None else {}, given)
     chosen = "model" in data or any(word.startswith("model.") for word in settings)
     if "topology" not in data and not any(word.startswith("topology.") for word in settings):
         data["topology"] = dict(DEFAULT)
     data.setdefault("model", {"base": "tiny"})
-    if isinstance(data["model"], str):
-        data["model"] = {"base": data["model"]}
     degrees = {"dp": 1, "mbs": 1, "pp": 1, **data.get("topology", {})}
     batch_chosen = "batch" in data or any(word.startswith("batch.") for word in settings)
     data.setdefault("batch", {"gbs": 2 * degrees["dp"] * degrees["mbs"] * degrees["pp"]})
@@ -100,13 +92,13 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
 def launched() -> Any:
     """Where a launcher put this process among others, if one did."""
     try:
-        from seatrial.engine.rendezvous import place_from_env
+        from seatrial.engine.rendezvous import rank_from_env
     except ImportError:
         return None  # torch is broken, which a check says
     # The shell of a batch script has the numbers of its job, but is one process of no step.
     if "SLURM_PROCID" in os.environ and not {"SLURM_STEP_ID", "RANK"} & os.environ.keys():
         return None
-    place = place_from_env()
+    place = rank_from_env()
     return place if place.world > 1 else None
 
 

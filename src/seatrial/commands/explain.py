@@ -16,7 +16,7 @@ import typer
 from seatrial.commands import plan
 from seatrial.commands.plan import learned_from
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from seatrial.options import CALIBRATE, JSON, MACHINE, MODEL, NODES, PRECISION, PROCS, SET
+from seatrial.options import CALIBRATE, JSON, MACHINE, NODES, OPTIONS, PROCS, SET, Layout, spread
 
 if TYPE_CHECKING:
     from seatrial.plan.explain import Change, Explained
@@ -25,26 +25,16 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     @app.command("explain", help="Take one layout apart: time, memory, its pipeline as a picture, what to change.")
+    @spread
     def explain(
         file: Path | None = typer.Argument(None, help="A trial or sweep as TOML; options go over it.", show_default=False),
         which: str = typer.Option("", "--trial", help="Which of a sweep, as 'dp=8 tp=4'; by default its first.",
                                   show_default=False),
-        model: str | None = MODEL,
+        layout: Layout = OPTIONS,
         cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
         machine: Path | None = MACHINE,
         nodes: int | None = NODES,
         procs_per_node: int | None = PROCS,
-        gbs: int | None = typer.Option(None, help="Global batch size, in sequences.", show_default=False),
-        dp: int | None = typer.Option(None, help="By default what the other two leave of the cluster.", show_default=False),
-        tp: int | None = typer.Option(None, show_default=False),
-        pp: int | None = typer.Option(None, show_default=False),
-        vp: int | None = typer.Option(None, show_default=False),
-        mbs: int | None = typer.Option(None, show_default=False),
-        zero: int | None = typer.Option(None, show_default=False),
-        recompute: str | None = typer.Option(None, show_default=False),
-        schedule: str | None = typer.Option(None, show_default=False),
-        sequence_parallel: bool | None = typer.Option(None, "--sequence-parallel/--no-sequence-parallel", show_default=False),
-        precision: str | None = PRECISION,
         engine: str | None = typer.Option(None, help="megatron (the default) or seatrial.", show_default=False),
         settings: list[str] = SET,
         calibrate: Path | None = CALIBRATE,
@@ -54,14 +44,12 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         from seatrial.plan import explain as taking_apart
 
-        given: dict[str, Any] = {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
-                                 "schedule": schedule, "sequence_parallel": sequence_parallel, "precision": precision}
         if file is None:
             cluster, settings = plan.with_machine(machine, cluster, settings)
         elif machine is not None:
             settings = [f"cluster.machine={machine}", *settings]
-        trial = asked_trial(file, model, cluster, nodes, procs_per_node, gbs, engine, settings,
-                            {name: value for name, value in given.items() if value is not None}, which)
+        given = {**layout.tables(), "cluster": {"base": cluster, "nodes": nodes, "procs_per_node": procs_per_node}}
+        trial = asked_trial(file, given, engine, settings, which)
         assert trial.cluster is not None
         told = taking_apart.explain(trial, learned_from(calibrate, trial.cluster))
         if svg is not None:
@@ -78,52 +66,16 @@ def register(app: typer.Typer) -> None:
         return EXIT_GOOD if told.fits else EXIT_FINDINGS
 
 
-def asked_trial(file: Path | None, model: str | None, cluster: str | None, nodes: int | None, procs_per_node: int | None,
-                gbs: int | None, engine: str | None, settings: list[str], topology: dict[str, Any], which: str = "") -> Trial:
+def asked_trial(file: Path | None, given: dict[str, dict[str, Any]], engine: str | None, settings: list[str],
+                which: str = "") -> Trial:
     """A trial from a file, from options, or from options over a file; of a sweep's file the one that `which` names."""
-    from seatrial import trialfile
-    from seatrial.plan.request import usual_precision
+    from seatrial.plan.ask import one_trial
     from seatrial.sweep import one
 
     data, label = one.tables(file, which) if file is not None else ({}, "")
     if label and not which:
         print(f"{file}: {label}; --trial names another", file=sys.stderr)
-    for name in ("topology", "batch"):
-        if not isinstance(data.get(name, {}), dict):
-            raise BadInput(f"{file}: {name}: expected a table, found {data[name]!r}")
-    if model is not None:
-        data["model"] = {"base": model}
-    if cluster is not None or isinstance(data.get("cluster"), str):
-        data["cluster"] = {"base": cluster or data["cluster"]}
-    for key, value in (("nodes", nodes), ("procs_per_node", procs_per_node)):
-        if value is not None and "cluster" in data:
-            table = data["cluster"]
-            data["cluster"] = {**(table if isinstance(table, dict) else {"base": table}), key: value}
-    if gbs is not None:
-        data["batch"] = {**data.get("batch", {}), "gbs": gbs}
-    data.setdefault("engine", "megatron")
-    if engine is not None:
-        data["engine"] = engine
-    for name in ("model", "cluster", "batch"):
-        if name not in data and not any(setting.startswith(f"{name}.") for setting in settings):
-            option = {"batch": "--gbs"}.get(name, f"--{name}")
-            raise BadInput(f"{option} must be given, or a TOML file with a [{name}] table")
-    own = {**data.get("topology", {}), **topology}
-    data["topology"] = own
-    trial, _ = trialfile.build(data, settings, where=str(file or "explain"))
-    if trial.cluster is None:
-        raise BadInput("--cluster must be given, or a [cluster] table")
-    left_out: dict[str, Any] = {}
-    said = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
-    if "dp" not in said:
-        rest = trial.topology.tp * trial.topology.pp
-        left_out["dp"] = max(1, trial.cluster.world // rest)
-    if "precision" not in said:
-        left_out["precision"] = usual_precision(trial.cluster.device)
-    if left_out:
-        data["topology"] = {**own, **left_out}
-        trial, _ = trialfile.build(data, settings, where=str(file or "explain"))
-    return trial
+    return one_trial(data, given, settings, engine=engine, where=str(file or "explain"))
 
 
 def _title(told: Explained) -> str:
@@ -133,14 +85,12 @@ def _title(told: Explained) -> str:
 
 
 def document(told: Explained, top: int) -> dict[str, Any]:
+    from seatrial.columns import LAYOUT, by_field
     from seatrial.plan.explain import better
 
-    t = told.trial.topology
     return {
         "model": told.trial.model.name or None, "cluster": told.trial.cluster.name if told.trial.cluster else None,
-        "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs, "gbs": told.trial.batch.gbs, "zero": t.zero,
-        "recompute": t.recompute, "schedule": t.schedule, "sequence_parallel": t.sequence_parallel, "precision": t.precision,
-        "sec_per_it": told.sec, "sec_lo": told.lo, "sec_hi": told.hi, "parts_s": told.parts,
+        **by_field(told.trial, LAYOUT), "sec_per_it": told.sec, "sec_lo": told.lo, "sec_hi": told.hi, "parts_s": told.parts,
         "mem_gib": told.mem_gib, "mem_limit_gib": told.limit_gib, "fits": told.fits, "memory_gib": told.memory,
         "limits": told.limits, "warnings": [warning.code for warning in told.warnings],
         "better": [_change(change) for change in better(told.changes)[:top]],

@@ -101,7 +101,7 @@ def register(app: typer.Typer) -> None:
             raise BadInput(f"--by {by!r}: {nearest(by, BY)}")
         if emit not in (None, "megatron"):
             raise BadInput(f"--emit {emit!r}: megatron is the one format")
-        wanted = space.fixed()
+        wanted = space.knobs
         if file is not None:
             from seatrial.sweep import one
 

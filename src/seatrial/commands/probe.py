@@ -67,9 +67,9 @@ def register(app: typer.Typer) -> None:
 
 
 def _first_rank() -> bool:
-    from seatrial.engine.rendezvous import place_from_env
+    from seatrial.engine.rendezvous import rank_from_env
 
-    return place_from_env().rank == 0
+    return rank_from_env().rank == 0
 
 
 def _checked(name: str, text: str) -> str:
@@ -86,11 +86,11 @@ def _alone(argv: list[str]) -> int:
 
 
 def _several(argv: list[str], ranks: int) -> int:
-    from seatrial.engine.rendezvous import place_from_env
+    from seatrial.engine.rendezvous import rank_from_env
     from seatrial.launch import files, local
 
-    if place_from_env().world > 1:
-        raise BadInput(f"--ranks {ranks}: the launcher has started {place_from_env().world} ranks already; leave it out")
+    if rank_from_env().world > 1:
+        raise BadInput(f"--ranks {ranks}: the launcher has started {rank_from_env().world} ranks already; leave it out")
     with tempfile.TemporaryDirectory(prefix="seatrial-probe-") as folder:
         out = Path(folder)
         finished = local.launch([sys.executable, "-m", "seatrial.probe", *argv], world=ranks, out=out, timeout_s=LONGEST_S,

@@ -18,6 +18,7 @@ import typer
 
 from seatrial.commands.run import asked_for
 from seatrial.errors import EXIT_GOOD, BadInput
+from seatrial.options import JSON, OPTIONS, SET_OTHER, Layout, spread
 
 if TYPE_CHECKING:
     from seatrial.spec import Trial
@@ -26,68 +27,50 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     @app.command("rehearse", help="Run one rank of any topology on this device: its memory, its actions, the iteration.")
+    @spread
     def rehearse(
         file: Path = typer.Argument(None, help="A trial or sweep as TOML; options are put over it.", show_default=False),
         which: str = typer.Option("", "--trial", help="Which of a sweep, as 'dp=8 tp=4'; by default its first.",
                                   show_default=False),
-        model: str = typer.Option(None, help="A model by name (see `seatrial presets`).", show_default=False),
+        layout: Layout = OPTIONS,
         cluster: str = typer.Option(None, help="Whose network is charged, whose forecast stands beside.", show_default=False),
         machine: Path = typer.Option(None, help="machine.json of `seatrial probe`, in place of the data sheet.",
                                      show_default=False),
-        dp: int = typer.Option(None, help="Data-parallel replicas.", show_default=False),
-        tp: int = typer.Option(None, help="Tensor-parallel ranks.", show_default=False),
-        pp: int = typer.Option(None, help="Pipeline stages.", show_default=False),
-        vp: int = typer.Option(None, help="Virtual stages a rank (schedule interleaved).", show_default=False),
-        mbs: int = typer.Option(None, help="Micro-batch size.", show_default=False),
-        gbs: int = typer.Option(None, help="Global batch size.", show_default=False),
-        zero: int = typer.Option(None, help="ZeRO stage, 0 to 3.", show_default=False),
-        recompute: str = typer.Option(None, help="none, selective or full.", show_default=False),
-        schedule: str = typer.Option(None, help="gpipe, 1f1b, interleaved or zb-h1.", show_default=False),
-        precision: str = typer.Option(None, help="fp32, bf16 or fp16; by default the cluster's usual one.", show_default=False),
-        sequence_parallel: bool = typer.Option(None, "--sequence-parallel/--no-sequence-parallel", show_default=False,
-                                               help="Split the sequence over TP outside its regions."),
         rank: int = typer.Option(None, help="Which process of the layout; by default the first.", show_default=False),
         stage: str = typer.Option(None, help="first, middle or last pipeline stage, in place of --rank.", show_default=False),
         all_stages: bool = typer.Option(False, "--all-stages", help="Each distinct rank once, and the pipeline from them."),
         memory_only: bool = typer.Option(False, "--memory-only", help="Bytes alone, without allocating them."),
         repeats: int = typer.Option(3, help="How often each action is timed."),
         device: str = typer.Option(None, help="auto, cpu or cuda.", show_default=False),
-        settings: list[str] = typer.Option([], "--set", help="Any other value, as model.layers=6; may be repeated.",
-                                           show_default=False),
+        settings: list[str] = SET_OTHER,
         logbook: Path = typer.Option(None, help="Keep it in this logbook, marked as rehearsed.", show_default=False),
-        as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+        as_json: bool = JSON,
     ) -> int:
-        if file is None and model is None:
+        if file is None and layout.model is None:
             raise BadInput("--model must be given, or a TOML file with a [model]")
         if sum((rank is not None, stage is not None, all_stages)) > 1:
             raise BadInput("--rank, --stage and --all-stages each say which ranks: give one")
         measured = None if machine is None else str(machine)
-        given: dict[str, dict[str, Any]] = {
-            "model": {"base": model},
-            # A measured machine is a cluster of its own, or takes the place of another's data sheet.
-            "cluster": {"base": cluster, "machine": measured} if cluster else {"base": measured},
-            "topology": {"dp": dp, "tp": tp, "pp": pp, "vp": vp, "mbs": mbs, "zero": zero, "recompute": recompute,
-                         "schedule": schedule, "precision": precision, "sequence_parallel": sequence_parallel},
-            "batch": {"gbs": gbs},
-            "execution": {"device": device},
-        }  # fmt: skip
+        given = layout.tables()
+        # A measured machine is a cluster of its own, or takes the place of another's data sheet.
+        given["cluster"] = {"base": cluster, "machine": measured} if cluster else {"base": measured}
+        given["execution"] = {"device": device}
         trial, training = _asked(file, given, settings, which)
         from seatrial.logbook import Logbook
-        from seatrial.rehearse import document, whole
-        from seatrial.rehearse.tell import tell
+        from seatrial.rehearse import run, show
 
-        asked = whole.Asked(rank=rank or 0 if stage is None else whole.stage_rank(trial, stage), all_stages=all_stages,
+        asked = run.RehearsalOptions(rank=rank or 0 if stage is None else run.stage_rank(trial, stage), all_stages=all_stages,
                             memory_only=memory_only, repeats=repeats)
         began = time.perf_counter()
-        found = whole.rehearse(trial, training, asked, cluster=trial.cluster, say=_say)
-        said = document.document(found, training, seconds=time.perf_counter() - began)
+        found = run.rehearse(trial, training, asked, cluster=trial.cluster, say=_say)
+        said = show.document(found, training, seconds=time.perf_counter() - began)
         if logbook is not None:
             with Logbook(logbook, create=True) as book:
-                said["record_id"] = book.append(document.record(found, training).to_dict())
+                said["record_id"] = book.append(show.record(found, training).to_dict())
         if as_json:
             print(json.dumps(said, allow_nan=False))
         else:
-            tell(said)
+            show.print_rehearsal(said)
         return EXIT_GOOD
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import typer
 
 from seatrial.errors import EXIT_GOOD, BadInput
-from seatrial.options import CONFIG, LAUNCHER, OPTIONS, SET_OTHER, SPLIT, Layout, spread
+from seatrial.options import CONFIG, LAUNCHER, OPTIONS, SET_OTHER, Layout, spread
 from seatrial.outcomes import OUTCOMES
 
 LONGEST_S = 10 * 365 * 86400.0
@@ -61,19 +61,9 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
     from seatrial.training import moved
 
     data, label = one.tables(file, which) if file is not None else ({}, "")
-    data = moved(data, where=str(file))
     if label and not which:
         _say(f"{file}: {label}; --trial names another")
-    for table, values in given.items():
-        there = data.get(table, {})
-        if isinstance(there, str):
-            there = {"base": there}
-        chosen = {k: v for k, v in values.items() if v is not None}
-        if chosen:
-            data[table] = {**there, **chosen}
-    # --set model.layers=6 on a model given by name changes that model.
-    if isinstance(data.get("model"), str):
-        data["model"] = {"base": data["model"]}
+    data = trialfile.over(moved(data, where=str(file)), given)
     return trialfile.build(data, settings, where=str(file or "seatrial run"))
 
 
@@ -83,8 +73,6 @@ def register(app: typer.Typer) -> None:
     def run(
         file: Path = typer.Argument(None, help="A TOML file with the trial; options are put over it."),
         layout: Layout = OPTIONS,
-        precision: str = typer.Option(None, help="fp32, bf16 or fp16."),
-        sequence_parallel: bool = SPLIT,
         steps: int = typer.Option(None, help="Training steps."),
         seed: int = typer.Option(None, help="Of weights and data."),
         device: str = typer.Option(None, help="auto, cpu or cuda."),
@@ -100,7 +88,7 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan.fits import would_fit
 
         try:
-            given = layout.tables(precision=precision, sequence_parallel=sequence_parallel)
+            given = layout.tables()
             given["training"] = {"steps": steps, "seed": seed}
             given["execution"] = {"device": device}
             if file is None and layout.model is None:

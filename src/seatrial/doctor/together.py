@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from seatrial.doctor.finding import Finding, worst
-from seatrial.engine.rendezvous import Place, join
+from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.errors import BadInput
 
 ROUNDS = 7
@@ -24,7 +24,7 @@ LARGEST_SKEW_S = 1.0
 """Records of one run carry the time of their node: beyond this their order is not the order of events."""
 
 
-def gathered(place: Place, findings: list[Finding]) -> dict[str, list[Finding]] | None:
+def gathered(place: RankInfo, findings: list[Finding]) -> dict[str, list[Finding]] | None:
     """What every node found, and the clocks compared; on rank 0 alone."""
     try:
         join(place, torch.device("cpu"), timeout_s=JOIN_S)

@@ -7,14 +7,16 @@
 """
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from seatrial import arith, rules
+from seatrial.columns import DEGREES
 from seatrial.plan import cost, step
 from seatrial.plan.calibrate import Fit
-from seatrial.plan.configs import RECOMPUTE, SCHEDULES
+from seatrial.plan.configs import Configs, decoded
 from seatrial.plan.forecast import limit_gib
 from seatrial.plan.measured import Measured
 from seatrial.plan.nearest import Way
@@ -69,10 +71,7 @@ def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
              "sec_normalised": round(float(found.sec[i]) * found.normal(i), 6)} if several else {}
     return {
         **shape,
-        **{name: c[name] for name in ("dp", "tp", "pp", "vp", "mbs", "gbs", "zero")},
-        "recompute": RECOMPUTE[c["recompute"]],
-        "schedule": SCHEDULES[c["schedule"]],
-        "sequence_parallel": bool(c["sequence_parallel"]),
+        **decoded(c),
         "nodes": c["nodes"],
         "microbatches": trial.microbatches,
         "sec_per_it": round(float(found.sec[i]), 6),
@@ -115,15 +114,10 @@ def whole_run(trial: Trial, ramp: Batch, *, tokens: float, price: float | None,
               coefficients: step.Coefficients = step.COLD) -> cost.WholeRun:
     """Each size of the ramp-up is forecast for itself: a small batch has more bubble."""
     assert trial.cluster is not None
-    t = trial.topology
     sizes = sorted({size for _, size in cost.ramp_stages(ramp)} | {ramp.gbs})
-    columns = {name: np.full(len(sizes), value) for name, value in {
-        "shape": 0, "nodes": trial.cluster.nodes, "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs, "zero": t.zero,
-        "recompute": RECOMPUTE.index(t.recompute), "schedule": SCHEDULES.index(t.schedule),
-        "sequence_parallel": int(t.sequence_parallel)}.items()}  # fmt: skip
-    configs = configs_of({**columns, "gbs": np.array(sizes)}, [trial.model], trial.cluster, t.precision)
+    configs = Configs.from_trials([replace(trial, batch=Batch(gbs=size)) for size in sizes])
     seconds = dict(zip(sizes, step.time(configs, trial.cluster, coefficients).sec.tolist()))
-    return cost.whole_run(seconds.__getitem__, ramp, tokens=tokens, seq=trial.model.seq, devices=t.world, price=price,
+    return cost.whole_run(seconds.__getitem__, ramp, tokens=tokens, seq=trial.model.seq, devices=trial.world, price=price,
                           power_w=trial.cluster.device.power_w)
 
 
@@ -161,7 +155,7 @@ def reason(found: Found) -> str:
     if not found.considered:
         nodes = found.space.nodes or (found.space.cluster.nodes,)
         worlds = sorted({n * found.space.cluster.procs_per_node for n in nodes})
-        asked = " x ".join(f"{name.upper()} {','.join(map(str, values))}" for name in ("dp", "tp", "pp")
+        asked = " x ".join(f"{name.upper()} {','.join(map(str, values))}" for name in DEGREES
                            if (values := getattr(found.space, name)) is not None)
         there = f"{worlds[0]}" if len(worlds) == 1 else f"{worlds[0]} to {worlds[-1]}"
         return (f"no layout has {asked or 'that shape'} on {there} processes: DP x TP x PP must equal nodes x processes a node")

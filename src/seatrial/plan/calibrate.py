@@ -203,8 +203,7 @@ def learn(rows: Sequence[Row], cluster: Cluster, *, also: Sequence[Row] = ()) ->
 
 def from_table(table: Table, cluster: Cluster) -> Fit:
     """Rows of this machine, where the table names machines and this one is among them."""
-    named = [r for r in table.rows if r.cells.get("machine", "") == cluster.name]
-    return learn(named or table.rows, cluster)
+    return learn(table.of_machine(cluster.name), cluster)
 
 
 def fit_csv(path: str | Path, cluster: Cluster) -> Fit:

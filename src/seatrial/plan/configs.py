@@ -4,37 +4,56 @@
     Configs.from_columns(n, layers=72, tp=…)    numbers or arrays; what is left out takes the default of its column
     configs.take(mask_or_indices)
 
-Names in words (`recompute`, `schedule`, `precision`) are codes here: the index in RECOMPUTE, SCHEDULES, PRECISIONS.
+    coded(trial)                                {"dp": 8, "schedule": 1, …}: the knobs of `columns.py` as numbers
+    decoded({"dp": 8, "schedule": 1})           {"dp": 8, "schedule": "1f1b"}
+
+Names in words (`recompute`, `schedule`, `precision`) are codes here: the index in CHOICES.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial import schedule
+from seatrial.columns import BY_FIELD, KNOBS, LAYOUT, by_field
 from seatrial.errors import BadInput
-from seatrial.spec import Cluster, Precision, Recompute, Trial, stage_split, stages_of
+from seatrial.spec import Cluster, Topology, Trial, stage_split, stages_of
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-RECOMPUTE: tuple[str, ...] = get_args(Recompute)
-SCHEDULES = tuple(schedule.KINDS)
-PRECISIONS: tuple[str, ...] = get_args(Precision)
+CHOICES: dict[str, tuple[str, ...]] = {name: choices for name in KNOBS if (choices := BY_FIELD[name].choices)}
+"""Knob -> its words, each coded by its place."""
+RECOMPUTE, SCHEDULES, PRECISIONS = CHOICES["recompute"], CHOICES["schedule"], CHOICES["precision"]
 
 OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gated", "layernorm", "learned", "rope", "qkv_bias",
             "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties")
 """Columns that are a model's effective values, under the same names."""
 
+
+
+def encode(knobs: Mapping[str, Any]) -> dict[str, int]:
+    return {name: CHOICES[name].index(value) if name in CHOICES else int(value) for name, value in knobs.items()}
+
+
+def decoded(row: Mapping[str, int]) -> dict[str, Any]:
+    """The knobs among a row's numbers, as a topology and a batch have them."""
+    return {name: CHOICES[name][row[name]] if name in CHOICES else BY_FIELD[name].type(row[name])
+            for name in KNOBS if name in row}  # fmt: skip
+
+
+def coded(trial: Trial) -> dict[str, int]:
+    """Its knobs as numbers."""
+    return encode(by_field(trial, LAYOUT))
+
+
 DEFAULTS: dict[str, float] = {
     "gated": 0, "layernorm": 1, "learned": 1, "rope": 0, "qkv_bias": 1, "out_bias": 1, "mlp_bias": 1, "normed_qk": 0,
-    "normed_embedding": 0, "ties": 1, "dp": 1, "tp": 1, "pp": 1, "vp": 1, "mbs": 1, "zero": 0, "recompute": 0,
-    "schedule": SCHEDULES.index("1f1b"), "precision": PRECISIONS.index("bf16"), "sequence_parallel": 0, "flash": -1, "nodes": 1,
-    "procs_per_node": 1, "clock_ghz": np.nan,
+    "normed_embedding": 0, "ties": 1, "flash": -1, "nodes": 1, "procs_per_node": 1, "clock_ghz": np.nan,
+    **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
 
 
@@ -154,10 +173,7 @@ def _row(trial: Trial, cluster: Cluster | None) -> dict[str, float]:
     procs = cluster.procs_per_node if cluster else t.world
     return {
         **{name: getattr(m, name) for name in OF_MODEL}, "vocab": m.padded_vocab(t.tp),
-        "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs, "gbs": trial.batch.gbs, "zero": t.zero,
-        "recompute": RECOMPUTE.index(t.recompute), "schedule": SCHEDULES.index(t.schedule),
-        "precision": PRECISIONS.index(t.precision), "sequence_parallel": t.sequence_parallel,
-        "nodes": cluster.nodes if cluster else 1, "procs_per_node": procs,
+        **coded(trial), "nodes": cluster.nodes if cluster else 1, "procs_per_node": procs,
         **rank_layers(split, t.pp),
         "clock_ghz": np.nan if trial.environment.clock_ghz is None else trial.environment.clock_ghz,
     }

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seatrial import rules
+from seatrial.columns import DEGREES
 from seatrial.plan import step
 from seatrial.plan.calibrate import Fit
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
-from seatrial.plan.search import TIE, Held, configs_of, learned, trial_of
-from seatrial.plan.space import ENGINE_SCHEDULES, Columns, Space
-from seatrial.plan.verdicts import CODES, verdicts
+from seatrial.plan.search import TIE, Held, learned
+from seatrial.plan.space import ENGINE_SCHEDULES
 from seatrial.schedule import KINDS, Timeline, walk
 from seatrial.spec import Topology, Trial, round_up
 
@@ -145,29 +145,22 @@ def changes(trial: Trial, sec: float, fit: Fit | None = None) -> list[Change]:
     assert trial.cluster is not None
     if trial.topology.stage_layers is not None:
         return []
-    space = Space(models=(trial.model,), cluster=trial.cluster, gbs=(trial.batch.gbs,), engine=trial.engine)
-    steps = [(what, t) for what, t in neighbours(trial) if t != trial.topology]
-    if not steps:
-        return []
-    columns = _columns([t for _, t in steps], trial)
-    codes = verdicts(columns, space, trial.batch, trial.topology.precision)
-    refused = (trial.engine == "megatron") & (columns["zero"] > 1) & (columns["pp"] > 1)
-    able = np.flatnonzero((codes == 0) & ~refused)
-    found: list[Change] = []
-    if len(able):
-        kept = {name: column[able] for name, column in columns.items()}
-        configs = configs_of(kept, space.models, space.cluster, trial.topology.precision)
-        held, timed = Held.of(configs, space.cluster, fit), step.time(configs, space.cluster, learned(fit)).sec
-        for j, i in enumerate(able.tolist()):
-            row = {name: int(column[i]) for name, column in columns.items()}
-            found.append(Change(what=steps[i][0], trial=trial_of(row, space, trial.topology.precision), sec=float(timed[j]),
-                                mem_gib=float(held.shown_gib[j]), gain=1 - float(timed[j]) / sec,
-                                reject="" if held.fits[j] else "memory"))
-    for i, (what, _) in enumerate(steps):
-        if i not in able:
-            code = CODES[codes[i] - 1] if codes[i] else "zero-pipeline"
-            found.append(Change(what=what, trial=None, sec=None, mem_gib=None, gain=None, reject=code))
+    steps = [(what, replace(trial, topology=t)) for what, t in neighbours(trial) if t != trial.topology]
+    able = [(what, other) for what, other in steps if not _refused(other)]
+    found = [Change(what=what, trial=None, sec=None, mem_gib=None, gain=None, reject=code) for what, other in steps
+             if (code := _refused(other))]
+    if able:
+        configs = Configs.from_trials([other for _, other in able])
+        held, timed = Held.of(configs, trial.cluster, fit), step.time(configs, trial.cluster, learned(fit)).sec
+        found += [Change(what=what, trial=other, sec=float(timed[i]), mem_gib=float(held.shown_gib[i]),
+                         gain=1 - float(timed[i]) / sec, reject="" if held.fits[i] else "memory")
+                  for i, (what, other) in enumerate(able)]
     return sorted(found, key=lambda change: (bool(change.reject), -(change.gain if change.gain is not None else -9)))
+
+
+def _refused(trial: Trial) -> str:
+    """The code of the rule that forbids it, or nothing."""
+    return next((v.code for v in rules.violations(trial) if v.level == "error" or v.code == "zero-pipeline"), "")
 
 
 def better(found: list[Change]) -> list[Change]:
@@ -182,8 +175,8 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
             out.append((f"MBS {t.mbs} -> {t.mbs * factor}", replace(t, mbs=t.mbs * factor)))
         if t.mbs % factor == 0:
             out.append((f"MBS {t.mbs} -> {t.mbs // factor}", replace(t, mbs=t.mbs // factor)))
-        for more in ("dp", "tp", "pp"):
-            for less in ("dp", "tp", "pp"):
+        for more in DEGREES:
+            for less in DEGREES:
                 a, b = getattr(t, more), getattr(t, less)
                 if more == less or b % factor:
                     continue
@@ -206,13 +199,3 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
                     replace(t, sequence_parallel=not t.sequence_parallel)))
     return out
 
-
-def _columns(topologies: list[Topology], trial: Trial) -> Columns:
-    assert trial.cluster is not None
-    rows = [
-        {"shape": 0, "nodes": trial.cluster.nodes, "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs,
-         "gbs": trial.batch.gbs, "zero": t.zero, "recompute": RECOMPUTE.index(t.recompute),
-         "schedule": SCHEDULES.index(t.schedule), "sequence_parallel": int(t.sequence_parallel)}
-        for t in topologies
-    ]  # fmt: skip
-    return {name: np.array([row[name] for row in rows], dtype=np.int64) for name in rows[0]}

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.expression import Expression
 from seatrial.plan.calibrate import Fit
 from seatrial.plan.search import Found, search
@@ -15,7 +16,10 @@ from seatrial.plan.space import Space, chunks
 from seatrial.plan.verdicts import verdicts
 from seatrial.spec import Batch
 
-KNOBS = ("mbs", "recompute", "zero", "vp", "schedule", "dp", "tp", "pp")
+KNOBS = sorted((name for name in SEARCHED if BY_FIELD[name].table == "topology"), key=DEGREES.__contains__)
+"""In the order they are let go: the degrees last."""
+COUNTS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int and BY_FIELD[name].default != 0)
+"""Those that lie steps of two apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +81,7 @@ def near_batches(space: Space, precision: str, most: int = 8) -> tuple[int, ...]
 def _nearest(found: Found, asked: Space) -> int:
     def steps(i: int) -> float:
         away = 0.0
-        for name in ("dp", "tp", "pp", "vp", "mbs", "gbs"):
+        for name in COUNTS:
             wanted = getattr(asked, name)
             if wanted:
                 away += min(abs(math.log2(int(found.ranked[name][i]) / value)) for value in wanted)

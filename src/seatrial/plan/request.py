@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from seatrial import fields, presets, trialfile
+from seatrial.columns import BY_FIELD, KNOBS, SEARCHED
 from seatrial.engines import engine_name
 from seatrial.errors import BadInput
 from seatrial.plan.space import Space
-from seatrial.spec import Batch, Cluster, Device, Model, Precision, Recompute, ScheduleKind
+from seatrial.spec import Batch, Cluster, Device, Model
 
-NUMBERS = ("dp", "tp", "pp", "vp", "mbs", "zero", "gbs")
-WORDS: dict[str, tuple[str, ...]] = {"recompute": get_args(Recompute), "schedule": get_args(ScheduleKind)}
+NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
+WORDS: dict[str, tuple[str, ...]] = {name: BY_FIELD[name].choices for name in SEARCHED if BY_FIELD[name].choices}
 SWITCH = {"on": (True,), "off": (False,), "both": (False, True)}
 _MOST_NODES = 1_000_000
 _MOST_RAMP_STEPS = 10_000
@@ -60,8 +61,8 @@ class Request:
             if getattr(trial.model, name) > most:
                 raise BadInput(f"model: {name} {getattr(trial.model, name)} is beyond what can be planned for, {most:,}")
         engine = engine_name(data.get("engine", engine))
-        if precision is not None and precision not in get_args(Precision):
-            raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), get_args(Precision))}")
+        if precision is not None and precision not in BY_FIELD["precision"].choices:
+            raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), BY_FIELD['precision'].choices)}")
         given: dict[str, Any] = {name: integers(name, text) for name in NUMBERS if (text := knobs.get(name)) is not None}
         given |= {name: words(name, text) for name in WORDS if (text := knobs.get(name)) is not None}
         space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
@@ -81,7 +82,7 @@ def integers(name: str, text: str) -> tuple[int, ...]:
         values = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise BadInput(f"--{name} {text!r}: expected a whole number, or several with commas") from None
-    least = 0 if name == "zero" else 1
+    least = 0 if name in BY_FIELD and BY_FIELD[name].default == 0 else 1
     if min(values) < least or max(values) > 10**9:
         raise BadInput(f"--{name} {text.strip()}: values go from {least} to a thousand million")
     return values
@@ -167,7 +168,7 @@ def _with_settings(fixed: Mapping[str, str | None], data: dict[str, Any]) -> dic
     """The knobs with what `--set topology.x` and `--set batch.gbs` say put over them."""
     knobs = dict(fixed)
     topology = data.get("topology", {})
-    known = (*NUMBERS[:-1], *WORDS, "precision", "sequence_parallel")
+    known = [name for name in KNOBS if BY_FIELD[name].table == "topology"]
     for key, value in topology.items():
         if key not in known:
             raise BadInput(f"topology.{key}: the planner has no such knob; {fields.nearest(key, known)}")

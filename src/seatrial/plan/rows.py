@@ -1,7 +1,8 @@
-"""A table of trials as the planner reads it: CSV cells become trials, what is missing takes its stated default.
+"""A table of trials as the planner reads it: cells become trials once, what is missing takes its stated default.
 
     table = rows.read("rows.csv", cluster)          or the folder of a logbook
     table.rows[0].trial, table.rows[0].reject, table.rows[0].sec_per_it
+    rows.read_row(record.to_dict(), cluster)        a record: the very trial that it ran, where it has one
 
 A missing column, an empty cell or `unstated` means the default in DEFAULTS. Where a table holds a corrected value beside a
 printed one (`dp` and `dp_fixed`), the corrected one counts. A row that cannot be is kept, with the reason.
@@ -11,16 +12,18 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
-from seatrial import rules
+from seatrial import fields, rules
+from seatrial.columns import COLUMNS, LAYOUT, SHAPE, Column, flat
 from seatrial.errors import BadInput, Infeasible
 from seatrial.fields import nearest
-from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SCHEDULES, Configs
-from seatrial.spec import Batch, Cluster, Environment, Family, Model, Topology, Trial
+from seatrial.plan.configs import Configs
+from seatrial.plan.request import usual_precision
+from seatrial.spec import Batch, Cluster, Environment, Model, Topology, Trial
 
 DEFAULTS = {
     "layers": "needed",
@@ -35,7 +38,7 @@ DEFAULTS = {
     "nodes": "as many as DP x TP x PP processes fill",
     "procs_per_node": "what the processes and the nodes make of it, at most the cluster's",
     "dp": "what the nodes leave beside TP x PP",
-    "tp, pp, vp, mbs": "1",
+    ", ".join(name for name in LAYOUT if COLUMNS[name].default == 1 and COLUMNS[name].type is int and name != "dp"): "1",
     "gbs": "DP x MBS",
     "zero_stage": "0",
     "activation_ckpt or recompute": "none",
@@ -61,11 +64,16 @@ UNSTATED = ("", "unstated", "-", "n/a", "none stated")
 MOST_ROWS = 200_000
 
 
+SPELLED = {"recompute": ("recompute", "activation_ckpt"), "zero_stage": ("zero_stage", "zero"), "dtype": ("dtype", "precision")}
+"""Column -> what it may be called, where that is not its name alone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One line of a table."""
 
-    cells: dict[str, str]
+    cells: Mapping[str, Any]
+    """As they stand in the table: text in a CSV file, typed in a record."""
     trial: Trial | None
     """None when the row was rejected."""
     reject: str = ""
@@ -76,9 +84,15 @@ class Row:
     """What of its environment may change its speed, each a name: an allocator, a version."""
     sec_per_it: float | None = None
     mem_gib: float | None = None
+    status: str = ""
+    """What happened, in the table's own word, in small letters."""
     counts: bool = False
     """Whether it may be learned from: measured, not a copy of another row, not an estimate."""
     where: str = ""
+
+    @property
+    def machine(self) -> str:
+        return str(self.cells.get("machine") or "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +105,10 @@ class Table:
     def configs(self) -> Configs:
         """Of the rows that were not rejected, in order."""
         return configs_of([row for row in self.rows if row.trial is not None])
+
+    def of_machine(self, name: str) -> tuple[Row, ...]:
+        """Those of one machine, where the table names machines and this one is among them; else all."""
+        return tuple(row for row in self.rows if row.machine == name) or self.rows
 
 
 def configs_of(rows: list[Row]) -> Configs:
@@ -105,7 +123,10 @@ def read(path: str | Path, cluster: Cluster) -> Table:
     from seatrial.tables.unknown import unknown_columns
 
     if Path(path).is_dir():
-        return _logbook(Path(path), cluster)
+        from seatrial.logbook import Logbook
+
+        with Logbook(Path(path)) as book:
+            return from_records(book.records(), cluster, str(path))
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
@@ -115,7 +136,7 @@ def read(path: str | Path, cluster: Cluster) -> Table:
                 raise BadInput(f"{path}: no column {' or '.join(missing)}; {nearest(missing[0], header)}")
             lines = []
             for line in reader:
-                lines.append(line)
+                lines.append({key: value if isinstance(value, str) else "" for key, value in line.items() if key is not None})
                 if len(lines) > MOST_ROWS:
                     raise BadInput(f"{path}: more than {MOST_ROWS} rows; split the file")
     except UnicodeDecodeError as e:
@@ -124,78 +145,132 @@ def read(path: str | Path, cluster: Cluster) -> Table:
         raise BadInput(f"{path}: not CSV: {e}") from None
     except OSError as e:
         raise BadInput(f"{path}: {e.strerror or e}") from None
-    rows = tuple(read_row(line, cluster, f"{path}:{n}") for n, line in enumerate(lines, 2))
+    said = _own(header, lines, str(path)) if header[-1:] == (OWN_MARK,) else lines
+    rows = tuple(replace(read_row(values, cluster, f"{path}:{n}"), cells=line)
+                 for n, (line, values) in enumerate(zip(lines, said), 2))
     return Table(header=header, rows=rows, ignored=tuple(unknown_columns(header, (), also=KNOWN)[0]))
 
 
-def _logbook(folder: Path, cluster: Cluster) -> Table:
-    from seatrial.logbook import Logbook
+OWN_MARK = "seatrial"
+"""The last column of a CSV file that `seatrial table` wrote."""
 
-    with Logbook(folder) as book:
-        lines = [{name: _cell(value) for name, value in record.items()} for record in book.records()]
+
+def _own(header: tuple[str, ...], lines: list[dict[str, str]], path: str) -> list[dict[str, Any]]:
+    """The records that such a file was written from, with their trials; a line that is none of ours stays text."""
+    from seatrial.record import Record
+    from seatrial.tables import Where
+    from seatrial.tables.csvjson import own_row
+
+    found = [own_row(header, [line.get(name, "") for name in header], Where(file=path, line=n))
+             for n, line in enumerate(lines, 2)]  # fmt: skip
+    return [record.to_dict() if isinstance(record, Record) else line for record, line in zip(found, lines)]
+
+
+def from_records(records: Iterable[Mapping[str, Any]], cluster: Cluster, where: str) -> Table:
+    """Records as a logbook has them, or plain dicts of the same columns."""
+    lines = list(records)
     header = tuple(dict.fromkeys(name for line in lines for name in line))
-    names = [line.get("record_id") or str(n) for n, line in enumerate(lines)]
-    return Table(header=header, rows=tuple(read_row(line, cluster, f"{folder}:{name}") for name, line in zip(names, lines)))
+    return Table(header=header, rows=tuple(read_row(line, cluster, f"{where}:{line.get('record_id') or n}")
+                                           for n, line in enumerate(lines)))
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{k}={v}" for k, v in value.items())
-    return "" if value is None else str(value)
-
-
-def read_row(line: Mapping[str, object] | Mapping[str | None, object], cluster: Cluster, where: str = "") -> Row:
-    from seatrial.tables.unknown import axes_lacking, refusal
-
-    cells = {key: value if isinstance(value, str) else "" for key, value in line.items() if isinstance(key, str)}
-    got = _Cells(cells)
+def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "") -> Row:
+    """From cells of any type: text is read, what is typed stays as it is, and a record's own trial comes first."""
+    got = _Cells(line)
     session = got.text("session") or got.text("date")
+    status = got.text("status").lower()
     try:
-        if why := refusal(axes_lacking(tuple(cells)), list(cells), list(cells.values())):
+        if why := _lacking(got):
             raise Infeasible(why, code="unknown-axis")
-        flash = -1 if not got.text("flash") else int(got.flag("flash"))
-        trial = _trial(got, cluster)
+        flash = -1 if got.value("flash") is None else int(got.flag("flash"))
+        trial = _exact(got, cluster) or _trial(got, cluster)
         rules.check(trial)
     except Infeasible as e:
-        return Row(cells=cells, trial=None, reject=f"{e.code}: {e}", session=session, where=where)
+        return Row(cells=line, trial=None, reject=f"{e.code}: {e}", session=session, status=status, where=where)
     except BadInput as e:
-        return Row(cells=cells, trial=None, reject=f"bad-value: {e}", session=session, where=where)
-    sec = _number(got.text("sec_per_it"))
-    memory = _number(got.text("mem_gib")) or _number(got.text("mem_value"))
+        return Row(cells=line, trial=None, reject=f"bad-value: {e}", session=session, status=status, where=where)
+    memory = got.number("mem_gib") or got.number("mem_value")
     if memory is not None and got.text("mem_unit").lower() in ("mib", "mb"):
         memory /= 1024
-    status, state = got.text("status").lower(), got.text("state").lower()
-    counts = status in ("", "ok", "measured") and state in ("", "measured") and not got.text("duplicate_of")
-    return Row(cells=cells, trial=trial, flash=flash, session=session, factors=_factors(got, trial), sec_per_it=sec,
-               mem_gib=memory, counts=counts, where=where)
+    counts = status in ("", "ok", "measured") and got.text("state").lower() in ("", "measured")
+    outcome = got.value("outcome")
+    return Row(cells=line, trial=trial, flash=flash, session=session, factors=_factors(got, trial),
+               sec_per_it=got.number("sec_per_it"), mem_gib=memory, counts=counts and not got.text("duplicate_of"), where=where,
+               status=status or (str(outcome.get("status", "")) if isinstance(outcome, Mapping) else ""))
+
+
+def _lacking(got: _Cells) -> str:
+    """Why no forecast can be made: an axis that nothing here models, in a column or in what a record kept of one."""
+    from seatrial.tables.unknown import axes_lacking, refusal
+
+    extra = got.cells.get("extra")
+    said = {**got.cells, **(extra if isinstance(extra, Mapping) else {})}
+    axes = axes_lacking(tuple(said))
+    return refusal(axes, list(said), [str(value) for value in said.values()]) if axes else ""
+
+
+def of_trial(trial: Trial, cluster: Cluster, *, name: str = "") -> Row:
+    """A trial to forecast: on its own cluster, or where it names none on as much of this one as it fills."""
+    if trial.cluster is None:
+        trial = _placed(trial, cluster, None, None)
+    around = trial.environment
+    env = [f"{key}={value}" for key, value in {**around.variables, **around.scheduler}.items()]
+    shown = {key: _shown(value) for key, value in flat(trial).items()}
+    return Row(cells={**({"trial": name} if name else {}), **shown, "env": ", ".join(env)}, trial=trial,
+               factors=_named({**around.variables, **around.scheduler}, around.torch or "", trial), where=name)
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 class _Cells:
-    def __init__(self, cells: Mapping[str, str]):
+    """What a row says, each value read once by what it is."""
+
+    def __init__(self, cells: Mapping[str, Any]):
         self.cells = cells
 
-    def text(self, *names: str) -> str:
+    def value(self, *names: str) -> Any:
+        """None where nobody said."""
         for name in names:
             for column in (f"{name}_fixed", name):
-                value = self.cells.get(column, "").strip()
-                if value.lower() not in UNSTATED:
+                value = self.cells.get(column)
+                if isinstance(value, str):
+                    value = value.strip()
+                    if value.lower() in UNSTATED:
+                        continue
+                if value is not None:
                     return value
-        return ""
+        return None
+
+    def text(self, *names: str) -> str:
+        value = self.value(*names)
+        return "" if value is None else str(value)
+
+    def number(self, name: str) -> float | None:
+        """A figure above zero, or nothing."""
+        value = self.value(name)
+        try:
+            found = float(value.replace(",", "") if isinstance(value, str) else value)
+        except (TypeError, ValueError):
+            return None
+        return found if math.isfinite(found) and found > 0 else None
 
     def whole(self, *names: str) -> int | None:
-        text = self.text(*names)
-        if not text:
+        value = self.value(*names)
+        if value is None:
             return None
         try:
-            value = float(text.replace(",", ""))
-        except ValueError:
-            raise BadInput(f"{names[0]} is {text!r}: expected a whole number") from None
-        if not math.isfinite(value) or value != int(value) or abs(value) > 1e12:
-            raise BadInput(f"{names[0]} is {text!r}: expected a whole number")
-        return int(value)
+            found = float(value.replace(",", "") if isinstance(value, str) else value)
+        except (TypeError, ValueError):
+            raise BadInput(f"{names[0]} is {value!r}: expected a whole number") from None
+        if not math.isfinite(found) or found != int(found) or abs(found) > 1e12:
+            raise BadInput(f"{names[0]} is {value!r}: expected a whole number")
+        return int(found)
 
     def flag(self, *names: str) -> bool:
-        text = self.text(*names).lower()
+        value = self.value(*names)
+        text = ("" if value is None else str(value)).lower()
         if text not in (*YES, *NO, ""):
             raise BadInput(f"{names[0]} is {text!r}: expected yes or no")
         return text in YES
@@ -206,31 +281,57 @@ class _Cells:
             raise BadInput(f"{names[0]} is {text!r}: {nearest(text, allowed)}")
         return text
 
+    def of(self, column: Column) -> Any:
+        """What a column of `columns.py` says, as its table has it; None where it is left to its default."""
+        names = SPELLED.get(column.name, (column.name,))
+        if self.value(*names) is None:
+            return None
+        if column.name == "recompute" and (said := self.text(*names).lower()) in (*YES, *NO):
+            return "full" if said in YES else "none"
+        if column.name == "dtype" and (known := ALIASES.get(self.text(*names).lower())):
+            return known
+        if column.choices:
+            return self.choice(column.choices, *names)
+        if column.type is bool:
+            return self.flag(*names)
+        return self.whole(*names) or None if column.type is int else self.text(*names)
 
-def _number(text: str) -> float | None:
-    try:
-        value = float(text.replace(",", ""))
-    except ValueError:
+    def table(self, columns: Iterable[str]) -> dict[str, Any]:
+        """Field -> value, of those that are stated."""
+        return {COLUMNS[name].field: value for name in columns if (value := self.of(COLUMNS[name])) is not None}
+
+
+def _exact(got: _Cells, cluster: Cluster) -> Trial | None:
+    """The trial that a record ran: nothing of it is guessed again. One of an older make may not be read as a trial of today."""
+    data = got.cells.get("trial")
+    if not isinstance(data, Mapping) or not data:
         return None
-    return value if math.isfinite(value) and value > 0 else None
+    try:
+        trial = fields.build(Trial, data, where="trial")
+    except BadInput:
+        return None
+    return _placed(trial, cluster, got.whole("nodes"), got.whole("procs_per_node"))
+
+
+def _placed(trial: Trial, cluster: Cluster, nodes: int | None, procs: int | None) -> Trial:
+    nodes, procs = _filled(trial.world, nodes, procs, cluster.procs_per_node)
+    return replace(trial, cluster=cluster.with_procs(procs).with_nodes(nodes))
 
 
 def _trial(got: _Cells, cluster: Cluster) -> Trial:
-    tp, pp, vp, mbs = (got.whole(name) or 1 for name in ("tp", "pp", "vp", "mbs"))
-    nodes, dp, procs = got.whole("nodes"), got.whole("dp"), got.whole("procs_per_node")
-    if dp is None:
-        dp = max(1, nodes * (procs or cluster.procs_per_node) // (tp * pp)) if nodes else 1
-    nodes, procs = _filled(dp * tp * pp, nodes, procs, cluster.procs_per_node)
-    here = cluster.with_procs(procs).with_nodes(nodes)
-    model = _model(got, tp)
-    schedule = got.choice(SCHEDULES, "schedule") or ("interleaved" if vp > 1 else "1f1b")
-    topology = Topology(
-        dp=dp, tp=tp, pp=pp, vp=vp, mbs=mbs, zero=got.whole("zero_stage", "zero") or 0, recompute=_recompute(got),  # type: ignore[arg-type]
-        schedule=schedule, precision=_precision(got, cluster), sequence_parallel=got.flag("sequence_parallel"),  # type: ignore[arg-type]
-    )
+    knobs = {"precision": usual_precision(cluster.device), **got.table(LAYOUT)}
+    gbs, rest = knobs.pop("gbs", None), knobs.get("tp", 1) * knobs.get("pp", 1)
+    nodes, procs = got.whole("nodes"), got.whole("procs_per_node")
+    if "dp" not in knobs:
+        knobs["dp"] = max(1, nodes * (procs or cluster.procs_per_node) // rest) if nodes else 1
+    knobs.setdefault("schedule", "interleaved" if knobs.get("vp", 1) > 1 else "1f1b")
     engine = ENGINES.get(got.text("engine").lower().partition("-")[0], "") or got.choice(("seatrial", "command"), "engine")
-    return Trial(model=model, batch=Batch(gbs=got.whole("gbs") or dp * mbs), topology=topology, cluster=here,
-                 environment=Environment(clock_ghz=_number(got.text("freq_ghz"))), engine=engine)  # type: ignore[arg-type]
+    # The places first: what a row says of its nodes is refused before its model is.
+    nodes, procs = _filled(knobs["dp"] * rest, nodes, procs, cluster.procs_per_node)
+    here = cluster.with_procs(procs).with_nodes(nodes)
+    model, topology = _model(got, knobs.get("tp", 1)), Topology(**knobs)
+    return Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs), topology=topology, cluster=here,
+                 environment=Environment(clock_ghz=got.number("freq_ghz")), engine=engine)
 
 
 def _filled(world: int, nodes: int | None, procs: int | None, most: int) -> tuple[int, int]:
@@ -246,36 +347,17 @@ def _model(got: _Cells, tp: int) -> Model:
     layers, hidden = got.whole("layers"), got.whole("hidden")
     if not layers or not hidden or layers < 0 or hidden < 0:
         raise BadInput(f"layers {layers}, hidden {hidden}: a forecast needs both above 0")
-    heads = got.whole("heads") or usual_heads(hidden, tp)
-    kv_heads = got.whole("kv_heads") or heads
-    family = got.choice(get_args(Family), "family") or ("llama" if kv_heads != heads or got.flag("glu") else "gpt2")
-    return Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, head_dim=got.whole("head_dim"),
-                 ffn=got.whole("ffn"), seq=got.whole("seq") or 2048,
-                 vocab=got.whole("vocab") or 50257, family=family)  # type: ignore[arg-type]
+    stated = got.table(SHAPE)
+    heads = stated.setdefault("heads", usual_heads(hidden, tp))
+    kv_heads = stated.setdefault("kv_heads", heads)
+    stated.setdefault("family", "llama" if kv_heads != heads or got.flag("glu") else "gpt2")
+    return Model(**{"seq": 2048, "vocab": 50257, **stated})
 
 
 def usual_heads(hidden: int, tp: int) -> int:
     """The number of heads that gives a head size nearest to 128 and can be divided by TP."""
     fits = [h for h in range(1, hidden + 1) if hidden % h == 0 and h % tp == 0] if hidden < 1_000_000 else []
     return min(fits, key=lambda h: abs(hidden / h - 128), default=1)
-
-
-def _recompute(got: _Cells) -> str:
-    text = got.text("recompute", "activation_ckpt").lower()
-    text = "full" if text in YES else "none" if text in (*NO, "") else text
-    if text not in RECOMPUTE:
-        raise BadInput(f"recompute is {text!r}: {nearest(text, RECOMPUTE)}")
-    return text
-
-
-def _precision(got: _Cells, cluster: Cluster) -> str:
-    text = got.text("dtype", "precision").lower()
-    if text:
-        return ALIASES.get(text) or got.choice(PRECISIONS, "dtype", "precision")
-    peaks = cluster.device.peak_tflops
-    if cluster.device.kind == "cpu":
-        return "fp32"
-    return next((p for p in ("bf16", "fp16") if p in peaks), "fp32")
 
 
 _CLOCK = re.compile(r"^[\d.]+\s*g?hz$", re.IGNORECASE)
@@ -288,20 +370,23 @@ SLOW_ALLOCATOR = "the system's allocator under a message library"
 
 
 def _factors(got: _Cells, trial: Trial) -> tuple[str, ...]:
-    """Names from `env` and `torch_version`; clock and processes a node are physics and have columns of their own.
+    """Names from `env`, `torch_version` and the title of the table that a row stands in."""
+    stated = got.value("env")
+    pieces = re.split(r"[,;]", stated) if isinstance(stated, str) else [f"{k}={v}" for k, v in dict(stated or {}).items()]
+    return _named([*pieces, *_TITLE.findall(got.text("section"))], got.text("torch_version"), trial)
+
+
+def _named(env: Mapping[str, str] | Iterable[str], torch: str, trial: Trial) -> tuple[str, ...]:
+    """Clock and processes a node are physics and have columns of their own.
 
     On CPUs a message library watches every page that is given back, which a process that allocates anew all the time feels.
     """
-    found = []
-    for piece in [*re.split(r"[,;]", got.text("env")), *_TITLE.findall(got.text("section"))]:
-        name = piece.strip().strip('"').strip()
-        if name and not _CLOCK.match(name) and not _PROCS.search(name):
-            found.append(name)
-    if version := got.text("torch_version"):
-        found.append(f"torch {version}")
+    pieces = [f"{key}={value}" for key, value in env.items()] if isinstance(env, Mapping) else env
+    found = [name for piece in pieces if (name := piece.strip().strip('"').strip())
+             and not _CLOCK.match(name) and not _PROCS.search(name)]  # fmt: skip
+    if torch:
+        found.append(f"torch {torch}")
     on_cpu = trial.cluster is not None and trial.cluster.device.kind == "cpu"
     if on_cpu and trial.topology.world > 1 and not any("malloc" in name for name in found):
         found.append(SLOW_ALLOCATOR)
     return tuple(sorted(set(found)))
-
-

@@ -16,10 +16,11 @@ from typing import Literal
 import numpy as np
 
 from seatrial import arith
+from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
 from seatrial.plan import memory, step
 from seatrial.plan.calibrate import Fit
-from seatrial.plan.configs import OF_MODEL, PRECISIONS, RECOMPUTE, SCHEDULES, Configs, Floats
+from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, decoded
 from seatrial.plan.forecast import limit_gib
 from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
@@ -34,8 +35,8 @@ KEPT = 4096
 TIMED = 1 << 15
 """Layouts that fit memory and are timed together."""
 
-RULE_NAMES = ("dp", "tp", "pp", "vp", "mbs", "gbs", "zero", "nodes", "world", "microbatches", "stages", "sequence_parallel",
-              "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab")  # fmt: skip
+RULE_NAMES = (*(name for name in KNOBS if name not in CHOICES), "nodes", "world", "microbatches", "stages",
+              *(name for name in SHAPE if COLUMNS[name].about.kind == "count"))  # fmt: skip
 """What a user's rule can speak of; `stages` is PP x VP, `world` all processes."""
 
 
@@ -95,13 +96,9 @@ def _excess(key: Floats) -> Floats:
 
 
 def trial_of(row: dict[str, int], space: Space, precision: str) -> Trial:
-    topology = Topology(
-        dp=row["dp"], tp=row["tp"], pp=row["pp"], vp=row["vp"], mbs=row["mbs"], zero=row["zero"],
-        recompute=RECOMPUTE[row["recompute"]], schedule=SCHEDULES[row["schedule"]], precision=precision,  # type: ignore[arg-type]
-        sequence_parallel=bool(row["sequence_parallel"]),
-    )  # fmt: skip
-    return Trial(model=space.models[row["shape"]], topology=topology, batch=Batch(gbs=row["gbs"]),
-                 cluster=space.cluster.with_nodes(row["nodes"]), engine=space.engine)  # type: ignore[arg-type]
+    knobs = decoded(row)
+    return Trial(model=space.models[row["shape"]], batch=Batch(gbs=knobs.pop("gbs")), engine=space.engine,
+                 topology=Topology(**{**knobs, "precision": precision}), cluster=space.cluster.with_nodes(row["nodes"]))
 
 
 def configs_of(c: Columns, models: Sequence[Model], cluster: Cluster, precision: str) -> Configs:
@@ -190,7 +187,7 @@ def _rejected_early(where: np.ndarray, tried: np.ndarray, space: Space, ramp: Ba
     rejected: Counter[str] = Counter()
     if not len(where) or not len(tried):
         return rejected
-    same = [TRIED.index(name) for name in ("zero", "schedule", "vp", "sequence_parallel")]
+    same = [TRIED.index(name) for name in TRIED if name not in ("gbs", "mbs", "recompute")]
     _, first, weight = np.unique(tried[:, same], axis=0, return_index=True, return_counts=True)
     for c in expand(where, np.column_stack([tried[first], weight]), space, rows):
         counted = np.bincount(verdicts(c, space, ramp, precision), weights=c["weight"])
@@ -287,7 +284,7 @@ def _holds(rule: Expression, c: Columns, space: Space) -> np.ndarray:
         elif name == "stages":
             values[name] = c["pp"] * c["vp"]
         else:
-            own = {"kv_heads": "kv", "ffn": "inner", "head_dim": "head_size"}.get(name, name)
+            own = "head_size" if name == "head_dim" else (BY_FIELD[name].about.of_trial or name).removeprefix("model.")
             values[name] = np.array([getattr(model, own) for model in space.models], dtype=np.int64)[c["shape"]]
     return np.broadcast_to(np.asarray(rule.holds(values)), c["dp"].shape)
 

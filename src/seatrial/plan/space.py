@@ -8,13 +8,16 @@ What is given is fixed, what is left out takes every value that makes sense. No 
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.errors import BadInput
-from seatrial.plan.configs import RECOMPUTE, SCHEDULES
+from seatrial.plan.configs import CHOICES, SCHEDULES
 from seatrial.schedule import KINDS
 from seatrial.spec import Cluster, Model
 
@@ -55,8 +58,8 @@ class Space:
     recompute: tuple[str, ...] | None = None
     schedule: tuple[str, ...] | None = None
     sequence_parallel: tuple[bool, ...] = (False,)
-    options: tuple[tuple[int, int, int, int, bool], ...] | None = None
-    """(zero, recompute, schedule, vp, sequence_parallel) tuples to use in place of those five fields' product."""
+    options: tuple[tuple[int, ...], ...] | None = None
+    """Rows of OPTIONS, in numbers, to use in place of the product of those fields."""
     engine: str = "megatron"
 
     def freed(self, *names: str) -> Space:
@@ -94,26 +97,27 @@ def inner(space: Space) -> np.ndarray:
     """Rows of TRIED: what every place is tried with."""
     options = space.options if space.options is not None else tuple(_options(space))
     rows = [(gbs, mbs, *option) for gbs in space.gbs for mbs in (space.mbs or micro_batches(gbs)) for option in options]
-    return np.array(rows, dtype=np.int64).reshape(-1, 7)
+    return np.array(rows, dtype=np.int64).reshape(-1, len(TRIED))
 
 
-def _options(space: Space) -> Iterator[tuple[int, int, int, int, bool]]:
-    kinds = space.schedule or ENGINE_SCHEDULES.get(space.engine, SCHEDULES)
-    recomputes = space.recompute or RECOMPUTE
+def _options(space: Space) -> Iterator[tuple[int, ...]]:
     # A stage holds a layer at least, or there is nothing to interleave.
     most = min(_MOST_VIRTUAL, max(model.layers for model in space.models) + 2)
-    for zero in space.zero or (0, 1, 2, 3):
-        for recompute in recomputes:
-            for kind in kinds:
-                wanted = space.vp or (range(2, most + 1) if KINDS[kind].virtual else (1,))
-                for vp in wanted:
-                    if (vp > 1) == KINDS[kind].virtual:
-                        for sequence_parallel in space.sequence_parallel:
-                            yield zero, RECOMPUTE.index(recompute), SCHEDULES.index(kind), vp, sequence_parallel
+    usual: dict[str, Any] = {"zero": range(4), "vp": range(1, most + 1), **CHOICES,
+             "schedule": ENGINE_SCHEDULES.get(space.engine, SCHEDULES)}  # fmt: skip
+    virtual = OPTIONS.index("vp"), OPTIONS.index("schedule")
+    values = [[CHOICES[name].index(value) if name in CHOICES else int(value) for value in getattr(space, name) or usual[name]]
+              for name in OPTIONS]
+    for option in itertools.product(*values):
+        vp, kind = (option[place] for place in virtual)
+        if (vp > 1) == KINDS[SCHEDULES[kind]].virtual:
+            yield option
 
 
-PLACE = ("shape", "nodes", "dp", "tp", "pp")
-TRIED = ("gbs", "mbs", "zero", "recompute", "schedule", "vp", "sequence_parallel")
+PLACE = ("shape", "nodes", *DEGREES)
+OPTIONS = (*(name for name in SEARCHED if name not in (*DEGREES, "gbs", "mbs", "vp")), "vp", "sequence_parallel")
+"""What is tried at every place with every batch; those that come last differ first."""
+TRIED = ("gbs", "mbs", *OPTIONS)
 
 
 def places(space: Space) -> np.ndarray:
@@ -169,9 +173,9 @@ def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
 
 
 def refuse_what_cannot_be(space: Space) -> None:
-    for name in ("dp", "tp", "pp", "vp", "mbs", "gbs", "nodes"):
+    for name in (*SEARCHED, "nodes"):
         for value in getattr(space, name) or ():
-            if value < 1:
+            if name not in CHOICES and BY_FIELD[name].default != 0 and value < 1:
                 raise BadInput(f"{name} {value}: it must be above 0")
     counts = space.nodes or (space.cluster.nodes,)
     if max(counts) * space.cluster.procs_per_node > MOST_WORLD:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from seatrial.columns import BY_FIELD, SEARCHED
 from seatrial.plan import bars, show
 from seatrial.plan.answer import Document
 from seatrial.plan.request import Request
@@ -62,7 +63,7 @@ def _fitting(headers: list[str], rows: list[list[str]]) -> tuple[list[str], list
 
     alike: list[str] = []
     if show.on_terminal() and len(rows) > 1:
-        for name in ("schedule", "recompute", "VP", "ZeRO", "MBS", "DP", "TP", "PP", "nodes"):
+        for name in (*(SHORT.get(name, name.upper()) for name in reversed(SEARCHED)), "nodes"):
             if wide() > show.width() and name in headers:
                 place = headers.index(name)
                 if len({row[place] for row in rows}) == 1:
@@ -103,12 +104,7 @@ def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_
     if shapes:
         columns += [_plain(name) for name in ("layers", "hidden", "heads")]
         columns.append(_Column("size", lambda c: f"{c['parameters'] / 1e9:.1f}B"))
-    columns += [
-        _Column("DP", lambda c: f"{c['dp']}"), _Column("TP", lambda c: f"{c['tp']}" + "s" * c["sequence_parallel"]),
-        _Column("PP", lambda c: f"{c['pp']}"), _Column("VP", lambda c: f"{c['vp']}"), _Column("MBS", lambda c: f"{c['mbs']}"),
-        _Column("ZeRO", lambda c: f"{c['zero']}"), _Column("recompute", lambda c: c["recompute"], words=True),
-        _Column("schedule", lambda c: c["schedule"], words=True),
-    ]  # fmt: skip
+    columns += [_knob(name) for name in SEARCHED if name != "gbs"]
     if several_nodes:
         columns.append(_plain("nodes"))
     columns += [
@@ -131,6 +127,16 @@ def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_
 
 def _plain(name: str) -> _Column:
     return _Column(name, lambda c: f"{c[name]}")
+
+
+SHORT = {"zero": "ZeRO", "recompute": "recompute", "schedule": "schedule"}
+"""What a table and a sentence call a knob whose name in capitals would not do."""
+
+
+def _knob(name: str) -> _Column:
+    """TP with an s where the sequence is split over it."""
+    return _Column(SHORT.get(name, name.upper()), lambda c: f"{c[name]}" + "s" * (name == "tp" and c["sequence_parallel"]),
+                   words=isinstance(BY_FIELD[name].default, str))
 
 
 def _remarks(document: Document) -> None:
@@ -159,8 +165,10 @@ def _remarks(document: Document) -> None:
 
 def layout(c: dict[str, Any]) -> str:
     """One layout in a few words."""
-    words = [f"DP {c['dp']}", f"TP {c['tp']}", f"PP {c['pp']}", *([f"VP {c['vp']}"] if c["vp"] > 1 else []),
-             f"MBS {c['mbs']}", f"ZeRO {c['zero']}", f"recompute {c['recompute']}", c["schedule"]]  # fmt: skip
-    if c["sequence_parallel"]:
-        words.append("sequence parallel")
-    return " ".join(words) + f" on {c['nodes']} nodes"
+    words = [said for name in SEARCHED if (said := _said(name, c[name])) and name != "gbs"]
+    return " ".join([*words, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
+
+
+def _said(name: str, value: Any) -> str:
+    """`DP 8`; nothing of one virtual stage, and a schedule by its own name."""
+    return "" if name == "vp" and value == 1 else value if name == "schedule" else f"{SHORT.get(name, name.upper())} {value}"

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from seatrial import presets
-from seatrial.engine.rendezvous import device_of, place_from_env
+from seatrial.engine.rendezvous import device_of, rank_from_env
 from seatrial.errors import SeatrialError
 from seatrial.probe import machine
 from seatrial.probe.ask import Ask
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     try:
         return leave(measured(argv))
     except SeatrialError as error:
-        if place_from_env().rank == 0:
+        if rank_from_env().rank == 0:
             print(f"seatrial: {error}", flush=True)
         return leave(error.exit_code)
     except KeyboardInterrupt:
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 def measured(argv: list[str]) -> int:
     """Probe, and on rank 0 write the file."""
     options = parser().parse_args(argv)
-    place = place_from_env()
+    place = rank_from_env()
     leads = place.rank == 0
 
     def say(line: str) -> None:

@@ -14,14 +14,14 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.rendezvous import RankInfo
 
 GOOD, NO_MEMORY, FAILED = 0.0, 1.0, 2.0
 WHY = {NO_MEMORY: "out of memory", FAILED: "failed"}
 
 
 class Crew:
-    def __init__(self, place: Place, device: torch.device):
+    def __init__(self, place: RankInfo, device: torch.device):
         self.place, self.device = place, device
         self.asked_to_stop = False
 

@@ -39,8 +39,8 @@ def _steps(layers: int, device: torch.device, repeats: int) -> tuple[Sample, Sam
                   execution=Execution(device=device.type))  # type: ignore[arg-type]
     training = Training(steps=1_000_000)
     # Triton's kernels would be compiled for widths that nobody has.
-    config = KernelConfig.of(device, precision=trial.topology.precision, compiled=False)
-    ops = choose.build(replace(config, triton=(), attention="default"), trial, training, device)
+    config = KernelConfig.of(device, trial.topology.precision)
+    ops = choose.build(replace(config, triton=(), attention="default"), trial, device)
     engine = Engine(trial, training, Mesh(trial.topology, device=device), ops=ops)
     batches = Batches(training, model, training.seed)
     steps, forwards = [], []

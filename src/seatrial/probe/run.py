@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from seatrial import __version__
-from seatrial.engine.rendezvous import Place, join
+from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.probe import host, room, talk
 from seatrial.probe.ask import Ask
 from seatrial.probe.between import Between
@@ -36,7 +36,7 @@ BURN_S = 3.0
 
 
 class Probe:
-    def __init__(self, ask: Ask, place: Place, device: torch.device, say: Callable[[str], None]):
+    def __init__(self, ask: Ask, place: RankInfo, device: torch.device, say: Callable[[str], None]):
         self.ask, self.place, self.device, self.say = ask, place, device, say
         self.crew = Crew(place, device)
         self.clock = Clock(device, target_s=ask.target_s)
@@ -249,6 +249,6 @@ def _cpu_name() -> str:
     return next((name for name in named if name), platform.processor() or platform.machine() or "cpu")
 
 
-def probe(ask: Ask, place: Place, device: torch.device, *, say: Callable[[str], None]) -> dict[str, Any]:
+def probe(ask: Ask, place: RankInfo, device: torch.device, *, say: Callable[[str], None]) -> dict[str, Any]:
     torch.manual_seed(0)
     return Probe(ask, place, device, say).run()

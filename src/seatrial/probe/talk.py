@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from seatrial.engine.core.comm import _all_gather, _reduce_scatter
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.rendezvous import RankInfo
 from seatrial.probe.between import Between
 from seatrial.probe.crew import GOOD, Crew, status_of
 from seatrial.probe.timing import Sample, summary
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
         return self.per_node * self.nodes
 
 
-def kinds(place: Place, *, every: bool) -> list[Kind]:
+def kinds(place: RankInfo, *, every: bool) -> list[Kind]:
     """Groups that divide the ranks evenly: neighbours in a node, then across nodes with one, some or all ranks of each."""
     nodes = place.world // place.local_world
     inside = [Kind(p, 1) for p in _steps(place.local_world) if p > 1]
@@ -45,7 +45,7 @@ def _steps(n: int) -> list[int]:
     return [*(2**i for i in range(1, n.bit_length()) if n % 2**i == 0 and 2**i < n), n]
 
 
-def members(kind: Kind, place: Place) -> list[int]:
+def members(kind: Kind, place: RankInfo) -> list[int]:
     """The ranks of this rank's group: neighbours inside a node, evenly spread over each node otherwise."""
     node, local = divmod(place.rank, place.local_world)
     if kind.nodes == 1:
@@ -137,7 +137,7 @@ def _settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def partners(place: Place) -> list[tuple[int, int]]:
+def partners(place: RankInfo) -> list[tuple[int, int]]:
     """(nodes, rank that rank 0 talks to): its neighbour, and the first rank of the next node."""
     found = [(1, 1)] if place.local_world > 1 else []
     return found + ([(2, place.local_world)] if place.world > place.local_world else [])

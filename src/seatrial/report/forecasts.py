@@ -95,7 +95,7 @@ def _trial(record: Record, clusters: Clusters) -> Trial | None:
 
 
 def trial_on(record: Record, cluster: Cluster | None, *, assume: Mapping[str, str] = MappingProxyType({})) -> Trial | None:
-    """The trial of a row: its own where that names a cluster, else its cells on the given one."""
+    """The trial of a row: its own where that names a cluster, else what it says on the given one."""
     from seatrial.plan import rows
 
     if record.trial.get("cluster"):
@@ -103,18 +103,7 @@ def trial_on(record: Record, cluster: Cluster | None, *, assume: Mapping[str, st
             return fields.build(Trial, record.trial, where="record.trial")
         except BadInput:
             return None
-    return None if cluster is None else rows.read_row({**assume, **cells(record)}, cluster).trial
-
-
-def cells(record: Record) -> dict[str, str]:
-    """A record as the planner reads a line of a table."""
-    return {name: _cell(value) for name, value in record.to_dict().items()}
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{k}={v}" for k, v in value.items())
-    return "" if value is None else str(value)
+    return None if cluster is None else rows.read_row({**assume, **record.to_dict()}, cluster).trial
 
 
 def _together(machine: Cluster, wanted: list[tuple[int, Trial, Record]]) -> dict[int, Forecast]:

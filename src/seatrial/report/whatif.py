@@ -10,15 +10,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from seatrial import expression, presets
+from seatrial.columns import SEARCHED
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
-from seatrial.report import forecasts
 from seatrial.report.data import Made
 
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Fit
 
-KNOBS = ("dp", "tp", "pp", "mbs", "zero", "recompute", "schedule")
 MOST_NODES = 2048
 """More layouts than a page should wait for."""
 SHOWN = 8
@@ -36,10 +35,10 @@ def fit_of(made: Made, cluster: str) -> Fit | None:
     machine = presets.cluster(cluster)
     measured = [made.records[row] for row, found in made.forecasts.items() if row in set(made.usable)
                 and found.trial is not None and found.trial.cluster is not None and found.trial.cluster.name == machine.name]
-    return calibrate.learn([rows.read_row(forecasts.cells(r), machine) for r in measured], machine) if measured else None
+    return calibrate.learn([rows.read_row(r.to_dict(), machine) for r in measured], machine) if measured else None
 
 
-def ask(words: Mapping[str, str], fit: Fit | None = None) -> dict[str, Any]:
+def ask(query: Mapping[str, str], fit: Fit | None = None) -> dict[str, Any]:
     """The planner's document; BadInput says in one line what cannot be."""
     from seatrial.plan import answer, request
     from seatrial.plan.nearest import ways
@@ -47,15 +46,15 @@ def ask(words: Mapping[str, str], fit: Fit | None = None) -> dict[str, Any]:
 
     known = choices()
     for name in ("model", "cluster"):
-        if words.get(name) not in known[f"{name}s"]:
-            raise BadInput(f"{name} {words.get(name, '')!r}: {nearest(words.get(name, ''), known[f'{name}s'])}")
-    nodes = request.integers("nodes", words["nodes"])[0] if words.get("nodes") else None
+        if query.get(name) not in known[f"{name}s"]:
+            raise BadInput(f"{name} {query.get(name, '')!r}: {nearest(query.get(name, ''), known[f'{name}s'])}")
+    nodes = request.integers("nodes", query["nodes"])[0] if query.get("nodes") else None
     if nodes is not None and nodes > MOST_NODES:
         raise BadInput(f"nodes {nodes}: up to {MOST_NODES} here; seatrial plan takes more")
-    rules = [expression.parse(text, RULE_NAMES) for part in words.get("rule", "").split(";") if (text := part.strip())]
-    tokens = request.number("tokens", words["tokens"]) if words.get("tokens") else None
-    asked = request.Request.read(model=words["model"], cluster=words["cluster"], nodes=nodes,
-                                 fixed={"gbs": words.get("gbs") or None, **{knob: words.get(knob) or None for knob in KNOBS}})
-    found = search(asked.space, rules=rules, precision=asked.precision, fit=fit)
-    out = [] if len(found) else list(ways(asked.space, rules=rules, ramp=None, precision=asked.precision, fit=fit))
-    return answer.answer(found, asked, top=SHOWN, by="time", tokens=tokens, fit=fit, ways=out)
+    rules = [expression.parse(text, RULE_NAMES) for part in query.get("rule", "").split(";") if (text := part.strip())]
+    tokens = request.number("tokens", query["tokens"]) if query.get("tokens") else None
+    wanted = request.Request.read(model=query["model"], cluster=query["cluster"], nodes=nodes,
+                                  fixed={knob: query.get(knob) or None for knob in SEARCHED})
+    found = search(wanted.space, rules=rules, precision=wanted.precision, fit=fit)
+    out = [] if len(found) else list(ways(wanted.space, rules=rules, ramp=None, precision=wanted.precision, fit=fit))
+    return answer.answer(found, wanted, top=SHOWN, by="time", tokens=tokens, fit=fit, ways=out)

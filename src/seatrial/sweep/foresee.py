@@ -13,6 +13,7 @@ from seatrial import arith, fields
 from seatrial.errors import BadInput
 from seatrial.launch import environment
 from seatrial.launch.trial import record_of
+from seatrial.measurement import FORMULA
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 from seatrial.sweep.file import Sweep, Task
@@ -21,8 +22,6 @@ from seatrial.training import Training
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Table
-
-FORMULA = "sc21"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,28 +66,11 @@ def as_table(sweep: Sweep) -> tuple[Table, Cluster]:
     cluster = next((task.trial.cluster for task in tasks if task.trial is not None and task.trial.cluster is not None), None)
     if cluster is None:
         raise BadInput(f"{sweep.name}: names no cluster to forecast on, for example cluster = {{ base = 'jz-a100' }}")
-    made = []
-    for task in tasks:
-        cells = {"trial": task.label, **(_cells(task.trial) if task.trial is not None else {})}
-        made.append(rows.Row(cells=cells, trial=None, reject=f"{task.code}: {task.invalid}") if task.invalid
-                    else rows.read_row(cells, cluster, task.label))
-    header = tuple(dict.fromkeys(name for row in made for name in row.cells))
+    made = [rows.Row(cells={"trial": task.label}, trial=None, reject=f"{task.code}: {task.invalid}", where=task.label)
+            if task.trial is None or task.invalid else rows.of_trial(task.trial, cluster, name=task.label) for task in tasks]
+    header = tuple(name for name in dict.fromkeys(name for row in made for name in row.cells)
+                   if any(row.cells.get(name) for row in made))
     return rows.Table(header=header, rows=tuple(made)), cluster
-
-
-def _cells(trial: Trial) -> dict[str, str]:
-    m, t, around = trial.model, trial.topology, trial.environment
-    env = [f"{name}={value}" for name, value in {**around.variables, **around.scheduler}.items()]
-    cells = {
-        "size_label": m.name, "family": m.family, "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "kv_heads": m.kv,
-        "ffn": m.inner, "seq": m.seq, "vocab": m.vocab, "dp": t.dp, "tp": t.tp, "pp": t.pp, "vp": t.vp, "mbs": t.mbs,
-        "gbs": trial.batch.gbs, "zero_stage": t.zero, "recompute": t.recompute, "schedule": t.schedule, "dtype": t.precision,
-        "sequence_parallel": "yes" if t.sequence_parallel else "no", "engine": trial.engine,
-        "nodes": trial.cluster.nodes if trial.cluster else "", "env": ", ".join(env),
-        "procs_per_node": trial.cluster.procs_per_node if trial.cluster else "",
-        "freq_ghz": around.clock_ghz or "", "torch_version": around.torch or "",
-    }  # fmt: skip
-    return {name: str(value) for name, value in cells.items()}
 
 
 def objective(trial: Trial, sec_per_it: float, *, by: str) -> float:

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from seatrial import fields
+from seatrial import columns, fields
 from seatrial.errors import BadInput
 from seatrial.outcomes import having
 from seatrial.plan import rows as table
@@ -57,7 +57,7 @@ class Oracle:
 def choose_rows(rows: Sequence[Row], cluster: Cluster, *, path: str, model: Model | None = None, nodes_max: int | None = None,
                 leave_out: Iterable[str] = ()) -> list[Row]:
     """The rows of one model on one machine."""
-    named = [row for row in rows if row.cells.get("machine", "") == cluster.name]
+    named = [row for row in rows if row.machine == cluster.name]
     found = [row for row in named or rows if row.trial is not None]
     if nodes_max is not None:
         found = [row for row in found if row.trial and row.trial.cluster and row.trial.cluster.nodes <= nodes_max]
@@ -72,15 +72,20 @@ def choose_rows(rows: Sequence[Row], cluster: Cluster, *, path: str, model: Mode
         listed = ", ".join(f"{layers} x {hidden} with {heads} heads" for layers, hidden, heads, _ in sorted(shapes)[:4])
         raise BadInput(f"{path}: rows of {len(shapes)} models ({listed}, …): --model says which of them is searched")
     if not found:
-        asked = f" of {model.layers} layers x {model.hidden}, {model.heads} heads" if model else ""
-        raise BadInput(f"{path}: no row{asked} on {cluster.name}")
+        which = f" of {model.layers} layers x {model.hidden}, {model.heads} heads" if model else ""
+        raise BadInput(f"{path}: no row{which} on {cluster.name}")
     return found
 
 
 def names(row: Row) -> tuple[str, ...]:
     """How a person may name a row: the file read and its line, or the log and the line that it came from."""
-    source, line = row.cells.get("source_file", ""), row.cells.get("line_no", "")
+    source, line = _source(row)
     return row.where, f"{source}:{line}"
+
+
+def _source(row: Row) -> tuple[str, str]:
+    """The file and the line that the row came from, as a CSV file or a record has them."""
+    return str(row.cells.get("source_file") or ""), str(row.cells.get("line_no") or row.cells.get("source_line") or "")
 
 
 def _shape(model: Model) -> tuple[int, int, int, int]:
@@ -88,21 +93,18 @@ def _shape(model: Model) -> tuple[int, int, int, int]:
 
 
 def outcome_of(row: Row) -> str:
-    said = row.cells.get("status", "").lower()
-    return STATUS.get(said, said or "ok")
+    return STATUS.get(row.status, row.status or "ok")
 
 
 def record_of(row: Row) -> Record:
     trial = row.trial
     assert trial is not None
-    source, line = row.cells.get("source_file", ""), row.cells.get("line_no", "")
+    source, line = _source(row)
     status, timed = outcome_of(row), row.counts and row.sec_per_it is not None
-    failed = Outcome(status=status, message=f"{row.where}: {row.cells.get('status', '')}")  # type: ignore[arg-type]
-    t = trial.topology
+    failed = Outcome(status=status, message=f"{row.where}: {row.status}")  # type: ignore[arg-type]
     return Record(
         state="measured" if timed else "failed", outcome=None if timed else failed, run_id=trial.run_id(), session=row.session,
         source_file=source, source_line=int(line) if line.isdigit() else None, date=row.cells.get("date", ""),
-        machine=row.cells.get("machine", ""), dp=t.dp, tp=t.tp, pp=t.pp, vp=t.vp, mbs=t.mbs, gbs=trial.batch.gbs,
-        zero_stage=t.zero, recompute=t.recompute, schedule=t.schedule, dtype=t.precision,
+        machine=row.cells.get("machine", ""), **columns.flat(trial, columns.LAYOUT),
         sec_per_it=row.sec_per_it if timed else None, time_unit="s" if timed else "", mem_value=row.mem_gib,
         mem_unit="GiB" if row.mem_gib is not None else "", trial=fields.plain(trial))

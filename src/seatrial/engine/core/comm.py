@@ -94,6 +94,13 @@ class Pending:
         return self._finish()
 
 
+    def then(self, change: Callable[[Tensor], Tensor]) -> Pending:
+        """The same, with its result changed when it is there."""
+        finish = self._finish
+        self._finish = lambda: change(finish())
+        return self
+
+
 class Comm:
     def __init__(self, mesh: Mesh, timers: Timers, heartbeat: Heartbeat | None = None, *, check_order: bool = False):
         self.mesh, self.timers, self.check_order = mesh, timers, check_order
@@ -197,22 +204,17 @@ class TensorParallel:
         batch, part, hidden = x_BsH.shape
         parts = x_BsH.new_empty(self.size, batch, part, hidden)
         pending = self.comm.all_gather(parts, x_BsH.contiguous(), self.group, timer="tp_comm", wait=False)
-        pending._finish = lambda: parts.transpose(0, 1).reshape(batch, self.size * part, hidden)
-        return pending
+        return pending.then(lambda parts: parts.transpose(0, 1).reshape(batch, self.size * part, hidden))
 
     def scatter_sum(self, x_BSH: Tensor) -> Pending:
         """This rank's stretch of the sum over the ranks."""
         batch, seq, hidden = x_BSH.shape
         part = seq // self.size
         if not self.comm.scatters:
-            pending = self.sum(x_BSH)
-            pending._finish = lambda: x_BSH[:, self.rank * part : (self.rank + 1) * part].contiguous()
-            return pending
+            return self.sum(x_BSH).then(lambda whole: whole[:, self.rank * part : (self.rank + 1) * part].contiguous())
         by_rank = x_BSH.view(batch, self.size, part, hidden).transpose(0, 1).reshape(-1)
         pending = self.comm.reduce_scatter(by_rank, self.group, timer="tp_comm")
-        finish = pending._finish
-        pending._finish = lambda: finish().view(batch, part, hidden)
-        return pending
+        return pending.then(lambda mine: mine.view(batch, part, hidden))
 
     def out_of_region(self, x: Tensor) -> Pending:
         """Partial results become what the residual stream holds: the sum, or its stretch of it."""

@@ -1,8 +1,8 @@
 """The layers that tensor parallelism cuts, and the norms and activations between them.
 
-Weight gradients go straight into the parameter's `sink` (its place in a flat bucket, see zero.py): one product that adds into
-the bucket, no temporary and no second pass. A parameter without a sink gets an ordinary gradient. While `tp.deferred` is a list
-(zero-bubble schedules), the product is put there and the input gradient goes ahead.
+Weight gradients go straight into the parameter's `main_grad` (a view of a flat bucket, see zero.py): one GEMM that adds into
+the bucket, no temporary and no second pass. A parameter without a main_grad gets an ordinary gradient. While `tp.deferred` is a
+list (zero-bubble schedules), the GEMM is put there and the input gradient goes ahead.
 """
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ LayerNormOp = Callable[[Tensor, nn.Parameter, nn.Parameter, float], Tensor]
 """(x, weight, bias, eps)"""
 
 
-class Sink(Protocol):
+class MainGrad(Protocol):
     """Where one parameter's gradients are added up."""
 
     def add(self, grad: Tensor) -> None: ...
 
-    def add_product(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
+    def add_gemm(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
         """gradient[M, N] += alpha x leftᵀ right; `last`: nothing more comes from this use in this micro-batch."""
 
     def add_rows(self, rows: Tensor, values_TN: Tensor, add: AddRows | None = None) -> None:
-        """`add`: a kernel that adds them into a place; it leaves out rows that the place does not have."""
+        """`add`: a kernel that adds them into a buffer; it leaves out rows that the buffer does not have."""
 
-    def add_made(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
-        """gradient += make(place or None, type): where a place is given the result is written there."""
+    def add_computed(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
+        """gradient += make(out or None, type): where `out` is given the result is written there."""
 
-    def place(self) -> tuple[Tensor, bool]:
-        """Where to put the gradient, and whether it overwrites what is there; `filled` follows."""
+    def buffer(self) -> tuple[Tensor, bool]:
+        """Where to put the gradient, and whether it overwrites what is there; `mark_ready` follows."""
 
-    def filled(self) -> None: ...
+    def mark_ready(self) -> None: ...
 
 
-def sink_of(weight: Tensor) -> Sink | None:
-    return getattr(weight, "sink", None)
+def main_grad_of(weight: Tensor) -> MainGrad | None:
+    return getattr(weight, "main_grad", None)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -52,16 +52,16 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Tensor) -> Tensor | None:
-    """leftᵀ right to the weight's sink, now or when the schedule says W; without a sink, as a plain gradient."""
-    sink = sink_of(weight)
-    if sink is None:
+    """leftᵀ right to the weight's main_grad, now or when the schedule says W; without a main_grad, as a plain gradient."""
+    main_grad = main_grad_of(weight)
+    if main_grad is None:
         return _rows(left).t() @ _rows(right)
     if tp.deferred is not None:
-        # Detached: the products must not hold the graph that the rest of the backward pass frees.
+        # Detached: the GEMMs must not hold the graph that the rest of the backward pass frees.
         kept = left.detach(), right.detach()
-        tp.deferred.append(lambda: sink.add_product(_rows(kept[0]), _rows(kept[1])))
+        tp.deferred.append(lambda: main_grad.add_gemm(_rows(kept[0]), _rows(kept[1])))
     else:
-        sink.add_product(_rows(left), _rows(right))
+        main_grad.add_gemm(_rows(left), _rows(right))
     return None
 
 
@@ -80,10 +80,10 @@ class _ColumnLinear(Function):
         whole = tp.gather(x) if tp.sequence_parallel else None
         dx = (_rows(dy) @ weight).view(*dy.shape[:-1], weight.shape[1])
         # The sum over the ranks travels while the weight gradient is computed.
-        travelling = tp.out_of_region(dx)
+        in_flight = tp.out_of_region(dx)
         dw = weight_gradient(tp, weight, dy, x if whole is None else whole.wait())
         db = _rows(dy).sum(0) if ctx.has_bias else None
-        return travelling.wait(), dw, db, None
+        return in_flight.wait(), dw, db, None
 
 
 class _RowLinear(Function):
@@ -141,16 +141,16 @@ class _Embedding(Function):
         dy = ctx.tp.into_region(grads[0])
         if absent:
             dy = dy.masked_fill(absent[0].unsqueeze(-1), 0.0)
-        sink = sink_of(ctx.weight)
-        if sink is None:
+        main_grad = main_grad_of(ctx.weight)
+        if main_grad is None:
             dw = torch.zeros_like(ctx.weight).index_add_(0, local.reshape(-1), _rows(dy))
             return None, dw, None, None
-        sink.add_rows(local.reshape(-1), _rows(dy), ctx.add)
+        main_grad.add_rows(local.reshape(-1), _rows(dy), ctx.add)
         return None, None, None, None
 
 
 def embedding(tokens_BS: Tensor, weight: Tensor, tp: TensorParallel, add: AddRows | None = None) -> Tensor:
-    """`add`: what puts the gradients into the weight's sink."""
+    """`add`: what puts the gradients into the weight's main_grad."""
     return _Embedding.apply(tokens_BS, weight, tp, add)  # type: ignore[no-any-return]
 
 

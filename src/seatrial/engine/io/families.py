@@ -41,7 +41,7 @@ def _same(theirs: str, ours: str) -> Entry:
     return Entry(theirs=theirs, names=(ours,), split=lambda t, _: (t,), join=lambda ts, _: ts[0])
 
 
-def _turned(theirs: str, ours: str) -> Entry:
+def _transposed(theirs: str, ours: str) -> Entry:
     return Entry(theirs=theirs, names=(ours,), split=lambda t, _: (t.t().contiguous(),),
                  join=lambda ts, _: ts[0].t().contiguous())
 
@@ -86,7 +86,7 @@ def _gpt2(model: Model) -> list[Entry]:
         at, our = f"transformer.h.{i}", f"layers.{i}"
         found += [*_both(f"{at}.ln_1", f"{our}.norm1"), _columns(f"{at}.attn.c_attn.weight", i),
                   _stacked(f"{at}.attn.c_attn.bias", i), *_both(f"{at}.attn.c_proj", f"{our}.attn.out"),
-                  *_both(f"{at}.ln_2", f"{our}.norm2"), _turned(f"{at}.mlp.c_fc.weight", f"{our}.mlp.up.weight"),
+                  *_both(f"{at}.ln_2", f"{our}.norm2"), _transposed(f"{at}.mlp.c_fc.weight", f"{our}.mlp.up.weight"),
                   _same(f"{at}.mlp.c_fc.bias", f"{our}.mlp.up.bias"), *_both(f"{at}.mlp.c_proj", f"{our}.mlp.down")]
     return [*found, *_both("transformer.ln_f", "final_norm")]
 
@@ -98,10 +98,10 @@ def _bloom(model: Model) -> list[Entry]:
         at, our = f"transformer.h.{i}", f"layers.{i}"
         found += [*_both(f"{at}.input_layernorm", f"{our}.norm1"),
                   *(_by_head(f"{at}.self_attention.query_key_value.{k}", i, k) for k in ("weight", "bias")),
-                  _turned(f"{at}.self_attention.dense.weight", f"{our}.attn.out.weight"),
+                  _transposed(f"{at}.self_attention.dense.weight", f"{our}.attn.out.weight"),
                   _same(f"{at}.self_attention.dense.bias", f"{our}.attn.out.bias"),
                   *_both(f"{at}.post_attention_layernorm", f"{our}.norm2"), *_both(f"{at}.mlp.dense_h_to_4h", f"{our}.mlp.up"),
-                  _turned(f"{at}.mlp.dense_4h_to_h.weight", f"{our}.mlp.down.weight"),
+                  _transposed(f"{at}.mlp.dense_4h_to_h.weight", f"{our}.mlp.down.weight"),
                   _same(f"{at}.mlp.dense_4h_to_h.bias", f"{our}.mlp.down.bias")]
     return [*found, *_both("transformer.ln_f", "final_norm")]
 
@@ -113,10 +113,10 @@ def _llama(model: Model) -> list[Entry]:
         attn, mlp = f"{at}.self_attn", f"{at}.mlp"
         found += [_same(f"{at}.input_layernorm.weight", f"{our}.norm1.weight"),
                   *(_same(f"{attn}.{p}_proj.weight", f"{our}.attn.{p}.weight") for p in "qkv"),
-                  _turned(f"{attn}.o_proj.weight", f"{our}.attn.out.weight"),
+                  _transposed(f"{attn}.o_proj.weight", f"{our}.attn.out.weight"),
                   _same(f"{at}.post_attention_layernorm.weight", f"{our}.norm2.weight"),
                   *(_same(f"{mlp}.{p}_proj.weight", f"{our}.mlp.{p}.weight") for p in ("gate", "up")),
-                  _turned(f"{mlp}.down_proj.weight", f"{our}.mlp.down.weight")]
+                  _transposed(f"{mlp}.down_proj.weight", f"{our}.mlp.down.weight")]
         if model.qkv_bias:
             found += [_same(f"{attn}.{p}_proj.bias", f"{our}.attn.{p}.bias") for p in "qkv"]
         if model.out_bias:

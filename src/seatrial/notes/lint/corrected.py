@@ -1,7 +1,7 @@
 """The rows as CSV with the proposed values in place, and beside each row what was changed and why.
 
     write(sheet, findings, Path("corrected.csv"))           a table that `forecast`, `calibrate` and `import` read
-    write_reasons(sheet, findings, Path("corrections.csv")) one line a cell: field, was, is, taken or not, why
+    write_reasons(sheet, findings, Path("corrections.csv")) one line per cell: field, was, is, taken or not, why
 
 Only cells for which the evidence points to one value are changed; a row without such a finding is written as it stands.
 """
@@ -17,36 +17,10 @@ from seatrial.files import write_whole
 from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of
 
 COLUMNS = (
-    "section",
-    "table",
-    "machine",
-    "date",
-    "nodes",
-    "gpus",
-    "procs_per_node",
-    "size_label",
-    "layers",
-    "hidden",
-    "heads",
-    "seq",
-    "vocab",
-    "dp",
-    "tp",
-    "pp",
-    "mbs",
-    "gbs",
-    "zero_stage",
-    "recompute",
-    "dtype",
-    "freq_ghz",
-    "torch_version",
-    "env",
-    "mem_value",
-    "mem_unit",
-    "sec_per_it",
-    "tflops",
-    "state",
-)
+    "section", "table", "machine", "date", "nodes", "gpus", "procs_per_node", "size_label", "layers", "hidden",
+    "heads", "seq", "vocab", "dp", "tp", "pp", "mbs", "gbs", "zero_stage", "recompute", "dtype", "freq_ghz",
+    "torch_version", "env", "mem_value", "mem_unit", "sec_per_it", "tflops", "state",
+)  # fmt: skip
 KEPT_AS_PRINTED = ("formula-mixed", "tflops-per-node")
 """Findings whose value is right as printed, and only counted in another way."""
 
@@ -75,7 +49,7 @@ def write(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
 def write_reasons(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
     """Writes one line for every cell with a proposal, and whether the corrected rows have taken it; returns how many have."""
     findings = list(findings)
-    said = {(f.file, f.line, f.code): f.message for f in findings}
+    message = {(f.file, f.line, f.code): f.message for f in findings}
     lines: list[list[object]] = []
     taken = set()
     for row in _tabular(sheet):
@@ -83,7 +57,7 @@ def write_reasons(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
         for name, value in changes(row).items():
             code = row.reasons[name]
             taken.add((file, line, code))
-            why = said.get((file, line, code), "")
+            why = message.get((file, line, code), "")
             lines.append([file, line, name, _as_printed(row, name), f"{value:.10g}", "yes", code, why])
     for f in findings:
         if f.proposed is not None and f.column is not None and (f.file, f.line, f.code) not in taken:

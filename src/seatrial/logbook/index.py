@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from seatrial.errors import BadInput
-from seatrial.logbook_lines import COLUMNS, SCHEMA, Newer, Unreadable, clause_of, matches, order_by, row_of, torn
+from seatrial.logbook.records import COLUMNS, SCHEMA, Newer, Unreadable, clause_of, matches, order_by, row_of, torn
 
-INDEX_VERSION = 1
+INDEX_VERSION = 2
 """Of the tables below; another number in a cache means that it is rebuilt."""
 
 _CREATE = f"""

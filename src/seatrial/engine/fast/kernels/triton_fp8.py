@@ -1,8 +1,8 @@
 """Casts to eight bits inside Triton's kernels, by rows and transposed.
 
 Four rows are worked on together. Transposed, the bytes of a column's four rows are one 32-bit number, made before the tile is
-turned: the compiler of Triton 3.6 (ptxas 12.8) stores stale bytes where an 8-bit tile is stored as it is and turned through
-shared memory. PTX's cast saturates by itself.
+transposed: the compiler of Triton 3.6 (ptxas 12.8) stores stale bytes where an 8-bit tile is stored as it is and transposed
+through shared memory. PTX's cast saturates by itself.
 """
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from seatrial.engine.fast.kernels.slot import Slot
+from seatrial.engine.fast.kernels.scaling import ScalingState
 from seatrial.engine.fast.kernels.triton_tools import INTERPRETED
 
 FOUR_BYTES = ("{ .reg .b16 a, b; cvt.rn.satfinite.TYPEx2.f32 a, $2, $1; cvt.rn.satfinite.TYPEx2.f32 b, $4, $3; "
@@ -66,7 +66,7 @@ def store_four(out, at, width, v0, v1, v2, v3, inside, FIVE: tl.constexpr):
 
 
 @triton.jit
-def store_turned(out_t, quad, cols, quads, v0, v1, v2, v3, inside, FIVE: tl.constexpr):
+def store_transposed(out_t, quad, cols, quads, v0, v1, v2, v3, inside, FIVE: tl.constexpr):
     """out_t: [columns, tokens / 4] of 32-bit numbers."""
     at = cols.to(tl.int64)[:, None] * quads + quad[None, :]
     tl.store(out_t + at, tl.trans(column_bytes(v0, v1, v2, v3, FIVE)), mask=tl.trans(inside))
@@ -77,18 +77,18 @@ def largest_of(v0, v1, v2, v3):
     return tl.maximum(tl.maximum(tl.abs(v0), tl.abs(v1)), tl.maximum(tl.abs(v2), tl.abs(v3)))
 
 
-def five(slot: Slot) -> bool:
-    return slot.dtype == torch.float8_e5m2
+def five(scaling: ScalingState) -> bool:
+    return scaling.dtype == torch.float8_e5m2
 
 
-def room_for(tokens: int, width: int, slot: Slot, device: torch.device) -> Tensor:
-    return torch.empty(tokens, width, dtype=slot.dtype, device=device)
+def room_for(tokens: int, width: int, scaling: ScalingState, device: torch.device) -> Tensor:
+    return torch.empty(tokens, width, dtype=scaling.dtype, device=device)
 
 
 def as_bytes(out: Tensor) -> Tensor:
     return out.view(torch.int8)
 
 
-def as_quads(turned: Tensor) -> Tensor:
+def as_quads(transposed: Tensor) -> Tensor:
     """[columns, tokens] as [columns, tokens / 4]: the tokens are a multiple of four."""
-    return turned.view(torch.int32)
+    return transposed.view(torch.int32)

@@ -1,6 +1,6 @@
 """Which ranks to rehearse, each of them once, and the iteration put together from them.
 
-    found = rehearse(trial, training, Asked(all_stages=True), cluster=cluster)
+    found = rehearse(trial, training, RehearsalOptions(all_stages=True), cluster=cluster)
     found.ranks, found.iteration
 
 Ranks of a stage are alike. Stages differ in time by their layers, embedding and head; in memory also by how many micro-batches
@@ -17,14 +17,13 @@ import torch
 
 from seatrial import rules
 from seatrial.arith import footprint
-from seatrial.engine.rendezvous import Place, device_of
+from seatrial.engine.rendezvous import RankInfo, device_of
 from seatrial.engine.watch import memory as engine_memory
 from seatrial.errors import BadInput, Infeasible
-from seatrial.rehearse.assemble import Iteration, RankTimes, assemble
-from seatrial.rehearse.charge import Free, Modelled, Network, replay
+from seatrial.rehearse.fake import fake_world
+from seatrial.rehearse.iteration import Free, Iteration, Modelled, Network, RankTimes, assemble, replay
 from seatrial.rehearse.rank import Memory, actions, both, enough, held
 from seatrial.rehearse.recorder import Moment
-from seatrial.rehearse.world import fake_world
 from seatrial.schedule import peak_activations, schedule
 from seatrial.spec import BYTES, GIB, Cluster, Trial, stages_of
 from seatrial.training import Training
@@ -37,7 +36,7 @@ TRACKED = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RehearsalOptions:
     rank: int = 0
     """Which process of the layout."""
     all_stages: bool = False
@@ -86,7 +85,7 @@ class Rehearsal:
     threads: int
     ranks: tuple[Rank, ...]
     iteration: Iteration | None
-    """None where memory alone was asked for, or had to be."""
+    """None where memory alone was options for, or had to be."""
     assumes_alike: bool
     """Whether stages that were not rehearsed are taken to be like the one that was."""
     cluster: Cluster | None
@@ -105,18 +104,18 @@ def stage_rank(trial: Trial, stage: str) -> int:
     return places[stage] * t.dp * t.tp
 
 
-def rehearse(trial: Trial, training: Training, asked: Asked, *, cluster: Cluster | None = None, network: Network | None = None,
-             say: Callable[[str], None] = lambda line: None) -> Rehearsal:
+def rehearse(trial: Trial, training: Training, options: RehearsalOptions, *, cluster: Cluster | None = None,
+             network: Network | None = None, say: Callable[[str], None] = lambda line: None) -> Rehearsal:
     """`network`: measured curves in place of the cluster's model."""
-    check(trial, asked)
+    check(trial, options)
     t = trial.topology
-    device = device_of(trial.execution.device, Place())
+    device = device_of(trial.execution.device, RankInfo())
     threads = threads_for(trial, training, cluster)
     if trial.execution.compile:
         raise BadInput("execution.compile: a rehearsal runs blocks as they are written; leave it out")
     notes: list[str] = []
-    chosen = distinct(trial, asked)
-    memory_only = asked.memory_only
+    chosen = distinct(trial, options)
+    memory_only = options.memory_only
     there = _free_gib(device)
     needs = {c.pp_rank: _needs_gib(trial, training, c, device) for c in chosen}
     least = max(one for one, _ in needs.values())
@@ -135,7 +134,7 @@ def rehearse(trial: Trial, training: Training, asked: Asked, *, cluster: Cluster
         for number, candidate in enumerate(chosen, 1):
             say(f"rank {candidate.rank} of {t.world} ({number} of {len(chosen)}): pipeline rank {candidate.pp_rank}, "
                 f"{sum(candidate.layers)} layers, {candidate.in_flight} in flight")
-            found.append(_one(trial, training, candidate, device, asked, charged, memory_only, timed, as_gpu=as_gpu,
+            found.append(_one(trial, training, candidate, device, options, charged, memory_only, timed, as_gpu=as_gpu,
                               fits=needs[candidate.pp_rank][1] <= there))
     finally:
         torch.set_num_threads(before)
@@ -144,20 +143,20 @@ def rehearse(trial: Trial, training: Training, asked: Asked, *, cluster: Cluster
         part = trial.model.seq // t.tp if t.sequence_parallel else trial.model.seq
         send_s = charged.send_s(t.mbs * part * trial.model.hidden * BYTES[t.precision]) if t.pp > 1 else 0.0
         by_rank = {r: one.times for one in found for r in one.alike if one.times is not None}
-        ranks = [by_rank[r] for r in range(t.pp)] if asked.all_stages else [next(iter(by_rank.values()))] * t.pp
+        ranks = [by_rank[r] for r in range(t.pp)] if options.all_stages else [next(iter(by_rank.values()))] * t.pp
         iteration = assemble(trial, ranks, send_s=send_s)
     return Rehearsal(trial=trial, device=_words(device), device_type=device.type, threads=threads, ranks=tuple(found),
-                     iteration=iteration, assumes_alike=not asked.all_stages and t.pp > 1, cluster=cluster, send_s=send_s,
+                     iteration=iteration, assumes_alike=not options.all_stages and t.pp > 1, cluster=cluster, send_s=send_s,
                      notes=tuple(notes))
 
 
-def check(trial: Trial, asked: Asked) -> None:
+def check(trial: Trial, options: RehearsalOptions) -> None:
     rules.check(replace(trial, cluster=None, engine="seatrial"))
     t = trial.topology
     if t.precision not in PRECISIONS:
         raise Infeasible(f"precision {t.precision}: a rehearsal has {', '.join(PRECISIONS)}", code="precision")
-    if not 0 <= asked.rank < t.world:
-        raise BadInput(f"--rank {asked.rank}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, counted from 0 to "
+    if not 0 <= options.rank < t.world:
+        raise BadInput(f"--rank {options.rank}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, counted from 0 to "
                        f"{t.world - 1}")
 
 
@@ -171,30 +170,30 @@ def threads_for(trial: Trial, training: Training, cluster: Cluster | None) -> in
     return max(1, cores // min(trial.topology.world, cluster.procs_per_node if cluster is not None else cores))
 
 
-def distinct(trial: Trial, asked: Asked) -> list[Candidate]:
+def distinct(trial: Trial, options: RehearsalOptions) -> list[Candidate]:
     t = trial.topology
     split = stages_of(trial.model, t)
     groups: dict[tuple[Any, ...], list[int]] = {}
-    wanted = range(t.pp) if asked.all_stages else [asked.rank // (t.dp * t.tp)]
+    wanted = range(t.pp) if options.all_stages else [options.rank // (t.dp * t.tp)]
     for r in wanted:
         peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
         groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
-    return [Candidate(rank=group[0] * t.dp * t.tp if asked.all_stages else asked.rank, pp_rank=group[0], alike=tuple(group),
+    return [Candidate(rank=group[0] * t.dp * t.tp if options.all_stages else options.rank, pp_rank=group[0], alike=tuple(group),
                       layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
             for (layers, first, last, peak), group in groups.items()]
 
 
-def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.device, asked: Asked, network: Network,
-         memory_only: bool, timed: dict[tuple[Any, ...], list[Moment]], *, as_gpu: bool, fits: bool) -> Rank:
+def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.device, options: RehearsalOptions,
+         network: Network, memory_only: bool, timed: dict[tuple[Any, ...], list[Moment]], *, as_gpu: bool, fits: bool) -> Rank:
     t = trial.topology
     times: RankTimes | None = None
     found: Memory | None = None
     with fake_world(rank=candidate.rank, world=t.world):
         if not memory_only:
             if candidate.work not in timed and device.type == "cuda" and fits:
-                timed[candidate.work], found = both(trial, training, device, repeats=asked.repeats, as_gpu=as_gpu)
+                timed[candidate.work], found = both(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
             elif candidate.work not in timed:
-                timed[candidate.work] = actions(trial, training, device, repeats=asked.repeats, as_gpu=as_gpu)
+                timed[candidate.work] = actions(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
             times = RankTimes.of(replay(timed[candidate.work], network, overlap=as_gpu), t)
         if found is None:
             # A GPU's ways can be followed on a CPU, but only without memory: see `gpu_ways`.

@@ -1,16 +1,18 @@
-"""What communication would have taken: the planner's network, or measured curves, put into a rank's recorded moments.
+"""The whole iteration from what was timed: communication charged to a rank's moments, then each stage over the schedule.
 
     network = Modelled(trial, cluster)
-    network.seconds("all_reduce", "tp", size_bytes), network.send_s(size_bytes)
-    replay(moments, network, overlap=True)          [Passed(phase="forward", compute_s=…, charged_s=…), …]
+    network.seconds("all_reduce", "tp", size_bytes=4096)
+    passed = replay(moments, network, overlap=True)         [Passed(phase="forward", compute_s=…, charged_s=…), …]
+    assemble(trial, [RankTimes.of(passed, trial.topology)], send_s=0.002)
 
 A replay walks the moments again. A collective begins when it was issued and its group is free, and whoever waits for it waits
 until it is done. Where there is nothing to overlap with (`overlap` False: on CPUs the cores that compute are those that carry
-the messages), it takes its time at once.
+the messages), it takes its time at once. A stage that was not rehearsed itself is taken to be like the one that was.
 """
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +24,9 @@ import numpy as np
 from seatrial.plan import network
 from seatrial.plan.configs import Configs
 from seatrial.rehearse.recorder import Moment
-from seatrial.spec import Cluster, Trial
+from seatrial.schedule import Kind, splits_backward, walk
+from seatrial.schedule.vector import makespan
+from seatrial.spec import Cluster, Topology, Trial
 
 
 class Network(Protocol):
@@ -56,7 +60,7 @@ class Modelled:
 
     def _seconds(self, name: str, group: str, size_bytes: int) -> float:
         members = self._group(group)
-        whole = name in ("all_reduce", "sum_of_ends")
+        whole = name in ("all_reduce", "sum_tied")
         model = network.all_reduce_s if whole else network.gather_s
         return float(model(self.cluster, members, size_bytes)[0])
 
@@ -97,11 +101,11 @@ class Measured:
     """Curves that were measured between the very processes that a run would have."""
 
     collectives: dict[str, Curve]
-    """all_reduce, all_gather, reduce_scatter; `sum_of_ends` is a message there and back."""
+    """all_reduce, all_gather, reduce_scatter; `sum_tied` is a message there and back."""
     message: Curve
 
     def seconds(self, name: str, group: str, size_bytes: int) -> float:
-        return self.message(size_bytes) if name == "sum_of_ends" else self.collectives[name](size_bytes)
+        return self.message(size_bytes) if name == "sum_tied" else self.collectives[name](size_bytes)
 
     def send_s(self, size_bytes: int) -> float:
         return self.message(size_bytes)
@@ -149,3 +153,99 @@ def replay(moments: Sequence[Moment], network: Network, *, overlap: bool) -> lis
                                     charged_s=max(0.0, clock_s - clock_then - worked)))
             begun = moment, clock_s, compute_s
     return found
+
+
+MOST_WALKED = 400_000
+"""Actions of all ranks that are walked one by one; beyond, the exact recurrence without them."""
+
+PHASES = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward", Kind.WEIGHT: "weight"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Medians over the repeats."""
+
+    compute_s: float
+    charged_s: float
+    repeats: tuple[float, ...]
+    """Seconds of compute each time."""
+
+    @property
+    def sec(self) -> float:
+        return self.compute_s + self.charged_s
+
+    @classmethod
+    def of(cls, passed: Sequence[Passed]) -> Timed:
+        return cls(compute_s=statistics.median(p.compute_s for p in passed),
+                   charged_s=statistics.median(p.charged_s for p in passed), repeats=tuple(p.compute_s for p in passed))
+
+
+NOTHING = Timed(compute_s=0.0, charged_s=0.0, repeats=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankTimes:
+    """One rank: the three actions of each of its stages, and what comes once an iteration."""
+
+    forward: tuple[Timed, ...]
+    """By virtual stage."""
+    backward: tuple[Timed, ...]
+    weight: tuple[Timed, ...]
+    reduce: Timed
+    """From the last backward to the sum of the gradients; what was hidden behind the backward pass is not in it."""
+    update: Timed
+
+    @classmethod
+    def of(cls, passed: Sequence[Passed], topology: Topology) -> RankTimes:
+        by_phase = {phase: [p for p in passed if p.phase == phase] for phase in (*PHASES.values(), "reduce", "optimizer")}
+
+        def chunks(phase: str, *, backwards: bool) -> tuple[Timed, ...]:
+            found = by_phase[phase]
+            if not found:
+                return (NOTHING,) * topology.vp
+            each = tuple(Timed.of(found[c :: topology.vp]) for c in range(topology.vp))
+            return each[::-1] if backwards else each
+
+        return cls(forward=chunks("forward", backwards=False), backward=chunks("backward", backwards=True),
+                   weight=chunks("weight", backwards=True), reduce=Timed.of(by_phase["reduce"]),
+                   update=Timed.of(by_phase["optimizer"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iteration:
+    sec: float
+    parts: dict[str, float]
+    """Seconds on the busiest pipeline rank; they add up to `sec`."""
+    busiest: int
+
+
+def assemble(trial: Trial, ranks: Sequence[RankTimes], *, send_s: float) -> Iteration:
+    """`ranks`: one for each pipeline rank."""
+    t, m = trial.topology, trial.microbatches
+    split = splits_backward(t.schedule)
+
+    def stages(name: str) -> list[float]:
+        return [getattr(ranks[stage % t.pp], name)[stage // t.pp].sec for stage in range(t.pp * t.vp)]
+
+    spent = {"forward_s": stages("forward"), "backward_s": stages("backward"), "send_s": send_s if t.pp > 1 else 0.0}
+    if split:
+        spent["weight_s"] = stages("weight")
+    if 3 * t.pp * t.vp * m <= MOST_WALKED:
+        timeline = walk(t.schedule, pp=t.pp, microbatches=m, virtual=t.vp, **spent)  # type: ignore[arg-type]
+        pipeline_s, ends = timeline.total_s, [spans[-1].end_s for spans in timeline.ranks]
+    else:
+        pipeline_s = makespan(t.schedule, pp=t.pp, microbatches=m, virtual=t.vp, **spent)  # type: ignore[arg-type]
+        ends = [pipeline_s] * t.pp
+    # Each rank reduces its own when it is done; the sum over all ranks is where they meet.
+    reduced_s = max(end + rank.reduce.sec for end, rank in zip(ends, ranks))
+    update_s = max(rank.update.sec for rank in ranks)
+    busy = [sum(timed.sec for name in ("forward", "backward", "weight") for timed in getattr(rank, name)) for rank in ranks]
+    busiest = max(range(t.pp), key=lambda r: busy[r])
+    parts = {name: m * sum(timed.compute_s for timed in getattr(ranks[busiest], name)) for name in PHASES.values()}
+    parts["communication"] = m * sum(timed.charged_s for name in PHASES.values() for timed in getattr(ranks[busiest], name))
+    parts["bubble"] = max(0.0, pipeline_s - sum(parts.values()))
+    parts["gradients"] = reduced_s - pipeline_s
+    parts["optimizer"] = update_s
+    if not split:
+        del parts["weight"]
+    return Iteration(sec=reduced_s + update_s, parts=parts, busiest=busiest)

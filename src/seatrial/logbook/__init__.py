@@ -5,7 +5,7 @@
     list(book.records({"state": "measured", "dp": [4, 8]}, order=["-tflops"]))
     book.problems()                                     # torn lines: reported, skipped, never removed
 
-    DIR/segments/<host>-<pid>-<start>-<random>.jsonl    one file a writer, one whole line a write, synced to disk
+    DIR/segments/<host>-<pid>-<start>-<random>.jsonl    one file per writer, one whole line per write, synced to disk
 
 Nobody writes another's file, so there is nothing to lock and it holds on NFS and Lustre. A correction is a new line with the
 same `record_id`; `{"deleted": record_id}` takes a record out; the last by (written_at, segment, line) is what holds. Records
@@ -13,23 +13,20 @@ are plain dicts (`record.py` gives them their shape). Standard library only, as 
 """
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
 import os
-import re
-import secrets
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seatrial.errors import BadInput, SeatrialError
-from seatrial.logbook_index import Index, Problem
-from seatrial.logbook_lines import SCHEMA
+from seatrial.errors import BadInput
+from seatrial.logbook.index import Index, Problem
+from seatrial.logbook.records import SCHEMA
+from seatrial.logbook.segments import Segment, Unwritten, make_folder
 
 __all__ = ["SCHEMA", "Logbook", "Problem", "Unwritten"]
 
@@ -39,10 +36,6 @@ _OWN_KEYS = ("schema", "record_id", "written_at")
 """What the logbook itself puts into a line; a record's identity does not depend on them."""
 
 
-class Unwritten(SeatrialError):
-    """The disk did not take the record; nothing of it counts as written."""
-
-
 class Logbook:
     """One logbook, for reading and for appending; safe to share between threads and over a fork."""
 
@@ -50,7 +43,7 @@ class Logbook:
         self.path = Path(path)
         self._segments = self.path / "segments"
         self._lock = threading.RLock()
-        self._segment: _Segment | None = None
+        self._segment: Segment | None = None
         self._index = Index(self._segments)
         self._pid = os.getpid()
         self._last_stamp = ""
@@ -74,9 +67,9 @@ class Logbook:
                 return []
             if self._segment is None:
                 if not self._exists():
-                    _make(self._segments, self.path)
+                    make_folder(self._segments, self.path)
                 self._refuse_newer()
-                self._segment = _Segment(self._segments)
+                self._segment = Segment(self._segments)
             try:
                 self._segment.write(b"".join(lines))
             except OSError as error:
@@ -95,7 +88,7 @@ class Logbook:
     ) -> Iterator[dict[str, Any]]:
         """The records that hold now, in the order they first came (or by `order`: columns, `-` before one for descending).
 
-        `where` gives a value, several (a list: any of them) or None (nobody said) by column (`logbook_lines.COLUMNS`) or by
+        `where` gives a value, several (a list: any of them) or None (nobody said) by column (`records.COLUMNS`) or by
         path (`trial.topology.dp`). What is appended while the records are read is not among them.
         """
         with self._owned():
@@ -190,67 +183,6 @@ class Logbook:
                     f"{self.path}: schema {schema} is newer than {SCHEMA}, the newest this seatrial writes:"
                     " upgrade seatrial to use this logbook"
                 )
-
-
-class _Segment:
-    """The file of one writer: made when it first writes, never opened by another."""
-
-    def __init__(self, folder: Path):
-        host = re.sub(r"[^A-Za-z0-9._]", "_", socket.gethostname()) or "host"
-        start = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-        self.path = folder / f"{host}-{os.getpid()}-{start}-{secrets.token_hex(4)}.jsonl"
-        try:
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise Unwritten(f"{folder.parent}: {error.strerror}: nothing written") from error
-            raise BadInput(f"{folder.parent}: {error.strerror}: the logbook cannot be written to") from None
-        self._length_bytes = 0
-        _sync_folder(folder)
-
-    def write(self, data: bytes) -> None:
-        # A regular file takes all of it in one write; where it takes a part, the next write says why (full disk, a limit).
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
-        os.fsync(self._fd)
-        self._length_bytes += len(data)
-
-    def abandon(self) -> None:
-        """After a failed write: take the torn end off if the disk lets us, else it is reported and skipped by every reader."""
-        try:
-            os.ftruncate(self._fd, self._length_bytes)
-            if self._length_bytes == 0:
-                self.path.unlink()
-        except OSError:
-            pass
-        self.close()
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
-def _make(segments: Path, root: Path) -> None:
-    try:
-        segments.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise BadInput(f"{root}: there is a file in the way, and a logbook is a directory") from None
-    except OSError as error:
-        raise BadInput(f"{root}: {error.strerror}: the logbook cannot be made here") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file is safe when its name is; some file systems cannot sync a directory, and need not."""
-    try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return
-    try:
-        os.fsync(fd)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
 
 
 def _hash(content: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""One line of a logbook: whether it is a record, what the index keeps of it, and how a filter looks at it.
+"""A record as one line of a logbook: whether it is a record, what the index keeps of it, and how a filter looks at it.
 
 A line is a JSON object with `schema`, `written_at` and either `record_id` and the record's own keys, or `deleted`: the id of a
 record that is taken out.
@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeGuard
 
+from seatrial.columns import LAYOUT
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
 
@@ -17,24 +18,14 @@ SCHEMA = 1
 """Of a line. A line of a later schema is not guessed at."""
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "run_id": ("run_id",),
-    "state": ("state",),
-    "outcome": ("outcome.status",),
-    "model": ("model", "size_label"),
-    "cluster": ("cluster", "machine"),
-    "session": ("session",),
-    "nodes": ("nodes",),
-    "dp": ("dp",),
-    "tp": ("tp",),
-    "pp": ("pp",),
-    "mbs": ("mbs",),
-    "gbs": ("gbs",),
-    "sec_per_it": ("sec_per_it",),
-    "tflops": ("tflops",),
-    "source_file": ("source_file",),
-    "source_line": ("source_line",),
-}
-"""What can be filtered and sorted without decoding a record: the column, and where in a record its value stands."""
+    **{name: (name,) for name in ("run_id", "state")},
+    "outcome": ("outcome.status",), "model": ("model", "size_label"), "cluster": ("cluster", "machine"),
+    **{name: (name,) for name in ("session", "nodes", *LAYOUT, "sec_per_it", "tflops", "source_file", "source_line")},
+}  # fmt: skip
+"""What can be filtered and sorted without decoding a record: the column, and where in a record its value stands.
+
+They have no SQL type: a value keeps the type that the record has it with, so that a filter finds what `==` would.
+"""
 
 
 class Unreadable(Exception):
