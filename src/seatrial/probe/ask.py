@@ -13,7 +13,7 @@ import torch
 from seatrial import presets
 from seatrial.probe import kernels, shapes
 from seatrial.probe.item import Item
-from seatrial.probe.shapes import Asked
+from seatrial.probe.shapes import RankShape
 from seatrial.spec import Model
 
 KIB, MIB = 2**10, 2**20
@@ -33,7 +33,7 @@ TYPES = {"cpu": ("fp32", "bf16"), "cuda": ("bf16", "fp8", "fp32", "fp16")}
 class Ask:
     device: str
     full: bool
-    shapes: tuple[Asked, ...]
+    shapes: tuple[RankShape, ...]
     budget_s: float
     """What does not fit into this is listed, not measured."""
     target_s: float
@@ -42,7 +42,7 @@ class Ask:
     @classmethod
     def of(cls, *, models: Sequence[Model] = (), tps: Sequence[int] = (), mbss: Sequence[int] = (), device: str,
            full: bool = False, budget_s: float | None = None) -> Ask:
-        wanted: list[Asked] = []
+        wanted: list[RankShape] = []
         if models:
             wanted = shapes.possible(models, tps or (1, 2, 4, 8), mbss or (1, 4))
         else:
@@ -99,12 +99,12 @@ class Ask:
                         seen.add(item.label)
                         yield item
 
-    def _layer(self, asked: Asked, dtype: str, device: torch.device) -> Iterator[Item]:
+    def _layer(self, asked: RankShape, dtype: str, device: torch.device) -> Iterator[Item]:
         model, tp, mbs = asked
         usual = dtype == TYPES[self.device][0]
         if usual:
             yield from kernels.attentions([shapes.attention(model, tp=tp, mbs=mbs)], dtype, device)
-        yield from kernels.products(shapes.products(model, tp=tp, mbs=mbs), dtype, device)
+        yield from kernels.products(shapes.gemms(model, tp=tp, mbs=mbs), dtype, device)
         if not usual:
             return
         yield from kernels.products(shapes.head(model, tp=tp, tokens=min(self.head_tokens, mbs * model.seq)), dtype, device)

@@ -13,7 +13,7 @@ from torch import Tensor
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.fast.attention import BACKENDS, fastest
 from seatrial.probe.item import Item, Works
-from seatrial.probe.shapes import Attention, Product
+from seatrial.probe.shapes import Attention, GemmShape
 from seatrial.spec import Model
 
 TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -23,7 +23,7 @@ WIDTH = 1024
 """Of the rows that norms and activations work on."""
 
 
-def products(shapes: Iterable[Product], dtype: str, device: torch.device) -> Iterator[Item]:
+def products(shapes: Iterable[GemmShape], dtype: str, device: torch.device) -> Iterator[Item]:
     for shape in dict.fromkeys(shapes):
         if dtype == "fp8":
             if shape.batch == 1 and not any(side % 16 for side in shape[1:4]):
@@ -32,7 +32,7 @@ def products(shapes: Iterable[Product], dtype: str, device: torch.device) -> Ite
             yield Item("matmul", {"dtype": dtype, **shape._asdict()}, lambda p=shape: _product(p, TYPES[dtype], device))  # type: ignore[misc]
 
 
-def _product(p: Product, dtype: torch.dtype, device: torch.device) -> Works:
+def _product(p: GemmShape, dtype: torch.dtype, device: torch.device) -> Works:
     def made(*shape: int) -> Tensor:
         return torch.randn(*shape, device=device).to(dtype)
 
@@ -50,7 +50,7 @@ def _product(p: Product, dtype: torch.dtype, device: torch.device) -> Works:
     return {"s": lambda: torch.mm(dy.t(), x, out=out)}
 
 
-def _eight_bits(p: Product, device: torch.device) -> Works:
+def _eight_bits(p: GemmShape, device: torch.device) -> Works:
     kind = torch.float8_e4m3fn
     left = torch.randn(p.rows, p.inner, device=device).to(kind)
     right = torch.randn(p.cols, p.inner, device=device).to(kind)
