@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from seatrial import presets, expression
+from seatrial import presets
 from seatrial.columns import SEARCHED
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
