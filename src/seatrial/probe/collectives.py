@@ -67,7 +67,7 @@ class Ranks:
             return [list(numbers)]
         mine = torch.tensor(numbers, dtype=torch.float64, device=self.device)
         every = [torch.empty_like(mine) for _ in range(self.place.world)]
-        dist.all_gather_tensor(every, mine)
+        dist.all_gather(every, mine)
         return [one.tolist() for one in every]
 
     def worst(self, status: float) -> float:
