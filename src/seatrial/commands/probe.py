@@ -1,7 +1,7 @@
 """`seatrial probe`: measure this machine, for the planner.
 
     seatrial probe                                  machine.json in this folder: this process and its device
-    seatrial probe --ranks 2                        and what two ranks on this machine say to each other
+    seatrial probe --ranks 2                        and the collectives of two ranks on this machine
     torchrun --nproc-per-node 8 -m seatrial.probe   on a cluster, also across nodes (srun and mpiexec as well)
     seatrial plan --cluster here --model gpt2-124m --gbs 64
 """
@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
             from seatrial.probe import machine
 
             found = machine.read(output)
-            print(json.dumps(found, allow_nan=False)) if as_json else _tell(found, output)
+            print(json.dumps(found, allow_nan=False)) if as_json else _print(found, output)
         from seatrial.probe import __main__ as probing
 
         return probing.leave(status)
@@ -105,8 +105,8 @@ def _several(argv: list[str], ranks: int) -> int:
         raise SeatrialError(f"rank {first} of {ranks} ended with {finished.codes[first]}: {last[0]}")
 
 
-def _tell(found: dict[str, Any], output: Path) -> None:
-    from seatrial.probe import tell
+def _print(found: dict[str, Any], output: Path) -> None:
+    from seatrial.probe import show
 
-    print("\n".join(tell.lines(found)))
+    print("\n".join(show.lines(found)))
     print(f"{output}: seatrial plan --machine {os.path.relpath(output)} --model … --gbs …")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import arith, columns, rules
-from seatrial.doctor.finding import Finding
+from seatrial.doctor import Finding
 from seatrial.doctor.machine import usable_bytes
 from seatrial.errors import BadInput
 from seatrial.schedule import KINDS

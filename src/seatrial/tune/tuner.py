@@ -94,7 +94,8 @@ class Tuner:
         return self.trials[int(np.argmax(np.where(view.seen.open, view.worth, -np.inf)))]
 
     def tell(self, trial: Trial, result: Record | Outcome | float) -> None:
-        self.observations.setdefault(self._place(trial), []).append(Observation.of(result))
+        place, observation = self._place(trial), Observation.of(result)
+        self.observations.setdefault(place, []).append(observation)
         self._view = None
 
     def standing(self) -> Standing:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import torch
 import torch.distributed as dist
 
-from seatrial.doctor.finding import Finding, worst
+from seatrial.doctor import Finding, worst
 from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.errors import BadInput
 

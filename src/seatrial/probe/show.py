@@ -1,4 +1,4 @@
-"""A machine file as a page: the best and worst of each part, with the noise, and what is missing."""
+"""A machine file as text: the best and worst of each part, with the noise, and what is missing."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -14,24 +14,24 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
            f"{found['threads']} threads each; torch {found['torch']}")
     busy = f"; busy: it had {share:.0%} of its core" if (share := found.get("core_share", 1.0)) < 0.9 else ""
     yield f"{found['mode']}, {found['seconds']:.0f} s; noise {found['noise']:.1%} (the median figure's spread){busy}"
-    yield from _products(figures["matmul"])
+    yield from _gemms(figures["matmul"])
     yield from _attention(figures["attention"])
     yield from _streams(figures["memory"])
     for entry in figures["optimizer"]:
         each_ns = 1e9 * entry["s"] / entry["parameters"]
-        yield _row("optimizer", f"{entry['dtype']} AdamW", f"{each_ns:.3g} ns a parameter", entry)
+        yield _row("optimizer", f"{entry['dtype']} AdamW", f"{each_ns:.3g} ns per parameter", entry)
     for entry in figures["copies"]:
         pages = "pinned" if entry["pinned"] else "pageable"
         rate = entry["bytes"] / entry["s"] / 1e9
         yield _row("copy", f"{entry['way']}, {_size(entry['bytes'])} {pages}", f"{rate:.3g} GB/s", entry)
     for entry in figures["host"]:
-        yield _row("host", "a layer, an iteration", f"{1e6 * (entry['forward_s'] + entry['backward_s']):.0f} µs, "
+        yield _row("host", "per layer, per iteration", f"{1e6 * (entry['forward_s'] + entry['backward_s']):.0f} µs, "
                    f"{1e3 * entry['fixed_s']:.2f} ms", entry)
     for entry in figures["launch"]:
         yield _row("launch", "one kernel", f"{1e6 * entry['s']:.1f} µs", entry)
     if between := found.get("between"):
-        yield f"  collectives are what they add to products of {1e3 * between['s']:.2g} ms"
-    yield from _talk(figures["collectives"], figures["p2p"])
+        yield f"  collectives are what they add to GEMMs of {1e3 * between['s']:.2g} ms"
+    yield from _network(figures["collectives"], figures["p2p"])
     yield from _missing(found["missing"])
 
 
@@ -47,14 +47,14 @@ def _size(count: float) -> str:
     return f"{count:g} GiB"
 
 
-def _products(entries: list[dict[str, Any]]) -> Iterator[str]:
+def _gemms(entries: list[dict[str, Any]]) -> Iterator[str]:
     def tflops(e: dict[str, Any]) -> float:
         return float(2e-12 * e["rows"] * e["cols"] * e["inner"] * e["batch"] / e["s"])
 
     for dtype, kind in dict.fromkeys((e["dtype"], e["kind"]) for e in entries):
         mine = sorted((e for e in entries if (e["dtype"], e["kind"]) == (dtype, kind)), key=tflops)
         low, high = tflops(mine[0]), tflops(mine[-1])
-        yield _row("product", f"{dtype} {kind}, {len(mine)} shapes", f"{low:.3g} to {high:.3g} TFLOP/s", mine[len(mine) // 2])
+        yield _row("GEMM", f"{dtype} {kind}, {len(mine)} shapes", f"{low:.3g} to {high:.3g} TFLOP/s", mine[len(mine) // 2])
 
 
 def _attention(entries: list[dict[str, Any]]) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _streams(entries: list[dict[str, Any]]) -> Iterator[str]:
         yield _row("memory", f"{name}, {', '.join(_size(e['bytes']) for e in mine)}", f"{', '.join(rates)} GB/s", mine[-1])
 
 
-def _talk(collectives: list[dict[str, Any]], messages: list[dict[str, Any]]) -> Iterator[str]:
+def _network(collectives: list[dict[str, Any]], messages: list[dict[str, Any]]) -> Iterator[str]:
     kinds = dict.fromkeys((e["op"], e["size"], e["nodes"]) for e in collectives)
     for op, size, nodes in kinds:
         mine = [e for e in collectives if (e["op"], e["size"], e["nodes"]) == (op, size, nodes)]

@@ -1,7 +1,7 @@
 """What to measure: the shapes of given or usual models, sizes and repeats by device and mode.
 
-    ask = Ask.of(models=[], tps=(), mbss=(), device="cpu", full=False)
-    ask.shapes, ask.budget_s
+    options = ProbeOptions.of(models=[], tps=(), mbss=(), device="cpu", full=False)
+    options.shapes, options.budget_s
 """
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 
 from seatrial import presets
 from seatrial.probe import kernels, shapes
-from seatrial.probe.item import Item
 from seatrial.probe.shapes import RankShape
+from seatrial.probe.timing import Item
 from seatrial.spec import Model
 
 KIB, MIB = 2**10, 2**20
@@ -26,11 +26,11 @@ USUAL = {
 """Model, TP and micro-batch where nobody says which: widths from small to large, whole and cut."""
 
 TYPES = {"cpu": ("fp32", "bf16"), "cuda": ("bf16", "fp8", "fp32", "fp16")}
-"""Of products, the usual one first; the others on fewer shapes."""
+"""Of GEMMs, the usual one first; the others on fewer shapes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class ProbeOptions:
     device: str
     full: bool
     shapes: tuple[RankShape, ...]
@@ -41,7 +41,7 @@ class Ask:
 
     @classmethod
     def of(cls, *, models: Sequence[Model] = (), tps: Sequence[int] = (), mbss: Sequence[int] = (), device: str,
-           full: bool = False, budget_s: float | None = None) -> Ask:
+           full: bool = False, budget_s: float | None = None) -> ProbeOptions:
         wanted: list[RankShape] = []
         if models:
             wanted = shapes.possible(models, tps or (1, 2, 4, 8), mbss or (1, 4))
@@ -86,27 +86,27 @@ class Ask:
             yield from kernels.copies((MIB, 256 * MIB), device)
 
     def long(self, device: torch.device) -> Iterator[Item]:
-        """Products and attention, layer by layer, so that a budget cuts off the last layers and not all of a kind."""
+        """GEMMs and attention, layer by layer, so that a budget cuts off the last layers and not all of a kind."""
         main, *others = TYPES[self.device]
-        # fp8 is a property of the device, not of torch: other devices would fail at every product.
+        # fp8 is a property of the device, not of torch: other devices would fail at every GEMM.
         if self.device == "cuda" and torch.cuda.get_device_capability(device) < (8, 9):
             others.remove("fp8")
         seen: set[str] = set()
-        for i, asked in enumerate(self.shapes):
-            for dtype in (main, *(others if self.full or i == 0 or asked.model != self.shapes[i - 1].model else ())):
-                for item in self._layer(asked, dtype, device):
+        for i, shape in enumerate(self.shapes):
+            for dtype in (main, *(others if self.full or i == 0 or shape.model != self.shapes[i - 1].model else ())):
+                for item in self._layer(shape, dtype, device):
                     if item.label not in seen:
                         seen.add(item.label)
                         yield item
 
-    def _layer(self, asked: RankShape, dtype: str, device: torch.device) -> Iterator[Item]:
-        model, tp, mbs = asked
+    def _layer(self, shape: RankShape, dtype: str, device: torch.device) -> Iterator[Item]:
+        model, tp, mbs = shape
         usual = dtype == TYPES[self.device][0]
         if usual:
             yield from kernels.attentions([shapes.attention(model, tp=tp, mbs=mbs)], dtype, device)
-        yield from kernels.products(shapes.gemms(model, tp=tp, mbs=mbs), dtype, device)
+        yield from kernels.gemms(shapes.gemms(model, tp=tp, mbs=mbs), dtype, device)
         if not usual:
             return
-        yield from kernels.products(shapes.head(model, tp=tp, tokens=min(self.head_tokens, mbs * model.seq)), dtype, device)
+        yield from kernels.gemms(shapes.head(model, tp=tp, tokens=min(self.head_tokens, mbs * model.seq)), dtype, device)
         if self.full or self.device == "cuda":
-            yield from kernels.products(shapes.stored(model, tp=tp, mbs=mbs), dtype, device)
+            yield from kernels.gemms(shapes.stored(model, tp=tp, mbs=mbs), dtype, device)

@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 
-from seatrial.doctor.finding import Finding
+from seatrial.doctor import Finding
 from seatrial.errors import BadInput
 
 ASK_S = 10.0
