@@ -4,7 +4,7 @@
     made.view                   what the page draws: one list per column, answers, effects, failures, findings
     made.detail(3)              everything that is known of one row
 
-`view` has no HTML in it and nothing that a record does not say: a cell is None where nobody said anything.
+`view` has no HTML in it and nothing that a record does not say: a cell is None where the record has no value.
 """
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
           linted: Linted | None = None) -> Made:
     """`lint` None: where the imported rows are not too many. `book` is the logbook's folder, for the traces of its runs.
 
-    `linted`: what lint said about these records before.
+    `linted`: findings of an earlier run over these records.
     """
     made = forecasts.of(records, clusters)
     linted = linted or run_lint(records, lint)

@@ -114,13 +114,13 @@ def _together(machine: Cluster, wanted: list[tuple[int, Trial, Record]]) -> dict
     rows = [Row(cells={}, trial=trial) for _, trial, _ in wanted]
     configs = configs_of(rows)
     cold = calibrate.cold(machine).forecast(rows)
-    timed, held = step.time(configs, machine), memory.peak(configs, machine)
+    timed, peak = step.time(configs, machine), memory.peak(configs, machine)
     return {
         place: Forecast(
             sec=float(cold.sec[i]), lo=float(cold.sec_lo[i]), hi=float(cold.sec_hi[i]), mem_gib=float(cold.mem[i]),
             mem_lo=float(cold.mem_lo[i]), mem_hi=float(cold.mem_hi[i]), limit_gib=limit_gib(trial.cluster or machine),
             parts_s={name: float(values[i]) for name, values in timed.parts.items()},
-            memory_gib={name: float(values[i]) for name, values in held.parts.items()}, trial=trial,
+            memory_gib={name: float(values[i]) for name, values in peak.parts.items()}, trial=trial,
             assumed=tuple(name for name in DEFAULTED if getattr(record, name) in (None, "")), device=machine.device.name)
         for i, (place, trial, record) in enumerate(wanted)
     }  # fmt: skip
