@@ -35,7 +35,7 @@ from seatrial.rehearse.iteration import (  # noqa: E402
     RankTimes,
     replay,
 )
-from seatrial.rehearse.rank import OutOfMemory, both, held  # noqa: E402
+from seatrial.rehearse.rank import OutOfMemory, measure_memory, time_and_memory  # noqa: E402
 from seatrial.rehearse.run import RehearsalOptions, rehearse  # noqa: E402
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial  # noqa: E402
 from seatrial.training import Training  # noqa: E402
@@ -193,9 +193,9 @@ def point(trial: Trial, stage: str, device: torch.device, repeats: int, *, fake:
     try:
         with fake_world(rank=STAGES[stage] * t.dp * t.tp, world=t.world):
             if fake:
-                found, times = held(trial, training, torch.device("cpu"), fake=True, as_gpu=True), None
+                found, times = measure_memory(trial, training, torch.device("cpu"), fake=True, as_gpu=True), None
             else:
-                moments, found = both(trial, training, device, repeats=repeats, as_gpu=True)
+                moments, found = time_and_memory(trial, training, device, repeats=repeats, as_gpu=True)
                 times = RankTimes.of(replay(moments, Free(), overlap=True), t)
     except OutOfMemory as error:
         return {**made, "error": str(error), "took_s": time.perf_counter() - began}

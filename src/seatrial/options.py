@@ -30,7 +30,8 @@ MODEL = typer.Option(None, "--model", help="A preset, or a TOML file with a [mod
 CLUSTER = typer.Option(..., "--cluster", help="A preset, or a TOML file with a [cluster] table.")
 MACHINE = typer.Option(None, "--machine", show_default=False,
                        help="What `seatrial probe` wrote, in place of the data sheet; alone it is the cluster.")  # fmt: skip
-CALIBRATE = typer.Option(None, "--calibrate", help="Measured rows (CSV) to learn from first.", show_default=False)
+CALIBRATE = typer.Option(None, "--calibrate", show_default=False,
+                         help="Measured rows to learn from first (CSV, logbook), or what `calibrate -o` wrote.")  # fmt: skip
 SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cluster.device.power_w=500.", show_default=False)
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 NODES = typer.Option(None, "--nodes", help="Nodes to use; by default all of the cluster.", show_default=False)

@@ -219,11 +219,11 @@ def _error(question: Question, taken: Sequence[Row], learned: int | None) -> tup
     return float(100 * np.mean(errors)), len(errors)
 
 
-def _errors(fit: calibrate.Fit, rows: Sequence[Row]) -> list[float]:
+def _errors(fit: calibrate.Calibration, rows: Sequence[Row]) -> list[float]:
     return [abs(sec / row.sec_per_it - 1) for sec, row in zip(fit.forecast(rows).sec.tolist(), rows) if row.sec_per_it]
 
 
-def _fits(trials: list[Trial], cluster: Cluster, fit: calibrate.Fit) -> np.ndarray:
+def _fits(trials: list[Trial], cluster: Cluster, fit: calibrate.Calibration) -> np.ndarray:
     held = memory.peak(Configs.from_trials(trials), cluster)
     gib, _ = fit.held.apply(held)
     return np.asarray(held.need_gib * gib / held.gib <= limit_gib(cluster))

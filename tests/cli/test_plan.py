@@ -224,7 +224,13 @@ def test_rows_of_ones_own_move_the_forecast_and_make_it_surer(seatrial, tmp_path
     assert after["sec_per_it"] == pytest.approx(1.25 * before["sec_per_it"], rel=0.03)
     assert after["sec_hi"] / after["sec_lo"] < 0.8 * before["sec_hi"] / before["sec_lo"]
     assert "Learned from 12 rows" in seatrial(*AS_ASKED, "--calibrate", tmp_path / "rows.csv").out
+    assert seatrial("calibrate", tmp_path / "rows.csv", "--cluster", "jz-a100", "-o", tmp_path / "learned.json").status == 0
+    assert json.loads(seatrial(*AS_ASKED, "--calibrate", tmp_path / "learned.json", "--json").out) == learned
     explained = json.loads(seatrial(*ONE, "--calibrate", tmp_path / "rows.csv", "--json").out)
+    assert json.loads(seatrial(*ONE, "--calibrate", tmp_path / "learned.json", "--json").out) == explained
+    elsewhere = ("plan", "--model", "tiny", "--cluster", "dgx-a100", "--gbs", 64)
+    refused = seatrial(*elsewhere, "--calibrate", tmp_path / "learned.json")
+    assert refused.status == 2 and refused.err.count("\n") == 1 and "learned on cluster jz-a100" in refused.err
     assert explained["sec_per_it"] > 1.2 * json.loads(seatrial(*ONE, "--json").out)["sec_per_it"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dist.many import in_world
 from dist.rehearsing import fullest
-from seatrial.arith import footprint, parameters
+from seatrial.arith import footprint
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -63,11 +63,6 @@ def test_every_part_is_within_five_percent(name, measured):
     trial = TRIALS[name]
     for rank, parts in measured[name].items():
         counted = footprint(trial, rank=rank)
-        if trial.topology.zero >= 2 and parts["gradients"] > counted.gradients:
-            # gloo's thread may hold a bucket that has arrived for a moment longer; it comes and goes from run to run. A layer
-            # is larger than `bucket_mib`, so each has a bucket of its own.
-            bucket = 4 * parameters(trial.model).layer
-            parts = {**parts, "gradients": max(counted.gradients, parts["gradients"] - bucket)}
         assert {part: getattr(counted, part) for part in parts} == pytest.approx(parts, rel=TOLERANCE), f"pipeline rank {rank}"
 
 

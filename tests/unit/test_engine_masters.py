@@ -139,7 +139,7 @@ def test_a_gpus_rank_is_counted_with_the_masters_it_has(precision, optimizer, ea
                   execution=Execution(optimizer=optimizer, bucket_mib=0.5))
     training = Training()
     with fake_world(rank=0, world=2):
-        held = rank.held(trial, training, torch.device("cpu"), fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, training, torch.device("cpu"), fake=True, as_gpu=True)
     counted = footprint(trial, gpu=True)
     assert held.parts["optimizer"] == counted.optimizer and counted.optimizer % each == 0
     assert held.parts["weights"] == pytest.approx(counted.weights, rel=0.05)
@@ -151,5 +151,5 @@ def test_a_gpus_gradients_are_counted_as_such_in_16_bits_too(gbs):
     trial = Trial(model=Model(layers=2, hidden=64, heads=4, vocab=256, seq=32), batch=Batch(gbs=gbs),
                   topology=Topology(precision="bf16"))
     with fake_world(rank=0, world=1):
-        held = rank.held(trial, Training(), torch.device("cpu"), fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, Training(), torch.device("cpu"), fake=True, as_gpu=True)
     assert held.parts["gradients"] == footprint(trial, gpu=True).gradients > 0

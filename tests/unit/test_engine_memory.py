@@ -126,7 +126,10 @@ def test_a_run_says_its_memory_with_no_tracker_in_it(monkeypatch, tmp_path):
     training = Training(steps=2)
     loop.train(RunFile(out=str(tmp_path), trial=trial, training=training), RankInfo(), torch.device("cpu"), Heartbeat(None, 0))
     assert seen == [(True, 0)] * 2
-    said = [e for e in read_events(tmp_path / FILE_NAME) if e["event"] == "memory"]
+    events = read_events(tmp_path / FILE_NAME)
+    (kernels,) = (e for e in events if e["event"] == "kernels")
+    assert {"fused": False, "triton": [], "attention": "default", "compile": False}.items() <= kernels.items()
+    said = [e for e in events if e["event"] == "memory"]
     assert [e["step"] for e in said] == [1, 2] and all(e["mem_gib"] == e["fullest"]["rss_peak_gib"] > 0 for e in said)
     engine = Engine(trial, training, Mesh(trial.topology, device=torch.device("cpu")))
     with tracker(engine) as live:

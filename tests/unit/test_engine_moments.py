@@ -177,7 +177,7 @@ def test_a_gpus_rank_is_counted_with_the_moments_it_has(precision, optimizer, ea
                   execution=Execution(optimizer=optimizer, bucket_mib=0.5, moments="bf16"))
     training = Training()
     with fake_world(rank=0, world=2):
-        held = rank.held(trial, training, CPU, fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, training, CPU, fake=True, as_gpu=True)
     counted = footprint(trial, gpu=True)
     wide = footprint(replace(trial, execution=replace(trial.execution, moments="fp32")), gpu=True)
     assert held.parts["optimizer"] == counted.optimizer

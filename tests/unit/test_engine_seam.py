@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -42,6 +43,28 @@ def test_the_core_knows_no_kernel(path: Path) -> None:
     assert not [name for name in imported(path) if name.startswith(forbidden)]
     names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
     assert not names & {"KernelConfig", "Kernels"}
+
+
+def test_the_engine_needs_torch_and_the_standard_library_alone() -> None:
+    """Itself and all of ours that it imports: a cluster's image has a fixed torch and nothing else."""
+    root = Path(engine.__path__[0]).parent
+    todo, seen, others = sorted((root / "engine").rglob("*.py")), set(), set()
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for name in imported(path):
+            top, *rest = name.split(".")
+            if top == "seatrial":
+                parts = [root.joinpath(*rest[:n]) for n in range(1, len(rest) + 1)]
+                found = [f for part in parts for f in (part.with_suffix(".py"), part / "__init__.py") if f.exists()]
+                assert found, f"{path}: {name}"
+                todo += found
+            elif top not in sys.stdlib_module_names:
+                others.add(top)
+    assert others == {"torch", "triton"}, others
+    assert not {f.relative_to(root).parts[0] for f in seen} & {"plan", "launch", "sweep", "tune", "report", "rehearse"}
 
 
 def test_without_a_device_of_its_own_everything_is_plain_torch() -> None:

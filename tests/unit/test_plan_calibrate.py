@@ -63,9 +63,13 @@ def test_a_slow_link_is_told_from_a_slow_device():
     assert 0.85 < float(factors.compute) < 1.15
 
 
-def test_coefficients_are_never_below_zero():
-    fit = calibrate.learn(measured(step.Coefficients(gradients=0.01, launch=0.01)), CLUSTER)
-    assert np.exp(fit.theta).min() > 0
+def test_what_costs_almost_nothing_is_learned_as_such_and_no_forecast_falls_below_the_rest():
+    truth = step.Coefficients(gradients=0.01)
+    factors = calibrate.learn(measured(truth), CLUSTER).coefficients()
+    assert 0 < factors.gradients < 0.8, "what is small beside the rest is learned slowly"
+    others = [row(pp=2, dp=8, mbs=mbs, session="a") for mbs in (1, 2, 4)]
+    timed = step.time(rows.configs_of(others), CLUSTER, factors)
+    assert all((values >= 0).all() for values in timed.parts.values())
 
 
 def test_intervals_shrink_with_rows_and_hold_what_they_claim():
@@ -204,7 +208,7 @@ def test_learning_from_a_table_without_seconds_is_one_line(tmp_path: Path):
     path = tmp_path / "rows.csv"
     path.write_text("layers,hidden\n24,2048\n")
     with pytest.raises(BadInput, match="no row to learn from"):
-        calibrate.from_csv(path, CLUSTER)
+        calibrate.from_file(path, CLUSTER)
 
 
 def test_a_logbook_teaches_as_a_table_does(tmp_path: Path):
@@ -218,7 +222,7 @@ def test_a_logbook_teaches_as_a_table_does(tmp_path: Path):
             book.append({"state": "measured", "layers": 48, "hidden": 8192, "heads": 64, "vocab": 51200, "gbs": 512, "dp": t.dp,
                          "tp": t.tp, "pp": t.pp, "mbs": t.mbs, "zero_stage": 1, "recompute": "full", "session": "a",
                          "sec_per_it": r.sec_per_it, "env": {"A": "1"}})
-    learned = calibrate.fit_csv(tmp_path / "book", CLUSTER)
+    learned = calibrate.from_file(tmp_path / "book", CLUSTER)
     assert learned.rows == 8
     assert learned.factors == ("A=1",)
 
@@ -254,3 +258,44 @@ def test_choices_of_a_model_are_columns_and_change_its_forecast_or_identity(colu
     assert trial is not None and plain is not None
     assert getattr(trial.model, column) == read
     assert trial.run_id() != plain.run_id()
+
+
+# As a file
+
+
+def test_a_calibration_is_the_same_from_its_file(tmp_path: Path):
+    seen = [replace(r, mem_gib=40.0 + i, factors=("allocator",) * (i % 2)) for i, r in
+            enumerate(measured(step.Coefficients(whole=1.3, tensor=0.8), 12, noise=0.01, session="b"))]
+    fit = calibrate.learn([*seen, *measured(step.Coefficients(), 6, session="a")], CLUSTER)
+    fit.save(tmp_path / "calibration.json")
+    for again in (calibrate.Calibration.load(tmp_path / "calibration.json"),
+                  calibrate.from_file(tmp_path / "calibration.json", CLUSTER.with_nodes(3))):
+        assert again.describe() == fit.describe()
+        assert replace(again.coefficients(), covariance=None) == replace(fit.coefficients(), covariance=None)
+        assert (again.covariance == fit.covariance).all() and (again.held.theta == fit.held.theta).all()
+        assert [(r.trial.run_id(), r.sec_per_it, r.factors) for r in again.used if r.trial] == \
+               [(r.trial.run_id(), r.sec_per_it, r.factors) for r in fit.used if r.trial]
+        assert (again.forecast(seen).sec_hi == fit.forecast(seen).sec_hi).all()
+        assert (calibrate.learn(again.used, CLUSTER).theta == fit.theta).all()
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"kind": "else"}, "not a calibration"), ({"schema": 2}, "schema 2"), ({"theta": [1.0]}, "not what"),
+    ({"covariance": None}, "not what"), ({"cluster": {"name": "x"}}, "must be given"), ({"sessions": 3}, "not what"),
+    ({"used": [{}]}, "not what"), ({"noise": "much"}, "not what"), ({"coefficients": ["compute"]}, "schema 1"),
+])  # fmt: skip
+def test_a_file_that_is_no_calibration_is_one_line(change: dict[str, object], words: str):
+    data = {**calibrate.learn(measured(step.Coefficients(), 4), CLUSTER).to_dict(), **change}
+    with pytest.raises(BadInput, match=words) as refused:
+        calibrate.Calibration.from_dict(data)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("other", "words"), [("jz-a100", "learned on cluster dgx-a100, asked for jz-a100")])
+def test_a_calibration_of_another_cluster_is_refused(other: str, words: str, tmp_path: Path):
+    fit = calibrate.learn(measured(step.Coefficients(), 4), CLUSTER)
+    fit.save(tmp_path / "calibration.json")
+    with pytest.raises(BadInput, match=words):
+        calibrate.from_file(tmp_path / "calibration.json", presets.cluster(other))
+    with pytest.raises(BadInput, match="learned on device"):
+        calibrate.from_file(tmp_path / "calibration.json", presets.cluster("dgx-a100", {"device": {"name": "other"}}))

@@ -199,9 +199,9 @@ def test_losses_and_gradients_are_finite_with_peers_made_up(layout, monkeypatch)
 def test_part_of_a_long_batch_shows_the_fullest_moment(layout, monkeypatch):
     trial = trial_of(gbs=16, layers=4, **layout)
     with fake_world(rank=0, world=2):
-        short = rank.held(trial, TRAINING, CPU, fake=False, as_gpu=False)
-        monkeypatch.setattr(rank, "enough", lambda trial, pp_rank: trial.microbatches)
-        long = rank.held(trial, TRAINING, CPU, fake=False, as_gpu=False)
+        short = rank.measure_memory(trial, TRAINING, CPU, fake=False, as_gpu=False)
+        monkeypatch.setattr(rank, "microbatches_to_peak", lambda trial, pp_rank: trial.microbatches)
+        long = rank.measure_memory(trial, TRAINING, CPU, fake=False, as_gpu=False)
     assert short.microbatches < long.microbatches
     assert (short.peak_bytes, short.parts) == (long.peak_bytes, long.parts)
 
@@ -209,7 +209,7 @@ def test_part_of_a_long_batch_shows_the_fullest_moment(layout, monkeypatch):
 def test_tensors_without_memory_count_like_real_ones():
     with fake_world(rank=1, world=4):
         trial = trial_of(tp=2, pp=2, recompute="selective", family="bloom")
-        real, fake = (rank.held(trial, TRAINING, CPU, fake=f, as_gpu=False) for f in (False, True))
+        real, fake = (rank.measure_memory(trial, TRAINING, CPU, fake=f, as_gpu=False) for f in (False, True))
     assert fake.peak_bytes == real.peak_bytes and fake.parts == real.parts and fake.fake
 
 

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         import torch
 
         from seatrial import fields
-        from seatrial.engine.io.convert import export_weights, import_weights
+        from seatrial.huggingface.convert import export_weights, import_weights
 
         if direction is Direction.IMPORT:
             model = import_weights(source, target, seq=seq)

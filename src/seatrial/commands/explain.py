@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seatrial.commands import plan
-from seatrial.commands.plan import learned_from
+from seatrial.commands.plan import learned_from, say_gaps
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from seatrial.options import CALIBRATE, JSON, MACHINE, NODES, OPTIONS, PROCS, SET, Layout, spread
 
 if TYPE_CHECKING:
-    from seatrial.plan.explain import Change, Explained
+    from seatrial.plan.explain import Explained
     from seatrial.spec import Trial
 
 
@@ -43,9 +42,10 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> int:
         from seatrial.plan import explain as taking_apart
+        from seatrial.plan.ask import rests_on, with_machine
 
         if file is None:
-            cluster, settings = plan.with_machine(machine, cluster, settings)
+            cluster, settings = with_machine(machine, cluster, settings) if machine is not None else (cluster, settings)
         elif machine is not None:
             settings = [f"cluster.machine={machine}", *settings]
         given = {**layout.tables(), "cluster": {"base": cluster, "nodes": nodes, "procs_per_node": procs_per_node}}
@@ -58,9 +58,11 @@ def register(app: typer.Typer) -> None:
             if told.timeline is None:
                 raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
             svg.write_text(timeline(told.timeline, title=_title(told)), encoding="utf-8")
-        rests_on = plan.say_gaps(trial.cluster, precision=trial.topology.precision, processes=trial.topology.world)
+        found = taking_apart.document(told, top)
+        found |= rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
+        say_gaps(found)
         if as_json:
-            print(json.dumps({**document(told, top), **rests_on}, allow_nan=False))
+            print(json.dumps(found, allow_nan=False))
         else:
             _tell(told, top)
         return EXIT_GOOD if told.fits else EXIT_FINDINGS
@@ -82,25 +84,6 @@ def _title(told: Explained) -> str:
     t = told.trial.topology
     return (f"{t.schedule}: PP {t.pp}{f' x VP {t.vp}' if t.vp > 1 else ''}, {told.drawn} of {told.trial.microbatches} "
             f"micro-batches, {told.trial.model.name or 'model'}")
-
-
-def document(told: Explained, top: int) -> dict[str, Any]:
-    from seatrial.columns import LAYOUT, by_field
-    from seatrial.plan.explain import better
-
-    return {
-        "model": told.trial.model.name or None, "cluster": told.trial.cluster.name if told.trial.cluster else None,
-        **by_field(told.trial, LAYOUT), "sec_per_it": told.sec, "sec_lo": told.lo, "sec_hi": told.hi, "parts_s": told.parts,
-        "mem_gib": told.mem_gib, "mem_limit_gib": told.limit_gib, "fits": told.fits, "memory_gib": told.memory,
-        "limits": told.limits, "warnings": [warning.code for warning in told.warnings],
-        "better": [_change(change) for change in better(told.changes)[:top]],
-        "changes": [_change(change) for change in told.changes],
-    }  # fmt: skip
-
-
-def _change(change: Change) -> dict[str, Any]:
-    return {"what": change.what, "sec_per_it": change.sec, "mem_gib": change.mem_gib, "gain": change.gain,
-            "reject": change.reject}
 
 
 def _tell(told: Explained, top: int) -> None:

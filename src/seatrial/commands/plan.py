@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,49 +17,25 @@ from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from seatrial.options import CALIBRATE, JSON, MACHINE, MODEL, OPTIONS, RULE, SET, Space, knob, spread
 
 if TYPE_CHECKING:
-    from seatrial.plan.calibrate import Fit
+    from seatrial.plan.calibrate import Calibration
     from seatrial.spec import Batch, Cluster, Trial
 
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
-BY = ("time", "tflops", "cost", "energy", "memory")
 ENGINE = typer.Option("megatron", "--engine", help="Whose rules hold: megatron (equal stages, or layers + 2), or seatrial.")
 
 
-def learned_from(rows: Path | None, cluster: Cluster) -> Fit | None:
-    """What the user's rows teach, or nothing."""
-    if rows is None:
-        return None
+def learned_from(path: Path | None, cluster: Cluster) -> Calibration | None:
+    """What the user's rows teach, or a file says that they taught; or nothing."""
     from seatrial.plan import calibrate
 
-    return calibrate.fit_csv(rows, cluster)
+    return None if path is None else calibrate.from_file(path, cluster)
 
 
-def with_machine(machine: Path | None, cluster: str | None, settings: list[str]) -> tuple[str | None, list[str]]:
-    """The cluster and the settings that a machine file makes of those given."""
-    if machine is None:
-        return cluster, settings
-    if machine.suffix != ".json":
-        from seatrial import presets
-
-        shipped, asked = sorted(presets.machine_path("any").parent.glob("*.json")), str(machine)
-        if asked not in [path.stem for path in shipped]:
-            raise BadInput(f"--machine {asked}: expected the .json file that `seatrial probe` writes, or the name of one that "
-                           f"comes with seatrial: {', '.join(path.stem for path in shipped)}")
-        machine = presets.machine_path(asked)
-    return (str(machine), settings) if cluster is None else (cluster, [f"cluster.machine={machine}", *settings])
-
-
-def say_gaps(cluster: Cluster, *, precision: str, processes: int) -> dict[str, object]:
-    """What the forecast rests on where a machine was measured, for the document; what was not measured is said."""
-    from seatrial.plan import probed
-
-    found = probed.told(cluster, precision=precision, processes=processes)
-    if found is None:
-        return {}
-    # Of a file that comes with a preset nobody asked; the document says what it lacks.
-    if found["not_measured"] and not found["shipped"]:
+def say_gaps(document: dict[str, Any]) -> None:
+    """What was not measured of the machine that a forecast rests on; of a file that comes with a preset nobody asked."""
+    found = document.get("machine")
+    if found is not None and found["not_measured"] and not found["shipped"]:
         print(f"{found['file']}: not measured, taken from the data sheet: {', '.join(found['not_measured'])}", file=sys.stderr)
-    return {"machine": found}
 
 
 def register(app: typer.Typer) -> None:
@@ -89,60 +64,21 @@ def register(app: typer.Typer) -> None:
         preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),
         as_json: bool = JSON,
     ) -> int:
-        from seatrial import expression
-        from seatrial.fields import nearest
-        from seatrial.plan import answer, request, sizes, tell
-        from seatrial.plan.measured import Measured
-        from seatrial.plan.nearest import ways
-        from seatrial.plan.rows import read
-        from seatrial.plan.search import RULE_NAMES, search
+        from seatrial.plan import ask, tell
+        from seatrial.plan.request import number, share
 
-        if by not in BY:
-            raise BadInput(f"--by {by!r}: {nearest(by, BY)}")
         if emit not in (None, "megatron"):
             raise BadInput(f"--emit {emit!r}: megatron is the one format")
-        wanted = space.knobs
-        if file is not None:
-            from seatrial.sweep import one
-
-            told = one.asked(file)
-            settings = [*(f"topology.{name}={told.knobs[name]}" for name in ("precision", "sequence_parallel")
-                          if name in told.knobs and (name != "precision" or space.precision is None)), *settings]
-            wanted = {name: told.knobs.get(name) if value is None else value for name, value in wanted.items()}
-            model, cluster, rampup = model or told.model, cluster or told.cluster, rampup or told.rampup
-            engine, rule = told.engine or engine, [*told.rules, *rule]
-        if model is None and size is None:
-            raise BadInput("--model must be given (or --size, to look for a shape; or a file with a [model] table)")
-        cluster, settings = with_machine(machine, cluster, settings)
-        if cluster is None:
-            raise BadInput("--cluster or --machine must be given, or a file with a [cluster] table")
-        if price is not None and not math.isfinite(price):
-            raise BadInput(f"--price {price}: expected a number")
-        rules = [expression.parse(text, RULE_NAMES) for text in rule]
-        count = None if tokens is None else request.number("tokens", tokens)
-        if size is not None:
-            settings = [*sizes.base_settings(model), *settings]
-        asked = request.Request.read(
-            model=model, cluster=cluster, nodes=space.nodes, nodes_max=space.nodes_max, procs_per_node=space.procs_per_node,
-            fixed=wanted, sequence_parallel=space.sequence_parallel, precision=space.precision, engine=engine,
-            rampup=rampup, settings=settings,
-        )  # fmt: skip
-        if by == "energy" and asked.cluster.device.power_w is None:
-            raise BadInput(f"--by energy: the power of {asked.cluster.device.name} is not known; its device needs power_w")
-        fit = learned_from(calibrate, asked.cluster)
-        ramp = asked.batch if asked.batch.rampup_start is not None else None
-        if size is not None:
-            found = sizes.search_shapes(asked, request.number("size", size), request.share("size-tolerance", size_tolerance),
-                                        rules=rules, ramp=ramp, by=by, fit=fit)  # type: ignore[arg-type]
-        else:
-            found = search(asked.space, rules=rules, ramp=ramp, precision=asked.precision, by=by,  # type: ignore[arg-type]
-                           fit=fit)  # fmt: skip
-        out_of_it = [] if len(found) or size is not None else list(
-            ways(asked.space, rules=rules, ramp=ramp, precision=asked.precision, fit=fit))
-        known = Measured() if calibrate is None else Measured.of(read(calibrate, asked.cluster).rows)
-        document = answer.answer(found, asked, top=top, by=by, tokens=count, price=price,  # type: ignore[arg-type]
-                                 fit=fit, ways=out_of_it, known=known)  # fmt: skip
-        document |= say_gaps(asked.cluster, precision=asked.precision, processes=asked.cluster.world)
+        asked, rules = ask.question(
+            file=file, model=model, cluster=cluster, machine=machine, knobs=space.knobs, nodes=space.nodes,
+            nodes_max=space.nodes_max, procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel,
+            precision=space.precision, engine=engine, rampup=rampup, rules=rule, settings=settings,
+            shape_searched=size is not None)  # fmt: skip
+        told = ask.ask(asked, rules=rules, by=by, top=top, tokens=None if tokens is None else number("tokens", tokens),
+                       price=price, size=None if size is None else number("size", size),
+                       size_tolerance=share("size-tolerance", size_tolerance), fit=learned_from(calibrate, asked.cluster))
+        document, found = told.document, told.found
+        say_gaps(document)
         if emit and len(found):
             document["emitted"] = _emitted(found.trial(0), asked.batch, preamble, out)
         if as_json:

@@ -32,6 +32,8 @@ def register(app: typer.Typer) -> None:
         title: str | None = TITLE,
         cluster: list[str] = CLUSTER,
         assume: list[str] = ASSUME,
+        calibrate: Path | None = typer.Option(None, metavar="FILE.json", show_default=False,
+                                              help="What `seatrial calibrate -o` wrote, for forecasts on its cluster."),
         tokens: str | None = typer.Option(None, help="Tokens of the whole run, as 300B, for its price.", show_default=False),
         price: float | None = typer.Option(None, min=0, help="Price of a device-hour.", show_default=False),
         lint: bool | None = typer.Option(None, "--lint/--no-lint", show_default=False,
@@ -47,7 +49,7 @@ def register(app: typer.Typer) -> None:
         if output is None and plots is None and not as_json:
             raise BadInput("nothing to write: say -o report.html, --plots DIR or --json")
         count = None if tokens is None else number("tokens", tokens)
-        clusters = Clusters.read(cluster, assume)
+        clusters = Clusters.read(cluster, assume, [calibrate] if calibrate is not None else [])
         records, unread = read(sources)
         for line in unread:
             print(line, file=sys.stderr)

@@ -65,11 +65,11 @@ def register(app: typer.Typer) -> None:
         top: int = typer.Option(5, "--top", min=1, help="How many to show at the end."),
         as_json: bool = JSON,
     ) -> int:
-        from seatrial import expression, presets
+        from seatrial import presets
         from seatrial.launch.registry import opened
         from seatrial.logbook import Logbook
-        from seatrial.plan import answer, request
-        from seatrial.plan.search import RULE_NAMES, search
+        from seatrial.plan import answer, ask
+        from seatrial.plan.search import search
         from seatrial.sweep.store import Store
         from seatrial.tune import Tuner
         from seatrial.tune.search import Budget, Machine, Spent
@@ -90,12 +90,11 @@ def register(app: typer.Typer) -> None:
         if model is None:
             raise BadInput("--model must be given")
         own = [text for text in settings if text.partition(".")[0] in OWN]
-        asked = request.Request.read(
-            model=model, cluster=cluster, nodes=space.nodes, nodes_max=space.nodes_max, procs_per_node=space.procs_per_node,
-            fixed=wanted, sequence_parallel=space.sequence_parallel, precision=space.precision, engine="seatrial",
-            settings=[text for text in settings if text not in own],
-        )  # fmt: skip
-        found = search(asked.space, rules=[expression.parse(text, RULE_NAMES) for text in rule], precision=asked.precision,
+        asked, rules = ask.question(
+            model=model, cluster=cluster, knobs=space.knobs, nodes=space.nodes, nodes_max=space.nodes_max,
+            procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel, precision=space.precision,
+            engine="seatrial", rules=rule, settings=[text for text in settings if text not in own])  # fmt: skip
+        found = search(asked.space, rules=ask.rules_of(rules), precision=asked.precision,
                        fit=learned_from(calibrate, asked.cluster))
         if not len(found):
             print(f"seatrial: {answer.reason(found)}", file=sys.stderr)
@@ -124,11 +123,8 @@ class Shown:
 
 
 def _known(rows: Path | None, cluster: Cluster) -> tuple[Row, ...]:
-    if rows is None:
-        return ()
-    from seatrial.plan.rows import read
-
-    return read(rows, cluster).of_machine(cluster.name)
+    fit = learned_from(rows, cluster)
+    return () if fit is None else fit.used
 
 
 def _oracle(path: Path, model: str | None, cluster: str, nodes_max: int | None, settings: list[str], leave_out: list[str],

@@ -15,7 +15,7 @@ import numpy as np
 from seatrial import arith, rules
 from seatrial.columns import DEGREES
 from seatrial.plan import cost, step
-from seatrial.plan.calibrate import Fit
+from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
 from seatrial.plan.forecast import limit_gib
 from seatrial.plan.measured import Measured
@@ -28,7 +28,7 @@ Document = dict[str, Any]
 
 
 def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | None = None, price: float | None = None,
-           fit: Fit | None = None, ways: list[Way] | None = None, known: Measured = Measured()) -> Document:
+           fit: Calibration | None = None, ways: list[Way] | None = None, known: Measured = Measured()) -> Document:
     cluster, several = request.cluster, len(found.space.models) > 1
     price = price if price is not None else cluster.price_per_device_hour
     coefficients = learned(fit)
@@ -95,7 +95,7 @@ def _parts(found: Found, count: int, coefficients: step.Coefficients) -> list[di
     return [{name: round(float(values[i]), 6) for name, values in timed.parts.items()} for i in range(count)]
 
 
-def _tight(found: Found, count: int, fit: Fit | None) -> np.ndarray:
+def _tight(found: Found, count: int, fit: Calibration | None) -> np.ndarray:
     """Which of the first `count` fit, but with an interval that reaches over the limit."""
     if not count:
         return np.zeros(0, dtype=bool)

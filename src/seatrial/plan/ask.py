@@ -1,16 +1,125 @@
-"""The planner's door: what a person or a program asks, in plain values, and the answer as one document.
+"""The planner's door: what is asked, in plain values, and the answer as one document.
 
-    trial = one_trial({}, {"model": {"base": "bloom-181b"}, "cluster": {"base": "jz-a100"}, "batch": {"gbs": 2048}}, [])
+    asked = question(model="bloom-181b", cluster="jz-a100", knobs={"gbs": 2048, "zero": 1}, nodes=48)
+    told = ask(asked.request, rules=["dp % 4 == 0"], top=5)
+    told.document["candidates"][0]["sec_per_it"], told.found.trial(0)
+
+Behind `seatrial plan`, `tune`, the page's what-if and `seatrial.api`.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
-from seatrial import trialfile
+from seatrial import expression, fields, presets, trialfile
 from seatrial.errors import BadInput
-from seatrial.plan.request import usual_precision
-from seatrial.spec import Trial
+from seatrial.plan import probed, sizes
+from seatrial.plan.answer import Document, answer
+from seatrial.plan.calibrate import Calibration
+from seatrial.plan.measured import Measured
+from seatrial.plan.nearest import ways
+from seatrial.plan.request import Request, usual_precision
+from seatrial.plan.search import RULE_NAMES, By, Found, search
+from seatrial.spec import Cluster, Model, Trial
+
+BY: tuple[str, ...] = get_args(By)
+
+
+class Question(NamedTuple):
+    request: Request
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    request: Request
+    found: Found
+    document: Document
+
+
+def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model | None = None,
+             cluster: str | Mapping[str, Any] | Cluster | None = None, machine: str | Path | None = None,
+             knobs: Mapping[str, Any], nodes: int | None = None, nodes_max: int | None = None,
+             procs_per_node: int | None = None, sequence_parallel: str | bool = "off", precision: str | None = None,
+             engine: str = "megatron", rampup: str | Sequence[int] | None = None, rules: Sequence[str] = (),
+             settings: Sequence[str] = (), shape_searched: bool = False) -> Question:
+    """Words of options, or values of a program; what a trial's or a sweep's file fixes is fixed where nothing else is said."""
+    knobs, settings = {**knobs}, list(settings)
+    if file is not None:
+        from seatrial.sweep import one
+
+        told = one.asked(file)
+        knobs = {name: told.knobs.get(name) if value is None else value for name, value in knobs.items()}
+        model, cluster, rampup = model or told.model, cluster or told.cluster, rampup or told.rampup
+        engine, rules = told.engine or engine, [*told.rules, *rules]
+        precision = precision or told.knobs.get("precision")
+        sequence_parallel = told.knobs.get("sequence_parallel", sequence_parallel)
+    if model is None and not shape_searched:
+        raise BadInput("--model must be given (or --size, to look for a shape; or a file with a [model] table)")
+    if machine is not None:
+        cluster, settings = with_machine(machine, cluster, settings)
+    if cluster is None:
+        raise BadInput("--cluster or --machine must be given, or a file with a [cluster] table")
+    if shape_searched and model is None:
+        settings = [*sizes.base_settings(None), *settings]
+    request = Request.read(model=model, cluster=cluster, nodes=nodes, nodes_max=nodes_max, procs_per_node=procs_per_node,
+                           fixed=knobs, sequence_parallel=sequence_parallel, precision=precision, engine=engine,
+                           rampup=rampup, settings=settings)
+    return Question(request, tuple(rules))
+
+
+def ask(request: Request, *, rules: Sequence[str] = (), by: str = "time", top: int = 10, tokens: float | None = None,
+        price: float | None = None, size: float | None = None, size_tolerance: float = 0.03,
+        fit: Calibration | None = None) -> Answer:
+    """Search, rank, price; where nothing works, the reason and the nearest that does.
+
+    `size`: parameters, to search layers, hidden and heads too. `fit`: what was learned from measured rows.
+    """
+    if by not in BY:
+        raise BadInput(f"--by {by!r}: {fields.nearest(by, BY)}")
+    if price is not None and not math.isfinite(price):
+        raise BadInput(f"--price {price}: expected a number")
+    cluster = request.cluster
+    if by == "energy" and cluster.device.power_w is None:
+        raise BadInput(f"--by energy: the power of {cluster.device.name} is not known; its device needs power_w")
+    parsed = rules_of(rules)
+    ramp = request.batch if request.batch.rampup_start is not None else None
+    ranked: By = by  # type: ignore[assignment]
+    if size is not None:
+        found = sizes.search_shapes(request, size, size_tolerance, rules=parsed, ramp=ramp, by=ranked, fit=fit)
+    else:
+        found = search(request.space, rules=parsed, ramp=ramp, precision=request.precision, by=ranked, fit=fit)
+    out_of_it = [] if len(found) or size is not None else list(
+        ways(request.space, rules=parsed, ramp=ramp, precision=request.precision, fit=fit))
+    document = answer(found, request, top=top, by=ranked, tokens=tokens, price=price, fit=fit, ways=out_of_it,
+                      known=Measured.of(fit.used if fit is not None else ()))
+    document |= rests_on(cluster, precision=request.precision, processes=cluster.world)
+    return Answer(request=request, found=found, document=document)
+
+
+def rules_of(texts: Sequence[str]) -> list[expression.Expression]:
+    return [expression.parse(text, RULE_NAMES) for text in texts]
+
+
+def rests_on(cluster: Cluster, *, precision: str, processes: int) -> Document:
+    """`machine`: what of the forecast was measured by a probe, and what was not; nothing where there was none."""
+    found = probed.told(cluster, precision=precision, processes=processes)
+    return {} if found is None else {"machine": found}
+
+
+def with_machine(machine: str | Path, cluster: Any, settings: Sequence[str]) -> tuple[Any, list[str]]:
+    """The cluster and the settings that a machine file makes of those given."""
+    machine = Path(machine)
+    if machine.suffix != ".json":
+        shipped, asked = sorted(presets.machine_path("any").parent.glob("*.json")), str(machine)
+        if asked not in [path.stem for path in shipped]:
+            raise BadInput(f"--machine {asked}: expected the .json file that `seatrial probe` writes, or the name of one that "
+                           f"comes with seatrial: {', '.join(path.stem for path in shipped)}")
+        machine = presets.machine_path(asked)
+    return (str(machine), list(settings)) if cluster is None else (cluster, [f"cluster.machine={machine}", *settings])
 
 
 def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], settings: Sequence[str] = (), *,

@@ -1,6 +1,8 @@
 """Learn from measured rows: a few physical coefficients, never below zero, that stay near the cold model unless rows insist.
 
     fit = calibrate.learn(table.rows, cluster)
+    fit = calibrate.from_file("measured.csv", cluster)          or a logbook, or a file that `save` wrote
+    fit.save("calibration.json")
     fit.coefficients()                  for `step.time`, as of the last session
     fit.forecast(rows)                  seconds and memory with intervals, each row with its own session and environment
     fit.doubted                         rows that the fit did not believe
@@ -13,6 +15,7 @@ an outlier counts little and is named.
 """
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seatrial import __version__, fields, files
 from seatrial.errors import BadInput
 from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs, Floats
 from seatrial.plan.rows import Row, Table, configs_of, read
 from seatrial.plan.step import NAMES, SPREAD, SPREAD_CPU, Coefficients, Shape
-from seatrial.spec import Cluster
+from seatrial.spec import Cluster, Trial
 
 SESSION_SIGMA = 0.04
 """How far two sessions on one machine lie apart: new drivers, a repaired network, other neighbours bring a few per cent."""
@@ -103,7 +107,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class Calibration:
     cluster: Cluster
     theta: Floats
     """Logarithms: NAMES, then waiting, sessions, factors, shapes."""
@@ -116,6 +120,8 @@ class Fit:
     rows: int
     doubted: tuple[Doubt, ...]
     held: MemoryFit
+    used: tuple[Row, ...] = ()
+    """The rows that it was learned from, so that more can be learned with them."""
 
     def coefficients(self, session: str | None = None) -> Coefficients:
         """As of one session, by default the last one."""
@@ -154,7 +160,7 @@ class Fit:
                                  _design(rows, self.sessions, self.factors), _shaped(configs, self.shapes))
         return np.log(sec), jacobian
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         """Plain data: what was learned, each with the half width of its 90 % interval in per cent."""
         half = step.Z90 * np.sqrt(np.diag(self.covariance))
         sessions = [f"session {s}" for s in self.sessions]
@@ -165,14 +171,100 @@ class Fit:
                 "doubted": [vars(d) for d in self.doubted]}
 
 
-def cold(cluster: Cluster) -> Fit:
+    # As a file
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, from which `from_dict` makes the same to the last bit."""
+        return {
+            "schema": SCHEMA, "kind": KIND, "version": __version__, "cluster": fields.plain(self.cluster), "rows": self.rows,
+            "noise": self.noise, "theta": self.theta.tolist(), "covariance": self.covariance.tolist(),
+            "coefficients": list(NAMES), "sessions": list(self.sessions), "factors": list(self.factors),
+            "shapes": [list(shape) for shape in self.shapes], "doubted": [vars(doubt) for doubt in self.doubted],
+            "memory": {"theta": self.held.theta.tolist(), "covariance": self.held.covariance.tolist(),
+                       "noise": self.held.noise},
+            "used": [_plain_row(row) for row in self.used],
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, data: Any, cluster: Cluster | None = None, *, where: str = "calibration") -> Calibration:
+        """For `cluster`, which must be the one that it was learned on; by default that one."""
+        if not isinstance(data, Mapping) or data.get("kind") != KIND:
+            raise BadInput(f"{where}: not a calibration: it has no kind {KIND!r}; `seatrial calibrate ROWS -o FILE` writes one")
+        if data.get("schema") != SCHEMA or data.get("coefficients") != list(NAMES):
+            raise BadInput(f"{where}: schema {data.get('schema')!r} of seatrial {data.get('version', '?')}, and this version "
+                           f"reads {SCHEMA}: calibrate again")
+        try:
+            learned_on = fields.build(Cluster, data["cluster"], where=f"{where}: cluster")
+            here = learned_on if cluster is None else _same_machine(learned_on, cluster, where)
+            held, size = data["memory"], len(data["theta"])
+            return cls(
+                cluster=here, theta=_array(data["theta"], (size,)), covariance=_array(data["covariance"], (size, size)),
+                sessions=tuple(data["sessions"]), factors=tuple(data["factors"]),
+                shapes=tuple(Shape(*shape) for shape in data["shapes"]), noise=float(data["noise"]), rows=int(data["rows"]),
+                doubted=tuple(Doubt(**doubt) for doubt in data["doubted"]),
+                held=MemoryFit(theta=_array(held["theta"], (3,)), covariance=_array(held["covariance"], (3, 3)),
+                               noise=float(held["noise"])),
+                used=tuple(_row_of(row, here) for row in data["used"]))  # fmt: skip
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(f"{where}: {type(error).__name__} {error}: not what `seatrial calibrate` writes") from None
+
+    def save(self, path: str | Path) -> None:
+        files.save(path, json.dumps(self.to_dict(), allow_nan=False, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path, cluster: Cluster | None = None) -> Calibration:
+        try:
+            data = json.loads(Path(path).read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{path}: not JSON: {error}; `seatrial calibrate ROWS -o {path}` writes one") from None
+        except OSError as error:
+            raise BadInput(f"{path}: {error.strerror or error}") from None
+        return cls.from_dict(data, cluster, where=str(path))
+
+
+SCHEMA = 1
+KIND = "seatrial calibration"
+
+
+def _same_machine(learned_on: Cluster, asked: Cluster, where: str) -> Cluster:
+    """Coefficients are shares of what the cold model says of one device, from its data sheet or as it was probed."""
+    for what, there, here in (("cluster", learned_on.name, asked.name), ("device", learned_on.device.name, asked.device.name),
+                              ("machine file", Path(learned_on.machine or "").name, Path(asked.machine or "").name)):
+        if there != here:
+            raise BadInput(f"{where}: learned on {what} {there or 'none'}, asked for {here or 'none'}: calibrate for that one")
+    return asked
+
+
+def _array(values: Any, shape: tuple[int, ...]) -> Floats:
+    found = np.array(values, dtype=np.float64).reshape(shape)
+    if not np.isfinite(found).all():
+        raise ValueError("a number that is not finite")
+    return found
+
+
+def _plain_row(row: Row) -> dict[str, Any]:
+    assert row.trial is not None and row.trial.cluster is not None
+    said = {"where": row.where, "session": row.session, "factors": list(row.factors), "flash": row.flash,
+            "sec_per_it": row.sec_per_it, "mem_gib": row.mem_gib, "nodes": row.trial.cluster.nodes,
+            "procs_per_node": row.trial.cluster.procs_per_node}
+    return {**said, "trial": fields.plain(replace(row.trial, cluster=None))}
+
+
+def _row_of(data: Mapping[str, Any], cluster: Cluster) -> Row:
+    trial = fields.build(Trial, data["trial"], where="trial")
+    here = cluster.with_procs(data["procs_per_node"]).with_nodes(data["nodes"])
+    return Row(cells={}, trial=replace(trial, cluster=here), where=data["where"], session=data["session"], flash=data["flash"],
+               factors=tuple(data["factors"]), sec_per_it=data["sec_per_it"], mem_gib=data["mem_gib"], counts=True)
+
+
+def cold(cluster: Cluster) -> Calibration:
     """Nothing learned: the priors themselves."""
     sigma = _prior(cluster, 0, 0, ())
-    return Fit(cluster=cluster, theta=np.zeros(len(sigma)), covariance=np.diag(sigma**2), sessions=(), factors=(), shapes=(),
-               noise=0.0, rows=0, doubted=(), held=MemoryFit.cold(cluster))
+    return Calibration(cluster=cluster, theta=np.zeros(len(sigma)), covariance=np.diag(sigma**2), sessions=(), factors=(),
+                       shapes=(), noise=0.0, rows=0, doubted=(), held=MemoryFit.cold(cluster))
 
 
-def learn(rows: Sequence[Row], cluster: Cluster, *, also: Sequence[Row] = ()) -> Fit:
+def learn(rows: Sequence[Row], cluster: Cluster, *, also: Sequence[Row] = ()) -> Calibration:
     """From the rows that were measured and are not copies or estimates.
 
     `also`: rows to come, whose shapes get a term of their own now, so that `linear` knows what they share.
@@ -197,25 +289,23 @@ def learn(rows: Sequence[Row], cluster: Cluster, *, also: Sequence[Row] = ()) ->
         Doubt(where=r.where, measured_s=float(np.exp(y)), expected_s=float(np.exp(y - e)))
         for r, y, e, w in zip(timed, measured, residual, weight) if w < DOUBTED
     )
-    return Fit(cluster=cluster, theta=theta, covariance=covariance, sessions=sessions, factors=factors, shapes=shapes,
-               noise=noise, rows=len(timed), doubted=doubted, held=_learn_memory(rows, cluster))
+    return Calibration(cluster=cluster, theta=theta, covariance=covariance, sessions=sessions, factors=factors, shapes=shapes,
+                       noise=noise, rows=len(timed), doubted=doubted, held=_learn_memory(rows, cluster), used=tuple(timed))
 
 
-def from_table(table: Table, cluster: Cluster) -> Fit:
+def from_table(table: Table, cluster: Cluster) -> Calibration:
     """Rows of this machine, where the table names machines and this one is among them."""
     return learn(table.of_machine(cluster.name), cluster)
 
 
-def fit_csv(path: str | Path, cluster: Cluster) -> Fit:
+def from_file(path: str | Path, cluster: Cluster) -> Calibration:
+    """What `Calibration.save` wrote (.json) as it is; a CSV file or the folder of a logbook is learned from here and now."""
+    if Path(path).suffix == ".json":
+        return Calibration.load(path, cluster)
     found = from_table(read(path, cluster), cluster)
     if not found.rows:
         raise BadInput(f"{path}: no row to learn from: it takes a column sec_per_it, and rows that a topology fits")
     return found
-
-
-def from_csv(path: str | Path, cluster: Cluster) -> Coefficients:
-    """What a table of measured rows teaches, for `step.time`."""
-    return fit_csv(path, cluster).coefficients()
 
 
 def _prior(cluster: Cluster, sessions: int, factors: int, shapes: Sequence[Shape]) -> Floats:

@@ -8,13 +8,14 @@ A change is one knob (micro-batch, ZeRO, recompute, schedule, sequence paralleli
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from seatrial import rules
-from seatrial.columns import DEGREES
+from seatrial.columns import DEGREES, LAYOUT, by_field
 from seatrial.plan import step
-from seatrial.plan.calibrate import Fit
+from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
 from seatrial.plan.search import TIE, Held, learned
 from seatrial.plan.space import ENGINE_SCHEDULES
@@ -92,7 +93,7 @@ class Explained:
     """Best first; those that cannot be come last."""
 
 
-def explain(trial: Trial, fit: Fit | None = None, *, most_drawn: int = 12) -> Explained:
+def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 12) -> Explained:
     """Raises Infeasible for a layout that breaks a rule."""
     warnings = rules.check(trial)
     assert trial.cluster is not None
@@ -140,7 +141,7 @@ def limits(parts: dict[str, float], sec: float, gib: float, need_gib: float, lim
     return said
 
 
-def changes(trial: Trial, sec: float, fit: Fit | None = None) -> list[Change]:
+def changes(trial: Trial, sec: float, fit: Calibration | None = None) -> list[Change]:
     """Everything one step away, forecast together."""
     assert trial.cluster is not None
     if trial.topology.stage_layers is not None:
@@ -199,3 +200,19 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
                     replace(t, sequence_parallel=not t.sequence_parallel)))
     return out
 
+
+def document(told: Explained, top: int) -> dict[str, Any]:
+    """All of it as plain data, with the best `top` changes apart."""
+    return {
+        "model": told.trial.model.name or None, "cluster": told.trial.cluster.name if told.trial.cluster else None,
+        **by_field(told.trial, LAYOUT), "sec_per_it": told.sec, "sec_lo": told.lo, "sec_hi": told.hi, "parts_s": told.parts,
+        "mem_gib": told.mem_gib, "mem_limit_gib": told.limit_gib, "fits": told.fits, "memory_gib": told.memory,
+        "limits": told.limits, "warnings": [warning.code for warning in told.warnings],
+        "better": [_change(change) for change in better(told.changes)[:top]],
+        "changes": [_change(change) for change in told.changes],
+    }  # fmt: skip
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {"what": change.what, "sec_per_it": change.sec, "mem_gib": change.mem_gib, "gain": change.gain,
+            "reject": change.reject}

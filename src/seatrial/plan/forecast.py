@@ -9,13 +9,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from seatrial import arith
+from seatrial import arith, presets
 from seatrial.files import save
+from seatrial.measurement import FORMULA
 from seatrial.plan import probed
-from seatrial.plan.calibrate import Fit
-from seatrial.plan.rows import Row, Table
+from seatrial.plan.calibrate import Calibration
+from seatrial.plan.rows import Row, Table, read
 from seatrial.spec import Cluster, Trial
 
 COLUMNS = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib", "forecast_mem_lo",
@@ -24,15 +27,21 @@ COLUMNS = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflop
 CHUNK = 4096
 
 
-def columns(table: Table, fit: Fit) -> list[dict[str, str]]:
+def columns(table: Table, fit: Calibration) -> list[dict[str, str]]:
+    """The same as text, with five digits that count: more would be a claim."""
+    return [{name: "" if value is None else value if isinstance(value, str) else f"{float(f'{value:.5g}'):.10g}"
+             for name, value in line.items()} for line in figures(table.rows, fit)]  # fmt: skip
+
+
+def figures(rows: Sequence[Row], fit: Calibration) -> list[dict[str, Any]]:
     """One entry a row, in order; a rejected row has the reason alone."""
-    kept = [row for row in table.rows if row.trial is not None]
+    kept = [row for row in rows if row.trial is not None]
     made = iter([line for i in range(0, len(kept), CHUNK) for line in _forecast(kept[i : i + CHUNK], fit)])
-    empty = dict.fromkeys(COLUMNS, "")
-    return [{**empty, **({"forecast_reject": row.reject} if row.trial is None else next(made))} for row in table.rows]
+    empty = dict.fromkeys(COLUMNS)
+    return [{**empty, **({"forecast_reject": row.reject} if row.trial is None else next(made))} for row in rows]
 
 
-def _forecast(rows: Sequence[Row], fit: Fit) -> list[dict[str, str]]:
+def _forecast(rows: Sequence[Row], fit: Calibration) -> list[dict[str, Any]]:
     if not rows:
         return []
     found = fit.forecast(rows)
@@ -41,13 +50,47 @@ def _forecast(rows: Sequence[Row], fit: Fit) -> list[dict[str, str]]:
         trial = row.trial
         assert trial is not None
         lines.append({
-            "forecast_sec": _digits(found.sec[i]), "forecast_sec_lo": _digits(found.sec_lo[i]),
-            "forecast_sec_hi": _digits(found.sec_hi[i]), "forecast_tflops": _digits(tflops(trial, float(found.sec[i]))),
-            "forecast_mem_gib": _digits(found.mem[i]), "forecast_mem_lo": _digits(found.mem_lo[i]),
-            "forecast_mem_hi": _digits(found.mem_hi[i]),
+            "forecast_sec": float(found.sec[i]), "forecast_sec_lo": float(found.sec_lo[i]),
+            "forecast_sec_hi": float(found.sec_hi[i]), "forecast_tflops": tflops(trial, float(found.sec[i])),
+            "forecast_mem_gib": float(found.mem[i]), "forecast_mem_lo": float(found.mem_lo[i]),
+            "forecast_mem_hi": float(found.mem_hi[i]),
             "forecast_fits": fits(limit_gib(trial.cluster or fit.cluster), float(found.mem_lo[i]), float(found.mem_hi[i])),
         })
     return lines
+
+
+def table_of(source: str | Path, cluster: str | Cluster | None = None,
+             machine: str | Path | None = None) -> tuple[Table, Cluster]:
+    """The rows of a CSV file or a logbook on a cluster; those of a sweep's file on the cluster that it names."""
+    if Path(source).suffix != ".toml":
+        here = cluster_of(cluster, machine)
+        return read(source, here), here
+    from seatrial.sweep import file as sweeps
+    from seatrial.sweep import foresee
+
+    table, here = foresee.as_table(sweeps.load(source))
+    if machine is not None:
+        presets.machine_for(here, machine)
+        here = replace(here, machine=str(machine))
+    return table, here
+
+
+def cluster_of(name: str | Cluster | None, machine: str | Path | None = None) -> Cluster:
+    """By its name or its file, with what was probed of it; what was probed is a cluster by itself."""
+    path = None if machine is None else str(presets.machine_path(str(machine)))
+    if isinstance(name, Cluster):
+        return name if path is None else replace(name, machine=path)
+    if path is None:
+        return presets.cluster(name or "jz-a100")
+    return presets.cluster(path) if name is None else presets.cluster(name, {"machine": path})
+
+
+def rests_on(table: Table, cluster: Cluster) -> dict[str, Any]:
+    """As `machine`, what of the forecast was measured by a probe; nothing where there was none."""
+    trials = [row.trial for row in table.rows if row.trial is not None]
+    found = probed.told(cluster, precision=trials[0].topology.precision,
+                        processes=max(trial.world for trial in trials)) if trials else None  # fmt: skip
+    return {} if found is None else {"machine": found}
 
 
 def limit_gib(cluster: Cluster) -> float:
@@ -65,13 +108,8 @@ def fits(limit: float, lo_gib: float, hi_gib: float) -> str:
 
 def tflops(trial: Trial, sec: float) -> float:
     t = trial.topology
-    return arith.tflops("sc21", trial.model, samples=trial.batch.gbs, sec_per_it=sec, processes=t.world,
+    return arith.tflops(FORMULA, trial.model, samples=trial.batch.gbs, sec_per_it=sec, processes=t.world,
                         recompute="full" if t.recompute == "full" else "none", tp=t.tp, pp=t.pp)
-
-
-def _digits(value: float) -> str:
-    """Five significant digits: more would be a claim."""
-    return f"{float(f'{value:.5g}'):.10g}"
 
 
 def write(path: Path, table: Table, made: list[dict[str, str]]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.expression import Expression
-from seatrial.plan.calibrate import Fit
+from seatrial.plan.calibrate import Calibration
 from seatrial.plan.search import Found, search
 from seatrial.plan.space import Space, chunks
 from seatrial.plan.verdicts import verdicts
@@ -34,7 +34,7 @@ class Way:
 
 
 def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
-         fit: Fit | None = None) -> Iterator[Way]:
+         fit: Calibration | None = None) -> Iterator[Way]:
     """Small changes first: one knob, then a knob with DP to make up for it, a rule, more nodes."""
     def tried(freed: str, other: Space, others: Sequence[Expression] = rules, batch: Batch | None = ramp) -> Way | None:
         found = search(other, rules=others, ramp=batch, precision=precision, fit=fit)

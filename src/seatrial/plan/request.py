@@ -7,6 +7,7 @@ Each knob is a value, or several with commas; one that is not given is searched.
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,18 +44,19 @@ class Request:
         return self.space.cluster
 
     @classmethod
-    def read(cls, *, model: str | None, cluster: str, nodes: int | None = None, nodes_max: int | None = None,
-             procs_per_node: int | None = None, fixed: Mapping[str, str | None], sequence_parallel: str = "off",
-             precision: str | None = None, engine: str = "megatron", rampup: str | None = None,
+    def read(cls, *, model: str | Mapping[str, Any] | Model | None, cluster: str | Mapping[str, Any] | Cluster,
+             nodes: int | None = None, nodes_max: int | None = None, procs_per_node: int | None = None,
+             fixed: Mapping[str, Any], sequence_parallel: str | bool = "off", precision: str | None = None,
+             engine: str = "megatron", rampup: str | Sequence[int] | None = None,
              settings: Sequence[str] = ()) -> Request:  # fmt: skip
-        """`fixed`: knob -> text as given, None where it was left out."""
+        """`fixed`: knob -> a value, several in a list, either as text; None where it was left out."""
         data = _tables(model, cluster, nodes_max or nodes, procs_per_node, settings)
         knobs = _with_settings(fixed, data)
         precision = data.get("topology", {}).get("precision", precision)
         sequence_parallel = _switch(data.get("topology", {}).get("sequence_parallel", sequence_parallel))
         if knobs.get("gbs") is None:
             raise BadInput("--gbs must be given: the global batch is a decision about training, not about layout")
-        batch = _batch(max(integers("gbs", str(knobs["gbs"]))), rampup, data.get("batch", {}))
+        batch = _batch(max(integers("gbs", knobs["gbs"])), rampup, data.get("batch", {}))
         trial, _ = trialfile.build({**data, "batch": {"gbs": batch.gbs}, "topology": {}}, where="plan")
         assert trial.cluster is not None
         for name, most in _MOST.items():
@@ -63,8 +65,11 @@ class Request:
         engine = engine_name(data.get("engine", engine))
         if precision is not None and precision not in BY_FIELD["precision"].choices:
             raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), BY_FIELD['precision'].choices)}")
-        given: dict[str, Any] = {name: integers(name, text) for name in NUMBERS if (text := knobs.get(name)) is not None}
-        given |= {name: words(name, text) for name in WORDS if (text := knobs.get(name)) is not None}
+        for name in knobs:
+            if name not in SEARCHED:
+                raise BadInput(f"{name}: the planner has no such knob; {fields.nearest(name, KNOBS)}")
+        given: dict[str, Any] = {name: integers(name, value) for name in NUMBERS if (value := knobs.get(name)) is not None}
+        given |= {name: words(name, value) for name in WORDS if (value := knobs.get(name)) is not None}
         space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
                       sequence_parallel=SWITCH[sequence_parallel], **given)
         return cls(space=space, batch=batch, precision=precision or usual_precision(trial.cluster.device))
@@ -77,22 +82,31 @@ def usual_precision(device: Device) -> str:
     return next((p for p in ("bf16", "fp16") if p in device.peak_tflops), "fp32")
 
 
-def integers(name: str, text: str) -> tuple[int, ...]:
+def _several(value: Any) -> list[Any]:
+    """One, several, or several in a text with commas."""
+    if isinstance(value, str):
+        return value.split(",")
+    return list(value) if isinstance(value, Sequence) else [value]
+
+
+def integers(name: str, value: Any) -> tuple[int, ...]:
     try:
-        values = tuple(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise BadInput(f"--{name} {text!r}: expected a whole number, or several with commas") from None
+        values = tuple(dict.fromkeys(int(part) if isinstance(part, str) else operator.index(part) for part in _several(value)))
+    except (TypeError, ValueError):
+        values = ()
+    if not values:
+        raise BadInput(f"--{name} {value!r}: expected a whole number, or several with commas") from None
     least = 0 if name in BY_FIELD and BY_FIELD[name].default == 0 else 1
     if min(values) < least or max(values) > 10**9:
-        raise BadInput(f"--{name} {text.strip()}: values go from {least} to a thousand million")
+        raise BadInput(f"--{name} {str(value).strip()}: values go from {least} to a thousand million")
     return values
 
 
-def words(name: str, text: str) -> tuple[str, ...]:
-    values = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    for value in values:
-        if value not in WORDS[name]:
-            raise BadInput(f"--{name} {value!r}: {fields.nearest(value, WORDS[name])}")
+def words(name: str, value: Any) -> tuple[str, ...]:
+    values = tuple(dict.fromkeys(str(part).strip() for part in _several(value)))
+    for word in values:
+        if word not in WORDS[name]:
+            raise BadInput(f"--{name} {word!r}: {fields.nearest(word, WORDS[name])}")
     return values
 
 
@@ -138,10 +152,12 @@ def _nodes(nodes: int | None, nodes_max: int | None) -> tuple[int, ...] | None:
     return tuple(range(nodes or 1, nodes_max + 1))
 
 
-def _tables(model: str | None, cluster: str, nodes: int | None, procs_per_node: int | None,
-            settings: Iterable[str]) -> dict[str, Any]:
-    data: dict[str, Any] = {"cluster": {"base": cluster}}
-    if model is not None and (model.endswith(".toml") or "/" in model):
+def _tables(model: str | Mapping[str, Any] | Model | None, cluster: str | Mapping[str, Any] | Cluster, nodes: int | None,
+            procs_per_node: int | None, settings: Iterable[str]) -> dict[str, Any]:
+    data: dict[str, Any] = {"cluster": {"base": cluster} if isinstance(cluster, str) else fields.plain(cluster)}
+    if model is not None and not isinstance(model, str):
+        data["model"] = fields.plain(model)
+    elif model is not None and (model.endswith(".toml") or "/" in model):
         own = presets.read_toml(model)
         if "model" not in own:
             raise BadInput(f"{model}: a model file needs a [model] table; base = \"bloom-181b\" is a start")
@@ -164,7 +180,7 @@ def _tables(model: str | None, cluster: str, nodes: int | None, procs_per_node: 
     return data
 
 
-def _with_settings(fixed: Mapping[str, str | None], data: dict[str, Any]) -> dict[str, str | None]:
+def _with_settings(fixed: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     """The knobs with what `--set topology.x` and `--set batch.gbs` say put over them."""
     knobs = dict(fixed)
     topology = data.get("topology", {})
@@ -173,17 +189,17 @@ def _with_settings(fixed: Mapping[str, str | None], data: dict[str, Any]) -> dic
         if key not in known:
             raise BadInput(f"topology.{key}: the planner has no such knob; {fields.nearest(key, known)}")
         if key in NUMBERS or key in WORDS:
-            knobs[key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            knobs[key] = value
     batch = data.get("batch", {})
     if "gbs" in batch:
-        knobs["gbs"] = str(batch["gbs"])
+        knobs["gbs"] = batch["gbs"]
     return knobs
 
 
-def _batch(gbs: int, rampup: str | None, table: Mapping[str, Any]) -> Batch:
+def _batch(gbs: int, rampup: str | Sequence[int] | None, table: Mapping[str, Any]) -> Batch:
     values: dict[str, Any] = {**table, "gbs": gbs}
     if rampup is not None:
-        given = rampup.replace(" ", ",").split(",")
+        given = rampup.replace(" ", ",").split(",") if isinstance(rampup, str) else list(rampup)
         if len(given) != 3:
             raise BadInput(f"--rampup {rampup!r}: expected start, increment and samples, as 192,16,9765625")
         start, increment, samples = (integers("rampup", part)[0] for part in given)

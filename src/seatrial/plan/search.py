@@ -19,7 +19,7 @@ from seatrial import arith
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
 from seatrial.plan import memory, step
-from seatrial.plan.calibrate import Fit
+from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, decoded
 from seatrial.plan.forecast import limit_gib
 from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, product
@@ -123,7 +123,7 @@ def _padded_vocab(c: Columns, models: Sequence[Model]) -> np.ndarray:
 
 
 def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
-           by: By = "time", fit: Fit | None = None, rows: int = CHUNK) -> Found:
+           by: By = "time", fit: Calibration | None = None, rows: int = CHUNK) -> Found:
     """Forecast and rank everything in `space`, with what was learned in `fit`.
 
     `ramp`: the batch whose ramp-up every layout must be able to run.
@@ -231,7 +231,7 @@ class Held:
     limit_gib: float
 
     @classmethod
-    def of(cls, configs: Configs, cluster: Cluster, fit: Fit | None) -> Held:
+    def of(cls, configs: Configs, cluster: Cluster, fit: Calibration | None) -> Held:
         found = memory.peak(configs, cluster)
         limit = limit_gib(cluster)
         if fit is None:
@@ -256,7 +256,7 @@ class Held:
         return self.fits & (self.hi > self.limit_gib)
 
 
-def learned(fit: Fit | None) -> step.Coefficients:
+def learned(fit: Calibration | None) -> step.Coefficients:
     return step.COLD if fit is None else fit.coefficients()
 
 

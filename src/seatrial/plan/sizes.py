@@ -16,7 +16,7 @@ import numpy as np
 from seatrial import arith
 from seatrial.errors import BadInput
 from seatrial.expression import Expression
-from seatrial.plan.calibrate import Fit
+from seatrial.plan.calibrate import Calibration
 from seatrial.plan.request import Request
 from seatrial.plan.search import By, Found, search
 from seatrial.plan.shape import HEAD_SIZES, heads_width, scaled
@@ -61,7 +61,7 @@ def shapes(base: Model, size: float, tolerance: float) -> tuple[Model, ...]:
 
 
 def search_shapes(request: Request, size: float, tolerance: float, *, rules: Sequence[Expression] = (),
-                  ramp: Batch | None = None, by: By = "time", fit: Fit | None = None) -> Found:
+                  ramp: Batch | None = None, by: By = "time", fit: Calibration | None = None) -> Found:
     """All shapes with all layouts. Where many options are open, those that win for a few shapes are tried on all."""
     models = shapes(request.model, size, tolerance)
     space = replace(request.space, models=models)

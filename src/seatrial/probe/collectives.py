@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from seatrial.engine.core.comm import all_gather, reduce_scatter
+from seatrial.engine.core.comm import all_gather_tensor, reduce_scatter_tensor
 from seatrial.engine.rendezvous import RankInfo
 from seatrial.probe.timing import Sample, seconds, summary
 
@@ -217,9 +217,9 @@ def _prepared(op: str, size: int, group_size: int, group: Any, device: torch.dev
     if op == "all_reduce" or op == "reduce_scatter" and device.type == "cpu":
         return lambda: dist.all_reduce(whole, group=group)
     if op == "all_gather":
-        return lambda: all_gather(whole, part, group=group)
+        return lambda: all_gather_tensor(whole, part, group=group)
     if op == "reduce_scatter":
-        return lambda: reduce_scatter(part, whole, group=group)
+        return lambda: reduce_scatter_tensor(part, whole, group=group)
     if op == "broadcast":
         return lambda: dist.broadcast(whole, group=group, group_src=0)
     other = torch.zeros_like(whole)

@@ -20,7 +20,7 @@ from seatrial.engine.fast import choose
 from seatrial.engine.fast.attention import BACKENDS, fastest
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
-from seatrial.probe.shapes import Attention, Product
+from seatrial.probe.shapes import Attention, GemmShape
 from seatrial.probe.timing import Item, Sample, Works, summary
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
@@ -35,7 +35,7 @@ FEW, MANY = 1, 9
 HOST_SEQ = 8
 
 
-def gemms(shapes: Iterable[Product], dtype: str, device: torch.device) -> Iterator[Item]:
+def gemms(shapes: Iterable[GemmShape], dtype: str, device: torch.device) -> Iterator[Item]:
     for shape in dict.fromkeys(shapes):
         if dtype == "fp8":
             if shape.batch == 1 and not any(side % 16 for side in shape[1:4]):
@@ -44,7 +44,7 @@ def gemms(shapes: Iterable[Product], dtype: str, device: torch.device) -> Iterat
             yield Item("matmul", {"dtype": dtype, **shape._asdict()}, lambda p=shape: _gemm(p, TYPES[dtype], device))  # type: ignore[misc]
 
 
-def _gemm(p: Product, dtype: torch.dtype, device: torch.device) -> Works:
+def _gemm(p: GemmShape, dtype: torch.dtype, device: torch.device) -> Works:
     def made(*shape: int) -> Tensor:
         return torch.randn(*shape, device=device).to(dtype)
 
@@ -62,7 +62,7 @@ def _gemm(p: Product, dtype: torch.dtype, device: torch.device) -> Works:
     return {"s": lambda: torch.mm(dy.t(), x, out=out)}
 
 
-def _fp8_gemm(p: Product, device: torch.device) -> Works:
+def _fp8_gemm(p: GemmShape, device: torch.device) -> Works:
     kind = torch.float8_e4m3fn
     left = torch.randn(p.rows, p.inner, device=device).to(kind)
     right = torch.randn(p.cols, p.inner, device=device).to(kind)

@@ -12,7 +12,7 @@ import torch
 
 from seatrial import presets
 from seatrial.probe import kernels, shapes
-from seatrial.probe.shapes import Asked
+from seatrial.probe.shapes import RankShape
 from seatrial.probe.timing import Item
 from seatrial.spec import Model
 
@@ -33,7 +33,7 @@ TYPES = {"cpu": ("fp32", "bf16"), "cuda": ("bf16", "fp8", "fp32", "fp16")}
 class ProbeOptions:
     device: str
     full: bool
-    shapes: tuple[Asked, ...]
+    shapes: tuple[RankShape, ...]
     budget_s: float
     """What does not fit into this is listed, not measured."""
     target_s: float
@@ -42,7 +42,7 @@ class ProbeOptions:
     @classmethod
     def of(cls, *, models: Sequence[Model] = (), tps: Sequence[int] = (), mbss: Sequence[int] = (), device: str,
            full: bool = False, budget_s: float | None = None) -> ProbeOptions:
-        wanted: list[Asked] = []
+        wanted: list[RankShape] = []
         if models:
             wanted = shapes.possible(models, tps or (1, 2, 4, 8), mbss or (1, 4))
         else:
@@ -99,12 +99,12 @@ class ProbeOptions:
                         seen.add(item.label)
                         yield item
 
-    def _layer(self, shape: Asked, dtype: str, device: torch.device) -> Iterator[Item]:
+    def _layer(self, shape: RankShape, dtype: str, device: torch.device) -> Iterator[Item]:
         model, tp, mbs = shape
         usual = dtype == TYPES[self.device][0]
         if usual:
             yield from kernels.attentions([shapes.attention(model, tp=tp, mbs=mbs)], dtype, device)
-        yield from kernels.gemms(shapes.products(model, tp=tp, mbs=mbs), dtype, device)
+        yield from kernels.gemms(shapes.gemms(model, tp=tp, mbs=mbs), dtype, device)
         if not usual:
             return
         yield from kernels.gemms(shapes.head(model, tp=tp, tokens=min(self.head_tokens, mbs * model.seq)), dtype, device)

@@ -22,7 +22,7 @@ from seatrial.engine.watch import memory as engine_memory
 from seatrial.errors import BadInput, Infeasible
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.iteration import Free, Iteration, Modelled, Network, RankTimes, assemble, replay
-from seatrial.rehearse.rank import Memory, actions, both, enough, held
+from seatrial.rehearse.rank import Memory, measure_memory, microbatches_to_peak, time_actions, time_and_memory
 from seatrial.rehearse.recorder import Moment
 from seatrial.schedule import peak_activations, schedule
 from seatrial.spec import BYTES, GIB, Cluster, Trial, stages_of
@@ -191,20 +191,20 @@ def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.d
     with fake_world(rank=candidate.rank, world=t.world):
         if not memory_only:
             if candidate.work not in timed and device.type == "cuda" and fits:
-                timed[candidate.work], found = both(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
+                timed[candidate.work], found = time_and_memory(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
             elif candidate.work not in timed:
-                timed[candidate.work] = actions(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
+                timed[candidate.work] = time_actions(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
             times = RankTimes.of(replay(timed[candidate.work], network, overlap=as_gpu), t)
         if found is None:
             # A GPU's ways can be followed on a CPU, but only without memory: see `gpu_ways`.
             fake = times is None or not fits or device.type == "cpu" and (as_gpu or _long(trial, candidate.pp_rank, times))
-            found = held(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
+            found = measure_memory(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
     return Rank(**vars(candidate), times=times, memory=found)
 
 
 def _long(trial: Trial, pp_rank: int, times: RankTimes) -> bool:
     one_s = sum(timed.compute_s for name in ("forward", "backward", "weight") for timed in getattr(times, name))
-    return one_s * enough(trial, pp_rank) * TRACKED > REAL_WITHIN_S
+    return one_s * microbatches_to_peak(trial, pp_rank) * TRACKED > REAL_WITHIN_S
 
 
 def _free_gib(device: torch.device) -> float:

@@ -4,19 +4,24 @@
     made[3].sec, made[3].parts_s["bubble"], made[3].memory_gib["weights"]
 
 A row is forecast on the cluster that its trial names, or on the one that is given for it. Without either there is none, and
-nothing is learned from the rows themselves: they are what the forecast is compared with.
+nothing is learned from the rows themselves: they are what the forecast is compared with. What other rows taught can be given.
 """
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from seatrial import fields, presets
 from seatrial.errors import BadInput
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
+
+if TYPE_CHECKING:
+    from seatrial.plan.calibrate import Calibration
 
 DEFAULTED = ("heads", "seq", "vocab", "dp", "mbs", "gbs", "zero_stage", "recompute", "dtype")
 """What the planner takes a usual value for when a row does not say."""
@@ -48,9 +53,11 @@ class Clusters:
     """A part of the file's, session's or machine's name, and the cluster; an empty part fits all."""
     assume: dict[str, str] = field(default_factory=dict)
     """Field -> what the forecast takes where a row does not say: `recompute` -> `full`."""
+    learned: tuple[Calibration, ...] = ()
+    """What forecasts on their clusters know from other rows; by default nothing."""
 
     @classmethod
-    def read(cls, words: Sequence[str], assume: Sequence[str] = ()) -> Clusters:
+    def read(cls, words: Sequence[str], assume: Sequence[str] = (), calibrations: Sequence[str | Path] = ()) -> Clusters:
         """`NAME` for every row, `TEXT=NAME` for those whose file, session or machine has TEXT in its name."""
         pairs = sorted((word.rpartition("=") for word in words), key=lambda pair: -len(pair[0]))
         given: dict[str, str] = {}
@@ -59,7 +66,14 @@ class Clusters:
             if not equals or name not in DEFAULTED:
                 raise BadInput(f"--assume {word!r}: expected NAME=VALUE; {fields.nearest(name, DEFAULTED)}")
             given[name] = value
-        return cls(named=tuple((text, presets.cluster(name)) for text, _, name in pairs), assume=given)
+        return cls(named=tuple((text, presets.cluster(name)) for text, _, name in pairs), assume=given,
+                   learned=tuple(_calibration(path) for path in calibrations))
+
+    def fit_for(self, machine: Cluster) -> Calibration:
+        from seatrial.plan import calibrate
+
+        known = next((fit for fit in self.learned if fit.cluster.name == machine.name), None)
+        return calibrate.cold(machine) if known is None else replace(known, cluster=machine)
 
     def of(self, record: Record) -> Cluster | None:
         where = f"{record.source_file}\n{record.session}\n{record.machine}"
@@ -78,7 +92,7 @@ def of(records: Sequence[Record], clusters: Clusters) -> dict[int, Forecast]:
         key = json.dumps(fields.plain(machine.with_nodes(1)), sort_keys=True)
         groups.setdefault(key, (machine, []))[1].append((place, trial, record))
     for machine, rows in groups.values():
-        found |= _together(machine, rows)
+        found |= _together(clusters.fit_for(machine), machine, rows)
     return found
 
 
@@ -106,19 +120,25 @@ def trial_on(record: Record, cluster: Cluster | None, *, assume: Mapping[str, st
     return None if cluster is None else rows.read_row({**assume, **record.to_dict()}, cluster).trial
 
 
-def _together(machine: Cluster, wanted: list[tuple[int, Trial, Record]]) -> dict[int, Forecast]:
-    from seatrial.plan import calibrate, memory, step
+def _calibration(path: str | Path) -> Calibration:
+    from seatrial.plan.calibrate import Calibration
+
+    return Calibration.load(path)
+
+
+def _together(fit: Calibration, machine: Cluster, wanted: list[tuple[int, Trial, Record]]) -> dict[int, Forecast]:
+    from seatrial.plan import memory, step
     from seatrial.plan.forecast import limit_gib
     from seatrial.plan.rows import Row, configs_of
 
-    rows = [Row(cells={}, trial=trial) for _, trial, _ in wanted]
+    rows = [Row(cells={}, trial=trial, session=record.session or record.date) for _, trial, record in wanted]
     configs = configs_of(rows)
-    cold = calibrate.cold(machine).forecast(rows)
-    timed, peak = step.time(configs, machine), memory.peak(configs, machine)
+    seen = fit.forecast(rows)
+    timed, peak = step.time(configs, machine, fit.coefficients()), memory.peak(configs, machine)
     return {
         place: Forecast(
-            sec=float(cold.sec[i]), lo=float(cold.sec_lo[i]), hi=float(cold.sec_hi[i]), mem_gib=float(cold.mem[i]),
-            mem_lo=float(cold.mem_lo[i]), mem_hi=float(cold.mem_hi[i]), limit_gib=limit_gib(trial.cluster or machine),
+            sec=float(seen.sec[i]), lo=float(seen.sec_lo[i]), hi=float(seen.sec_hi[i]), mem_gib=float(seen.mem[i]),
+            mem_lo=float(seen.mem_lo[i]), mem_hi=float(seen.mem_hi[i]), limit_gib=limit_gib(trial.cluster or machine),
             parts_s={name: float(values[i]) for name, values in timed.parts.items()},
             memory_gib={name: float(values[i]) for name, values in peak.parts.items()}, trial=trial,
             assumed=tuple(name for name in DEFAULTED if getattr(record, name) in (None, "")), device=machine.device.name)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from seatrial import expression, presets
+from seatrial import presets
 from seatrial.columns import SEARCHED
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
 from seatrial.report.data import Made
 
 if TYPE_CHECKING:
-    from seatrial.plan.calibrate import Fit
+    from seatrial.plan.calibrate import Calibration
 
 MOST_NODES = 2048
 """More layouts than a page should wait for."""
@@ -28,7 +28,7 @@ def choices() -> dict[str, list[str]]:
     return {"models": sorted(book["models"]), "clusters": sorted(book["clusters"])}
 
 
-def fit_of(made: Made, cluster: str) -> Fit | None:
+def fit_of(made: Made, cluster: str) -> Calibration | None:
     """What the rows on that cluster teach: those whose forecast stands on it, and which nothing speaks against."""
     from seatrial.plan import calibrate, rows
 
@@ -38,23 +38,20 @@ def fit_of(made: Made, cluster: str) -> Fit | None:
     return calibrate.learn([rows.read_row(r.to_dict(), machine) for r in measured], machine) if measured else None
 
 
-def ask(query: Mapping[str, str], fit: Fit | None = None) -> dict[str, Any]:
+def ask(query: Mapping[str, str], fit: Calibration | None = None) -> dict[str, Any]:
     """The planner's document; BadInput says in one line what cannot be."""
-    from seatrial.plan import answer, request
-    from seatrial.plan.nearest import ways
-    from seatrial.plan.search import RULE_NAMES, search
+    from seatrial.plan import ask as planner
+    from seatrial.plan.request import integers, number
 
     known = choices()
     for name in ("model", "cluster"):
         if query.get(name) not in known[f"{name}s"]:
             raise BadInput(f"{name} {query.get(name, '')!r}: {nearest(query.get(name, ''), known[f'{name}s'])}")
-    nodes = request.integers("nodes", query["nodes"])[0] if query.get("nodes") else None
+    nodes = integers("nodes", query["nodes"])[0] if query.get("nodes") else None
     if nodes is not None and nodes > MOST_NODES:
         raise BadInput(f"nodes {nodes}: up to {MOST_NODES} here; seatrial plan takes more")
-    rules = [expression.parse(text, RULE_NAMES) for part in query.get("rule", "").split(";") if (text := part.strip())]
-    tokens = request.number("tokens", query["tokens"]) if query.get("tokens") else None
-    wanted = request.Request.read(model=query["model"], cluster=query["cluster"], nodes=nodes,
-                                  fixed={knob: query.get(knob) or None for knob in SEARCHED})
-    found = search(wanted.space, rules=rules, precision=wanted.precision, fit=fit)
-    out = [] if len(found) else list(ways(wanted.space, rules=rules, ramp=None, precision=wanted.precision, fit=fit))
-    return answer.answer(found, wanted, top=SHOWN, by="time", tokens=tokens, fit=fit, ways=out)
+    rules = [text for part in query.get("rule", "").split(";") if (text := part.strip())]
+    tokens = number("tokens", query["tokens"]) if query.get("tokens") else None
+    asked = planner.question(model=query["model"], cluster=query["cluster"], nodes=nodes, rules=rules,
+                             knobs={knob: query.get(knob) or None for knob in SEARCHED})
+    return planner.ask(asked.request, rules=asked.rules, top=SHOWN, tokens=tokens, fit=fit).document

@@ -62,10 +62,10 @@ class Asked:
 
     model: str
     cluster: str
-    knobs: dict[str, str] = field(default_factory=dict)
-    """gbs and the fixed values of [topology], as options are written."""
+    knobs: dict[str, Any] = field(default_factory=dict)
+    """gbs, and the fixed values of [topology]."""
     engine: str | None = None
-    rampup: str | None = None
+    rampup: tuple[Any, ...] | None = None
     rules: tuple[str, ...] = ()
 
 
@@ -75,14 +75,14 @@ def asked(path: Path) -> Asked:
         if table not in data:
             raise BadInput(f"{path}: a plan needs a [{table}] table in it")
     topology, batch, axes = (_table(data, name, path) for name in ("topology", "batch", "axes"))
-    knobs = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in topology.items()}
+    knobs = dict(topology)
     for name in axes:
         knobs.pop(name.removeprefix("topology."), None)
     sizes = axes.get("gbs") or axes.get("batch.gbs") or [batch.get("gbs")]
     if sizes[0] is not None:
-        knobs["gbs"] = ",".join(map(str, sizes))
+        knobs["gbs"] = list(sizes)
     start = batch.get("rampup_start")
-    rampup = None if start is None else f"{start},{batch.get('rampup_increment')},{batch.get('rampup_samples')}"
+    rampup = None if start is None else (start, batch.get("rampup_increment"), batch.get("rampup_samples"))
     rules = fields.convert(data.get("rules", []), tuple[str, ...], where="rules")
     return Asked(model=str(path), cluster=str(path), knobs=knobs, engine=data.get("engine"), rampup=rampup, rules=rules)
 

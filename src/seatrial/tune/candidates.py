@@ -22,7 +22,7 @@ from seatrial import columns
 from seatrial.errors import BadInput
 from seatrial.outcomes import OUTCOMES
 from seatrial.plan import memory, step
-from seatrial.plan.calibrate import Fit
+from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, Floats
 from seatrial.plan.forecast import limit_gib
 from seatrial.record import Outcome, Record
@@ -102,7 +102,7 @@ USUAL, WORTH = 0.03, 2.0
 """Three of a hundred trials that fit fail all the same, which is believed as much as two trials just like it would be."""
 
 
-def chance_to_run(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Fit) -> Floats:
+def chance_to_run(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Calibration) -> Floats:
     """1 for what ran, 0 for what failed."""
     chance = _fits(candidates, observations, cluster, fit) * (1 - _fails(candidates, observations))
     for i, several in observations.items():
@@ -110,7 +110,7 @@ def chance_to_run(candidates: Sequence[Trial], observations: Observations, clust
     return np.asarray(chance)
 
 
-def _fits(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Fit) -> Floats:
+def _fits(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Calibration) -> Floats:
     peak = memory.peak(Configs.from_trials(list(candidates)), cluster)
     gib, reach = fit.held.apply(peak)
     spare = np.log(limit_gib(cluster)) - np.log(peak.need_gib * gib / peak.gib)

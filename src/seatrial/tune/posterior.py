@@ -42,7 +42,7 @@ class Posterior:
     """Which candidates have a time."""
     open: np.ndarray
     """Which have not been tried."""
-    fit: calibrate.Fit
+    fit: calibrate.Calibration
 
     def draws(self, count: int, rng: np.random.Generator) -> Floats:
         """[count, n]: what `mean` is of; infinite where a candidate does not run. Errors of one's own have heavy tails: most

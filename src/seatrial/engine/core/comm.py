@@ -27,8 +27,8 @@ from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
 
 # Newer torch renamed both; older ones have only these names.
-all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+all_gather_tensor = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_tensor = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 def gather_json(value: object, device: torch.device) -> list[Any] | None:
@@ -132,7 +132,7 @@ class Comm:
                 out.view(-1).copy_(part.view(-1))
         elif self._enter("all_gather", part, group):
             with self.timers(timer):
-                work = all_gather(out.view(-1), part.reshape(-1), group=group.handle, async_op=True)
+                work = all_gather_tensor(out.view(-1), part.reshape(-1), group=group.handle, async_op=True)
         pending = Pending(work, lambda: out, self.timers, timer)
         if wait:
             pending.wait()
@@ -145,7 +145,7 @@ class Comm:
         if group.size > 1 and self._enter("reduce_scatter", x, group):
             with self.timers(timer):
                 if self.scatters:
-                    work = reduce_scatter(part, x, group=group.handle, async_op=True)
+                    work = reduce_scatter_tensor(part, x, group=group.handle, async_op=True)
                 else:
                     work = dist.all_reduce(x, group=group.handle, async_op=True)
         return Pending(work, lambda: part, self.timers, timer)
@@ -177,7 +177,7 @@ class Comm:
     def _compare(self, what: str, group: Group) -> None:
         mine = torch.tensor([zlib.crc32(what.encode())], device=self.mesh.device)
         every = torch.empty(group.size, dtype=mine.dtype, device=self.mesh.device)
-        all_gather(every, mine, group=group.handle)
+        all_gather_tensor(every, mine, group=group.handle)
         if bool((every != mine).any()):
             others = [r for r, h in zip(group.ranks, every.tolist()) if h != mine.item()]
             raise OrderMismatch(f"rank {self.mesh.rank} is at collective {what} of group {group.name}, "

@@ -47,7 +47,7 @@ def main_grad_of(weight: Tensor) -> MainGrad | None:
     return getattr(weight, "main_grad", None)
 
 
-def _rows(x: Tensor) -> Tensor:
+def rows_of(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1])
 
 
@@ -55,13 +55,13 @@ def weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Ten
     """leftᵀ right to the weight's main_grad, now or when the schedule says W; without a main_grad, as a plain gradient."""
     main_grad = main_grad_of(weight)
     if main_grad is None:
-        return _rows(left).t() @ _rows(right)
+        return rows_of(left).t() @ rows_of(right)
     if tp.deferred is not None:
         # Detached: the GEMMs must not hold the graph that the rest of the backward pass frees.
         kept = left.detach(), right.detach()
-        tp.deferred.append(lambda: main_grad.add_gemm(_rows(kept[0]), _rows(kept[1])))
+        tp.deferred.append(lambda: main_grad.add_gemm(rows_of(kept[0]), rows_of(kept[1])))
     else:
-        main_grad.add_gemm(_rows(left), _rows(right))
+        main_grad.add_gemm(rows_of(left), rows_of(right))
     return None
 
 
@@ -78,11 +78,11 @@ class _ColumnLinear(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,), (dy,), tp, weight = ctx.saved_tensors, grads, ctx.tp, ctx.weight
         whole = tp.gather(x) if tp.sequence_parallel else None
-        dx = (_rows(dy) @ weight).view(*dy.shape[:-1], weight.shape[1])
+        dx = (rows_of(dy) @ weight).view(*dy.shape[:-1], weight.shape[1])
         # The sum over the ranks travels while the weight gradient is computed.
         in_flight = tp.out_of_region(dx)
         dw = weight_gradient(tp, weight, dy, x if whole is None else whole.wait())
-        db = _rows(dy).sum(0) if ctx.has_bias else None
+        db = rows_of(dy).sum(0) if ctx.has_bias else None
         return in_flight.wait(), dw, db, None
 
 
@@ -94,16 +94,16 @@ class _RowLinear(Function):
         ctx.save_for_backward(x)
         ctx.weight, ctx.tp, ctx.has_bias = weight, tp, bias is not None
         if tp.size == 1 and bias is not None:
-            return torch.addmm(bias, _rows(x), weight).view(*x.shape[:-1], weight.shape[1])
-        y = tp.out_of_region((_rows(x) @ weight).view(*x.shape[:-1], weight.shape[1])).wait()
+            return torch.addmm(bias, rows_of(x), weight).view(*x.shape[:-1], weight.shape[1])
+        y = tp.out_of_region((rows_of(x) @ weight).view(*x.shape[:-1], weight.shape[1])).wait()
         return y if bias is None else y.add_(bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,), (dy,), tp, weight = ctx.saved_tensors, grads, ctx.tp, ctx.weight
-        db = _rows(dy).sum(0) if ctx.has_bias else None
+        db = rows_of(dy).sum(0) if ctx.has_bias else None
         dy = tp.into_region(dy)
-        dx = (_rows(dy) @ weight.t()).view_as(x)
+        dx = (rows_of(dy) @ weight.t()).view_as(x)
         return dx, weight_gradient(tp, weight, x, dy), db, None
 
 
@@ -143,9 +143,9 @@ class _Embedding(Function):
             dy = dy.masked_fill(absent[0].unsqueeze(-1), 0.0)
         main_grad = main_grad_of(ctx.weight)
         if main_grad is None:
-            dw = torch.zeros_like(ctx.weight).index_add_(0, local.reshape(-1), _rows(dy))
+            dw = torch.zeros_like(ctx.weight).index_add_(0, local.reshape(-1), rows_of(dy))
             return None, dw, None, None
-        main_grad.add_rows(local.reshape(-1), _rows(dy), ctx.add)
+        main_grad.add_rows(local.reshape(-1), rows_of(dy), ctx.add)
         return None, None, None, None
 
 
@@ -168,7 +168,7 @@ class _RmsNorm(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         x, weight, scale = ctx.saved_tensors
         dy, normed = grads[0].float(), x.float() * scale
-        dw = _rows(dy * normed).sum(0).to(weight.dtype)
+        dw = rows_of(dy * normed).sum(0).to(weight.dtype)
         dnormed = dy * weight.float()
         dx = (dnormed - normed * (dnormed * normed).mean(-1, keepdim=True)).mul_(scale)
         return dx.to(x.dtype), dw, None

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from seatrial.engine.core.layers import LayerNorm, weight_gradient
+from seatrial.engine.core.layers import LayerNorm, rows_of, weight_gradient
 from seatrial.engine.core.ops import Gemm
 from seatrial.engine.fast.attention import Core, attend_apart
 from seatrial.engine.fast.kernels import Kernels
@@ -102,7 +102,7 @@ class FusedBlock:
     # attention
 
     def attention(self, x_BSH: Tensor, kept: Kept, keep: str | None) -> Tensor:
-        b, x = self.block, _rows(x_BSH)
+        b, x = self.block, rows_of(x_BSH)
         h, kept.stats1, shifted = self.kernels.norm(x, b.norm1.weight, b.norm1.bias, b.norm1.eps, plus=b.out.bias)
         qkv = self.gemm(self._into(h, x_BSH), b.qkv.weight.t(), b.qkv.bias)
         kept.h1 = h if keep == "none" else None
@@ -118,9 +118,9 @@ class FusedBlock:
         return apart.mixed
 
     def attention_back(self, d_stream_BSH: Tensor, kept: Kept) -> Tensor:
-        b, k, x = self.block, self.kernels, _rows(kept.x)
+        b, k, x = self.block, self.kernels, rows_of(kept.x)
         assert kept.core is not None and kept.stats1 is not None
-        dy = self._into(_rows(d_stream_BSH), kept.x)
+        dy = self._into(rows_of(d_stream_BSH), kept.x)
         self.observe_grad("out", dy)
         d_mixed = self.gemm(dy, b.out.weight.t())
         weight_gradient(self.tp, b.out.weight, kept.core.mixed, dy)
@@ -133,7 +133,7 @@ class FusedBlock:
         in_flight = self.tp.out_of_region(self._shaped(self.gemm(d_qkv, b.qkv.weight), kept.x))
         weight_gradient(self.tp, b.qkv.weight, d_qkv, self._into(self.recompute_norm(kept.h1, x, kept.stats1, b.norm1), kept.x))
         del d_qkv
-        dx, sums = k.norm_backward(_rows(in_flight.wait()), x, kept.stats1, b.norm1.weight, _rows(d_stream_BSH))
+        dx, sums = k.norm_backward(rows_of(in_flight.wait()), x, kept.stats1, b.norm1.weight, rows_of(d_stream_BSH))
         self.reduce_partials(sums, b.norm1.weight, b.norm1.bias, b.out.bias)
         return dx.view(kept.x.shape)
 
@@ -141,7 +141,7 @@ class FusedBlock:
 
     def mlp(self, stream_BSH: Tensor, kept: Kept, keep: str | None, *, mlp_out: bool) -> Tensor | None:
         b = self.block
-        h, kept.stats2, shifted = self.kernels.norm(_rows(stream_BSH), b.norm2.weight, b.norm2.bias, b.norm2.eps,
+        h, kept.stats2, shifted = self.kernels.norm(rows_of(stream_BSH), b.norm2.weight, b.norm2.bias, b.norm2.eps,
                                                     plus=b.down.bias if mlp_out else None)
         kept.pre = self.gemm(self._into(h, stream_BSH), b.up.weight.t(), b.up.bias)
         kept.h2 = h if keep == "none" else None
@@ -154,8 +154,8 @@ class FusedBlock:
     def mlp_back(self, dy_BSH: Tensor, kept: Kept) -> Tensor:
         b, k = self.block, self.kernels
         assert kept.stream is not None and kept.stats2 is not None and kept.pre is not None
-        stream = _rows(kept.stream)
-        dy = self._into(_rows(dy_BSH), kept.x)
+        stream = rows_of(kept.stream)
+        dy = self._into(rows_of(dy_BSH), kept.x)
         self.observe_grad("down", dy)
         d_pre, made, sums = k.gelu_backward(self.gemm(dy, b.down.weight.t()), kept.pre, recompute=kept.g is None)
         weight_gradient(self.tp, b.down.weight, made if kept.g is None else kept.g, dy)
@@ -168,7 +168,7 @@ class FusedBlock:
         del h2
         kept.h2 = None
         del d_pre
-        d_stream, sums = k.norm_backward(_rows(in_flight.wait()), stream, kept.stats2, b.norm2.weight, _rows(dy_BSH))
+        d_stream, sums = k.norm_backward(rows_of(in_flight.wait()), stream, kept.stats2, b.norm2.weight, rows_of(dy_BSH))
         self.reduce_partials(sums, b.norm2.weight, b.norm2.bias, b.down.bias)
         kept.stream = None
         return d_stream.view(dy_BSH.shape)
@@ -196,11 +196,7 @@ class FusedBlock:
         """All tokens of the region, as a matrix."""
         if not self.tp.sequence_parallel:
             return x_TH
-        return _rows(self.tp.into_region(x_TH.view(like_BSH.shape)))
+        return rows_of(self.tp.into_region(x_TH.view(like_BSH.shape)))
 
     def _shaped(self, x_TH: Tensor, like_BSH: Tensor) -> Tensor:
         return x_TH.view(like_BSH.shape[0], -1, x_TH.shape[-1])
-
-
-def _rows(x: Tensor) -> Tensor:
-    return x.reshape(-1, x.shape[-1])

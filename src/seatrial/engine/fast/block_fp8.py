@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from seatrial.engine.core.layers import LayerNorm, main_grad_of
+from seatrial.engine.core.layers import LayerNorm, main_grad_of, rows_of
 from seatrial.engine.core.ops import Gemm
-from seatrial.engine.fast.block import FusedBlock, Kept, _rows
+from seatrial.engine.fast.block import FusedBlock, Kept
 from seatrial.engine.fast.fp8 import Linear8, ScaledGemm, scaled_gemm
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.scaling import Scales
@@ -50,7 +50,7 @@ class FusedBlock8(FusedBlock):
         if self.warming_up:
             return self._warm_up_attention(x_BSH, kept, keep)
         b, k = self.block, self.kernels
-        h8, kept.stats1, _ = self._normed8(_rows(x_BSH), b.norm1, self.qkv, x_BSH)
+        h8, kept.stats1, _ = self._normed8(rows_of(x_BSH), b.norm1, self.qkv, x_BSH)
         mixed = self.core(self.qkv.forward(h8, b.qkv.bias, k), x_BSH, kept, keep)
         eight, _ = k.cast8(mixed, self.out.x)
         kept.stream = self._row_gemm(self.out, eight, b.out.bias, x_BSH)
@@ -59,9 +59,9 @@ class FusedBlock8(FusedBlock):
     def attention_back(self, d_stream_BSH: Tensor, kept: Kept) -> Tensor:
         if self.warming_up:
             return super().attention_back(d_stream_BSH, kept)
-        b, k, x = self.block, self.kernels, _rows(kept.x)
+        b, k, x = self.block, self.kernels, rows_of(kept.x)
         assert kept.core is not None and kept.stats1 is not None
-        dy8, dy8_t = k.cast8(self._into(_rows(d_stream_BSH), kept.x), self.out.dy, rows=True, cols=True)
+        dy8, dy8_t = k.cast8(self._into(rows_of(d_stream_BSH), kept.x), self.out.dy, rows=True, cols=True)
         d_mixed = self.out.input_gradient(dy8, k)
         _, mixed8_t = k.cast8(kept.core.mixed, self.out.x, rows=False, cols=True)
         self._weight_gradient(self.out, mixed8_t, dy8_t)
@@ -73,7 +73,7 @@ class FusedBlock8(FusedBlock):
         in_flight = self.tp.out_of_region(self._shaped(self.qkv.input_gradient(d8, k), kept.x))
         self._weight_gradient(self.qkv, self._recompute_norm8(x, kept.stats1, b.norm1, self.qkv, kept.x), d8_t)
         del d8, d8_t
-        dx, sums = k.norm_backward(_rows(in_flight.wait()), x, kept.stats1, b.norm1.weight, _rows(d_stream_BSH))
+        dx, sums = k.norm_backward(rows_of(in_flight.wait()), x, kept.stats1, b.norm1.weight, rows_of(d_stream_BSH))
         self.reduce_partials(sums, b.norm1.weight, b.norm1.bias, b.out.bias)
         return dx.view(kept.x.shape)
 
@@ -85,7 +85,7 @@ class FusedBlock8(FusedBlock):
         b, k = self.block, self.kernels
         # `stream` is the input still: what attention adds to it comes in with the norm's own pass.
         assert kept.stream is not None
-        h8, kept.stats2, both = self._normed8(_rows(stream_BSH), b.norm2, self.up, stream_BSH, added=_rows(kept.stream))
+        h8, kept.stats2, both = self._normed8(rows_of(stream_BSH), b.norm2, self.up, stream_BSH, added=rows_of(kept.stream))
         kept.stream = both.view(stream_BSH.shape)
         kept.pre = self.up.forward(h8, b.up.bias, k)
         if not mlp_out:
@@ -98,8 +98,8 @@ class FusedBlock8(FusedBlock):
             return super().mlp_back(dy_BSH, kept)
         b, k = self.block, self.kernels
         assert kept.stream is not None and kept.stats2 is not None and kept.pre is not None
-        stream = _rows(kept.stream)
-        dy8, dy8_t = k.cast8(self._into(_rows(dy_BSH), kept.x), self.down.dy, rows=True, cols=True)
+        stream = rows_of(kept.stream)
+        dy8, dy8_t = k.cast8(self._into(rows_of(dy_BSH), kept.x), self.down.dy, rows=True, cols=True)
         d8, d8_t, g8_t, sums = k.gelu_backward8(self.down.input_gradient(dy8, k), kept.pre, self.up.dy, self.down.x)
         kept.pre = None
         self._weight_gradient(self.down, g8_t, dy8_t)
@@ -108,7 +108,7 @@ class FusedBlock8(FusedBlock):
         in_flight = self.tp.out_of_region(self._shaped(self.up.input_gradient(d8, k), kept.x))
         self._weight_gradient(self.up, self._recompute_norm8(stream, kept.stats2, b.norm2, self.up, kept.x), d8_t)
         del d8, d8_t
-        d_stream, sums = k.norm_backward(_rows(in_flight.wait()), stream, kept.stats2, b.norm2.weight, _rows(dy_BSH))
+        d_stream, sums = k.norm_backward(rows_of(in_flight.wait()), stream, kept.stats2, b.norm2.weight, rows_of(dy_BSH))
         self.reduce_partials(sums, b.norm2.weight, b.norm2.bias, b.down.bias)
         kept.stream = None
         return d_stream.view(dy_BSH.shape)
@@ -158,7 +158,7 @@ class FusedBlock8(FusedBlock):
         stream = super().attention(x_BSH, kept, keep)
         assert kept.stats1 is not None and kept.core is not None
         b = self.block
-        self.qkv.warm_up(self.kernels.norm_recompute(_rows(x_BSH), kept.stats1, b.norm1.weight, b.norm1.bias))
+        self.qkv.warm_up(self.kernels.norm_recompute(rows_of(x_BSH), kept.stats1, b.norm1.weight, b.norm1.bias))
         self.out.warm_up(kept.core.mixed)
         return stream
 
@@ -166,6 +166,6 @@ class FusedBlock8(FusedBlock):
         y = super().mlp(stream_BSH, kept, keep, mlp_out=mlp_out)
         assert kept.stats2 is not None and kept.pre is not None
         b = self.block
-        self.up.warm_up(self.kernels.norm_recompute(_rows(stream_BSH), kept.stats2, b.norm2.weight, b.norm2.bias))
+        self.up.warm_up(self.kernels.norm_recompute(rows_of(stream_BSH), kept.stats2, b.norm2.weight, b.norm2.bias))
         self.down.warm_up(self.kernels.gelu(kept.pre))
         return y

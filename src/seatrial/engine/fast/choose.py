@@ -1,7 +1,7 @@
 """Which kernels a run has: tried on every rank's device, decided on rank 0, the same on all ranks.
 
     ops, config, notes = ops_for(trial, mesh)         before the engine is built; every rank calls it
-    engine = Engine(trial, mesh, ops=ops)
+    engine = Engine(trial, training, mesh, ops=ops)
 
     build(config, trial, device)                      the ops of a given config, for a benchmark or a test
 
@@ -39,16 +39,14 @@ class CannotRun(SeatrialError):
     """This rank has not the kernels that rank 0 chose."""
 
 
-def ops_for(trial: Trial, mesh: Mesh,
-            wanted: KernelConfig | None = None) -> tuple[FastOps, KernelConfig, Notes]:
+def ops_for(trial: Trial, mesh: Mesh, wanted: KernelConfig | None = None) -> tuple[FastOps, KernelConfig, Notes]:
     """`wanted`: instead of what suits the device; what does not work there is left out of it."""
     own, notes = choose(trial, mesh.device, wanted)
     config = agree(own, notes, trial, mesh)
     return build(config, trial, mesh.device), config, notes
 
 
-def choose(trial: Trial, device: torch.device,
-           wanted: KernelConfig | None = None) -> tuple[KernelConfig, Notes]:
+def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = None) -> tuple[KernelConfig, Notes]:
     """What this rank's device would run: kernels that were held against plain torch, the fastest attention."""
     t, m = trial.topology, trial.model
     if t.precision == "fp8":

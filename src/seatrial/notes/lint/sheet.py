@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.prose import Prose
@@ -92,9 +93,10 @@ _NEAR, _MOST = 150, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
 CONFIGURATION = (
-    "nodes", "dp", "tp", "pp", "vp", "mbs", "gbs", "layers", "hidden", "heads", "kv_heads", "seq", "zero_stage",
-    "recompute", "schedule", "dtype", "sequence_parallel", "optimizer", "engine", "torch_version",
+    "nodes", "layers", "hidden", "heads", "kv_heads", "seq", *LAYOUT,
+    *(name for name in AROUND if name not in ("nodes", "procs_per_node", "freq_ghz")),
 )  # fmt: skip
+"""What two rows of one configuration have in common, as far as both say."""
 PLAIN_NAMES = {
     "nodes": "Nodes", "gpus": "GPUs", "size_label": "Size", "layers": "Layers", "hidden": "Hidden", "heads": "Heads",
     "seq": "Seq", "mem_value": "Mem", "sec_per_it": "Sec/it", "tflops": "TFLOPs", "aggr_pflops": "PFLOPs",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from seatrial.arith import layer
-from seatrial.engine.io.hfconfig import type_of
+from seatrial.huggingface.hfconfig import type_of
 from seatrial.spec import Model
 
 

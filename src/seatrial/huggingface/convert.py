@@ -3,9 +3,9 @@
     import_weights("gpt2/", "start/")           a checkpoint of step 0 that `training.resume` starts from, on any topology
     export_weights("out/checkpoints", "hf/")    a folder that `from_pretrained` loads
 
-Each model type is a table of our names and theirs, with what turns one into the other (`families.py`). One tensor at a time is
-in memory, so a model larger than the machine passes through. A tensor that nothing takes, and a number that is none, is refused
-by the tensor's name.
+Each model type is a table of our names and theirs, with what turns one into the other (`families.py`). A model larger than the
+machine passes through: one tensor at a time is in memory on the way in, one file of 5 GB on the way out. A tensor that nothing
+takes, and a number that is none, is refused by the tensor's name.
 """
 from __future__ import annotations
 
@@ -15,17 +15,37 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
-from seatrial.engine.io import checkpoint, families, hfconfig, safetensors
+from seatrial.engine.io import checkpoint
 from seatrial.engine.io.checkpoint import Checkpointer
 from seatrial.engine.io.dcp import Chunk
 from seatrial.errors import BadInput
 from seatrial.fields import build
+from seatrial.huggingface import families, hfconfig
 from seatrial.spec import Model
 
 SHARD_BYTES = 5_000_000_000
 WEIGHT_PREFIX = "model."
+
+
+class File:
+    """The tensors of one safetensors file, by name."""
+
+    def __init__(self, path: Path):
+        try:
+            self._file = safe_open(path, framework="pt")
+        except FileNotFoundError:
+            raise BadInput(f"{path}: no such file") from None
+        except (SafetensorError, OSError) as error:
+            raise BadInput(f"{path}: not a safetensors file, or damaged: {error}") from None
+        self.names = dict.fromkeys(self._file.keys())
+
+    def __getitem__(self, name: str) -> Tensor:
+        found: Tensor = self._file.get_tensor(name)
+        return found
 
 
 class HuggingFace:
@@ -35,7 +55,7 @@ class HuggingFace:
         self.folder = Path(folder)
         config = _read_json(self.folder / "config.json")
         self.model = hfconfig.model_of(config, where=str(self.folder / "config.json"), seq=seq)
-        self._files: dict[str, safetensors.File] = {}
+        self._files: dict[str, File] = {}
         self._where = self._weight_map()
 
     def _weight_map(self) -> dict[str, str]:
@@ -50,17 +70,17 @@ class HuggingFace:
             pickled = [p.name for p in self.folder.glob("pytorch_model*.bin")]
             why = f": {pickled[0]} is a pickle, which is never opened; save it again with safe_serialization" if pickled else ""
             raise BadInput(f"{self.folder}: no model.safetensors{why}")
-        return dict.fromkeys(self._file("model.safetensors").tensors, "model.safetensors")
+        return dict.fromkeys(self._file("model.safetensors").names, "model.safetensors")
 
-    def _file(self, name: str) -> safetensors.File:
+    def _file(self, name: str) -> File:
         if name not in self._files:
-            self._files[name] = safetensors.File(self.folder / name)
+            self._files[name] = File(self.folder / name)
         return self._files[name]
 
     def _known(self, name: str) -> str:
         # The base model's own checkpoints leave out the prefix that the model with a head adds.
         for known in (name, name.partition(".")[2]):
-            if known in self._where and known in self._file(self._where[known]).tensors:
+            if known in self._where and known in self._file(self._where[known]).names:
                 return known
         raise BadInput(f"{self.folder}: no tensor {name}, which a {self.model.family} of {self.model.layers} layers has")
 
@@ -159,10 +179,9 @@ def export_weights(source: Path | str, target: Path | str, *, dtype: torch.dtype
         weight_map: dict[str, str] = {}
         for number, shard in enumerate(shards, 1):
             name = "model.safetensors" if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-            shapes = {e.theirs: (dtype, families.their_shape(e, model)) for e in shard}
-            safetensors.write(part / name, shapes, (
-                (e.theirs, e.made_of({n: reader.whole(WEIGHT_PREFIX + n) for n in e.names}, model)) for e in shard))
-            weight_map |= dict.fromkeys(shapes, name)
+            tensors = {e.theirs: e.made_of({n: reader.whole(WEIGHT_PREFIX + n) for n in e.names}, model) for e in shard}
+            save_file({n: t.to(dtype).contiguous() for n, t in tensors.items()}, part / name, metadata={"format": "pt"})
+            weight_map |= dict.fromkeys(tensors, name)
         if len(shards) > 1:
             total = sum(torch.Size(families.their_shape(e, model)).numel() * dtype.itemsize for e in entries)
             index = {"metadata": {"total_size": total}, "weight_map": weight_map}
