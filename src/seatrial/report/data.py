@@ -17,6 +17,7 @@ from typing import Any
 
 from seatrial import __version__, columns
 from seatrial.notes.lint.sheet import Finding
+from seatrial.outcomes import OUTCOMES
 from seatrial.record import Record
 from seatrial.report import answers, effects, forecasts, pipelines
 from seatrial.report.answers import DOUBTFUL, Question
@@ -144,6 +145,8 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
         "version": __version__,
         "columns": page_columns(),
         "groups": GROUPS,
+        "statuses": {status: "good" if kind.kind == "ok" else "warn" if kind.kind == "not run" or kind.timed else "bad"
+                     for status, kind in OUTCOMES.items()},
         "spans": {letter: [span.css, span.word] for letter, span in pipelines.SPANS.items()},
         "rows": _rows(records, made, by_row, doubtful, findings),
         "count": len(records),

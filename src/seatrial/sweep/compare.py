@@ -25,7 +25,7 @@ from typing import Any
 
 from seatrial import columns, fields
 from seatrial.errors import BadInput
-from seatrial.sweep import foresee
+from seatrial.sweep import forecasts
 from seatrial.sweep.file import Sweep, Task, build
 from seatrial.sweep.store import Store
 
@@ -200,7 +200,7 @@ def measured_in_turns(sweep: Sweep, store: Store) -> list[Group]:
     values: dict[str, dict[int, dict[str, float]]] = {}
     groups: dict[str, Group] = {}
     clusters = any(task.trial is not None and task.trial.cluster is not None for task in sweep.tasks)
-    foreseen = foresee.forecasts(sweep) if clusters else {}
+    expected = forecasts.of_trials(sweep) if clusters else {}
     for data in store.records():
         task = tasks.get(data["record_id"])
         if task is None:
@@ -209,8 +209,8 @@ def measured_in_turns(sweep: Sweep, store: Store) -> list[Group]:
         group = groups.setdefault(label, Group(label=label, in_turns=True))
         group.ran[side] += 1
         group.busy = max(group.busy, _busy(data))
-        if task.key in foreseen and task.trial is not None:
-            group.forecast[side] = foreseen[task.key].sec / task.trial.batch.gbs
+        if task.key in expected and task.trial is not None:
+            group.forecast[side] = expected[task.key].sec / task.trial.batch.gbs
         value = _value(data)
         if value is None:
             status = data.get("outcome", {}).get("status", "ok")

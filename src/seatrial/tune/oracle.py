@@ -15,13 +15,13 @@ from pathlib import Path
 
 from seatrial import columns, fields
 from seatrial.errors import BadInput
-from seatrial.outcomes import having
+from seatrial.outcomes import OUTCOMES, having
 from seatrial.plan import rows as table
 from seatrial.plan.rows import Row
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Model, Trial
 
-STATUS = {"oom": "oom_device", "fail": "crash"}
+STATUS = {kind.short: status for status, kind in reversed(OUTCOMES.items())}
 """Words of tables -> outcomes; those that are outcomes already stand for themselves."""
 FAILED = having("kind", "failed")
 
