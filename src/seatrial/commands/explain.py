@@ -53,11 +53,9 @@ def register(app: typer.Typer) -> None:
         assert trial.cluster is not None
         told = taking_apart.explain(trial, learned_from(calibrate, trial.cluster))
         if svg is not None:
-            from seatrial.plan.svg import timeline
-
             if told.timeline is None:
                 raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
-            svg.write_text(timeline(told.timeline, title=_title(told)), encoding="utf-8")
+            svg.write_text(taking_apart.svg(told.timeline, title=_title(told)), encoding="utf-8")
         found = taking_apart.document(told, top)
         found |= rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
         say_gaps(found)
@@ -87,7 +85,8 @@ def _title(told: Explained) -> str:
 
 
 def _tell(told: Explained, top: int) -> None:
-    from seatrial.plan import explain, show
+    from seatrial import terminal
+    from seatrial.plan import explain
     from seatrial.schedule import picture
 
     t, cluster = told.trial.topology, told.trial.cluster
@@ -96,12 +95,12 @@ def _tell(told: Explained, top: int) -> None:
           f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
           f"recompute {t.recompute}, {t.precision}")
     print(f"\n{told.sec:.2f} s an iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
-    print(show.breakdown(told.parts, "s", said=explain.WHY))
+    print(terminal.breakdown(told.parts, "s", said=explain.WHY))
     print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
-    print(show.breakdown(told.memory, "GiB", whole=told.limit_gib))
+    print(terminal.breakdown(told.memory, "GiB", whole=told.limit_gib))
     if told.timeline is not None:
         print(f"\n{_title(told)}; dots are the bubble")
-        print(picture(told.timeline, width=min(show.width(), 160)))
+        print(picture(told.timeline, width=min(terminal.width(), 160)))
     print("\nWhat limits it")
     print("\n".join(f"  {line}" for line in told.limits) or "  nothing stands out")
     for warning in told.warnings:

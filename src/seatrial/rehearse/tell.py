@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seatrial.plan import show
+from seatrial import terminal
 from seatrial.spec import GIB
 
 MANY = 4
@@ -92,18 +92,19 @@ def _many(said: dict[str, Any]) -> None:
 
 def _iteration(said: dict[str, Any]) -> None:
     found, forecast = said["iteration"], said["forecast"]
-    print(f"\niteration: {show.seconds(found['sec_per_it'])} s put together from these actions, {found['tflops']:.3g} TFLOPs a "
-          f"process ({found['formula']})" + ("" if found["charged"] else "; communication not charged"))
+    sec = terminal.seconds(found["sec_per_it"])
+    print(f"\niteration: {sec} s put together from these actions, {found['tflops']:.3g} TFLOPs a process "
+          f"({found['formula']})" + ("" if found["charged"] else "; communication not charged"))
     if found["stages_taken_alike"]:
         print("  every stage taken to be like this one; --all-stages rehearses each")
-    print(show.breakdown(found["parts_s"], "s"))
+    print(terminal.breakdown(found["parts_s"], "s"))
     if forecast is not None:
-        print(f"the planner expects {show.seconds(forecast['sec_per_it'])} s on {said['cluster']}'s own devices "
-              f"(90 %: {show.seconds(forecast['sec_lo'])} to {show.seconds(forecast['sec_hi'])})")
-        print(show.breakdown(forecast["parts_s"], "s"))
+        print(f"the planner expects {terminal.seconds(forecast['sec_per_it'])} s on {said['cluster']}'s own devices "
+              f"(90 %: {terminal.seconds(forecast['sec_lo'])} to {terminal.seconds(forecast['sec_hi'])})")
+        print(terminal.breakdown(forecast["parts_s"], "s"))
     if forecast is not None:
         print(f"and in memory, on its fullest rank, {sum(forecast['memory_gib'].values()):.2f} GiB")
-        print(show.breakdown(forecast["memory_gib"], "GiB"))
+        print(terminal.breakdown(forecast["memory_gib"], "GiB"))
 
 
 def _range(numbers: list[int]) -> str:
@@ -111,7 +112,7 @@ def _range(numbers: list[int]) -> str:
 
 
 def _table(headers: list[str], rows: list[list[str]]) -> None:
-    print("\n".join(f"    {line}" for line in show.plain_table(headers, rows, left=(0,)).splitlines()))
+    print("\n".join(f"    {line}" for line in terminal.plain_table(headers, rows, left=(0,)).splitlines()))
 
 
 def _bytes(size: int) -> str:

@@ -6,7 +6,7 @@
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seatrial import arith, fields
@@ -66,8 +66,10 @@ def as_table(sweep: Sweep) -> tuple[Table, Cluster]:
     cluster = next((task.trial.cluster for task in tasks if task.trial is not None and task.trial.cluster is not None), None)
     if cluster is None:
         raise BadInput(f"{sweep.name}: names no cluster to forecast on, for example cluster = {{ base = 'jz-a100' }}")
-    made = [rows.Row(cells={"trial": task.label}, trial=None, reject=f"{task.code}: {task.invalid}", where=task.label)
-            if task.trial is None or task.invalid else rows.of_trial(task.trial, cluster, name=task.label) for task in tasks]
+    made = [rows.of_trial(task.trial, cluster, name=task.label) if task.trial is not None
+            else rows.Row(cells={"trial": task.label}, trial=None, where=task.label) for task in tasks]
+    made = [replace(row, trial=None, reject=f"{task.code}: {task.invalid}") if task.invalid else row
+            for task, row in zip(tasks, made)]
     header = tuple(name for name in dict.fromkeys(name for row in made for name in row.cells)
                    if any(row.cells.get(name) for row in made))
     return rows.Table(header=header, rows=tuple(made)), cluster
