@@ -24,7 +24,7 @@ from seatrial import arith
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.engine.watch.memory import LiveStorages
+from seatrial.engine.watch.tracker import LiveStorages
 from seatrial.spec import Batch, Model, Topology, Trial
 from seatrial.training import Training
 

@@ -114,15 +114,15 @@ def count_cpu_time(machine: Path, *, probes: bool) -> None:
     """From here on this process's clock stands still while others run."""
     import torch
 
-    from seatrial.engine.rendezvous import Place
+    from seatrial.engine.rendezvous import RankInfo
     from seatrial.probe import machine as files
-    from seatrial.probe.ask import Ask
+    from seatrial.probe.options import ProbeOptions
     from seatrial.probe.run import probe
 
     torch.set_num_threads(1)
     time.perf_counter = time.process_time
     if probes:
-        files.write(probe(Ask.of(device="cpu", budget_s=600.0), Place(), torch.device("cpu"), say=print), machine)
+        files.write(probe(ProbeOptions.of(device="cpu", budget_s=600.0), RankInfo(), torch.device("cpu"), say=print), machine)
 
 
 def steps_s(trial: Trial, steps: int) -> float:

@@ -27,11 +27,16 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT)]
 import torch  # noqa: E402
 
 from seatrial import presets  # noqa: E402
-from seatrial.rehearse.assemble import RankTimes  # noqa: E402
-from seatrial.rehearse.charge import Curve, Free, Measured, replay  # noqa: E402
-from seatrial.rehearse.rank import OutOfMemory, both, held  # noqa: E402
-from seatrial.rehearse.whole import Asked, rehearse  # noqa: E402
-from seatrial.rehearse.world import fake_world  # noqa: E402
+from seatrial.rehearse.fake import fake_world  # noqa: E402
+from seatrial.rehearse.iteration import (  # noqa: E402
+    Curve,
+    Free,
+    Measured,
+    RankTimes,
+    replay,
+)
+from seatrial.rehearse.rank import OutOfMemory, measure_memory, time_and_memory  # noqa: E402
+from seatrial.rehearse.run import RehearsalOptions, rehearse  # noqa: E402
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial  # noqa: E402
 from seatrial.training import Training  # noqa: E402
 
@@ -76,7 +81,7 @@ def memory() -> bool:
     print("\nbytes at the fullest moment, rehearsed on tensors without memory, against a tracker in the real rank")
     worst = 0.0
     for name, trial in TWELVE.items():
-        found = rehearse(trial, SMALL_TRAINING, Asked(all_stages=True, memory_only=True))
+        found = rehearse(trial, SMALL_TRAINING, RehearsalOptions(all_stages=True, memory_only=True))
         cells = []
         for one in found.ranks:
             off = one.memory.peak_bytes / real[name][one.pp_rank] - 1
@@ -124,7 +129,7 @@ def timing(rounds: int) -> bool:
         for name, sec in in_world(2, step_s, PAIRS, PAIR_TRAINING, 3, timeout_s=1800.0)[0].items():
             real[name].append(sec)
         for name, trial in PAIRS.items():
-            found = rehearse(trial, PAIR_TRAINING, Asked(all_stages=True), network=links)
+            found = rehearse(trial, PAIR_TRAINING, RehearsalOptions(all_stages=True), network=links)
             assert found.iteration is not None
             rehearsed[name].append(found.iteration.sec)
         print(f"round {number + 1} of {rounds}: load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
@@ -147,7 +152,7 @@ def fugaku() -> bool:
     trial = Trial(model=presets.model("gpt-30b"), batch=Batch(gbs=1536), cluster=cluster,
                   topology=Topology(dp=32, tp=4, pp=48, mbs=1), execution=Execution(device="cpu"))
     began, cpu = time.perf_counter(), time.process_time()
-    found = rehearse(trial, Training(), Asked(rank=3072), cluster=cluster, say=print)
+    found = rehearse(trial, Training(), RehearsalOptions(rank=3072), cluster=cluster, say=print)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     one, iteration = found.ranks[0], found.iteration
     assert one.times is not None and iteration is not None
@@ -188,9 +193,9 @@ def point(trial: Trial, stage: str, device: torch.device, repeats: int, *, fake:
     try:
         with fake_world(rank=STAGES[stage] * t.dp * t.tp, world=t.world):
             if fake:
-                found, times = held(trial, training, torch.device("cpu"), fake=True, as_gpu=True), None
+                found, times = measure_memory(trial, training, torch.device("cpu"), fake=True, as_gpu=True), None
             else:
-                moments, found = both(trial, training, device, repeats=repeats, as_gpu=True)
+                moments, found = time_and_memory(trial, training, device, repeats=repeats, as_gpu=True)
                 times = RankTimes.of(replay(moments, Free(), overlap=True), t)
     except OutOfMemory as error:
         return {**made, "error": str(error), "took_s": time.perf_counter() - began}
@@ -208,7 +213,7 @@ def point(trial: Trial, stage: str, device: torch.device, repeats: int, *, fake:
 
 
 def planner(trial: Trial, stage: str) -> dict[str, Any]:
-    from seatrial.rehearse.beside import Forecast, kind
+    from seatrial.rehearse.show import Forecast, kind
 
     at = kind(STAGES[stage], trial.topology.pp)
     a100, h200 = (Forecast.of(trial, presets.cluster(name, nodes=48)) for name in ("jz-a100", "h200"))

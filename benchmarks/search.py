@@ -161,7 +161,7 @@ def by_belief(seeds: int) -> dict[str, float]:
             tuner.tell(trial, noisy if np.isfinite(here) else Outcome(status="oom_device"))
         best = tuner.best
         regret.append(float(np.exp(truth[best] - truth.min()) - 1) if best is not None else float("inf"))
-        stopped.append(len(tuner.told))
+        stopped.append(len(tuner.observations))
         reached.append(next((n for n, i in enumerate(asked, 1) if i in good), len(table.trials)))
         in_order.append(next(n for n, i in enumerate(cold_order, 1) if i in good))
     return {"stopped_mean": statistics.mean(stopped), "within": sum(r <= WITHIN for r in regret) / seeds,

@@ -9,7 +9,7 @@ import numpy as np
 from seatrial.plan import kernels, network
 from seatrial.plan.configs import PRECISIONS, Configs
 from seatrial.probe import machine
-from seatrial.probe.shapes import Product
+from seatrial.probe.shapes import GemmShape
 from seatrial.spec import Cluster
 
 
@@ -27,7 +27,7 @@ def cpu(**changes: Any) -> dict[str, Any]:
     return empty(device=device, cores=2, threads=2, **changes)
 
 
-def product_s(cluster: Cluster, shape: Product, dtype: str = "bf16") -> float:
+def product_s(cluster: Cluster, shape: GemmShape, dtype: str = "bf16") -> float:
     """What the data sheet makes of one product."""
     configs = Configs.from_columns(1, layers=1, hidden=1024, heads=8, seq=1024, vocab=1024, gbs=1,
                                    procs_per_node=cluster.procs_per_node, precision=PRECISIONS.index(dtype))
@@ -37,7 +37,7 @@ def product_s(cluster: Cluster, shape: Product, dtype: str = "bf16") -> float:
     return float(kernels.matmul_s(found, *shape[1:4], align, shape.batch, kind=shape.kind)[0])
 
 
-def product(shape: Product, s: float, dtype: str = "bf16") -> dict[str, Any]:
+def product(shape: GemmShape, s: float, dtype: str = "bf16") -> dict[str, Any]:
     return {"dtype": dtype, **shape._asdict(), "s": s, "spread": 0.0}
 
 

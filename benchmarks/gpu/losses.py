@@ -77,6 +77,6 @@ def _one(model: Any, precision: Any, seed: int, prefix: str, device: str, steps:
     training = Training(steps=steps, seed=seed, lr=3e-4, min_lr=3e-5, warmup_steps=50, data=prefix, **more)
     trial = Trial(model=model, batch=Batch(gbs=MBS), topology=Topology(mbs=MBS, precision=precision))
     mesh = Mesh(trial.topology, device=torch.device(device))
-    engine = Engine(trial, training, mesh, ops=ops_for(trial, training, mesh)[0])
+    engine = Engine(trial, training, mesh, ops=ops_for(trial, mesh)[0])
     batches = Batches(training, model, seed)
     return [engine.step(i + 1, first_sample=MBS * i, batches=batches).loss for i in range(steps)]

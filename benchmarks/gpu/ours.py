@@ -37,9 +37,9 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     if row.settings.get("blas"):
         torch.backends.cuda.preferred_blas_library(row.settings["blas"])
     training = Training(steps=WARM + steps, lr=1e-4)
-    config = KernelConfig.of(where, precision=row.precision, compiled=row.compiled, moments=row.moments)
+    config = KernelConfig.of(where, row.precision, trial.execution)
     mesh = Mesh(trial.topology, device=where)
-    ops, config, notes = ops_for(trial, training, mesh, replace(config, **row.switches))
+    ops, config, notes = ops_for(trial, mesh, replace(config, **row.switches))
     engine = Engine(trial, training, mesh, ops=ops)
     batches = Batches(training, trial.model, training.seed)
     built_s = time.perf_counter() - began

@@ -19,7 +19,7 @@ from torch import Tensor
 from seatrial.engine.fast import fp8
 from seatrial.engine.fast.attention import fastest
 from seatrial.engine.fast.kernels import NAMES, Kernels, verified
-from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.ops import fp32_gemm_works
 
 HALF = torch.bfloat16
@@ -81,9 +81,9 @@ def _eight(device: torch.device, say: Callable[[str], None]) -> dict[str, float]
     found = {}
     for left_type, right_type in ((fp8.FORWARD, fp8.FORWARD), (fp8.GRADIENT, fp8.FORWARD), (fp8.FORWARD, fp8.GRADIENT)):
         scales = Scales(device)
-        a, b = scales.slot(left_type), scales.slot(right_type)
+        a, b = scales.state(left_type), scales.state(right_type)
         x, w = torch.randn(256, 512, device=device, dtype=HALF), torch.randn(384, 512, device=device, dtype=HALF) * 0.02
-        a.see(x), b.see(w)
+        a.update_amax(x), b.update_amax(w)
         scales.update()
         x8, w8 = a.cast(x), b.cast(w)
         exact = (x8.float() * a.inverse) @ (w8.float() * b.inverse).t()
@@ -191,7 +191,7 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
 
     k = Kernels.of(verified.usable(NAMES, device, HALF, hidden=h, eight=True)[0])
     scales = Scales(device)
-    e4, e5 = scales.slot(fp8.FORWARD), scales.slot(fp8.GRADIENT)
+    e4, e5 = scales.state(fp8.FORWARD), scales.state(fp8.GRADIENT)
     x, dy, r, w, b = some(tokens, h), some(tokens, h), some(tokens, h), some(h), some(h)
     pre, dg, logits = some(tokens, 4 * h), some(tokens, 4 * h), some(4096, vocab)
     stats = k.norm(x, w, b, 1e-5)[1]
@@ -206,17 +206,17 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
     sums, places = torch.randn(3, 528, h, device=device), [(some(h), True) for _ in range(3)]
     return {
         "norm": (6 * n, lambda: k.norm(x, w, b, 1e-5, plus=b)),
-        "norm_again": (4 * n, lambda: k.norm_again(x, stats, w, b)),
+        "norm_recompute": (4 * n, lambda: k.norm_recompute(x, stats, w, b)),
         "norm_backward": (8 * n, lambda: k.norm_backward(dy, x, stats, w, r)),
         "norm_backward alone": (6 * n, lambda: k.norm_backward(dy, x, stats, w)),
         "add_rows": (2 * n + 4 * h * len(random.unique()), lambda: k.add_rows(vocabulary, random, dy)),
         "add_rows of a text": (2 * n + 4 * h * len(text.unique()), lambda: k.add_rows(vocabulary, text, dy)),
         "torch's gelu": (16 * n, lambda: F.gelu(pre, approximate="tanh")),
         "gelu": (16 * n, lambda: k.gelu(pre)),
-        "gelu_backward": (24 * n, lambda: k.gelu_backward(dg, pre, again=False)),
-        "gelu_backward again": (32 * n, lambda: k.gelu_backward(dg, pre, again=True)),
-        "join": (12 * n, lambda: k.join((x, dy, r))),
-        "fold": (12 * 528 * h, lambda: k.fold(sums, places)),
+        "gelu_backward": (24 * n, lambda: k.gelu_backward(dg, pre, recompute=False)),
+        "gelu_backward again": (32 * n, lambda: k.gelu_backward(dg, pre, recompute=True)),
+        "cat_qkv": (12 * n, lambda: k.cat_qkv((x, dy, r))),
+        "reduce_partials": (12 * 528 * h, lambda: k.reduce_partials(sums, places)),
         "adamw": (26 * count, lambda: k.adamw_split(weights, rest, grad, first, second, numbers, beta1=0.9, beta2=0.95,
                                                     eps=1e-8, keep=1.0)),
         "adamw of bf16 moments": (18 * count, lambda: k.adamw_split(weights, rest, grad, *narrow, numbers, beta1=0.9,
@@ -226,10 +226,10 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
         "softmax_gradient": (4 * logits.numel(), lambda: k.softmax_gradient(logits, targets, log_sum, vocab)),
         "norm8": (3 * n, lambda: k.norm8(x, w, b, 1e-5, e4)),
         "norm8 added": (7 * n, lambda: k.norm8(x, w, b, 1e-5, e4, added=dy)),
-        "norm_again8": (3 * n, lambda: k.norm_again8(x, stats, w, b, e4)),
+        "norm_recompute8": (3 * n, lambda: k.norm_recompute8(x, stats, w, b, e4)),
         "gelu8": (12 * n, lambda: k.gelu8(pre, e4)),
         "gelu_backward8": (28 * n, lambda: k.gelu_backward8(dg, pre, e5, e4)),
-        "join8": (12 * n, lambda: k.join8((x, dy, r), e5)),
+        "cat_qkv8": (12 * n, lambda: k.cat_qkv8((x, dy, r), e5)),
         "cast8": (3 * n, lambda: k.cast8(x, e4)),
         "cast8 cols": (3 * n, lambda: k.cast8(x, e4, rows=False, cols=True)),
         "cast8 both": (4 * n, lambda: k.cast8(x, e4, rows=True, cols=True)),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from seatrial.fields import ABOUT, About, meanings
@@ -47,6 +47,18 @@ class Column:
     @property
     def title(self) -> str:
         return self.about.title or self.about.label
+
+    @property
+    def word(self) -> str:
+        return self.about.label if self.about.word is None else self.about.word
+
+    def text(self, value: Any) -> str:
+        """A value in a sentence: `DP 8`, `ZeRO 1`, `1f1b`, `2.2 GHz`, `sequence parallel`, or nothing."""
+        if value is True:
+            return self.title.lower()
+        if value is None or value is False or value == "":
+            return ""
+        return " ".join(part for part in (self.word, str(value), self.about.unit) if part)
 
     @property
     def path(self) -> str:
@@ -119,7 +131,7 @@ SEARCHED = tuple(column.field for column in COLUMNS.values() if column.about.sea
 """Degrees, batches, ZeRO, recompute, schedule, by the names of their tables: what `plan` is not given it searches."""
 KNOBS = tuple(COLUMNS[name].field for name in LAYOUT)
 """Those with what is chosen once: precision, sequence parallelism. A layout by the names of its tables."""
-DEGREES = tuple(name for name in SEARCHED if name in ("dp", "tp", "pp"))
+DEGREES = tuple(column.field for column in COLUMNS.values() if column.about.degree)
 """What the world is the product of."""
 
 
@@ -139,12 +151,12 @@ def aliases() -> dict[str, tuple[str, str]]:
     return {alias: (name, column.about.kind) for name, column in COLUMNS.items() for alias in column.about.names}
 
 
-def shown(row: dict[str, Any], of: Iterable[str] = LAYOUT) -> str:
-    """A row in a few words, by labels: `DP 8, TP 4`; a word that speaks for itself stands alone."""
-    said = []
-    for name in of:
-        value, column = row.get(name), COLUMNS[name]
-        if value in (None, "", False):
-            continue
-        said.append(column.title.lower() if value is True else f"{column.label} {value}")
-    return ", ".join(said)
+def shown(row: Mapping[str, Any], of: Iterable[str] = LAYOUT) -> str:
+    """A row in a few words: `DP 8, TP 4, ZeRO 1, 1f1b`."""
+    return ", ".join(filter(None, (COLUMNS[name].text(row.get(name)) for name in of)))
+
+
+def differing(rows: Sequence[Mapping[str, Any]], of: Iterable[str], always: Iterable[str] = ()) -> list[str]:
+    """The columns that tell these rows apart, in their own order, with those that are named always."""
+    kept = set(always)
+    return [name for name in of if name in kept or len({row.get(name) for row in rows}) > 1]

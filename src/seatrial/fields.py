@@ -44,9 +44,13 @@ class About:
     """What authors of tables, logs and command lines call it, in lower case and plain words."""
     title: str = ""
     """In a picture, where the label is too short."""
+    word: str | None = None
+    """Before a value in a sentence where the label is an abbreviation of tables: ZeRO; empty where a value needs none: 1f1b."""
     unit: str = ""
     searched: bool = False
     """Whether `plan` and `tune` search it; then it is also an option and a name in rules."""
+    degree: bool = False
+    """Whether the number of processes is a multiple of it."""
 
 
 def field(default: Any = dataclasses.MISSING, *, label: str, names: str = "", factory: Any = dataclasses.MISSING,

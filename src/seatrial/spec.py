@@ -69,14 +69,14 @@ _CHOICES = tuple(f.name for f in dataclasses.fields(Architecture))
 class Model:
     """The network's shape. A choice that is left out is the family's."""
 
-    layers: int = fields.field(label="Layers", kind="count",
+    layers: int = fields.field(label="Layers", kind="count", word="layers",
         names="layers, layer, nlayers, num layers, n layers, number of layers, depth, num hidden layers, n layer, nlayer")
     """Transformer layers."""
-    hidden: int = fields.field(label="Hidden", kind="count",
+    hidden: int = fields.field(label="Hidden", kind="count", word="hidden",
         names="hidden, nhidden, hidden size, hidden dim, hidden dimension, d model, dmodel, n embd, embedding size, width, "
               "model dim, n hidden")
     """Width of the residual stream."""
-    heads: int = fields.field(label="Heads", kind="count", title="Attention heads",
+    heads: int = fields.field(label="Heads", kind="count", word="heads", title="Attention heads",
         names="heads, nheads, num heads, n heads, head, attention heads, num attention heads, number of heads, n head, nhead, "
               "attn heads")
     """Attention heads; `hidden` is a multiple of them unless `head_dim` is given."""
@@ -256,14 +256,14 @@ def _divisors_near(n: int, wanted: int) -> str:
 class Topology:
     """How the model is laid out over the processes."""
 
-    dp: int = fields.field(1, label="DP", kind="count", searched=True, title="Data parallel (DP)",
+    dp: int = fields.field(1, label="DP", kind="count", searched=True, degree=True, title="Data parallel (DP)",
         names="dp, data parallel, data parallel size, dp size, replicas, dp degree, data parallelism")
     """Data parallel: replicas of the model."""
-    tp: int = fields.field(1, label="TP", kind="count", searched=True, title="Tensor parallel (TP)",
+    tp: int = fields.field(1, label="TP", kind="count", searched=True, degree=True, title="Tensor parallel (TP)",
         names="tp, mp, tensor parallel, tensor parallel size, tensor model parallel size, model parallel, model parallel size, "
               "tp size, mp size, tp degree, tensor parallelism, tmp")
     """Tensor parallel: ranks that share every layer."""
-    pp: int = fields.field(1, label="PP", kind="count", searched=True, title="Pipeline parallel (PP)",
+    pp: int = fields.field(1, label="PP", kind="count", searched=True, degree=True, title="Pipeline parallel (PP)",
         names="pp, pipeline parallel, pipeline parallel size, pipeline model parallel size, pp size, pp degree, pipeline, "
               "pipeline stages, stages, pipeline parallelism, pmp")
     """Pipeline parallel: ranks that the layers are divided over."""
@@ -276,17 +276,19 @@ class Topology:
               "per device batch size, train micro batch size per gpu, local batch size, lbs, bs per gpu")
     """Micro-batch size: sequences that pass the pipeline together."""
     zero: int = fields.field(0, label="ZS", kind="zero", column="zero_stage", searched=True, title="ZeRO stage",
+        word="ZeRO",
         names="zs, zero, zero stage, zero opt, zero level")
     """ZeRO stage: 1 shares the optimizer's state over DP, 2 also gradients, 3 also weights."""
     recompute: Recompute = fields.field("none", label="AC", kind="recompute", searched=True, title="Recompute",
+        word="recompute",
         names="ac, activation checkpointing, activation ckpt, activation checkpoint, recompute, recomputation, "
               "activation recompute, activation recomputation, checkpoint activations, gradient checkpointing, grad ckpt, "
               "recompute activations, recompute granularity, gc")
     """Activations computed again in the backward pass: none, those of attention, or all of a layer's."""
-    schedule: ScheduleKind = fields.field("1f1b", label="Schedule", searched=True,
+    schedule: ScheduleKind = fields.field("1f1b", label="Schedule", searched=True, word="",
         names="schedule, pipeline schedule, pp schedule")
     """The order of forward and backward passes of the micro-batches."""
-    precision: Precision = fields.field("fp32", label="Precision", kind="dtype", column="dtype", title="Precision",
+    precision: Precision = fields.field("fp32", label="Precision", kind="dtype", column="dtype", word="",
         names="dtype, precision, data type, mixed precision, params dtype")
     """Of products and activations; masters and moments are fp32."""
     sequence_parallel: bool = fields.field(False, label="SP", kind="yesno", title="Sequence parallel",
@@ -431,7 +433,7 @@ class Cluster:
 
     name: str
     """What tables call it."""
-    nodes: int = fields.field(label="Nodes", kind="count", of_trial="nodes",
+    nodes: int = fields.field(label="Nodes", kind="count", of_trial="nodes", word="nodes",
         names="nodes, node, num nodes, nnodes, n nodes, no of nodes, number of nodes, hosts, servers")
     """Nodes that may be used."""
     procs_per_node: int = fields.field(label="Procs/node", kind="count", of_trial="procs_per_node", title="Processes per node",
@@ -492,7 +494,7 @@ class Environment:
     """Another interpreter, for comparing versions of PyTorch."""
     scheduler: dict[str, str] = field(default_factory=dict)
     """Options for the batch system (clock, retention state, partition)."""
-    clock_ghz: float | None = fields.field(None, label="Freq", kind="frequency", column="freq_ghz", unit="GHz",
+    clock_ghz: float | None = fields.field(None, label="Freq", kind="frequency", column="freq_ghz", unit="GHz", word="",
         title="Clock (GHz)",
         names="freq, frequency, clock, clock speed, cpu freq, freq ghz")
     """Of the processors, where the batch system sets it."""

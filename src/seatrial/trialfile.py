@@ -41,10 +41,10 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
         if table not in data:
             raise BadInput(f"{where}: [{table}] must be given")
     trial = Trial(
-        model=_model(data["model"], book),
+        model=read_model(data["model"], book),
         batch=fields.build(Batch, data["batch"], where="batch"),
         topology=fields.build(Topology, data.get("topology", {}), where="topology"),
-        cluster=_cluster(data["cluster"], book) if "cluster" in data else None,
+        cluster=read_cluster(data["cluster"], book) if "cluster" in data else None,
         environment=fields.build(Environment, data.get("environment", {}), where="environment"),
         execution=fields.build(Execution, data.get("execution", {}), where="execution"),
         engine=engine_name(data.get("engine", "seatrial")),
@@ -60,7 +60,7 @@ def _deep_copy(data: Mapping[str, Any]) -> dict[str, Any]:
     return {k: _deep_copy(v) if isinstance(v, Mapping) else v for k, v in data.items()}
 
 
-def _model(value: Any, book: presets.Book) -> Model:
+def read_model(value: Any, book: presets.Book) -> Model:
     if isinstance(value, str):
         return presets.model(value, book=book)
     if isinstance(value, Mapping) and "base" in value:
@@ -69,7 +69,7 @@ def _model(value: Any, book: presets.Book) -> Model:
     return fields.build(Model, value, where="model")
 
 
-def _cluster(value: Any, book: presets.Book) -> Cluster:
+def read_cluster(value: Any, book: presets.Book) -> Cluster:
     if isinstance(value, str):
         return presets.cluster(value, book=book)
     if not isinstance(value, Mapping):

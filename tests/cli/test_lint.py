@@ -97,3 +97,12 @@ def test_the_input_is_never_overwritten(seatrial, notes):
     before = path.read_text()
     assert seatrial("lint", path, "--corrected", path).status == 2
     assert path.read_text() == before
+
+
+def test_a_corrected_table_keeps_every_setting_that_a_row_states(seatrial, tmp_path):
+    rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
+    rows.write_text("DP,TP,PP,VP,KV heads,Schedule,GBS,Sec/it\n8,4,2,2,8,interleaved,512,1.5\n4,4,2,2,8,interleaved,512,2.9\n")
+    seatrial("lint", rows, "--corrected", out)
+    lines = list(csv.DictReader(out.open()))
+    assert [(line["vp"], line["kv_heads"], line["schedule"]) for line in lines] == [("2", "8", "interleaved")] * 2
+    assert "optimizer" not in lines[0]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from seatrial.engine.core.masters import parts_of
+from seatrial.engine.core.masters import split_bits
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import build
@@ -25,7 +25,7 @@ def train_with(cases: dict[str, tuple[Trial, KernelConfig | None]], training: Tr
     found = {}
     for label, (trial, config) in cases.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        engine = Engine(trial, training, mesh, ops=config and build(config, trial, training, mesh.device))
+        engine = Engine(trial, training, mesh, ops=config and build(config, trial, mesh.device))
         batches = Batches(training, trial.model, training.seed)
         results = [engine.step(i + 1, first_sample=trial.batch.gbs * i, batches=batches) for i in range(training.steps)]
         found[label] = [(r.loss, r.grad_norm) for r in results]
@@ -54,13 +54,13 @@ def rounds_away(engine: Engine) -> None:
     def adamw(master: torch.Tensor, grad: torch.Tensor, first: torch.Tensor, second: torch.Tensor,
               weights: torch.Tensor, numbers: torch.Tensor, **how: float) -> None:
         plain.adamw(master, grad, first, second, None, numbers, **how)
-        weights.copy_(parts_of(master)[0])
+        weights.copy_(split_bits(master)[0])
 
     assert engine.optimizer.one_pass is not None
     engine.optimizer.one_pass = Kernels(adamw=adamw)
     for bucket in engine.buckets:
         assert bucket.masters.whole is not None
-        bucket.part.copy_(parts_of(bucket.masters.whole)[0])
+        bucket.part.copy_(split_bits(bucket.masters.whole)[0])
         bucket.weights_follow = True
         bucket.publish().wait()
 
@@ -72,7 +72,7 @@ def split_and_whole(cases: dict[str, Trial], training: Training, config: KernelC
     for label, trial in cases.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
         for splits in (True, False):
-            ops = build(replace(config, split_masters=splits), trial, training, mesh.device)
+            ops = build(replace(config, split_masters=splits), trial, mesh.device)
             engine = Engine(trial, training, mesh, ops=ops)
             assert all((b.masters.rest is not None) == splits for b in engine.buckets)
             if not splits:
@@ -89,7 +89,7 @@ def saved_and_continued(trial: Trial, training: Training, config: KernelConfig, 
     half = training.steps // 2
 
     def engine_of(splits: bool) -> Engine:
-        engine = Engine(trial, training, mesh, ops=build(replace(config, split_masters=splits), trial, training, mesh.device))
+        engine = Engine(trial, training, mesh, ops=build(replace(config, split_masters=splits), trial, mesh.device))
         if not splits:
             rounds_away(engine)
         return engine

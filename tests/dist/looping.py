@@ -8,7 +8,7 @@ from dist.many import in_world
 from seatrial.engine import loop
 from seatrial.engine.core.comm import Comm, OrderMismatch
 from seatrial.engine.core.mesh import Mesh, Pool
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.rendezvous import RankInfo
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
@@ -20,7 +20,7 @@ def go(runs: list[RunFile]) -> None:
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     pool: Pool = {}
     for run in runs:
-        loop.train(run, Place(rank=rank, world=world), torch.device("cpu"), Heartbeat(None, rank), pool=pool)
+        loop.train(run, RankInfo(rank=rank, world=world), torch.device("cpu"), Heartbeat(None, rank), pool=pool)
 
 
 def disagree() -> str:

@@ -10,11 +10,10 @@ import torch.distributed as dist
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
-from seatrial.engine.rendezvous import Place
-from seatrial.probe import talk
-from seatrial.probe.between import Between
-from seatrial.probe.crew import Crew
+from seatrial.engine.rendezvous import RankInfo
+from seatrial.engine.watch.tracker import tracker
+from seatrial.probe import collectives
+from seatrial.probe.collectives import InterleavedGemm, Ranks
 from seatrial.probe.timing import Sample
 from seatrial.spec import Trial
 from seatrial.training import Training
@@ -65,13 +64,14 @@ SIZES = (64, 2**14, 2**17, 2**20, 2**22, 2**24)
 
 
 def curves() -> dict[str, list[tuple[int, float]]]:
-    """Seconds by size of what all ranks say to each other, as the probe measures it."""
+    """Seconds by size of collectives over all ranks, as the probe measures it."""
     world = dist.get_world_size()
-    crew = Crew(Place(rank=dist.get_rank(), world=world, local_rank=dist.get_rank(), local_world=world), torch.device("cpu"))
+    rank = dist.get_rank()
+    ranks = Ranks(RankInfo(rank=rank, world=world, local_rank=rank, local_world=world), torch.device("cpu"))
     found: dict[str, list[tuple[int, float]]] = {}
-    every = talk.collectives(crew, talk.Kind(world, 1), talk.OPS[:3], SIZES, target_s=0.1, between=Between.on(crew))
-    for what, sample in every:
+    gemm = InterleavedGemm.on(ranks)
+    for what, sample in collectives.measure(ranks, collectives.Kind(world, 1), collectives.OPS[:3], SIZES, 0.1, gemm):
         assert isinstance(sample, Sample), what
         found.setdefault(what["op"], []).append((what["bytes"], sample.s))
-    messages = [(size, talk.message(crew, 1, size, target_s=0.1)) for size in SIZES]
+    messages = [(size, collectives.message(ranks, 1, size, target_s=0.1)) for size in SIZES]
     return found | {"message": [(size, sample.s) for size, sample in messages if isinstance(sample, Sample)]}

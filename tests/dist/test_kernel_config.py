@@ -29,7 +29,7 @@ def as_chosen(by_rank: list[KernelConfig]) -> tuple[dict[str, Any], bool, list[t
     mine = by_rank[dist.get_rank()]
     choose.choose = lambda *_: (mine, {})  # type: ignore[assignment]
     mesh = Mesh(TRIAL.topology, device=torch.device("cpu"))
-    ops, config, _ = choose.ops_for(TRIAL, TRAINING, mesh)
+    ops, config, _ = choose.ops_for(TRIAL, mesh)
     engine = Engine(TRIAL, TRAINING, mesh, ops=ops)
     fused = all(block.impl is not None for chunk in engine.chunks for _, block in chunk.stage.blocks())
     found = run_some(engine, 1, TRAINING.steps)

@@ -1,4 +1,4 @@
-"""The engine's gradients are those of others: of torch's own pipeline and FSDP2, and of transformers for the three families."""
+"""The engine's gradients are those of others: of torch's own pipeline and FSDP2, and of transformers for each model type."""
 from __future__ import annotations
 
 import pytest
@@ -9,7 +9,8 @@ from dist.native import Found, compare_each, size_of
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.engine.io.families import entries as entries_of
+from seatrial.huggingface.families import entries as entries_of
+from seatrial.huggingface.hfconfig import model_of
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -38,28 +39,30 @@ def test_gradients_are_those_of_torch_native(layout: dict, beside_native: list[d
         assert checked > 0 and worst < 1e-5
 
 
+ROTARY = dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, vocab_size=300,
+              intermediate_size=80, max_position_embeddings=32, rms_norm_eps=1e-5)
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 16}
 HF = {
     "gpt2": ("GPT2", dict(n_layer=2, n_embd=48, n_head=4, n_positions=32, vocab_size=300, attn_pdrop=0, embd_pdrop=0,
                           resid_pdrop=0)),
     "bloom": ("Bloom", dict(n_layer=2, hidden_size=48, n_head=6, vocab_size=300, seq_length=32)),
-    "llama": ("Llama", dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, vocab_size=300,
-                            intermediate_size=80, max_position_embeddings=32, rms_norm_eps=1e-5)),
+    "llama": ("Llama", ROTARY),
+    "llama-3.1": ("Llama", dict(**ROTARY, attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3)),
+    "mistral": ("Mistral", dict(**ROTARY, sliding_window=32, head_dim=16)),
+    "qwen2": ("Qwen2", ROTARY),
+    "qwen3": ("Qwen3", dict(**ROTARY, head_dim=24)),
 }  # fmt: skip
-OURS = {
-    "gpt2": Model(layers=2, hidden=48, heads=4, vocab=300, seq=32),
-    "bloom": Model(layers=2, hidden=48, heads=6, vocab=300, seq=32, family="bloom"),
-    "llama": Model(layers=2, hidden=48, heads=6, vocab=300, seq=32, family="llama", kv_heads=2, ffn=80),
-}
 
 
-@pytest.mark.parametrize("family", OURS)
+@pytest.mark.parametrize("family", HF)
 def test_gradients_are_those_of_transformers(family: str) -> None:
     import transformers
 
     prefix, config = HF[family]
     head = "LMHeadModel" if family == "gpt2" else "ForCausalLM"
     theirs = getattr(transformers, prefix + head)(getattr(transformers, prefix + "Config")(**config)).train()
-    model = OURS[family]
+    model = model_of(theirs.config.to_dict(), where=family)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2), execution=EXECUTION)
     engine = Engine(trial, TRAINING, Mesh(trial.topology, device=torch.device("cpu")))
     entries = entries_of(model)

@@ -7,7 +7,7 @@ import pytest
 
 from dist.many import in_world
 from dist.rehearsing import Seen, fullest
-from seatrial.rehearse.whole import Asked, rehearse
+from seatrial.rehearse.run import RehearsalOptions, rehearse
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -43,7 +43,7 @@ def real() -> dict[str, dict[int, Seen]]:
 
 @pytest.mark.parametrize(("name", "memory_only"), [*((name, True) for name in TRIALS), ("all at once", False)])
 def test_every_rank_holds_what_it_holds_in_a_real_run(name, memory_only, real):
-    found = rehearse(TRIALS[name], TRAINING, Asked(all_stages=True, memory_only=memory_only, repeats=1))
+    found = rehearse(TRIALS[name], TRAINING, RehearsalOptions(all_stages=True, memory_only=memory_only, repeats=1))
     assert {r for one in found.ranks for r in one.alike} == set(range(TRIALS[name].topology.pp))
     for one in found.ranks:
         assert one.memory.fake == memory_only

@@ -26,6 +26,8 @@ STEPS, STOP = 6, 3
 MODELS = {
     "gpt2": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16),
     "llama": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, family="llama", kv_heads=2, ffn=40),
+    "qwen3": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, family="qwen3", kv_heads=2, ffn=40, head_dim=16,
+                   norm_eps=1e-3),
 }
 TRAINING = Training(steps=STEPS, decay_steps=STEPS, lr=1e-2, min_lr=1e-3, eval_every=STEPS, eval_batches=1,
                     warmup_iterations=0)
@@ -36,6 +38,7 @@ WRITERS = {
     "pipeline": ("gpt2", {"tp": 2, "pp": 2, "sequence_parallel": True}),
     "zero1-pp": ("gpt2", {"dp": 2, "pp": 2, "zero": 1}),
     "llama": ("llama", {"dp": 4, "zero": 2}),
+    "shared-kv": ("qwen3", {"tp": 4}),
 }
 READERS = {
     "one": {}, "tp4": {"tp": 4}, "pp4": {"pp": 4}, "zero2": {"dp": 4, "zero": 2}, "zero3": {"dp": 2, "tp": 2, "zero": 3},

@@ -14,7 +14,7 @@ from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import build
 from seatrial.engine.fast.config import KernelConfig
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.tracker import tracker
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -36,7 +36,7 @@ def trial(**layout: Any) -> Trial:
 
 
 def engine_of(trial: Trial, training: Training, config: KernelConfig) -> Engine:
-    return Engine(trial, training, Mesh(trial.topology, device=CPU), ops=build(config, trial, training, CPU))
+    return Engine(trial, training, Mesh(trial.topology, device=CPU), ops=build(config, trial, CPU))
 
 
 def same(found: Any, expected: Any) -> None:
@@ -95,8 +95,8 @@ def test_two_bytes_a_parameter_less_are_held_and_a_save_does_not_need_them_back(
 @pytest.mark.parametrize(("precision", "optimizer"),
                          [("fp32", "adamw-fused"), ("fp16", "adamw-fused"), ("bf16", "adamw-plain")])
 def test_elsewhere_masters_stay_whole(precision, optimizer):
-    asked = replace(trial(precision=precision), execution=Execution(optimizer=optimizer))
-    engine = engine_of(asked, Training(steps=1), KernelConfig(one_pass_update=True, split_masters=True))
+    other = replace(trial(precision=precision), execution=Execution(optimizer=optimizer))
+    engine = engine_of(other, TRAINING, KernelConfig(one_pass_update=True, split_masters=True))
     assert not engine.ops.split_masters and all(b.masters.rest is None for b in engine.buckets)
     run_some(engine, 1, 1)
     assert all(np.isfinite(values).all() for values in held_by(engine).values())

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import attempts
 import sweeps
+from seatrial import fields
 from seatrial.engine.watch.events import read_events
 from seatrial.launch.local import preload_problem
+from seatrial.measurement import digits, estimate
+from seatrial.spec import Trial
 from trial_cases import CAP_GIB, CASES, STALL_S, TIME_LIMIT_S, processes_of
 
 TRAINING = {"steps": 3, "stall_s": STALL_S, "threads": 1, "device": "cpu"}
@@ -121,16 +123,15 @@ def partial_and_whole(tmp_path: Path, iterations: int) -> tuple[dict, dict]:
 
 
 @pytest.mark.timeout(900)
-def test_a_partial_iteration_is_run_extrapolated_and_marked(tmp_path_factory):
-    def check() -> None:
-        part, whole = partial_and_whole(tmp_path_factory.mktemp("partial"), 10)
-        assert (part["state"], whole["state"]) == ("estimated", "measured") and "sec_per_it" in part["estimated"]
-        assert part["measurement"]["from_microbatches"] == [8, 16]
-        assert part["measurement"]["low_s"] <= part["sec_per_it"] <= part["measurement"]["high_s"]
-        # Other processes may take half of this machine from one of the two runs, not more.
-        assert 0.5 < part["sec_per_it"] / whole["sec_per_it"] < 2
-
-    attempts.one_of_three(check)
+def test_a_partial_iteration_is_run_extrapolated_and_marked(tmp_path):
+    """That the estimate is right is held where the clock is ours: by `test_sweep_measure.py`, and on a quiet machine below."""
+    part, whole = partial_and_whole(tmp_path, 10)
+    assert (part["state"], whole["state"]) == ("estimated", "measured") and "sec_per_it" in part["estimated"]
+    assert part["measurement"]["from_microbatches"] == [8, 16]
+    timings = {size: [i["sec"] for i in part["iterations"] if i["gbs"] == size and not i.get("warmup")] for size in (8, 16)}
+    trial = fields.build(Trial, part["trial"], where="trial")
+    assert part["sec_per_it"] == digits(estimate(trial, timings).sec_per_it)
+    assert part["measurement"]["low_s"] <= part["measurement"]["sec_per_it"] <= part["measurement"]["high_s"]
 
 
 @pytest.mark.slow

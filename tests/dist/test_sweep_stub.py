@@ -217,10 +217,13 @@ def test_the_runner_takes_twenty_milliseconds_a_trial_and_its_memory_does_not_gr
     """Its own CPU time, which neighbours on this machine do not stretch; `benchmarks/runner.py` has the clock's too."""
     path = Path(__file__).parents[2] / "benchmarks" / "runner.py"
     # In a process of its own: starting a child costs a process that has loaded torch several times as much.
+    grown = []
+
     def check() -> None:
         printed = subprocess.run([sys.executable, str(path), "--trials", "150"], stdout=subprocess.PIPE, check=True).stdout
         found = json.loads(printed)["stub"]
+        grown.append(found["memory_growth_mib_after_first_tenth"])
         assert found["runner_cpu_ms_a_trial"] <= 20, found
-        assert found["memory_growth_mib_after_first_tenth"] < 5, found
 
     attempts.one_of_three(check)
+    assert max(grown) < 5, "memory does not depend on the load"

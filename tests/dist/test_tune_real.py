@@ -21,8 +21,7 @@ from seatrial.spec import Command
 from seatrial.sweep.board import posted
 from seatrial.sweep.store import Store
 from seatrial.tune import Tuner
-from seatrial.tune.machine import Machine
-from seatrial.tune.search import Budget, search
+from seatrial.tune.search import Budget, Machine, search
 
 REAL = ("tune", "--model", "tiny", "--procs-per-node", "2", "--gbs", "8", "--zero", "0", "--recompute", "none", "--schedule",
         "1f1b", "--mbs", "2,4", "--set", "measure.iterations_max=4", "--set", "measure.warmup=1", "--json")
@@ -80,13 +79,13 @@ def test_what_the_machine_says_is_what_is_told(tmp_path, fates, best):
     tuner = Tuner(trials, presets.cluster("local").with_procs(4), sure=0.9999999)
     with Logbook(tmp_path / "book", create=True) as book:
         machine = Machine(Store(book, "stubs"), Local(), trials)
-        heard = []
-        assert search(tuner, machine.measure, Budget(), heard.append) in ("settled", "nothing left")
+        steps = []
+        assert search(tuner, machine.measure, Budget(), steps.append) in ("settled", "nothing left")
         assert tuner.standing().best.topology.tp == best
-        assert [h.record.outcome.status for h in heard].count("crash") == len(fates)
+        assert [h.record.outcome.status for h in steps].count("crash") == len(fates)
         seen = posted(machine.store.folder)
-        assert seen is not None and seen.kind == "tune" and seen.done == len(heard)
+        assert seen is not None and seen.kind == "tune" and seen.done == len(steps)
         again = Tuner(trials, presets.cluster("local").with_procs(4))
         for trial, record in Machine(Store(book, "stubs"), Local(), trials).earlier():
             again.tell(trial, record)
-        assert again.told == tuner.told and again.ask() is None
+        assert again.observations == tuner.observations and again.ask() is None

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 def engine_of(trial: Trial, training: Training, device: str = "cuda") -> Engine:
     mesh = Mesh(trial.topology, device=torch.device(device))
-    return Engine(trial, training, mesh, ops=ops_for(trial, training, mesh)[0])
+    return Engine(trial, training, mesh, ops=ops_for(trial, mesh)[0])
 
 
 def losses(device: str, model: Model, topology: Topology, *, compiled: bool = False) -> list[float]:
@@ -33,11 +33,15 @@ def losses(device: str, model: Model, topology: Topology, *, compiled: bool = Fa
     return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
 
 
+KV_HEADS = {"llama": 2, "qwen3": 1}
+
+
 def model_of(family: Family) -> Model:
-    return Model(layers=2, hidden=64, heads=4, vocab=301, seq=32, family=family, kv_heads=2 if family == "llama" else None)
+    return Model(layers=2, hidden=64, heads=4, vocab=301, seq=32, family=family, kv_heads=KV_HEADS.get(family),
+                 head_dim=32 if family == "qwen3" else None)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "bloom", "llama"])
+@pytest.mark.parametrize("family", ["gpt2", "bloom", "llama", "qwen3"])
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 1e-2), ("fp16", 2e-3)])
 def test_losses_are_those_of_the_cpu(family: Family, precision: Precision, tolerance: float) -> None:
     expected = losses("cpu", model_of(family), Topology())

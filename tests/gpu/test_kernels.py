@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seatrial.engine.core.masters import parts_of, whole_of
+from seatrial.engine.core.masters import merge_bits, split_bits
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import fp8
 from seatrial.engine.fast.choose import ops_for
 from seatrial.engine.fast.config import KernelConfig
-from seatrial.engine.fast.kernels import EIGHT, NAMES, plain, triton_kernels
-from seatrial.engine.fast.kernels.slot import Scales
-from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_IN_EIGHT_BITS, difference
+from seatrial.engine.fast.kernels import FP8, NAMES, plain, triton_kernels
+from seatrial.engine.fast.kernels.scaling import Scales
+from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_FP8, difference
 from seatrial.engine.io.data import Batches
 from seatrial.spec import Batch, Execution, Model, Recompute, Topology, Trial
 from seatrial.training import Training
@@ -29,7 +29,7 @@ MODEL = Model(layers=2, hidden=128, heads=4, vocab=301, seq=32)
 @pytest.mark.parametrize("hidden", [768, 2048, 14336])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kernel_is_plain_torchs(name: str, hidden: int) -> None:
-    limit = CLOSE_IN_EIGHT_BITS if name in EIGHT else CLOSE
+    limit = CLOSE_FP8 if name in FP8 else CLOSE
     assert difference(name, triton_kernels()[name], device=CUDA, dtype=torch.bfloat16, hidden=hidden) <= limit
 
 
@@ -38,14 +38,14 @@ def test_a_kernel_is_plain_torchs(name: str, hidden: int) -> None:
 def test_what_is_cast_both_ways_is_the_same_byte_for_byte_and_saturates(scale: float) -> None:
     """A compiler once stored bytes of the turn before in the transposed one."""
     scales, kernels = Scales(CUDA, capacity=2), triton_kernels()
-    e5, e4 = scales.slot(torch.float8_e5m2), scales.slot(torch.float8_e4m3fn)
+    e5, e4 = scales.state(torch.float8_e5m2), scales.state(torch.float8_e4m3fn)
     e5.scale.fill_(scale), e4.scale.fill_(scale)
     one, two, three, four = (torch.randn(8192, 2048, device=CUDA, dtype=torch.bfloat16) for _ in range(4))
     d, d_t, g_t, _ = kernels["gelu_backward8"](four, one, e5, e4)
-    found = [(d, d_t), (kernels["gelu8"](one, e4), g_t), kernels["join8"]((one, two, three), e5)[:2],
+    found = [(d, d_t), (kernels["gelu8"](one, e4), g_t), kernels["cat_qkv8"]((one, two, three), e5)[:2],
              kernels["cast8"](one, e4, cols=True), kernels["cast8"](two, e5, cols=True)]
-    for eight, turned in found:
-        assert torch.equal(turned.view(torch.int8), eight.view(torch.int8).t())
+    for eight, transposed in found:
+        assert torch.equal(transposed.view(torch.int8), eight.view(torch.int8).t())
         assert eight.float().isfinite().all()
         assert scale == 1.0 or eight.float().abs().amax() == torch.finfo(eight.dtype).max
 
@@ -66,7 +66,7 @@ def test_rows_of_common_and_rare_tokens_are_added_up_the_same_every_time(kind: t
 
 def engine_of(trial: Trial, training: Training, config: KernelConfig | None = None) -> Engine:
     mesh = Mesh(trial.topology, device=CUDA)
-    ops, _, notes = ops_for(trial, training, mesh, config)
+    ops, _, notes = ops_for(trial, mesh, config)
     assert not any("plain torch is used" in note for note in notes.values()), notes
     return Engine(trial, training, mesh, ops=ops)
 
@@ -74,7 +74,7 @@ def engine_of(trial: Trial, training: Training, config: KernelConfig | None = No
 def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:
     topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
     trial, training = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Training(steps=5, lr=1e-2)
-    config = replace(KernelConfig.of(CUDA, precision=precision, compiled=False), **changed)  # type: ignore[arg-type]
+    config = replace(KernelConfig.of(CUDA, precision), **changed)  # type: ignore[arg-type]
     engine = engine_of(trial, training, config)
     batches = Batches(training, MODEL, training.seed)
     return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
@@ -104,10 +104,10 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
     """In fp32, too, the update is the kernel's: torch's own takes one type alone."""
     found = {}
     for moments in ("bf16", "fp32"):
-        training = Training(steps=5, lr=1e-3)  # type: ignore[arg-type]
+        training = Training(steps=5, lr=1e-3)
         topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
-        engine = engine_of(Trial(model=MODEL, batch=Batch(gbs=4), topology=topology, execution=Execution(moments=moments)),
-                           training)
+        trial = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology, execution=Execution(moments=moments))
+        engine = engine_of(trial, training)
         assert (engine.optimizer.one_pass is None) is ((precision, moments) == ("fp32", "fp32"))
         batches = Batches(training, MODEL, training.seed)
         found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
@@ -121,13 +121,13 @@ def test_the_split_update_is_that_of_whole_masters_to_the_last_bit(held: torch.d
     master, first, grad = (torch.randn(100_000, generator=drawn, device=CUDA) for _ in range(3))
     second, grad = torch.rand(100_000, generator=drawn, device=CUDA).to(held), grad.bfloat16()
     first = first.to(held)
-    (weights, rest), moments = parts_of(master), (first.clone(), second.clone())
+    (weights, rest), moments = split_bits(master), (first.clone(), second.clone())
     numbers = torch.tensor([1.5, 1e-5, 0.8, 0.0], device=CUDA)
     named = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "keep": 0.9999}
     for _ in range(20):
         kernels["adamw"](master, grad, first, second, None, numbers, **named)
         kernels["adamw_split"](weights, rest, grad, *moments, numbers, **named)
-    assert torch.equal(whole_of(weights, rest), master)
+    assert torch.equal(merge_bits(weights, rest), master)
     assert torch.equal(moments[0], first) and torch.equal(moments[1], second)
 
 

@@ -5,22 +5,22 @@ import pytest
 import torch
 
 from seatrial import presets
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.rendezvous import RankInfo
 from seatrial.plan import probed, step
 from seatrial.plan.configs import Configs
 from seatrial.probe import machine
 from seatrial.probe import run as probing
-from seatrial.probe.ask import Ask
+from seatrial.probe.options import ProbeOptions
 
 pytestmark = pytest.mark.gpu
 
 
 def test_a_probe_of_a_gpu_makes_a_cluster(tmp_path, monkeypatch):
-    monkeypatch.setattr(probing.Crew, "stop_when_asked", lambda self: None)
+    monkeypatch.setattr(probing.Ranks, "stop_on_signal", lambda self: None)
     monkeypatch.setattr(probing, "BURN_S", 0.2)
     model = presets.model("gpt2-124m")
-    ask = Ask.of(models=[model], tps=(1,), mbss=(4,), device="cuda", budget_s=240.0)
-    found = probing.probe(ask, Place(), torch.device("cuda", 0), say=print)
+    ask = ProbeOptions.of(models=[model], tps=(1,), mbss=(4,), device="cuda", budget_s=240.0)
+    found = probing.probe(ask, RankInfo(), torch.device("cuda", 0), say=print)
     machine.write(found, tmp_path / "machine.json")
     figures = machine.read(tmp_path / "machine.json")["figures"]
     assert all(figures[part] for part in ("host", "launch", "memory", "optimizer", "copies", "matmul", "attention"))

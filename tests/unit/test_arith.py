@@ -147,3 +147,15 @@ def test_sequence_parallelism_without_tensor_parallelism_takes_the_same_bytes(gp
                                         topology=Topology(mbs=2, precision="bf16", sequence_parallel=asked)), gpu=gpu)
                   for asked in (True, False))
     assert cut == whole
+
+
+@pytest.mark.parametrize(("recompute", "factor"), [("none", 6), ("full", 8)])
+def test_rules_of_thumb_count_per_parameter_and_token(recompute, factor):
+    """PaLM's appendix B: 6 N + 12 L H Q T operations per token, N all parameters and H Q the hidden size."""
+    model = presets.model("gpt-1.3b")
+    total, attention = arith.parameters(model).total, 2 * model.layers * model.hidden * model.seq
+    by_parameters = arith.flops("parameters", model, samples=3, recompute=recompute)
+    assert by_parameters == pytest.approx(3 * factor * total * model.seq)
+    by_palm = arith.flops("palm", model, samples=3, recompute=recompute)
+    assert by_palm == pytest.approx(3 * factor * (total + attention) * model.seq)
+    assert arith.per_parameter(total, seq=model.seq, recompute=recompute) * 3 == pytest.approx(by_parameters)

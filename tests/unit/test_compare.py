@@ -123,6 +123,7 @@ def test_what_tells_a_from_b_is_not_part_of_the_configuration():
     assert len(versus.side_by_side(plain, preloaded, apart=["env.LD_PRELOAD"])) == 1
     assert versus.side_by_side(plain, preloaded, apart=["session"]) == []
     assert len(versus.side_by_side([row(1.0, dtype="fp16")], [row(1.0, dtype="bf16")], apart=["dtype"])) == 1
+    assert versus.side_by_side([row(1.0)], [row(0.9, compile=True)], apart=["session"]) == []
 
 
 def test_batches_of_different_size_are_compared_by_the_sample():

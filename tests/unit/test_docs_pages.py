@@ -80,7 +80,7 @@ def test_every_part_of_a_machine_file_is_in_the_reference():
 def test_every_formula_of_tflops_is_in_the_reference():
     from seatrial.arith.flops import FORMULAS
 
-    page = (pages.DOCS / "reference/words.md").read_text(encoding="utf-8")
+    page = (pages.DOCS / "reference/glossary.md").read_text(encoding="utf-8")
     assert [formula for formula in FORMULAS if f"| `{formula}` |" not in page] == []
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from seatrial import arith, presets, rules
-from seatrial.doctor import machine, proof, software, surroundings, together
-from seatrial.doctor.finding import Finding, worst
+from seatrial.doctor import Finding, machine, network, nodes, proof, software, worst
 from seatrial.spec import GIB, Batch, Model, Topology, Trial
 
 
@@ -106,39 +105,39 @@ def test_a_clock_that_goes_backwards_fails() -> None:
 
 def test_a_scheduler_that_does_not_answer_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "neither" in surroundings.scheduler({}).says
+    assert "neither" in network.scheduler({}).says
     for name, text in (("sbatch", "exit 0"), ("sinfo", "echo 'slurm_load_partitions: Unable to contact' >&2; exit 1")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    found = surroundings.scheduler({})
+    found = network.scheduler({})
     assert found.level == "warn" and "Unable to contact" in found.says
     (tmp_path / "sinfo").write_text("#!/bin/sh\necho 'gpu* 48 idle'\n")
-    assert surroundings.scheduler({}).says == "Slurm, gpu* 48 idle; --launcher slurm sends trials there"
-    assert surroundings.scheduler({"SLURM_JOB_ID": "7"}).says == "Slurm, gpu* 48 idle, inside job 7"
+    assert network.scheduler({}).says == "Slurm, gpu* 48 idle; --launcher slurm sends trials there"
+    assert network.scheduler({"SLURM_JOB_ID": "7"}).says == "Slurm, gpu* 48 idle, inside job 7"
 
 
 def test_a_name_that_leads_elsewhere_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def leads_to(*addresses: str) -> None:
-        monkeypatch.setattr(surroundings.socket, "getaddrinfo", lambda *_: [(0, 0, 0, "", (a, 0)) for a in addresses])
+        monkeypatch.setattr(network.socket, "getaddrinfo", lambda *_: [(0, 0, 0, "", (a, 0)) for a in addresses])
 
     leads_to("127.0.0.1")
-    assert surroundings.network("here").level == "ok"
+    assert network.network("here").level == "ok"
     leads_to("192.0.2.77")
-    assert "which is not this machine" in surroundings.network("here").says
+    assert "which is not this machine" in network.network("here").says
 
     def unknown(*_: object) -> None:
         raise OSError("Name or service not known")
 
-    monkeypatch.setattr(surroundings.socket, "getaddrinfo", unknown)
-    assert "leads nowhere" in surroundings.network("here").says
+    monkeypatch.setattr(network.socket, "getaddrinfo", unknown)
+    assert "leads nowhere" in network.network("here").says
 
 
 def test_clocks_of_nodes_are_compared_and_the_worse_nodes_are_named() -> None:
-    assert together.skew({"a:0": (0.0, 0.0), "b:4": (0.004, 0.001)}).level == "ok"
-    assert together.skew({"a:0": (0.0, 0.0), "b:4": (-3.0, 0.001)}).level == "warn"
+    assert nodes.skew({"a:0": (0.0, 0.0), "b:4": (0.004, 0.001)}).level == "ok"
+    assert nodes.skew({"a:0": (0.0, 0.0), "b:4": (-3.0, 0.001)}).level == "warn"
     fine, full = Finding("disk", "ok", "9 GiB free"), Finding("disk", "fail", "0 GiB free", "100 MiB at least")
-    assert together.merged({"a:0": [fine], "b:4": [fine]}) == [fine]
-    (found,) = together.merged({"a:0": [fine], "b:4": [full], "c:8": [full], "d:12": [full]})
+    assert nodes.merged({"a:0": [fine], "b:4": [fine]}) == [fine]
+    (found,) = nodes.merged({"a:0": [fine], "b:4": [full], "c:8": [full], "d:12": [full]})
     assert found.level == "fail" and found.says.startswith("b:4: 0 GiB free") and found.says.endswith("(and 1 other nodes)")
     assert worst([fine, full]) == "fail" and worst([]) == "ok"
 

@@ -13,9 +13,9 @@ from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.layout import Layout
 from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Mesh
-from seatrial.engine.core.optim import learning_rate
+from seatrial.engine.core.ops import Ops
+from seatrial.engine.core.optim import LossScale, learning_rate
 from seatrial.engine.core.params import ParamSpec, Segment, spec_of
-from seatrial.engine.core.precision import LossScale
 from seatrial.engine.core.step import Engine, StepResult
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.timers import Timers
@@ -110,26 +110,26 @@ def test_loss_and_gradients_are_those_of_cross_entropy_and_padding_gets_none(chu
     class Adding:
         total = torch.zeros(40, 8)
 
-        def add_product(self, left: torch.Tensor, right: torch.Tensor, alpha: float = 1.0, last: bool = True) -> None:
+        def add_gemm(self, left: torch.Tensor, right: torch.Tensor, alpha: float = 1.0, last: bool = True) -> None:
             self.total += alpha * (left.t() @ right)
 
     plain = weight.detach().clone()
-    plain.sink = Adding()  # type: ignore[attr-defined]
+    plain.main_grad = Adding()  # type: ignore[attr-defined]
     tp = TensorParallel(Comm(Mesh(Topology(), device=CPU), Timers()))
-    total, d_hidden = token_loss(hidden.detach(), plain, targets, tp, vocab=33, chunk=chunk, scale=0.5)
+    total, d_hidden = token_loss(hidden.detach(), plain, targets, tp, vocab=33, chunk=chunk, scale=0.5, ops=Ops())
     assert total.item() == pytest.approx(expected.item(), rel=1e-6)
     assert hidden.grad is not None and weight.grad is not None and d_hidden is not None
     torch.testing.assert_close(d_hidden, 0.5 * hidden.grad, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(plain.sink.total, 0.5 * weight.grad, rtol=1e-5, atol=1e-6)  # type: ignore[attr-defined]
-    assert not plain.sink.total[33:].any()  # type: ignore[attr-defined]
+    torch.testing.assert_close(plain.main_grad.total, 0.5 * weight.grad, rtol=1e-5, atol=1e-6)  # type: ignore[attr-defined]
+    assert not plain.main_grad.total[33:].any()  # type: ignore[attr-defined]
 
 
 def test_a_hopeless_target_has_a_finite_loss() -> None:
     """Its probability is zero in fp32; its loss is not infinite."""
     weight = torch.tensor([[300.0], [-300.0]])
-    weight.sink = None  # type: ignore[attr-defined]
+    weight.main_grad = None  # type: ignore[attr-defined]
     tp = TensorParallel(Comm(Mesh(Topology(), device=CPU), Timers()))
-    total, _ = token_loss(torch.ones(1, 1, 1), weight, torch.tensor([[1]]), tp, vocab=2, chunk=8, scale=None)
+    total, _ = token_loss(torch.ones(1, 1, 1), weight, torch.tensor([[1]]), tp, vocab=2, chunk=8, scale=None, ops=Ops())
     assert total.item() == pytest.approx(600.0)
 
 

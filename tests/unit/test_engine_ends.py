@@ -14,7 +14,7 @@ from seatrial.engine.fast.choose import build
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.io.data import Batches
-from seatrial.engine.watch.memory import LiveStorages
+from seatrial.engine.watch.tracker import LiveStorages
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -31,10 +31,10 @@ def gradients(model: Model, config: KernelConfig | None, *, mbs: int, precision:
     training = Training(steps=1, clip=0)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(logits_chunk=24))
     cpu = torch.device("cpu")
-    engine = Engine(trial, training, Mesh(topology, device=cpu), ops=config and build(config, trial, training, cpu))
+    engine = Engine(trial, training, Mesh(topology, device=cpu), ops=config and build(config, trial, cpu))
     assert (engine.ops.layer_norm is not Ops().layer_norm) == (config is not None)
     engine.step(1, first_sample=0, batches=Batches(training, model, training.seed))
-    return {spec_of(p).segments[0].name: p.sink.view().float().clone()  # type: ignore[attr-defined]
+    return {spec_of(p).segments[0].name: p.main_grad.view().float().clone()  # type: ignore[attr-defined]
             for bucket in engine.buckets for p in bucket.params}
 
 

@@ -14,7 +14,7 @@ from seatrial.engine.fast import fp8
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import NAMES, Kernels, plain
 from seatrial.engine.fast.kernels.grid import fewer_programs, groups_of, programs
-from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.kernels.verified import difference
 from seatrial.errors import BadInput
 from seatrial.spec import Model, Topology
@@ -44,7 +44,7 @@ def test_the_norms_backward_pass_is_autograds_with_the_residual_and_the_sums():
     torch.testing.assert_close(alone, x.grad)
     for found, expected in zip(sums.sum(1), (weight.grad, bias.grad), strict=True):
         torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(plain.norm_again(x.detach(), stats, weight.detach(), bias.detach()), h)
+    torch.testing.assert_close(plain.norm_recompute(x.detach(), stats, weight.detach(), bias.detach()), h)
     torch.testing.assert_close(shifted, x.detach() + bias.detach())
 
 
@@ -54,13 +54,13 @@ def test_the_activations_backward_pass_overwrites_its_gradient_and_adds_up_the_c
     g.backward(dg)
     assert torch.equal(plain.gelu(pre.detach()), g.detach())
     scales = Scales(CPU, capacity=2)
-    e5, e4 = scales.slot(torch.float8_e5m2), scales.slot(torch.float8_e4m3fn)
+    e5, e4 = scales.state(torch.float8_e5m2), scales.state(torch.float8_e4m3fn)
     d8, d8_t, g8_t, sums8 = plain.gelu_backward8(dg, pre.detach(), e5, e4)
     assert torch.equal(d8.float(), pre.grad.to(torch.float8_e5m2).float()) and torch.equal(d8_t.float(), d8.float().t())
     assert torch.equal(g8_t.float(), g.detach().t().to(torch.float8_e4m3fn).float())
-    assert float(e5.seen) == pre.grad.abs().max() and float(e4.seen) == g.abs().max()
+    assert float(e5.amax) == pre.grad.abs().max() and float(e4.amax) == g.abs().max()
     torch.testing.assert_close(sums8.sum((0, 1)), pre.grad.sum(0))
-    d, again, sums = plain.gelu_backward(dg, pre.detach(), again=True)
+    d, again, sums = plain.gelu_backward(dg, pre.detach(), recompute=True)
     assert d.data_ptr() == dg.data_ptr()
     torch.testing.assert_close(d, pre.grad)
     torch.testing.assert_close(again, g.detach())
@@ -103,14 +103,14 @@ def test_one_pass_of_adamw_is_torchs_and_writes_the_weights_too():
 
 def test_a_scale_follows_what_was_seen_and_a_cast_saturates():
     scales = Scales(CPU, capacity=2)
-    slot, other = scales.slot(torch.float8_e4m3fn), scales.slot(torch.float8_e5m2)
-    slot.see(torch.tensor([3.0, -7.0]))
+    scaling, other = scales.state(torch.float8_e4m3fn), scales.state(torch.float8_e5m2)
+    scaling.update_amax(torch.tensor([3.0, -7.0]))
     scales.update()
-    assert float(slot.scale) == pytest.approx(448 / 1.25 / 7) and float(slot.inverse) == pytest.approx(1.25 * 7 / 448)
+    assert float(scaling.scale) == pytest.approx(448 / 1.25 / 7) and float(scaling.inverse) == pytest.approx(1.25 * 7 / 448)
     assert float(other.scale) == 1.0, "what was never seen keeps its scale"
-    held = slot.cast(torch.tensor([7.0, 1000.0])).float() * slot.inverse
+    held = scaling.cast(torch.tensor([7.0, 1000.0])).float() * scaling.inverse
     assert held[0] == pytest.approx(7.0, rel=0.07) and held[1] == pytest.approx(1.25 * 7.0)
-    other.see(torch.tensor([torch.inf]))
+    other.update_amax(torch.tensor([torch.inf]))
     scales.update()
     assert float(other.scale) == 1.0, "an overflow says nothing about the next step"
 
@@ -122,8 +122,8 @@ def test_products_in_eight_bits_are_the_products_of_what_was_cast():
     by_rows = fp8.Linear8(weight.t().contiguous(), scales, stored="in,out", fast="all")
     x, dy = some(48, 16), some(48, 32)
     for each in (linear, by_rows):
-        each.look(x)
-        each.dy.see(dy)
+        each.warm_up(x)
+        each.dy.update_amax(dy)
     scales.update()
     kernels = Kernels()
     for each in (linear, by_rows):
@@ -150,7 +150,7 @@ def test_what_eight_bits_cannot_do_is_refused_with_what_works(changed, words):
 
 
 def test_on_a_cpu_nothing_is_switched_on():
-    assert KernelConfig.of(CPU, precision="bf16", compiled=False) == KernelConfig()
+    assert KernelConfig.of(CPU, "bf16") == KernelConfig()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")

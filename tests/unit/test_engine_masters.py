@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from seatrial.arith import footprint
-from seatrial.engine.core.masters import Masters, parts_of, whole_of
+from seatrial.engine.core.masters import Masters, merge_bits, split_bits
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.fast.kernels.verified import difference
-from seatrial.engine.watch.memory import LiveStorages
+from seatrial.engine.watch.tracker import LiveStorages
 from seatrial.rehearse import rank
-from seatrial.rehearse.world import fake_world
+from seatrial.rehearse.fake import fake_world
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -37,26 +37,26 @@ def test_every_number_comes_back_bit_for_bit():
     numbers = many()
     kept = numbers[~numbers.isnan()]
     assert kept.numel() > 1_500_000 and kept.isinf().any() and (kept[kept != 0].abs() < 2.0**-126).any()
-    weights, rest = parts_of(kept)
+    weights, rest = split_bits(kept)
     assert (weights.dtype, rest.dtype) == (torch.bfloat16, torch.int16)
-    assert same_bits(whole_of(weights, rest), kept)
+    assert same_bits(merge_bits(weights, rest), kept)
 
 
 def test_the_weight_is_the_nearest_and_of_two_the_one_further_from_zero():
     numbers = many()
     kept = numbers[numbers.isfinite()]
-    weights = parts_of(kept)[0]
+    weights = split_bits(kept)[0]
     tie = (kept.view(torch.int32) & 0xFFFF) == 0x8000
     assert tie.sum() > 60_000
     assert torch.equal(weights[~tie].view(torch.int16), kept[~tie].bfloat16().view(torch.int16))
     assert (weights[tie].float().abs() > kept[tie].abs()).all()
-    assert parts_of(bits(0x80000000))[0].view(torch.int16).item() == -(2**15), "minus zero stays minus zero"
+    assert split_bits(bits(0x80000000))[0].view(torch.int16).item() == -(2**15), "minus zero stays minus zero"
 
 
 def test_what_is_not_a_number_stays_none():
     every = bits(0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0x7FC00000, 0xFFC00000)
-    weights, rest = parts_of(every)
-    assert weights.isnan().all() and whole_of(weights, rest).isnan().all()
+    weights, rest = split_bits(every)
+    assert weights.isnan().all() and merge_bits(weights, rest).isnan().all()
 
 
 @pytest.mark.parametrize(("dtype", "split"), [(torch.float32, False), (torch.bfloat16, False), (torch.bfloat16, True)])
@@ -86,18 +86,18 @@ def test_the_update_of_split_masters_is_that_of_whole_ones_to_the_last_bit():
     drawn = torch.Generator().manual_seed(2)
     master, first, grad = (torch.randn(1000, generator=drawn) for _ in range(3))
     second, grad = torch.rand(1000, generator=drawn), grad.bfloat16()
-    weights, rest = parts_of(master)
+    weights, rest = split_bits(master)
     numbers = torch.tensor([1.5, 1e-5, 0.8, 0.0])
     moments = first.clone(), second.clone()
     named = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "keep": 0.9999}
     for _ in range(20):
         plain.adamw(master, grad, first, second, None, numbers, **named)
         plain.adamw_split(weights, rest, grad, *moments, numbers, **named)
-    assert same_bits(whole_of(weights, rest), master)
+    assert same_bits(merge_bits(weights, rest), master)
     assert torch.equal(moments[0], first) and torch.equal(moments[1], second)
     numbers[3] = 1.0
     plain.adamw_split(weights, rest, grad * torch.inf, *moments, numbers, **named)
-    assert same_bits(whole_of(weights, rest), master), "a step that overflowed changes nothing"
+    assert same_bits(merge_bits(weights, rest), master), "a step that overflowed changes nothing"
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -110,7 +110,7 @@ def test_a_long_update_in_plain_torch_makes_no_vectors_as_long(split, monkeypatc
         monkeypatch.setattr(plain, "AT_ONCE", at_once)
         master, grad, first, second = (t.clone() for t in before)
         second.square_()
-        weights, rest = parts_of(master)
+        weights, rest = split_bits(master)
         with LiveStorages(tagged={"weights": [master, weights, rest, grad, first, second]}) as live:
             if split:
                 plain.adamw_split(weights, rest, grad, first, second, numbers, **how)
@@ -139,7 +139,7 @@ def test_a_gpus_rank_is_counted_with_the_masters_it_has(precision, optimizer, ea
                   execution=Execution(optimizer=optimizer, bucket_mib=0.5))
     training = Training()
     with fake_world(rank=0, world=2):
-        held = rank.held(trial, training, torch.device("cpu"), fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, training, torch.device("cpu"), fake=True, as_gpu=True)
     counted = footprint(trial, gpu=True)
     assert held.parts["optimizer"] == counted.optimizer and counted.optimizer % each == 0
     assert held.parts["weights"] == pytest.approx(counted.weights, rel=0.05)
@@ -151,5 +151,5 @@ def test_a_gpus_gradients_are_counted_as_such_in_16_bits_too(gbs):
     trial = Trial(model=Model(layers=2, hidden=64, heads=4, vocab=256, seq=32), batch=Batch(gbs=gbs),
                   topology=Topology(precision="bf16"))
     with fake_world(rank=0, world=1):
-        held = rank.held(trial, Training(), torch.device("cpu"), fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, Training(), torch.device("cpu"), fake=True, as_gpu=True)
     assert held.parts["gradients"] == footprint(trial, gpu=True).gradients > 0

@@ -6,16 +6,21 @@ import json
 import pytest
 import torch
 from torch import nn
+from torch._C import _len_torch_dispatch_stack
 
 from seatrial.engine import loop
-from seatrial.engine.rendezvous import Place
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.io.data import Batches
+from seatrial.engine.rendezvous import RankInfo
 from seatrial.engine.runfile import RunFile
-from seatrial.engine.watch import memory, trace
+from seatrial.engine.watch import memory
+from seatrial.engine.watch.events import FILE_NAME, read_events
 from seatrial.engine.watch.heartbeat import Heartbeat
-from seatrial.engine.watch.memory import LiveStorages
-from seatrial.engine.watch.scalars import Scalars
+from seatrial.engine.watch.report import RankSpans, Scalars, write_trace
 from seatrial.engine.watch.timers import Span
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.engine.watch.tracker import LiveStorages, tracker
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 
@@ -103,8 +108,33 @@ def test_a_run_forgets_them_when_its_engine_is_built(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "forget_peaks", forget)
     trial = Trial(model=Model(layers=1, hidden=16, heads=2, vocab=32, seq=8), batch=Batch(gbs=1), topology=Topology())
     with pytest.raises(Built, match="cpu"):
-        loop.train(RunFile(out=str(tmp_path), trial=trial, training=Training(steps=1)), Place(),
+        loop.train(RunFile(out=str(tmp_path), trial=trial, training=Training(steps=1)), RankInfo(),
                    torch.device("cpu"), Heartbeat(None, 0))
+
+
+def test_a_run_says_its_memory_with_no_tracker_in_it(monkeypatch, tmp_path):
+    """Its parts are counted; a tracker of the same step sees them too, but only when it is asked for."""
+    seen, resize, step = [], torch.UntypedStorage.resize_, Engine.step
+
+    def watched(engine, *given, **named):
+        seen.append((torch.UntypedStorage.resize_ is resize, _len_torch_dispatch_stack()))
+        return step(engine, *given, **named)
+
+    monkeypatch.setattr(Engine, "step", watched)
+    trial = Trial(model=Model(layers=3, hidden=64, heads=4, vocab=512, seq=64), batch=Batch(gbs=4), topology=Topology(mbs=4),
+                  execution=Execution(logits_chunk=64))
+    training = Training(steps=2)
+    loop.train(RunFile(out=str(tmp_path), trial=trial, training=training), RankInfo(), torch.device("cpu"), Heartbeat(None, 0))
+    assert seen == [(True, 0)] * 2
+    events = read_events(tmp_path / FILE_NAME)
+    (kernels,) = (e for e in events if e["event"] == "kernels")
+    assert {"fused": False, "triton": [], "attention": "default", "compile": False}.items() <= kernels.items()
+    said = [e for e in events if e["event"] == "memory"]
+    assert [e["step"] for e in said] == [1, 2] and all(e["mem_gib"] == e["fullest"]["rss_peak_gib"] > 0 for e in said)
+    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device("cpu")))
+    with tracker(engine) as live:
+        step(engine, 1, first_sample=0, batches=Batches(training, trial.model, training.seed))
+    assert said[0]["fullest"]["parts"] == pytest.approx(live.by_part(), rel=0.05)
 
 
 def test_scalars_are_written_where_tensorboard_is_and_nowhere_else(tmp_path, monkeypatch):
@@ -136,9 +166,9 @@ def test_scalars_are_written_where_tensorboard_is_and_nowhere_else(tmp_path, mon
 
 
 def test_a_trace_sets_the_ranks_under_each_other_on_one_clock(tmp_path):
-    ranks = [trace.RankSpans(rank=r, origin_s=100.0 + r, spans=[Span("forward", 0.0, 0.5), Span("backward", 0.5, 1.5)])
+    ranks = [RankSpans(rank=r, origin_s=100.0 + r, spans=[Span("forward", 0.0, 0.5), Span("backward", 0.5, 1.5)])
              for r in (1, 0)]
-    trace.write(tmp_path / "trace.json", step=3, ranks=ranks)
+    write_trace(tmp_path / "trace.json", step=3, ranks=ranks)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     spans = [(e["pid"], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     assert spans == [(0, "forward", 0, 5e5), (0, "backward", 5e5, 1e6), (1, "forward", 1e6, 5e5), (1, "backward", 1.5e6, 1e6)]

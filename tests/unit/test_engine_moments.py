@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seatrial.arith import footprint
-from seatrial.engine.core.masters import parts_of, whole_of
+from seatrial.engine.core.masters import merge_bits, split_bits
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
@@ -19,12 +19,12 @@ from seatrial.engine.fast.kernels import Kernels, plain
 from seatrial.engine.fast.kernels.verified import CLOSE, difference
 from seatrial.engine.io import checkpoint
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
 from seatrial.record import Outcome
 from seatrial.rehearse import rank
-from seatrial.rehearse.world import fake_world
+from seatrial.rehearse.fake import fake_world
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.sweep import file as sweepfile
 from seatrial.training import EXECUTION, Training
@@ -38,7 +38,7 @@ def build(model: Model = TINY, gbs: int = 4, precision: Any = "fp32", config: Ke
     execution = Execution(**{"moments": "bf16", **{k: training.pop(k) for k in [*training] if k in EXECUTION}})
     asked = Training(**{"lr": 1e-2, **training})
     trial = Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=gbs, precision=precision), execution=execution)
-    ops = config and choose.build(config, trial, asked, CPU)
+    ops = config and choose.build(config, trial, CPU)
     return Engine(trial, asked, Mesh(trial.topology, device=CPU), ops=ops), Batches(asked, model, asked.seed)
 
 
@@ -80,13 +80,13 @@ def test_the_step_is_that_of_fp32_moments_which_are_then_rounded_to_the_nearest(
     drawn = torch.Generator().manual_seed(2)
     master, first, grad = (torch.randn(4000, generator=drawn) for _ in range(3))
     first, second, grad = first.bfloat16(), torch.rand(4000, generator=drawn).bfloat16(), grad.bfloat16()
-    whole, (weights, rest) = [master.clone(), first.float(), second.float()], parts_of(master)
+    whole, (weights, rest) = [master.clone(), first.float(), second.float()], split_bits(master)
     apart, numbers = (first.clone(), second.clone()), torch.tensor([1.5, 1e-5, 0.8, 0.0])
     named = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "keep": 0.9999}
     plain.adamw(whole[0], grad, whole[1], whole[2], None, numbers, **named)
     plain.adamw(master, grad, first, second, None, numbers, **named)
     plain.adamw_split(weights, rest, grad, *apart, numbers, **named)
-    assert torch.equal(master, whole[0]) and torch.equal(whole_of(weights, rest), whole[0])
+    assert torch.equal(master, whole[0]) and torch.equal(merge_bits(weights, rest), whole[0])
     assert torch.equal(first, whole[1].bfloat16()) and torch.equal(second, whole[2].bfloat16())
     assert torch.equal(apart[0], first) and torch.equal(apart[1], second)
     numbers[3] = 1.0
@@ -177,7 +177,7 @@ def test_a_gpus_rank_is_counted_with_the_moments_it_has(precision, optimizer, ea
                   execution=Execution(optimizer=optimizer, bucket_mib=0.5, moments="bf16"))
     training = Training()
     with fake_world(rank=0, world=2):
-        held = rank.held(trial, training, CPU, fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, training, CPU, fake=True, as_gpu=True)
     counted = footprint(trial, gpu=True)
     wide = footprint(replace(trial, execution=replace(trial.execution, moments="fp32")), gpu=True)
     assert held.parts["optimizer"] == counted.optimizer

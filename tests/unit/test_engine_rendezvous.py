@@ -9,31 +9,31 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine.rendezvous import Place, first_node, meeting_point, place_from_env
+from seatrial.engine.rendezvous import RankInfo, first_node, meeting_point, rank_from_env
 from seatrial.errors import BadInput
 
 LAUNCHERS = {
-    "alone": ({}, Place()),
+    "alone": ({}, RankInfo()),
     "torchrun": ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "SLURM_PROCID": "0",
-                  "SLURM_NTASKS": "2"}, Place(rank=5, world=8, local_rank=1, local_world=4)),
+                  "SLURM_NTASKS": "2"}, RankInfo(rank=5, world=8, local_rank=1, local_world=4)),
     "srun": ({"SLURM_PROCID": "9", "SLURM_NTASKS": "11", "SLURM_LOCALID": "1", "SLURM_NODEID": "2",
-              "SLURM_STEP_TASKS_PER_NODE": "4(x2),3"}, Place(rank=9, world=11, local_rank=1, local_world=3)),
+              "SLURM_STEP_TASKS_PER_NODE": "4(x2),3"}, RankInfo(rank=9, world=11, local_rank=1, local_world=3)),
     "open mpi": ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-                  "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, Place(rank=3, world=4, local_rank=1, local_world=2)),
+                  "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, RankInfo(rank=3, world=4, local_rank=1, local_world=2)),
     "mpich": ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"},
-              Place(rank=1, world=2, local_rank=1, local_world=2)),
+              RankInfo(rank=1, world=2, local_rank=1, local_world=2)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_every_launcher_says_who_is_who(launcher):
     env, place = LAUNCHERS[launcher]
-    assert place_from_env(env) == place
+    assert rank_from_env(env) == place
 
 
 def test_numbers_that_are_none_are_refused():
     with pytest.raises(BadInput, match="RANK=x"):
-        place_from_env({"RANK": "x", "WORLD_SIZE": "2"})
+        rank_from_env({"RANK": "x", "WORLD_SIZE": "2"})
 
 
 @pytest.mark.parametrize(("nodelist", "first"), [
@@ -45,7 +45,7 @@ def test_the_first_node_of_a_list(nodelist, first):
 
 
 def test_one_node_meets_on_loopback_and_several_where_rank_0_is():
-    here, spread = Place(rank=1, world=2, local_world=2), Place(rank=1, world=4, local_world=2)
+    here, spread = RankInfo(rank=1, world=2, local_world=2), RankInfo(rank=1, world=4, local_world=2)
     slurm = {"SLURM_STEP_NODELIST": "n[3-4]", "SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3"}
     assert meeting_point(here, {}) == ("127.0.0.1", 29_500)
     assert meeting_point(here, slurm)[0] == "127.0.0.1"
@@ -58,8 +58,8 @@ def test_one_node_meets_on_loopback_and_several_where_rank_0_is():
 
 JOINING = """
 import os, sys, torch
-from seatrial.engine.rendezvous import join, place_from_env
-place = place_from_env()
+from seatrial.engine.rendezvous import join, rank_from_env
+place = rank_from_env()
 join(place, torch.device("cpu"))
 import torch.distributed as dist
 x = torch.ones(1) * (place.rank + 1)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +20,7 @@ from seatrial.engine.fast.choose import CannotRun, build
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import NAMES
 from seatrial.errors import BadInput
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -44,11 +45,33 @@ def test_the_core_knows_no_kernel(path: Path) -> None:
     assert not names & {"KernelConfig", "Kernels"}
 
 
+def test_the_engine_needs_torch_and_the_standard_library_alone() -> None:
+    """Itself and all of ours that it imports: a cluster's image has a fixed torch and nothing else."""
+    root = Path(engine.__path__[0]).parent
+    todo, seen, others = sorted((root / "engine").rglob("*.py")), set(), set()
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for name in imported(path):
+            top, *rest = name.split(".")
+            if top == "seatrial":
+                parts = [root.joinpath(*rest[:n]) for n in range(1, len(rest) + 1)]
+                found = [f for part in parts for f in (part.with_suffix(".py"), part / "__init__.py") if f.exists()]
+                assert found, f"{path}: {name}"
+                todo += found
+            elif top not in sys.stdlib_module_names:
+                others.add(top)
+    assert others == {"torch", "triton"}, others
+    assert not {f.relative_to(root).parts[0] for f in seen} & {"plan", "launch", "sweep", "tune", "report", "rehearse"}
+
+
 def test_without_a_device_of_its_own_everything_is_plain_torch() -> None:
     """Also where they are built by the chooser: on a CPU the two are the same functions."""
-    chosen, notes = choose.choose(TRIAL, Training(), CPU)
+    chosen, notes = choose.choose(TRIAL, CPU)
     assert chosen == KernelConfig() and notes == {}
-    made, plain = build(chosen, TRIAL, Training(), CPU), Ops()
+    made, plain = build(chosen, TRIAL, CPU), Ops()
     for field in fields(Ops):
         if field.name == "gemm":
             assert type(made.gemm) is type(plain.gemm)
@@ -58,7 +81,7 @@ def test_without_a_device_of_its_own_everything_is_plain_torch() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "fp8"])
 def test_a_config_survives_being_sent(precision: str) -> None:
-    config = KernelConfig.of(CUDA, precision=precision, compiled=False, moments="bf16")
+    config = KernelConfig.of(CUDA, precision, Execution(moments="bf16"))
     assert config.triton and KernelConfig.of_plain(json.loads(json.dumps(config.plain()))) == config
 
 

@@ -93,8 +93,8 @@ def test_marks_are_told_from_the_number(text, value, flags):
 
 
 def test_words_beside_a_number_are_kept():
-    assert read_cell(SEC, "12.5(1itrのみ実行)").words == "(1itrのみ実行)"
-    assert read_cell(MEM, "700.5 MiB (OOM after first epoch)").words == "(OOM after first epoch)"
+    assert read_cell(SEC, "12.5(1itrのみ実行)").text == "(1itrのみ実行)"
+    assert read_cell(MEM, "700.5 MiB (OOM after first epoch)").text == "(OOM after first epoch)"
 
 
 @given(st.floats(1e-9, 1e15), st.sampled_from([SEC, FIGURE, MEM]))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from seatrial.engine.watch.enough import Enough
+from seatrial.engine.loop import Enough
 from seatrial.median import far_out, median_of, outermost
 from seatrial.training import Training
 

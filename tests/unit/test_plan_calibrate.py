@@ -63,9 +63,13 @@ def test_a_slow_link_is_told_from_a_slow_device():
     assert 0.85 < float(factors.compute) < 1.15
 
 
-def test_coefficients_are_never_below_zero():
-    fit = calibrate.learn(measured(step.Coefficients(gradients=0.01, launch=0.01)), CLUSTER)
-    assert np.exp(fit.theta).min() > 0
+def test_what_costs_almost_nothing_is_learned_as_such_and_no_forecast_falls_below_the_rest():
+    truth = step.Coefficients(gradients=0.01)
+    factors = calibrate.learn(measured(truth), CLUSTER).coefficients()
+    assert 0 < factors.gradients < 0.8, "what is small beside the rest is learned slowly"
+    others = [row(pp=2, dp=8, mbs=mbs, session="a") for mbs in (1, 2, 4)]
+    timed = step.time(rows.configs_of(others), CLUSTER, factors)
+    assert all((values >= 0).all() for values in timed.parts.values())
 
 
 def test_intervals_shrink_with_rows_and_hold_what_they_claim():

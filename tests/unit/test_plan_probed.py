@@ -14,7 +14,7 @@ from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs
 from seatrial.plan.forecast import limit_gib
 from seatrial.plan.kernels import Machine
 from seatrial.probe import shapes
-from seatrial.probe.shapes import Product
+from seatrial.probe.shapes import GemmShape
 from seatrial.spec import Cluster, Model
 
 MODEL = Model(layers=8, hidden=2048, heads=16, vocab=50257, seq=1024)
@@ -36,18 +36,18 @@ def with_products(h200: Cluster, folder, factor_of) -> Cluster:
     found = machines.empty()
     for tp in (1, 2, 4):
         for mbs in (1, 4):
-            for shape in [*shapes.products(MODEL, tp=tp, mbs=mbs), *shapes.head(MODEL, tp=tp, tokens=mbs * MODEL.seq)]:
+            for shape in [*shapes.gemms(MODEL, tp=tp, mbs=mbs), *shapes.head(MODEL, tp=tp, tokens=mbs * MODEL.seq)]:
                 found["figures"]["matmul"].append(machines.product(shape, factor_of(shape) * machines.product_s(h200, shape)))
     return replace(h200, machine=machines.written(found, folder))
 
 
 def test_the_probe_measures_what_the_planner_asks(h200, monkeypatch):
-    asked: list[Product] = []
+    asked: list[GemmShape] = []
     real = layer.matmul_s
 
     def heard(machine, rows, cols, inner, align, batch=1, kind="forward"):
         sides = [int(np.broadcast_to(side, 1)[0]) for side in (rows, cols, inner, batch)]
-        asked.append(Product(kind, *sides[:3], sides[3]))
+        asked.append(GemmShape(kind, *sides[:3], sides[3]))
         return real(machine, rows, cols, inner, align, batch, kind=kind)
 
     monkeypatch.setattr(layer, "matmul_s", heard)
@@ -57,7 +57,7 @@ def test_the_probe_measures_what_the_planner_asks(h200, monkeypatch):
     machine = Machine.of(c, h200)
     layer.layer(c, h200, machine)
     layer.head(c, h200, machine)
-    wanted = [*shapes.products(model, tp=4, mbs=2), *shapes.stored(model, tp=4, mbs=2),
+    wanted = [*shapes.gemms(model, tp=4, mbs=2), *shapes.stored(model, tp=4, mbs=2),
               *shapes.head(model, tp=4, tokens=2 * 8192)]
     assert sorted(asked) == sorted(wanted)
 
@@ -70,7 +70,7 @@ def test_without_a_machine_file_nothing_changes(h200, tmp_path):
 
 
 def test_a_measured_product_takes_as_long_as_it_took(h200, tmp_path):
-    shape = Product("weight", 2048, 6144, 4096)
+    shape = GemmShape("weight", 2048, 6144, 4096)
     found = machines.empty()
     found["figures"]["matmul"] = [machines.product(shape, 123e-6), machines.product(shape._replace(rows=8192), 1.0)]
     cluster = replace(h200, machine=machines.written(found, tmp_path))
@@ -78,7 +78,7 @@ def test_a_measured_product_takes_as_long_as_it_took(h200, tmp_path):
 
 
 def test_a_kind_that_was_not_measured_keeps_the_data_sheet(h200, tmp_path):
-    shape = Product("weight", 2048, 6144, 4096)
+    shape = GemmShape("weight", 2048, 6144, 4096)
     found = machines.empty()
     found["figures"]["matmul"] = [machines.product(shape, 123e-6)]
     cluster = replace(h200, machine=machines.written(found, tmp_path))
@@ -98,7 +98,7 @@ def test_layers_follow_the_factor_of_their_products(h200, tmp_path):
 
 def test_between_two_shapes_the_factor_lies_between(h200, tmp_path):
     """Twice as slow at 1024 rows, as the sheet says at 16384."""
-    few, many, between = (Product("forward", rows, 2048, 2048) for rows in (1024, 16384, 4096))
+    few, many, between = (GemmShape("forward", rows, 2048, 2048) for rows in (1024, 16384, 4096))
     found = machines.empty()
     found["figures"]["matmul"] = [machines.product(few, 2 * machines.product_s(h200, few)),
                                   machines.product(many, machines.product_s(h200, many))]
@@ -177,7 +177,8 @@ def test_usable_memory_and_context_are_what_was_found(h200, tmp_path):
 
 def measured_cpu() -> dict:
     found = machines.cpu()
-    for shape in (Product("forward", 512, 2048, 2048), Product("input", 512, 2048, 2048), Product("weight", 2048, 2048, 512)):
+    for shape in (GemmShape("forward", 512, 2048, 2048), GemmShape("input", 512, 2048, 2048),
+                  GemmShape("weight", 2048, 2048, 512)):
         found["figures"]["matmul"].append(machines.product(shape, 2 * 512 * 2048 * 2048 / 100e9, "fp32"))
     for size in (2**16, 2**24):
         found["figures"]["memory"] += [{"name": n, "dtype": "fp32", "bytes": size, "moved": 2 * size, "s": 2 * size / 10e9,
@@ -239,7 +240,7 @@ def test_what_was_not_measured_is_named(h200, tmp_path):
 
 
 def test_a_file_that_changes_is_read_again(h200, tmp_path):
-    shape = Product("forward", 2048, 2048, 2048)
+    shape = GemmShape("forward", 2048, 2048, 2048)
     times = []
     for s in (1e-3, 2e-3):
         found = machines.empty()

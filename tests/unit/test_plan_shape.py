@@ -9,20 +9,20 @@ from seatrial import arith, presets
 from seatrial.errors import BadInput, Infeasible
 from seatrial.plan import sizes
 from seatrial.plan.request import Request
-from seatrial.plan.shape import look
+from seatrial.plan.shape import check_shape
 
 BLOOM = presets.model("bloom-181b")
 A100 = presets.cluster("jz-a100")
 
 
 def said(**changes):
-    return look(replace(BLOOM, **changes), A100, tp=4, mbs=2, precision="bf16")
+    return check_shape(replace(BLOOM, **changes), A100, tp=4, mbs=2, precision="bf16")
 
 
 def test_the_products_hold_all_operations_of_the_forward_pass():
     for model in (BLOOM, presets.model("llama3-8b")):
-        told = look(model, A100, tp=4, mbs=2, precision="bf16")
-        work = {p.name: 2.0 * p.rows * p.cols * p.inner * p.count * 4 for p in told.products}
+        report = check_shape(model, A100, tp=4, mbs=2, precision="bf16")
+        work = {p.name: 2.0 * p.rows * p.cols * p.inner * p.count * 4 for p in report.gemms}
         logits = work.pop("logits")
         assert model.layers * sum(work.values()) + logits == pytest.approx(
             arith.flops("model", replace(model, vocab=model.padded_vocab(4)), samples=2) / 3)
@@ -30,7 +30,7 @@ def test_the_products_hold_all_operations_of_the_forward_pass():
 
 def test_fills_and_efficiencies_are_shares():
     for model, tp, mbs in ((BLOOM, 4, 2), (presets.model("tiny"), 1, 1), (presets.model("gpt2-124m"), 4, 3)):
-        for p in look(model, A100, tp=tp, mbs=mbs, precision="bf16").products:
+        for p in check_shape(model, A100, tp=tp, mbs=mbs, precision="bf16").gemms:
             assert 0 < p.tile_fill <= 1 and 0 < p.wave_fill <= 1 and 0 < p.efficiency <= 1 and p.waves > 0
 
 
@@ -42,14 +42,14 @@ def test_a_hidden_size_off_the_tiles_is_named_with_its_neighbours():
 def test_heads_that_cannot_use_the_matrix_units_are_named_and_cost():
     odd = said(hidden=14336, heads=256, seq=2048)
     assert any("heads of 56 elements: a multiple of 8 but not of 64" in remark for remark in odd.remarks)
-    worse = look(replace(BLOOM, hidden=14400, heads=100), A100, tp=4, mbs=2, precision="bf16")
+    worse = check_shape(replace(BLOOM, hidden=14400, heads=100), A100, tp=4, mbs=2, precision="bf16")
     assert any(near.model.hidden % 128 == 0 and near.gain > 0.02 for near in worse.near)
 
 
 def test_near_shapes_are_better_and_fit_the_tensor_parallel_ranks():
-    told = said(hidden=14400, heads=80)
-    assert told.near == sorted(told.near, key=lambda near: -near.gain)
-    for near in told.near:
+    report = said(hidden=14400, heads=80)
+    assert report.near == sorted(report.near, key=lambda near: -near.gain)
+    for near in report.near:
         m = near.model
         assert near.gain > 0.01 and m.heads % 4 == 0 and m.inner % 4 == 0 and abs(m.hidden / 14400 - 1) <= 0.06
         assert near.parameters == arith.parameters(m).total
@@ -57,12 +57,12 @@ def test_near_shapes_are_better_and_fit_the_tensor_parallel_ranks():
 
 def test_a_vocabulary_is_padded_and_that_is_said():
     model = replace(BLOOM, vocab=250681)
-    assert any("stored as 250880 rows" in r for r in look(model, A100, tp=4, mbs=1, precision="bf16").remarks)
+    assert any("stored as 250880 rows" in r for r in check_shape(model, A100, tp=4, mbs=1, precision="bf16").remarks)
 
 
 def test_ranks_that_do_not_divide_the_heads_are_refused():
     with pytest.raises(Infeasible, match="heads 64 is not a multiple of TP 3"):
-        look(BLOOM, A100, tp=3, mbs=1, precision="bf16")
+        check_shape(BLOOM, A100, tp=3, mbs=1, precision="bf16")
 
 
 @pytest.mark.parametrize(("base", "size", "tolerance"),

@@ -11,12 +11,12 @@ import machines
 from seatrial import presets, trialfile
 from seatrial.errors import BadInput
 from seatrial.probe import machine
-from seatrial.probe.shapes import Product
+from seatrial.probe.shapes import GemmShape
 
 
 def test_what_is_written_is_read(tmp_path):
     found = machines.empty()
-    found["figures"]["matmul"] = [machines.product(Product("forward", 64, 128, 256), 1e-6)]
+    found["figures"]["matmul"] = [machines.product(GemmShape("forward", 64, 128, 256), 1e-6)]
     found["missing"] = [{"what": "p2p", "why": "one process alone"}]
     assert machine.read(machines.written(found, tmp_path)) == found
 

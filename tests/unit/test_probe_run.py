@@ -7,15 +7,12 @@ import pytest
 import torch
 
 from seatrial import presets
-from seatrial.engine.rendezvous import Place
-from seatrial.probe import kernels, machine, talk
+from seatrial.engine.rendezvous import RankInfo
+from seatrial.probe import collectives, kernels, machine
 from seatrial.probe import run as probing
-from seatrial.probe.ask import Ask
-from seatrial.probe.between import Between
-from seatrial.probe.crew import Crew
-from seatrial.probe.item import Item
-from seatrial.probe.talk import Kind
-from seatrial.probe.timing import Clock, summary
+from seatrial.probe.collectives import InterleavedGemm, Kind, Ranks
+from seatrial.probe.options import ProbeOptions
+from seatrial.probe.timing import Clock, Item, summary
 
 CPU = torch.device("cpu")
 
@@ -23,7 +20,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
     """The probe takes Ctrl-C for itself, a test run keeps it; threads that wait for each other crawl on a busy machine."""
-    monkeypatch.setattr(probing.Crew, "stop_when_asked", lambda self: None)
+    monkeypatch.setattr(probing.Ranks, "stop_on_signal", lambda self: None)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -36,17 +33,17 @@ def no_host(monkeypatch):
     monkeypatch.setattr(probing.Probe, "_host", lambda self: None)
 
 
-def ask(budget_s: float = 600.0) -> Ask:
-    return Ask.of(models=[presets.model("tiny")], tps=(1,), mbss=(1,), device="cpu", budget_s=budget_s)
+def ask(budget_s: float = 600.0) -> ProbeOptions:
+    return ProbeOptions.of(models=[presets.model("tiny")], tps=(1,), mbss=(1,), device="cpu", budget_s=budget_s)
 
 
 def short(monkeypatch, *items: Item) -> None:
-    monkeypatch.setattr(Ask, "short", lambda self, device: iter(()))
-    monkeypatch.setattr(Ask, "long", lambda self, device: iter(items))
+    monkeypatch.setattr(ProbeOptions, "short", lambda self, device: iter(()))
+    monkeypatch.setattr(ProbeOptions, "long", lambda self, device: iter(items))
 
 
-def probed(asked: Ask) -> dict:
-    return machine.checked(probing.probe(asked, Place(), CPU, say=lambda line: None), "test")
+def probed(asked: ProbeOptions) -> dict:
+    return machine.checked(probing.probe(asked, RankInfo(), CPU, say=lambda line: None), "test")
 
 
 def test_a_real_probe_has_every_part_that_one_process_can_measure():
@@ -93,12 +90,12 @@ def test_a_kernel_that_this_device_does_not_have_is_missing_with_its_reason(monk
     assert {"what": "matmul fp8", "why": "failed: no kernel image is available"} in probed(ask())["missing"]
 
 
-def test_asked_to_stop_it_keeps_what_it_has(monkeypatch, no_host):
+def test_stop_requested_it_keeps_what_it_has(monkeypatch, no_host):
     first, second = (next(kernels.streams((size,), "fp32", CPU)) for size in (2**16, 2**17))
-    probe = probing.Probe(ask(), Place(), CPU, lambda line: None)
+    probe = probing.Probe(ask(), RankInfo(), CPU, lambda line: None)
 
     def last() -> kernels.Works:
-        probe.crew.asked_to_stop = True
+        probe.ranks.stop_requested = True
         return first.prepare()
 
     short(monkeypatch, first._replace(prepare=last), second)
@@ -120,17 +117,17 @@ def test_the_clock_gives_the_median_and_how_far_repeats_lie_apart():
     (16, 4, [Kind(2, 1), Kind(4, 1), Kind(1, 2), Kind(4, 2), Kind(1, 4), Kind(4, 4)]),
 ])  # fmt: skip
 def test_groups_of_every_size_present(world, local, wanted):
-    assert talk.kinds(Place(world=world, local_world=local), every=False) == wanted
+    assert collectives.kinds(RankInfo(world=world, local_world=local), every=False) == wanted
 
 
 @pytest.mark.parametrize("local", [1, 2, 4, 6])
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 def test_a_kind_of_group_cuts_all_ranks_into_equal_parts(local, nodes):
     world = local * nodes
-    for kind in talk.kinds(Place(world=world, local_world=local), every=True):
+    for kind in collectives.kinds(RankInfo(world=world, local_world=local), every=True):
         found = {}
         for rank in range(world):
-            mine = talk.members(kind, Place(rank=rank, world=world, local_rank=rank % local, local_world=local))
+            mine = collectives.members(kind, RankInfo(rank=rank, world=world, local_rank=rank % local, local_world=local))
             assert rank in mine and len(set(mine)) == kind.size
             per_node = [sum(member // local == node for member in mine) for node in range(nodes)]
             assert sorted(per_node)[-kind.nodes :] == [kind.per_node] * kind.nodes
@@ -153,20 +150,20 @@ class Sleepy:
 
 
 def test_a_call_among_products_pays_for_being_woken_and_one_back_to_back_does_not(monkeypatch):
-    crew, clock = Crew(Place(), CPU), Sleepy()
-    between = Between(64, 3e-3, torch.ones(1), torch.ones(1))
+    ranks, clock = Ranks(RankInfo(), CPU), Sleepy()
+    between = InterleavedGemm(64, 3e-3, torch.ones(1), torch.ones(1))
     monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(Between, "_work", clock.product)
-    assert talk.timed(crew, clock.call, 0.05).s == pytest.approx(1e-4)
-    assert talk.timed(crew, clock.call, 0.05, between).s == pytest.approx(1e-2), "and nothing of the product"
+    monkeypatch.setattr(InterleavedGemm, "_work", clock.product)
+    assert collectives.timed(ranks, clock.call, 0.05).s == pytest.approx(1e-4)
+    assert collectives.timed(ranks, clock.call, 0.05, between).s == pytest.approx(1e-2), "and nothing of the product"
 
 
 def test_what_a_call_adds_is_never_less_than_it_was_seen_to_take():
-    crew = Crew(Place(), CPU)
-    found = Between.on(crew).adds(crew, lambda: None, once_s=1e-6, floor_s=2e-4)
+    ranks = Ranks(RankInfo(), CPU)
+    found = InterleavedGemm.on(ranks).added_by(ranks, lambda: None, once_s=1e-6, floor_s=2e-4)
     assert found.s >= 2e-4 and found.repeats >= 12
 
 
 def test_the_product_between_calls_takes_a_few_milliseconds_where_it_can():
-    told = Between.on(Crew(Place(), CPU)).told()
+    told = InterleavedGemm.on(Ranks(RankInfo(), CPU)).describe()
     assert 64 <= told["rows"] <= 2048 and (told["cols"], told["inner"]) == (1024, 256) and told["s"] > 0

@@ -159,5 +159,5 @@ def test_every_built_in_launcher_has_an_answer_of_its_own_to_all_that_is_asked_o
         kind = LAUNCHERS.get(name)
         assert kind.name == name
         assert [what for what in questions if getattr(kind, what) is getattr(Launcher, what)] == []
-    with pytest.raises(BadInput, match="--allocation 2: --launcher local has none"):
+    with pytest.raises(BadInput, match="--allocation 2: is for --launcher slurm; local has none"):
         LAUNCHERS.get("local").allocation(nodes=2, time_limit_s=1.0, settings=None)

@@ -11,15 +11,13 @@ import torch
 from seatrial import presets
 from seatrial.engine.core.mesh import Mesh
 from seatrial.errors import BadInput, SeatrialError
-from seatrial.rehearse import rank, whole
-from seatrial.rehearse.assemble import NOTHING, RankTimes, Timed, assemble
-from seatrial.rehearse.beside import Forecast
-from seatrial.rehearse.charge import Curve, Free, Measured, Modelled, replay
-from seatrial.rehearse.document import record
+from seatrial.rehearse import rank, run
+from seatrial.rehearse.fake import fake_world
+from seatrial.rehearse.iteration import NOTHING, Curve, Free, Measured, Modelled, RankTimes, Timed, assemble, replay
+from seatrial.rehearse.rank import one_by_one
 from seatrial.rehearse.recorder import Moment
-from seatrial.rehearse.stand_in import one_by_one
-from seatrial.rehearse.whole import Asked, distinct, rehearse, stage_rank
-from seatrial.rehearse.world import fake_world
+from seatrial.rehearse.run import RehearsalOptions, distinct, rehearse, stage_rank
+from seatrial.rehearse.show import Forecast, record
 from seatrial.schedule import Kind, walk
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
@@ -83,7 +81,7 @@ def test_a_curve_goes_through_its_points_and_on_in_proportion():
     curve = Curve(((1000, 1e-3), (100_000, 1e-1)))
     assert [curve(s) for s in (10, 1000, 10_000, 200_000)] == pytest.approx([1e-3, 1e-3, 1e-2, 2e-1])
     network = Measured(collectives={"all_reduce": curve}, message=Curve(((1, 5.0),)))
-    assert network.seconds("sum_of_ends", "pp", 1) == 5.0 and network.seconds("all_reduce", "tp", 1000) == 1e-3
+    assert network.seconds("sum_tied", "pp", 1) == 5.0 and network.seconds("all_reduce", "tp", 1000) == 1e-3
 
 
 def test_a_modelled_network_is_the_planners():
@@ -128,7 +126,7 @@ def test_an_iteration_is_the_schedules_walk_and_its_end(layout):
 def test_a_very_long_schedule_is_not_walked(monkeypatch):
     trial = trial_of(gbs=64, layers=4, pp=4)
     walked = assemble(trial, [times(1.0, 2.0)] * 4, send_s=0.1)
-    monkeypatch.setattr("seatrial.rehearse.assemble.MOST_WALKED", 10)
+    monkeypatch.setattr("seatrial.rehearse.iteration.MOST_WALKED", 10)
     assert assemble(trial, [times(1.0, 2.0)] * 4, send_s=0.1).sec == pytest.approx(walked.sec)
 
 
@@ -147,18 +145,19 @@ def test_actions_come_one_by_one_and_are_told_apart_by_stage():
 
 def test_ranks_are_distinct_by_layers_ends_and_what_they_hold():
     trial = trial_of(gbs=2, layers=6, pp=6)
-    found = distinct(trial, Asked(all_stages=True))
+    found = distinct(trial, RehearsalOptions(all_stages=True))
     # Two micro-batches fill every rank but the last two alike.
     assert [one.alike for one in found] == [(0,), (1, 2, 3, 4), (5,)]
-    assert [one.in_flight for one in distinct(trial_of(gbs=8, layers=6, pp=6), Asked(all_stages=True))] == [6, 5, 4, 3, 2, 1]
+    every = distinct(trial_of(gbs=8, layers=6, pp=6), RehearsalOptions(all_stages=True))
+    assert [one.in_flight for one in every] == [6, 5, 4, 3, 2, 1]
     assert stage_rank(trial_of(layers=4, pp=4, tp=2, dp=2, gbs=4), "middle") == 8
 
 
 @pytest.mark.parametrize(("asked", "words"), [
-    (lambda t: Asked(rank=4), "--rank 4: DP 2 x TP 1 x PP 2 = 4 processes, counted from 0 to 3"),
-    (lambda t: Asked(rank=stage_rank(t, "middle")), "PP 2 has none"),
-    (lambda t: Asked(rank=stage_rank(t, "upper")), "use first, middle or last"),
-    (lambda t: Asked(repeats=0), "at least once"),
+    (lambda t: RehearsalOptions(rank=4), "--rank 4: DP 2 x TP 1 x PP 2 = 4 processes, counted from 0 to 3"),
+    (lambda t: RehearsalOptions(rank=stage_rank(t, "middle")), "PP 2 has none"),
+    (lambda t: RehearsalOptions(rank=stage_rank(t, "upper")), "use first, middle or last"),
+    (lambda t: RehearsalOptions(repeats=0), "at least once"),
 ])  # fmt: skip
 def test_what_is_not_there_is_said(asked, words):
     trial = trial_of(dp=2, pp=2)
@@ -190,7 +189,7 @@ def test_losses_and_gradients_are_finite_with_peers_made_up(layout, monkeypatch)
 
     monkeypatch.setattr(rank.StandIn, "step", step)
     trial = trial_of(**layout)
-    found = rehearse(trial, TRAINING, Asked(rank=trial.topology.world - 1, repeats=1))
+    found = rehearse(trial, TRAINING, RehearsalOptions(rank=trial.topology.world - 1, repeats=1))
     assert all(math.isfinite(r.loss) and math.isfinite(r.grad_norm) and r.grad_norm > 0 for r in seen)
     assert found.ranks[0].times is not None and found.ranks[0].times.forward[0].compute_s > 0
 
@@ -200,9 +199,9 @@ def test_losses_and_gradients_are_finite_with_peers_made_up(layout, monkeypatch)
 def test_part_of_a_long_batch_shows_the_fullest_moment(layout, monkeypatch):
     trial = trial_of(gbs=16, layers=4, **layout)
     with fake_world(rank=0, world=2):
-        short = rank.held(trial, TRAINING, CPU, fake=False, as_gpu=False)
-        monkeypatch.setattr(rank, "enough", lambda trial, pp_rank: trial.microbatches)
-        long = rank.held(trial, TRAINING, CPU, fake=False, as_gpu=False)
+        short = rank.measure_memory(trial, TRAINING, CPU, fake=False, as_gpu=False)
+        monkeypatch.setattr(rank, "microbatches_to_peak", lambda trial, pp_rank: trial.microbatches)
+        long = rank.measure_memory(trial, TRAINING, CPU, fake=False, as_gpu=False)
     assert short.microbatches < long.microbatches
     assert (short.peak_bytes, short.parts) == (long.peak_bytes, long.parts)
 
@@ -210,7 +209,7 @@ def test_part_of_a_long_batch_shows_the_fullest_moment(layout, monkeypatch):
 def test_tensors_without_memory_count_like_real_ones():
     with fake_world(rank=1, world=4):
         trial = trial_of(tp=2, pp=2, recompute="selective", family="bloom")
-        real, fake = (rank.held(trial, TRAINING, CPU, fake=f, as_gpu=False) for f in (False, True))
+        real, fake = (rank.measure_memory(trial, TRAINING, CPU, fake=f, as_gpu=False) for f in (False, True))
     assert fake.peak_bytes == real.peak_bytes and fake.parts == real.parts and fake.fake
 
 
@@ -220,19 +219,19 @@ def test_a_device_that_is_too_small_is_one_line_with_the_way_out(monkeypatch):
 
     monkeypatch.setattr(rank, "StandIn", full)
     with pytest.raises(rank.OutOfMemory, match=r"TP 2, PP 1, DP 1, MBS 1 needs about .* GiB a rank.*--memory-only") as error:
-        rehearse(trial_of(tp=2), TRAINING, Asked())
+        rehearse(trial_of(tp=2), TRAINING, RehearsalOptions())
     assert "\n" not in str(error.value)
     assert not torch.distributed.is_initialized()
 
 
 def test_a_rank_that_does_not_fit_is_counted_without_memory(monkeypatch):
-    monkeypatch.setattr(whole, "_free_gib", lambda device: 1e-6)
-    found = rehearse(trial_of(pp=2), TRAINING, Asked())
+    monkeypatch.setattr(run, "_free_gib", lambda device: 1e-6)
+    found = rehearse(trial_of(pp=2), TRAINING, RehearsalOptions())
     assert found.iteration is None and found.ranks[0].memory.fake and "are free here" in found.notes[0]
 
 
 def test_the_logbook_never_takes_it_for_measured():
-    found = rehearse(trial_of(), TRAINING, Asked(repeats=1))
+    found = rehearse(trial_of(), TRAINING, RehearsalOptions(repeats=1))
     kept = record(found, TRAINING)
     assert kept.state == "estimated" and kept.measurement["kind"] == "rehearsed" and "sec_per_it" in kept.estimated
     assert kept.to_dict() and kept.sec_per_it and kept.mem_value is not None

@@ -11,8 +11,8 @@ import torch
 
 from seatrial.engine.fast.kernels import NAMES, plain
 from seatrial.engine.fast.kernels.verified import _call
-from seatrial.rehearse import results
-from seatrial.rehearse.rank import held
+from seatrial.rehearse import fake
+from seatrial.rehearse.rank import measure_memory
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training
 
@@ -25,7 +25,7 @@ WIDE = Model(layers=2, hidden=14336, heads=64, vocab=50304, seq=2048)
 @pytest.mark.parametrize("case", [0, 1])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_kernel_hands_back_has_the_shape_and_type_of_plain_torchs(name: str, case: int) -> None:
-    mine, theirs = (_call(name, f, case, CPU, torch.bfloat16, 48, 16) for f in (getattr(results.kernels(), name),
+    mine, theirs = (_call(name, f, case, CPU, torch.bfloat16, 48, 16) for f in (getattr(fake.kernels(), name),
                                                                                  getattr(plain, name)))
     assert [(t.shape, t.dtype) for t in mine] == [(t.shape, t.dtype) for t in theirs]
 
@@ -40,6 +40,6 @@ def test_what_a_kernel_hands_back_has_the_shape_and_type_of_plain_torchs(name: s
 def test_the_bytes_are_those_that_an_h200s_allocator_counted(row: str, model: Model, mbs: int, given: dict[str, Any]) -> None:
     training = Training()
     topology = replace(Topology(mbs=mbs, precision="bf16"), **{k: v for k, v in given.items() if k != "moments"})
-    found = held(Trial(model=model, batch=Batch(gbs=mbs), topology=topology,
+    found = measure_memory(Trial(model=model, batch=Batch(gbs=mbs), topology=topology,
                        execution=Execution(moments=given.get("moments", "fp32"))), training, CPU, fake=True, as_gpu=True)
     assert found.peak_bytes / GIB == pytest.approx(MEASURED[row]["allocated_gib"], rel=0.01)

@@ -12,8 +12,7 @@ from seatrial.measurement import by_size, estimate, sizes
 from seatrial.record import Outcome, Record
 from seatrial.schedule.vector import makespan
 from seatrial.spec import Batch, Topology, stages_of
-from seatrial.sweep.file import Measure, build
-from seatrial.sweep.measure import asked
+from seatrial.sweep.file import Measure, build, run_config
 
 
 def task(gbs=64, **topology):
@@ -26,7 +25,7 @@ def timed(timings, gbs=64):
 
 def judged(events, one, measure, status="ok") -> Record:
     """The record of a task whose run wrote these events."""
-    wanted = asked(one, measure)
+    wanted = run_config(one, measure)
     return record_of(one.trial, wanted.training, Outcome(status=status), events, ran=wanted.trial)
 
 
@@ -111,7 +110,7 @@ def test_the_interval_of_an_estimate_holds_the_truth_as_often_as_it_should():
 
 def test_a_partial_iteration_runs_two_sizes_in_one_go_and_is_marked():
     one, measure = task(gbs=256, dp=2), Measure(microbatches=4)
-    wanted = asked(one, measure)
+    wanted = run_config(one, measure)
     assert wanted.trial.batch == Batch(gbs=16, rampup_start=8, rampup_increment=8, rampup_samples=8 * 9)
     batches, consumed = [], 0
     for _ in range(20):
@@ -138,12 +137,12 @@ RAMP = {"gbs": 64, "rampup_start": 8, "rampup_increment": 8, "rampup_samples": 9
 def test_what_cannot_be_run_in_part_says_so(more):
     one = build({"model": "tiny", "batch": {"gbs": 64}, **more}).tasks[0]
     with pytest.raises(BadInput, match="measure.microbatches"):
-        asked(one, Measure(microbatches=4))
+        run_config(one, Measure(microbatches=4))
 
 
 def test_a_short_iteration_is_run_whole():
     one = task(gbs=16)
-    assert asked(one, Measure(microbatches=8)).trial == one.trial
-    assert asked(one, Measure(microbatches=4)).trial.batch == Batch(gbs=8, rampup_start=4, rampup_increment=4,
+    assert run_config(one, Measure(microbatches=8)).trial == one.trial
+    assert run_config(one, Measure(microbatches=4)).trial.batch == Batch(gbs=8, rampup_start=4, rampup_increment=4,
                                                                     rampup_samples=4 * 9)
     assert sizes(replace(one.trial, topology=Topology(pp=8)), 4) is None

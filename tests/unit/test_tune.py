@@ -14,11 +14,12 @@ from seatrial.plan import calibrate, rows
 from seatrial.plan.request import Request
 from seatrial.plan.search import search as plan
 from seatrial.record import Outcome, Record
-from seatrial.tune import Oracle, Tuner, choose
+from seatrial.tune import Oracle, Tuner
+from seatrial.tune.candidates import Observation
 from seatrial.tune.oracle import choose_rows
 from seatrial.tune.posterior import posterior, row_of
 from seatrial.tune.search import Budget, Spent, search
-from seatrial.tune.told import Told
+from seatrial.tune.tuner import expected_improvement, worth
 
 ROWS = Path(__file__).parents[2] / "examples" / "rows.csv"
 A100 = presets.cluster("jz-a100")
@@ -124,7 +125,7 @@ def test_a_measured_candidate_is_what_was_measured_and_others_are_what_calibrati
     trials = plain()
     cold = posterior(trials, {}, A100)
     sec = float(np.exp(cold.mean[0])) * trials[0].batch.gbs * 1.2
-    view = posterior(trials, {0: [Told.of(sec)]}, A100)
+    view = posterior(trials, {0: [Observation.of(sec)]}, A100)
     assert np.exp(view.mean[0]) * trials[0].batch.gbs == pytest.approx(sec, rel=0.01)
     assert view.covariance[0, 0] < cold.covariance[0, 0] / 20
     learned = calibrate.learn([row_of(trials[0], sec_per_it=sec)], A100, also=[row_of(t) for t in trials])
@@ -152,8 +153,8 @@ def test_running_out_of_memory_makes_others_less_likely_to_run_and_fitting_more(
     heavier = next(i for i, t in enumerate(trials) if key(t) == (32, 2, 6, 2))
     roomy = next(i for i, t in enumerate(trials) if key(t) == (16, 4, 6, 2))
     before = posterior(trials, {}, A100).ok
-    after = posterior(trials, {tight: [Told.of(Outcome(status="oom_device"))]}, A100).ok
-    fitted = posterior(trials, {tight: [Told.of(100.0)]}, A100).ok
+    after = posterior(trials, {tight: [Observation.of(Outcome(status="oom_device"))]}, A100).ok
+    fitted = posterior(trials, {tight: [Observation.of(100.0)]}, A100).ok
     assert after[heavier] < 0.7 * before[heavier] and fitted[heavier] > 1.3 * before[heavier]
     assert after[tight] == 0 and fitted[tight] == 1
     assert abs(after[roomy] - before[roomy]) < 0.02
@@ -162,7 +163,7 @@ def test_running_out_of_memory_makes_others_less_likely_to_run_and_fitting_more(
 def test_a_hang_makes_what_is_like_it_suspect():
     trials = plain()
     place = 0
-    after = posterior(trials, {place: [Told.of(Outcome(status="hang"))]}, A100)
+    after = posterior(trials, {place: [Observation.of(Outcome(status="hang"))]}, A100)
     before = posterior(trials, {}, A100)
     knobs = [(t.topology.dp, t.topology.tp, t.topology.pp, t.topology.mbs) for t in trials]
     differ = np.array([sum(a != b for a, b in zip(knobs[place], other)) for other in knobs])
@@ -190,8 +191,8 @@ def test_worth_is_nothing_for_what_is_surely_slow_and_for_what_was_tried():
     tuner.tell(trials[0], float(base[0]))
     view = tuner.view.seen
     slow = replace(view, mean=np.where(np.arange(len(trials)) == 1, view.mean.min() + 3.0, view.mean))
-    assert choose.may_win(slow)[1] < 1e-6 < choose.may_win(view)[1]
-    assert choose.worth(view)[0] == 0 and np.all(choose.worth(view) >= -1e-9)
+    assert expected_improvement(slow)[1] < 1e-6 < expected_improvement(view)[1]
+    assert worth(view)[0] == 0 and np.all(worth(view) >= -1e-9)
 
 
 def test_the_odds_fall_with_what_is_known_and_certainty_costs_trials(table):
@@ -224,7 +225,7 @@ def test_what_is_no_result_is_refused(result):
     tuner = Tuner(trials, A100)
     with pytest.raises(BadInput):
         tuner.tell(trials[0], result)
-    assert not tuner.told
+    assert not tuner.observations
 
 
 def test_a_trial_of_another_search_is_refused():
@@ -244,8 +245,8 @@ def test_a_trial_of_another_search_is_refused():
     (Record(state="planned"), "crash", False),
 ])
 def test_only_what_ran_to_its_end_counts_as_a_time(record, status, timed):
-    told = Told.of(record)
-    assert told.status == status and told.ok == timed
+    observed = Observation.of(record)
+    assert observed.status == status and observed.ok == timed
 
 
 def test_a_median_that_is_hardly_known_pulls_less():
@@ -254,8 +255,8 @@ def test_a_median_that_is_hardly_known_pulls_less():
 
     def seen(width):
         about = {"low_s": 1.1 * cold * (1 - width), "high_s": 1.1 * cold * (1 + width)}
-        told = Told.of(Record(state="measured", sec_per_it=1.1 * cold, measurement=about))
-        return posterior(trials, {0: [told]}, A100)
+        observed = Observation.of(Record(state="measured", sec_per_it=1.1 * cold, measurement=about))
+        return posterior(trials, {0: [observed]}, A100)
 
     sharp, vague = seen(0.001), seen(0.2)
     assert vague.covariance[0, 0] > 1.5 * sharp.covariance[0, 0]
@@ -269,10 +270,10 @@ def test_the_search_ends_with_its_budget():
 
     for budget, ended, count in ((Budget(trials=3), "trials", 3), (Budget(seconds=150.0), "seconds", 2),
                                  (Budget(device_hours=0.5), "device-hours", 3)):
-        heard, spent = [], Spent()
-        assert search(Tuner(trials, A100, sure=0.9999999), measure, budget, heard.append, spent=spent) == ended
-        assert len(heard) == spent.trials == count
-    assert [h.number for h in heard] == [1, 2, 3]
+        steps, spent = [], Spent()
+        assert search(Tuner(trials, A100, sure=0.9999999), measure, budget, steps.append, spent=spent) == ended
+        assert len(steps) == spent.trials == count
+    assert [h.number for h in steps] == [1, 2, 3]
     with pytest.raises(BadInput):
         Budget(trials=0)
 
@@ -301,5 +302,5 @@ def test_optuna_can_drive_the_same_trials(table):
         else:
             study.tell(asked, record.sec_per_it / trial.batch.gbs)
     standing = tuner.standing()
-    assert standing.told == 6 and standing.best is not None
+    assert standing.trials == 6 and standing.best is not None
     assert standing.best_s / standing.best.batch.gbs == pytest.approx(study.best_value, rel=0.06), "sessions apart, the same"

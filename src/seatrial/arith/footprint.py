@@ -36,30 +36,30 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
     execution = trial.execution
     m, t = trial.model, trial.topology
     element = 2 if t.precision == "fp8" else BYTES[t.precision]
-    held = _Held.of(m, t, execution, rank)
+    state = _LocalState.of(m, t, execution, rank)
     mixed = element < FP32
     shards = t.dp if t.zero and t.dp > 1 else 1
     zero = t.zero if t.dp > 1 else 0
-    own = held.flat // shards
-    gathered = held.widest_pair * element if zero == 3 else 0
+    own = state.flat // shards
+    gathered = state.widest_pair * element if zero == 3 else 0
     # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
     split = gpu and t.precision in ("bf16", "fp8") and execution.optimizer == "adamw-fused"
     states = 2 * BYTES[execution.moments] + ((FP32 - element if split else FP32) if mixed else 0)
     # Whole gradients with ZeRO 2 and 3 are those of the bucket that fills and of the one that travels.
     # On a GPU they stay in 16 bits where nothing is added to them.
     narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not _cuts_sequence(t)
-    gradients = own * FP32 + held.fullest_buckets * FP32 if zero >= 2 else held.flat * (element if narrow else FP32)
+    gradients = own * FP32 + state.fullest_buckets * FP32 if zero >= 2 else state.flat * (element if narrow else FP32)
     # Eight bits beside the sixteen, as they are and transposed.
     eight = 2 * sum(stages_of(m, t)[rank :: t.pp]) * layer.matrices(m, t.tp) if t.precision == "fp8" else 0
-    if m.ties and t.pp > 1 and shards == 1 and (held.has_head or rank == 0):
+    if m.ties and t.pp > 1 and shards == 1 and (state.has_head or rank == 0):
         # The two stages that hold the embedding exchange its gradients; a shard of them is never the fullest moment.
         gradients += m.padded_vocab(t.tp) // t.tp * m.hidden * FP32
     return Footprint(
-        weights=(own if zero == 3 else held.flat) * element + gathered + eight,
+        weights=(own if zero == 3 else state.flat) * element + gathered + eight,
         gradients=gradients,
         optimizer=own * states,
         activations=_activations(trial, rank, element, gpu=gpu),
-        logits=_logits(m, t, execution, element, gpu=gpu) if held.has_head else 0,
+        logits=_logits(m, t, execution, element, gpu=gpu) if state.has_head else 0,
         buffers=_buffers(m, t, element),
     )
 
@@ -72,7 +72,7 @@ def _cuts_sequence(t: Topology) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Held:
+class _LocalState:
     flat: int
     """Numbers in all buckets, with what rounding adds."""
     widest_pair: int
@@ -82,7 +82,7 @@ class _Held:
     has_head: bool
 
     @classmethod
-    def of(cls, m: Model, t: Topology, execution: Execution, rank: int) -> _Held:
+    def of(cls, m: Model, t: Topology, execution: Execution, rank: int) -> _LocalState:
         split = stages_of(m, t)
         shards = t.dp if t.zero and t.dp > 1 else 1
         flat = pair = fullest = 0

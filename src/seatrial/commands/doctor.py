@@ -21,7 +21,7 @@ from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD
 from seatrial.options import JSON, OPTIONS, SET_OTHER, Layout, spread
 
 if TYPE_CHECKING:
-    from seatrial.doctor.finding import Finding
+    from seatrial.doctor import Finding
     from seatrial.spec import Trial
 
 COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
@@ -92,29 +92,28 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
 def launched() -> Any:
     """Where a launcher put this process among others, if one did."""
     try:
-        from seatrial.engine.rendezvous import place_from_env
+        from seatrial.engine.rendezvous import rank_from_env
     except ImportError:
         return None  # torch is broken, which a check says
     # The shell of a batch script has the numbers of its job, but is one process of no step.
     if "SLURM_PROCID" in os.environ and not {"SLURM_STEP_ID", "RANK"} & os.environ.keys():
         return None
-    place = place_from_env()
+    place = rank_from_env()
     return place if place.world > 1 else None
 
 
 def on_all_nodes(place: Any, *, as_json: bool) -> int:
     from seatrial import doctor as checks
-    from seatrial.doctor import together
+    from seatrial.doctor import nodes
 
-    by_node = together.gathered(place, checks.local_findings() if place.local_rank == 0 else [])
+    by_node = nodes.gathered(place, checks.local_findings() if place.local_rank == 0 else [])
     if by_node is None:
         return EXIT_GOOD
     lines = Lines(as_json)
-    found = together.merged(by_node)
+    found = nodes.merged(by_node)
     for finding in found:
         lines.say(finding)
-    nodes = {name: [finding.to_dict() for finding in findings] for name, findings in by_node.items()}
-    return lines.end(found, nodes=nodes)
+    return lines.end(found, nodes={name: [finding.to_dict() for finding in findings] for name, findings in by_node.items()})
 
 
 class Lines:
@@ -134,7 +133,7 @@ class Lines:
                 print(f"{'':16s} scaled to this machine: {'; '.join(notes)}", flush=True)
 
     def end(self, found: list[Finding], **more: Any) -> int:
-        from seatrial.doctor.finding import worst
+        from seatrial.doctor import worst
 
         level = worst(found)
         if self.as_json:

@@ -25,7 +25,7 @@ def lint(
         None, "--corrected", metavar="OUT.csv", help="Also write the rows with what is proposed."
     ),
     reasons: Path | None = typer.Option(
-        None, "--reasons", metavar="OUT.csv", help="Also write one line a proposed cell: field, was, is, why."
+        None, "--reasons", metavar="OUT.csv", help="Also write one line per proposed cell: field, was, is, why."
     ),
 ) -> int:
     """Exit status 1 when there are errors, 0 otherwise."""

@@ -1,7 +1,7 @@
 """`seatrial probe`: measure this machine, for the planner.
 
     seatrial probe                                  machine.json in this folder: this process and its device
-    seatrial probe --ranks 2                        and what two ranks on this machine say to each other
+    seatrial probe --ranks 2                        and the collectives of two ranks on this machine
     torchrun --nproc-per-node 8 -m seatrial.probe   on a cluster, also across nodes (srun and mpiexec as well)
     seatrial plan --cluster here --model gpt2-124m --gbs 64
 """
@@ -60,16 +60,16 @@ def register(app: typer.Typer) -> None:
             from seatrial.probe import machine
 
             found = machine.read(output)
-            print(json.dumps(found, allow_nan=False)) if as_json else _tell(found, output)
+            print(json.dumps(found, allow_nan=False)) if as_json else _print(found, output)
         from seatrial.probe import __main__ as probing
 
         return probing.leave(status)
 
 
 def _first_rank() -> bool:
-    from seatrial.engine.rendezvous import place_from_env
+    from seatrial.engine.rendezvous import rank_from_env
 
-    return place_from_env().rank == 0
+    return rank_from_env().rank == 0
 
 
 def _checked(name: str, text: str) -> str:
@@ -86,11 +86,11 @@ def _alone(argv: list[str]) -> int:
 
 
 def _several(argv: list[str], ranks: int) -> int:
-    from seatrial.engine.rendezvous import place_from_env
+    from seatrial.engine.rendezvous import rank_from_env
     from seatrial.launch import files, local
 
-    if place_from_env().world > 1:
-        raise BadInput(f"--ranks {ranks}: the launcher has started {place_from_env().world} ranks already; leave it out")
+    if rank_from_env().world > 1:
+        raise BadInput(f"--ranks {ranks}: the launcher has started {rank_from_env().world} ranks already; leave it out")
     with tempfile.TemporaryDirectory(prefix="seatrial-probe-") as folder:
         out = Path(folder)
         finished = local.launch([sys.executable, "-m", "seatrial.probe", *argv], world=ranks, out=out, timeout_s=LONGEST_S,
@@ -105,8 +105,8 @@ def _several(argv: list[str], ranks: int) -> int:
         raise SeatrialError(f"rank {first} of {ranks} ended with {finished.codes[first]}: {last[0]}")
 
 
-def _tell(found: dict[str, Any], output: Path) -> None:
-    from seatrial.probe import tell
+def _print(found: dict[str, Any], output: Path) -> None:
+    from seatrial.probe import show
 
-    print("\n".join(tell.lines(found)))
+    print("\n".join(show.lines(found)))
     print(f"{output}: seatrial plan --machine {os.path.relpath(output)} --model … --gbs …")

@@ -57,21 +57,20 @@ def register(app: typer.Typer) -> None:
         given["execution"] = {"device": device}
         trial, training = _asked(file, given, settings, which)
         from seatrial.logbook import Logbook
-        from seatrial.rehearse import document, whole
-        from seatrial.rehearse.tell import tell
+        from seatrial.rehearse import run, show
 
-        asked = whole.Asked(rank=rank or 0 if stage is None else whole.stage_rank(trial, stage), all_stages=all_stages,
+        asked = run.RehearsalOptions(rank=rank or 0 if stage is None else run.stage_rank(trial, stage), all_stages=all_stages,
                             memory_only=memory_only, repeats=repeats)
         began = time.perf_counter()
-        found = whole.rehearse(trial, training, asked, cluster=trial.cluster, say=_say)
-        said = document.document(found, training, seconds=time.perf_counter() - began)
+        found = run.rehearse(trial, training, asked, cluster=trial.cluster, say=_say)
+        said = show.document(found, training, seconds=time.perf_counter() - began)
         if logbook is not None:
             with Logbook(logbook, create=True) as book:
-                said["record_id"] = book.append(document.record(found, training).to_dict())
+                said["record_id"] = book.append(show.record(found, training).to_dict())
         if as_json:
             print(json.dumps(said, allow_nan=False))
         else:
-            tell(said)
+            show.print_rehearsal(said)
         return EXIT_GOOD
 
 

@@ -14,7 +14,7 @@ from seatrial.errors import BadInput
 from seatrial.options import CLUSTER, JSON, PRECISION, SET
 
 if TYPE_CHECKING:
-    from seatrial.plan.shape import Look
+    from seatrial.plan.shape import ShapeReport
 
 
 def register(app: typer.Typer) -> None:
@@ -32,50 +32,50 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> None:
         from seatrial.plan import request
-        from seatrial.plan.shape import look
+        from seatrial.plan.shape import check_shape
 
         asked = request.Request.read(model=model, cluster=cluster, fixed={"gbs": "1", "recompute": recompute},
                                      precision=precision, settings=settings)
         modes = asked.space.recompute
         if modes is None or len(modes) != 1:
             raise BadInput(f"--recompute {recompute}: one mode")
-        told = look(asked.model, asked.cluster, tp=tp, mbs=mbs, precision=asked.precision, recompute=modes[0],  # type: ignore[arg-type]
+        report = check_shape(asked.model, asked.cluster, tp=tp, mbs=mbs, precision=asked.precision, recompute=modes[0],  # type: ignore[arg-type]
                     reach=request.share("reach", reach))  # fmt: skip
         if as_json:
-            print(json.dumps(document(told, top), allow_nan=False))
+            print(json.dumps(document(report, top), allow_nan=False))
         else:
-            _tell(told, asked.cluster.device.name, asked.precision, top)
+            _tell(report, asked.cluster.device.name, asked.precision, top)
 
 
-def document(told: Look, top: int) -> dict[str, Any]:
+def document(report: ShapeReport, top: int) -> dict[str, Any]:
     import dataclasses
 
-    m = told.model
+    m = report.model
     return {
         "layers": m.layers, "hidden": m.hidden, "heads": m.heads, "head_dim": m.head_size, "ffn": m.inner, "vocab": m.vocab,
-        "padded_vocab": m.padded_vocab(told.tp), "tp": told.tp, "mbs": told.mbs,
-        "products": [dataclasses.asdict(product) for product in told.products],
-        "remarks": told.remarks,
+        "padded_vocab": m.padded_vocab(report.tp), "tp": report.tp, "mbs": report.mbs,
+        "products": [dataclasses.asdict(gemm) for gemm in report.gemms],
+        "remarks": report.remarks,
         "near": [{"what": near.what, "hidden": near.model.hidden, "heads": near.model.heads, "head_dim": near.model.head_size,
-                  "ffn": near.model.inner, "padded_vocab": near.model.padded_vocab(told.tp), "parameters": near.parameters,
-                  "gain": near.gain} for near in told.near[:top]],
+                  "ffn": near.model.inner, "padded_vocab": near.model.padded_vocab(report.tp), "parameters": near.parameters,
+                  "gain": near.gain} for near in report.near[:top]],
     }  # fmt: skip
 
 
-def _tell(told: Look, device: str, precision: str, top: int) -> None:
+def _tell(report: ShapeReport, device: str, precision: str, top: int) -> None:
     from seatrial import terminal
 
-    m = told.model
+    m = report.model
     print(f"{m.name or 'the model'}: hidden {m.hidden}, {m.heads} heads of {m.head_size}, ffn {m.inner}, sequence {m.seq}, "
-          f"vocabulary {m.vocab}; TP {told.tp}, MBS {told.mbs}, {precision} on {device}\n")
-    headers = ["product", "rows", "cols", "inner", "each", "align", "tile", "tile fill", "waves", "wave fill", "of the best"]
+          f"vocabulary {m.vocab}; TP {report.tp}, MBS {report.mbs}, {precision} on {device}\n")
+    headers = ["GEMM", "rows", "cols", "inner", "each", "align", "tile", "tile fill", "waves", "wave fill", "of the best"]
     rows = [[p.name, str(p.rows), str(p.cols), str(p.inner), str(p.count), f"{p.align_bytes} B", p.tile, f"{p.tile_fill:.0%}",
-             f"{p.waves:.2f}", f"{p.wave_fill:.0%}", f"{p.efficiency:.0%}"] for p in told.products]  # fmt: skip
+             f"{p.waves:.2f}", f"{p.wave_fill:.0%}", f"{p.efficiency:.0%}"] for p in report.gemms]  # fmt: skip
     terminal.table(headers, rows, left=[0])
     print("\nWhat stands out")
-    print("\n".join(f"  {remark}" for remark in told.remarks) or "  nothing: tiles, waves and borders all fit")
+    print("\n".join(f"  {remark}" for remark in report.remarks) or "  nothing: tiles, waves and borders all fit")
     print("\nNear shapes that the device likes better, by time for each operation")
-    for near in told.near[:top]:
+    for near in report.near[:top]:
         print(f"  {near.what}: {near.gain:.1%} faster, {near.parameters / 1e9:.1f}B parameters")
-    if not told.near:
+    if not report.near:
         print("  none within reach gains 1 %")

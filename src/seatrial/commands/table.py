@@ -3,7 +3,7 @@
 seatrial table runs                          markdown: own trials short, imported rows as the notes have them
 seatrial table runs --wide                   every column and digit
 seatrial table runs --columns dp,tp,mfu      these alone
-seatrial table notes.md --format csv         one row a record, to compute with
+seatrial table notes.md --format csv         one row per record, to compute with
 seatrial table runs notes.md --format json
 """
 from __future__ import annotations

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from seatrial.spec import Cluster, Execution
     from seatrial.sweep.board import Board
     from seatrial.tune import Oracle, Tuner
-    from seatrial.tune.machine import Machine
-    from seatrial.tune.search import Budget, Heard, Measure, Spent
+    from seatrial.tune.search import Budget, Machine, Measure, Spent, Step
 
 EXITS = ("Exit status: 0 a best was measured; 1 no layout works, with the reason; 2 bad input; 3 no trial ran to its end; "
          "130 interrupted, --resume goes on.")
@@ -51,7 +50,7 @@ def register(app: typer.Typer) -> None:
         trials: int | None = typer.Option(None, "--trials", min=1, help="Most trials to run.", show_default=False),
         seconds: float | None = typer.Option(None, "--seconds", help="Most time for all trials.", show_default=False),
         device_hours: float | None = typer.Option(None, "--device-hours", help="Most device-hours.", show_default=False),
-        by: str = typer.Option("time", "--by", help="time (a sample), or cost (device-seconds a sample, for --nodes-max)."),
+        by: str = typer.Option("time", "--by", help="time (per sample), or cost (device-seconds per sample, for --nodes-max)."),
         sure: float = typer.Option(0.95, help="Stop when nothing left is better with this certainty."),
         margin: float | None = typer.Option(None, help="What is not faster by more than this share is no better; by default "
                                             "the noise: 0.01 on GPUs, 0.05 on CPUs.", show_default=False),
@@ -73,8 +72,7 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan.search import search
         from seatrial.sweep.store import Store
         from seatrial.tune import Tuner
-        from seatrial.tune.machine import Machine
-        from seatrial.tune.search import Budget, Spent
+        from seatrial.tune.search import Budget, Machine, Spent
 
         if by not in ("time", "cost"):
             raise BadInput(f"--by {by!r}: time or cost")
@@ -177,9 +175,9 @@ def _measured(tuner: Tuner, machine: Machine, budget: Budget, resume: bool, show
 
 
 def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Shown, *, board: Board | None = None) -> int:
+    from seatrial.tune.candidates import label
     from seatrial.tune.search import search
-    from seatrial.tune.show import closing, document, line, names, standing_words, trial_entry
-    from seatrial.tune.words import label
+    from seatrial.tune.show import closing, document, line, names, standing_line, trial_entry
 
     named = names(tuner.trials)
     width = max(len(label(own)) for own in named.values())
@@ -187,14 +185,14 @@ def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Sh
     print(shown.opening, file=out, flush=True)
     entries: list[dict[str, Any]] = []
 
-    def heard(one: Heard) -> None:
+    def on_trial(one: Step) -> None:
         own = named[one.trial.run_id()]
         entries.append(trial_entry(one, own))
         print(line(one, label(own), width), file=out, flush=True)
         if board is not None:
-            board.note = standing_words(one.standing, named, tuner.by)
+            board.note = standing_line(one.standing, named, tuner.by)
 
-    ended = search(tuner, measure, budget, heard, spent=spent)
+    ended = search(tuner, measure, budget, on_trial, spent=spent)
     if board is not None:
         board.end()
     found = document(tuner, ended, entries, spent, top=shown.top)

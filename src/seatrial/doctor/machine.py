@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from seatrial.doctor.finding import Finding
+from seatrial.doctor import Finding
 from seatrial.spec import GIB
 
 MIB = 2**20

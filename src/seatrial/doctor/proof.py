@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial import arith, rules
-from seatrial.doctor.finding import Finding
+from seatrial import arith, columns, rules
+from seatrial.doctor import Finding
 from seatrial.doctor.machine import usable_bytes
 from seatrial.errors import BadInput
 from seatrial.schedule import KINDS
@@ -27,6 +27,7 @@ from seatrial.training import Training
 
 BAR = 1e-5
 """Largest relative difference of a loss or a gradient norm, as the tests of the engine have it."""
+TOPOLOGY = [columns.COLUMNS[name] for name in columns.names("topology")]
 STEPS = 4
 SMALL_PARAMETERS = 3e6
 """Up to here a model is taken as it is."""
@@ -60,15 +61,15 @@ def scaled(trial: Trial, *, ranks: int, keep_model: bool = True) -> tuple[Trial,
 
 
 def _fewer_ranks(t: Topology, ranks: int) -> Topology:
-    degrees = {"dp": t.dp, "pp": t.pp, "tp": t.tp}
-    while degrees["dp"] * degrees["tp"] * degrees["pp"] > ranks:
+    degrees = {name: getattr(t, name) for name in sorted(columns.DEGREES)}
+    while math.prod(degrees.values()) > ranks:
         # What was split stays split as long as it can: all down to two before any to one.
         floor = 2 if max(degrees.values()) > 2 else 1
         name = max(degrees, key=lambda n: (degrees[n] > floor, degrees[n]))
         degrees[name] = max(floor, degrees[name] // 2)
     if degrees["pp"] < 2 and KINDS[t.schedule].virtual:
         t = replace(t, vp=1, schedule="1f1b")
-    return replace(t, dp=degrees["dp"], tp=degrees["tp"], pp=degrees["pp"])
+    return replace(t, **degrees)
 
 
 def _breaks(trial: Trial) -> bool:
@@ -102,25 +103,26 @@ def _small_model(model: Model, t: Topology) -> Model:
 
 
 def _small_batch(batch: Batch, t: Topology) -> Batch:
-    """Two micro-batches a stage; a ramp-up stays one, of two sizes."""
+    """Two micro-batches per stage; a ramp-up stays one, of two sizes."""
     unit = t.dp * t.mbs * t.pp
     if batch.rampup_start is None:
         return Batch(gbs=2 * unit)
     return Batch(gbs=2 * unit, rampup_start=unit, rampup_increment=unit, rampup_samples=2 * unit)
 
 
-def _notes(asked: Trial, small: Trial, *, keep_model: bool) -> list[str]:
-    a, b = asked.topology, small.topology
-    found = [f"{name.upper()} {getattr(a, name)} -> {getattr(b, name)}" for name in ("dp", "tp", "pp", "vp", "mbs", "schedule")
-             if getattr(a, name) != getattr(b, name)]
-    if a.precision != b.precision:
-        found.append(f"{a.precision} -> {b.precision}, whose rounding hides nothing")
-    if keep_model and asked.model != small.model:
+def _notes(wanted: Trial, small: Trial, *, keep_model: bool) -> list[str]:
+    found = []
+    for column in TOPOLOGY:
+        before, after = getattr(wanted.topology, column.field), getattr(small.topology, column.field)
+        if before != after:
+            why = ", whose rounding hides nothing" if column.field == "precision" else ""
+            found.append(f"{column.text(before)} -> {after}{why}")
+    if keep_model and wanted.model != small.model:
         found.append(f"the model -> {small.model.layers} layers of {small.model.hidden}, {small.model.heads} heads")
-    if keep_model and asked.batch != small.batch:
-        found.append(f"GBS {asked.batch.gbs} -> {small.batch.gbs}")
-    if asked.engine != "seatrial":
-        found.append(f"engine {asked.engine} -> seatrial")
+    if keep_model and wanted.batch != small.batch:
+        found.append(f"GBS {wanted.batch.gbs} -> {small.batch.gbs}")
+    if wanted.engine != "seatrial":
+        found.append(f"engine {wanted.engine} -> seatrial")
     return found
 
 
@@ -178,10 +180,7 @@ def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARN
 
 
 def described(t: Topology) -> str:
-    more = [f"VP {t.vp}"] if t.vp > 1 else []
-    more += [f"ZeRO {t.zero}"] if t.zero else []
-    more += [f"recompute {t.recompute}"] if t.recompute != "none" else []
-    more += [t.schedule] if t.pp > 1 and t.schedule != "1f1b" else []
-    more += ["sequence parallel"] if t.sequence_parallel else []
-    ranks = f"on {t.world} gloo rank{'s' if t.world > 1 else ''}"
-    return ", ".join([f"DP {t.dp} x TP {t.tp} x PP {t.pp}", *more, ranks])
+    degrees = " x ".join(column.text(getattr(t, column.field)) for column in TOPOLOGY if column.about.degree)
+    more = [column.text(value) for column in TOPOLOGY if not column.about.degree and column.field != "mbs"
+            and (value := getattr(t, column.field)) != column.default]
+    return ", ".join([degrees, *more, f"on {t.world} gloo rank{'s' if t.world > 1 else ''}"])

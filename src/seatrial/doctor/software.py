@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.doctor.finding import Finding
+from seatrial.doctor import Finding
 from seatrial.spec import GIB
 
 OLDEST_TORCH = (2, 11)

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -25,42 +26,44 @@ from seatrial.engine.fast import choose
 from seatrial.engine.io import checkpoint
 from seatrial.engine.io.checkpoint import Checkpointer
 from seatrial.engine.io.data import Batches
-from seatrial.engine.rendezvous import Place, device_of, join, place_from_env
+from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
-from seatrial.engine.watch.enough import Enough
 from seatrial.engine.watch.fault import Fault
 from seatrial.engine.watch.heartbeat import START_S, Heartbeat
-from seatrial.engine.watch.memory import LiveStorages
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
+from seatrial.median import median_of
+from seatrial.training import Training
 
+FIRST_LOOKS = 3
+"""Iterations after the warm-up before a run can be called slow: the fastest of them is compared."""
 COMPILE_S = 1800.0
 """The first step of compiled blocks may be silent for this long."""
 
 
 def main(argv: list[str]) -> int:
-    place = Place()
+    info = RankInfo()
     heartbeat: Heartbeat | None = None
     out: str | None = None
     try:
-        place = place_from_env()
+        info = rank_from_env()
         if len(argv) != 1:
             raise BadInput("expected one argument, the run file: python -m seatrial.engine out/run.json")
         run = runfile.read(argv[0])
         out = run.out
         compiles = run.trial.execution.compile
-        heartbeat = Heartbeat(out, place.rank, run.training.stall_s, world=place.world, slow_steps=int(compiles),
+        heartbeat = Heartbeat(out, info.rank, run.training.stall_s, world=info.world, slow_steps=int(compiles),
                               start_s=COMPILE_S if compiles else START_S)
-        device = device_of(run.trial.execution.device, place)
+        device = device_of(run.trial.execution.device, info)
         if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // place.local_world))
+            torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // info.local_world))
         heartbeat.beat(phase="join")
-        join(place, device)
-        train(run, place, device, heartbeat)
+        join(info, device)
+        train(run, info, device, heartbeat)
     except BaseException as error:
-        status = failure.report(error, out=out, rank=place.rank, heartbeat=heartbeat)
+        status = failure.report(error, out=out, rank=info.rank, heartbeat=heartbeat)
         if heartbeat is not None:
             heartbeat.close()
         sys.stdout.flush()
@@ -75,25 +78,26 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat, *, pool: Pool | None = None) -> None:
+def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbeat, *, pool: Pool | None = None) -> None:
     """The whole run; `pool` keeps its process groups for another one in this process."""
     trial, training = run.trial, run.training
     mesh = Mesh(trial.topology, device=device, pool=pool)
     timers = Timers(device.type)
     heartbeat.beat(phase="build")
-    ops, kernels, notes = choose.ops_for(trial, training, mesh)
+    ops, kernels, notes = choose.ops_for(trial, mesh)
     engine = Engine(trial, training, mesh, ops=ops, timers=timers, heartbeat=heartbeat)
     memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
-    report = Report(run, rank=place.rank, device=device, label=label)
+    report = Report(run, rank=info.rank, device=device, label=label)
     fault = Fault.from_env()
-    progress = Progress(run, engine, place, device)
+    progress = Progress(run, engine, info, device)
     progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
     report.kernels(kernels.plain(), notes)
     batches = Batches(training, trial.model, training.seed)
     held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
-    measured: dict[str, int] | None = None
+    parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
+    first = True
     enough = Enough(training, gbs=trial.batch.gbs)
     heartbeat.beat(phase="meet")
     if dist.is_initialized():
@@ -104,15 +108,12 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
         while progress.step < training.steps:
             step = progress.step + 1
             heartbeat.beat(step=step, phase="start", microbatch=0)
-            fault.at(place.rank, step)
+            fault.at(info.rank, step)
             engine.comm.skip_next = fault.takes("skip")
             timers.keep_spans = step in training.trace_steps
             began, origin_s = time.perf_counter(), time.time()
             timers.take()
-            # The first step is a warm-up: it can afford to be watched operation by operation.
-            watched = measured is None and training.warmup_iterations > 0 and not trial.execution.compile
-            with tracker(engine) if watched else contextlib.nullcontext() as live:
-                result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
+            result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
             progress.done(result.gbs, skipped=result.skipped)
             saved = progress.save(last=result.stop or step == training.steps)
             taken = timers.take()
@@ -124,9 +125,9 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
                 report.checkpoint(step=step, seconds=saved)
             if timers.keep_spans:
                 report.trace(step=step, origin_s=origin_s, timers=timers)
-            if live is not None:
-                measured = live.by_part()
-                report.memory(step=step, parts=measured)
+            if first:
+                report.memory(step=step, parts=parts())
+                first = False
             if held_out is not None and step % training.eval_every == 0:
                 heartbeat.beat(phase="evaluation")
                 samples = training.eval_batches * trial.batch.gbs
@@ -134,12 +135,12 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
                 report.validation(step=step, loss=loss, samples=samples)
             if result.stop:
                 break
-            if place.rank == 0 and not enough.reason and enough.after(seconds, gbs=result.gbs):
+            if info.rank == 0 and not enough.reason and enough.after(seconds, gbs=result.gbs):
                 report.enough(step=step, reason=enough.reason)
                 engine.stop_asked = True
     heartbeat.beat(phase="finish")
     progress.finish()
-    report.memory(step=progress.step, parts=measured)
+    report.memory(step=progress.step, parts=parts())
     report.end("finished" if progress.step >= training.steps or enough.reason else "stopped", step=progress.step)
     mesh.close()
 
@@ -147,13 +148,13 @@ def train(run: RunFile, place: Place, device: torch.device, heartbeat: Heartbeat
 class Progress:
     """How far the run is, and its checkpoints."""
 
-    def __init__(self, run: RunFile, engine: Engine, place: Place, device: torch.device):
+    def __init__(self, run: RunFile, engine: Engine, info: RankInfo, device: torch.device):
         self.training, self.engine, self.device = run.training, engine, device
         self.step = self.consumed = self.skipped = 0
         self.keeper: Checkpointer | None = None
         if run.training.checkpoint_dir is not None:
             self.keeper = Checkpointer(
-                run.training.checkpoint_dir, rank=place.rank, world=place.world, keep=run.training.keep, model=run.trial.model,
+                run.training.checkpoint_dir, rank=info.rank, world=info.world, keep=run.training.keep, model=run.trial.model,
                 about={"run_id": run.run_id, "topology": fields.plain(run.trial.topology)}, background=run.training.async_save,
                 barrier=lambda: dist.barrier() if dist.is_initialized() else None)
 
@@ -197,6 +198,51 @@ class Progress:
             self.keeper.wait()
 
 
+class Enough:
+    """When a run has been measured long enough: its median is known, its time is spent, or it is certain to lose.
+
+        enough = Enough(training, gbs=16)
+        enough.after(0.52, gbs=16)          "" to go on, else the reason in a word: known, time, slow
+
+    Rank 0 asks after every iteration. What it decides reaches the other ranks with the next iteration's own sum, so one more is
+    run; it counts like the others.
+    """
+
+    def __init__(self, training: Training, *, gbs: int):
+        self.training, self.gbs = training, gbs
+        self.asked = training.known_to > 0 or training.measure_s is not None or training.slow_s is not None
+        self.reason = ""
+        self.spent_s = 0.0
+        self._size = 0
+        self._timings: list[float] = []
+        self._next_look = 6
+
+    def after(self, seconds: float, *, gbs: int) -> str:
+        if self.asked:
+            self.reason = self._reason(seconds, gbs)
+        return self.reason
+
+    def _reason(self, seconds: float, gbs: int) -> str:
+        """A smaller batch (ramp-up) is another measurement: it is neither mixed in nor stopped at."""
+        self.spent_s += seconds
+        if gbs != self._size:
+            self._size, self._timings, self._next_look = gbs, [], 6
+        self._timings.append(seconds)
+        timed = self._timings[self.training.warmup_iterations :]
+        if self.training.measure_s is not None and self.spent_s >= self.training.measure_s and timed and gbs == self.gbs:
+            return "time"
+        if gbs < self.gbs:
+            return ""
+        if self.training.slow_s is not None and len(timed) >= FIRST_LOOKS and min(timed) > self.training.slow_s:
+            return "slow"
+        if self.training.known_to and len(timed) >= self._next_look:
+            # Looking after every iteration would sooner or later find a narrow interval by luck.
+            self._next_look = len(timed) * 4 // 3 + 1
+            if median_of(timed).within(self.training.known_to):
+                return "known"
+        return ""
+
+
 @contextlib.contextmanager
 def _stopping(engine: Engine) -> Iterator[None]:
     """SIGTERM becomes a wish, which the step's own sum carries to all ranks: they hear of it at different moments."""
@@ -209,29 +255,6 @@ def _stopping(engine: Engine) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def tracker(engine: Engine) -> LiveStorages:
-    """A count of live storages that knows what the buckets hold."""
-    buckets = engine.buckets
-    positions = engine.shared.positions
-    model, tp = engine.trial.model, engine.trial.topology.tp
-    tagged = {
-        "weights": [t for b in buckets for t in (b.flat, b.part)],
-        "optimizer": [t for b in buckets for t in (b.exp_avg, b.exp_avg_sq, *b.masters.beside)],
-        "gradients": [t for b in buckets for t in (b.grad, b.grad_shard) if t is not None],
-        "buffers": [t for t in (positions.bias, *(positions.turn or ())) if t is not None],
-    }  # fmt: skip
-    flat_sizes = {b.layout.size for b in buckets}
-    types = {torch.float32, *(b.flat.dtype for b in buckets if b.ops.narrow_gradients)}
-    return LiveStorages(tagged=tagged, logits_cols=model.padded_vocab(tp) // tp, device_type=engine.mesh.device.type,
-                        gradient_sizes=flat_sizes, gradient_types=types, in_loss=lambda: engine.timers.runs("loss"))
-
-
-def used_bytes(engine: Engine) -> dict[str, int]:
-    """What the buckets hold now, by part."""
-    live = tracker(engine)
-    return {part: live.live[part] for part in memory.PARTS}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How ranks find their place and each other: under torchrun, srun or mpiexec, and alone.
+"""How ranks find their info and each other: under torchrun, srun or mpiexec, and alone.
 
-    place = place_from_env()                rank, world, and the same on this node
-    device = device_of("auto", place)
-    join(place, device)                     gloo on CPU, NCCL on CUDA, or SEATRIAL_BACKEND (mpi where torch was built with it)
+    info = rank_from_env()                rank, world, and the same on this node
+    device = device_of("auto", info)
+    join(info, device)                     gloo on CPU, NCCL on CUDA, or SEATRIAL_BACKEND (mpi where torch was built with it)
 
 On one machine everything stays on loopback: torch's own store would listen on every address, so rank 0 hands it a socket.
 """
@@ -24,7 +24,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class RankInfo:
     """Where the launcher put this process."""
 
     rank: int = 0
@@ -33,7 +33,7 @@ class Place:
     local_world: int = 1
 
 
-PLACES = (
+VARIABLES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", ("LOCAL_WORLD_SIZE",)),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", ("OMPI_COMM_WORLD_LOCAL_SIZE",)),
@@ -43,17 +43,17 @@ PLACES = (
 """Variables of torchrun, srun, Open MPI (and Fugaku's, which is made of it), PMIx and MPICH, tried in this order."""
 
 
-def place_from_env(env: Mapping[str, str] | None = None) -> Place:
+def rank_from_env(env: Mapping[str, str] | None = None) -> RankInfo:
     env = os.environ if env is None else env
-    for rank, world, local_rank, local_world in PLACES:
+    for rank, world, local_rank, local_world in VARIABLES:
         if rank in env and world in env:
             try:
                 per_node = next((env[name] for name in local_world if name in env), "1")
-                return Place(rank=int(env[rank]), world=int(env[world]), local_rank=int(env.get(local_rank, "0")),
+                return RankInfo(rank=int(env[rank]), world=int(env[world]), local_rank=int(env.get(local_rank, "0")),
                              local_world=_tasks_here(per_node, int(env.get("SLURM_NODEID", "0"))))
             except ValueError:
                 raise BadInput(f"{rank}={env[rank]} {world}={env[world]}: not the numbers of a launcher") from None
-    return Place()
+    return RankInfo()
 
 
 def _tasks_here(per_node: str, node: int) -> int:
@@ -73,12 +73,12 @@ def first_node(nodelist: str) -> str:
     return "" if match is None else match[1] + (match[2] or "")
 
 
-def meeting_point(place: Place, env: Mapping[str, str]) -> tuple[str, int]:
+def meeting_point(info: RankInfo, env: Mapping[str, str]) -> tuple[str, int]:
     """Address and port of rank 0."""
     address = env.get("MASTER_ADDR") or first_node(env.get("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST", "")))
-    if not address or place.local_world == place.world:
-        if place.local_world != place.world:
-            raise BadInput(f"{place.world} processes, {place.local_world} of them on this node: MASTER_ADDR must name "
+    if not address or info.local_world == info.world:
+        if info.local_world != info.world:
+            raise BadInput(f"{info.world} processes, {info.local_world} of them on this node: MASTER_ADDR must name "
                            "the node of rank 0")
         address = address if env.get("MASTER_ADDR") else "127.0.0.1"
     if env.get("MASTER_PORT"):
@@ -88,9 +88,9 @@ def meeting_point(place: Place, env: Mapping[str, str]) -> tuple[str, int]:
     return address, 20_000 + job % 20_000 if job else 29_500
 
 
-def join(place: Place, device: torch.device, *, timeout_s: float = 1800.0) -> None:
+def join(info: RankInfo, device: torch.device, *, timeout_s: float = 1800.0) -> None:
     """Enter the world's process group; a single process needs none."""
-    if place.world == 1 or dist.is_initialized():
+    if info.world == 1 or dist.is_initialized():
         return
     backend = os.environ.get("SEATRIAL_BACKEND") or ("nccl" if device.type == "cuda" else "gloo")
     if backend == "mpi":
@@ -98,9 +98,9 @@ def join(place: Place, device: torch.device, *, timeout_s: float = 1800.0) -> No
             raise BadInput("SEATRIAL_BACKEND=mpi, but this build of torch has no MPI: leave it out for gloo")
         dist.init_process_group("mpi")
         return
-    address, port = meeting_point(place, os.environ)
+    address, port = meeting_point(info, os.environ)
     # Under torchrun its agent has opened the port already, and all ranks are guests.
-    is_host = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    is_host = info.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     listening: int | None = None
     if address in LOOPBACK:
         # Without this gloo looks its host name up, which may lead off the machine or nowhere.
@@ -109,20 +109,20 @@ def join(place: Place, device: torch.device, *, timeout_s: float = 1800.0) -> No
         if is_host:
             listening = socket.create_server(("127.0.0.1", port)).detach()
     timeout = timedelta(seconds=timeout_s)
-    store = dist.TCPStore(address, port, place.world, is_host, timeout=timeout, wait_for_workers=False,
+    store = dist.TCPStore(address, port, info.world, is_host, timeout=timeout, wait_for_workers=False,
                           master_listen_fd=listening)
     # torchrun keeps words of its own in the store that it lends.
-    dist.init_process_group(backend, store=dist.PrefixStore("seatrial", store), rank=place.rank, world_size=place.world,
+    dist.init_process_group(backend, store=dist.PrefixStore("seatrial", store), rank=info.rank, world_size=info.world,
                             timeout=timeout)
 
 
-def device_of(wanted: str, place: Place) -> torch.device:
+def device_of(wanted: str, info: RankInfo) -> torch.device:
     if wanted == "cuda" and not torch.cuda.is_available():
         raise BadInput("execution.device is cuda, but torch sees no CUDA device here: use cpu or auto")
     if wanted == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    if place.local_rank >= torch.cuda.device_count():
-        raise BadInput(f"{place.local_world} processes on this node, but it has {torch.cuda.device_count()} CUDA devices")
-    device = torch.device("cuda", place.local_rank)
+    if info.local_rank >= torch.cuda.device_count():
+        raise BadInput(f"{info.local_world} processes on this node, but it has {torch.cuda.device_count()} CUDA devices")
+    device = torch.device("cuda", info.local_rank)
     torch.cuda.set_device(device)
     return device

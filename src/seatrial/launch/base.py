@@ -161,7 +161,7 @@ class Launcher(Protocol):
     @classmethod
     def allocation(cls, *, nodes: int, time_limit_s: float, settings: Settings) -> AbstractContextManager[Launcher]:
         """Nodes for many trials; given back at the end."""
-        raise BadInput(f"--allocation {nodes}: --launcher {cls.name} has none; slurm does")
+        raise BadInput(f"--allocation {nodes}: is for --launcher slurm; {cls.name} has none")
 
     def check(self, trial: Trial, job: Job) -> None:
         """Raises BadInput for what cannot run there: of this machine only where the job would run on it."""

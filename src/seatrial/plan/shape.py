@@ -1,9 +1,9 @@
-"""What the hardware likes about a shape, and why: each matrix product of a layer against the device's tiles, waves and borders.
+"""What the hardware likes about a shape, and why: each GEMM of a layer against the device's tiles, waves and borders.
 
-    told = look(model, cluster, tp=4, mbs=2)
-    told.products[0].wave_fill, told.remarks, told.near[0]
+    report = check_shape(model, cluster, tp=4, mbs=2, precision="bf16")
+    report.gemms[0].wave_fill, report.remarks, report.near[0]
 
-A GPU cuts a product into tiles and deals them to its multiprocessors: what does not fill a tile, or the last wave of tiles, is
+A GPU cuts a GEMM into tiles and deals them to its multiprocessors: what does not fill a tile, or the last wave of tiles, is
 paid for and not used. Rows that do not begin at a border of 16 bytes cannot use the matrix units at all. Near shapes are
 forecast with the physics of `plan`, on one pipeline stage, and compared by time for each operation of the mathematics.
 """
@@ -28,8 +28,8 @@ WORTH = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class Product:
-    """One matrix product of the forward pass on one device."""
+class GemmFit:
+    """One GEMM of the forward pass on one device."""
 
     name: str
     rows: int
@@ -42,13 +42,13 @@ class Product:
     tile: str
     """The tile that comes out best."""
     tile_fill: float
-    """Share of the tiles' area that is the product."""
+    """Share of the tiles' area that is the GEMM."""
     waves: float
     """Tiles over multiprocessors."""
     wave_fill: float
     """Share of the last wave's end that is used: waves / ceil(waves)."""
     efficiency: float
-    """Of what a large, well shaped product reaches."""
+    """Of what a large, well shaped GEMM reaches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +63,18 @@ class Near:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class ShapeReport:
     model: Model
     tp: int
     mbs: int
-    products: list[Product]
+    gemms: list[GemmFit]
     remarks: list[str]
     near: list[Near]
     """Better ones only, best first."""
 
 
-def look(model: Model, cluster: Cluster, *, tp: int, mbs: int, precision: str, recompute: Recompute = "full",
-         reach: float = 0.05) -> Look:
+def check_shape(model: Model, cluster: Cluster, *, tp: int, mbs: int, precision: str, recompute: Recompute = "full",
+                reach: float = 0.05) -> ShapeReport:
     """`reach`: how far a near shape's hidden size may be."""
     for what, value in (("heads", model.heads), ("ffn", model.inner)):
         if value % tp:
@@ -89,9 +89,9 @@ def look(model: Model, cluster: Cluster, *, tp: int, mbs: int, precision: str, r
         if gain > WORTH:
             near.append(Near(what=what, model=other, parameters=arith.parameters(other).total, gain=gain))
     near.sort(key=lambda n: -n.gain)
-    products = _products(model, cluster, tp, mbs, precision)
-    return Look(model=model, tp=tp, mbs=mbs, products=products, near=near,
-                remarks=_remarks(model, cluster, tp, mbs, products))
+    gemms = _gemms(model, cluster, tp, mbs, precision)
+    return ShapeReport(model=model, tp=tp, mbs=mbs, gemms=gemms, near=near,
+                       remarks=_remarks(model, cluster, tp, mbs, gemms))
 
 
 def _trial(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str, recompute: Recompute) -> Trial:
@@ -100,14 +100,14 @@ def _trial(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str, re
 
 
 def _seconds_per_flop(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str, recompute: Recompute) -> float:
-    """Of the layers alone: the matrix products, attention and passes over memory of one micro-batch."""
+    """Of the layers alone: the GEMMs, attention and passes over memory of one micro-batch."""
     configs = Configs.from_trials([_trial(model, cluster, tp, mbs, precision, recompute)])
     parts = step.time(configs, cluster).parts
     spent = sum(float(parts[name][0]) for name in ("matmul", "attention", "memory", "logits"))
     return spent / arith.flops("model", model, samples=mbs)
 
 
-def _products(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str) -> list[Product]:
+def _gemms(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str) -> list[GemmFit]:
     seq, size, heads = model.seq, model.head_size, mbs * model.heads // tp
     gemms = [*layer.gemms(model, tp), layer.head_gemm(model, model.padded_vocab(tp) // tp)]
     wanted = [(gemm.label, mbs * seq, gemm.cols, gemm.inner, 1) for gemm in gemms]
@@ -120,7 +120,7 @@ def _products(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str)
         seconds = float(matmul_s(machine, rows, cols, inner, align, count)[0])
         ideal = 2.0 * rows * cols * inner * count / float(machine.matrix_flops[0])
         tile, tile_fill, waves = _best_tile(rows, cols, count, float(machine.units[0]))
-        found.append(Product(
+        found.append(GemmFit(
             name=name, rows=rows, cols=cols, inner=inner, count=count, align_bytes=int(align[0]),
             tile=f"{tile[0]} x {tile[1]}" if machine.gpu else "", tile_fill=tile_fill, waves=waves,
             wave_fill=waves / np.ceil(waves), efficiency=ideal / seconds,
@@ -139,7 +139,7 @@ def _best_tile(rows: int, cols: int, count: int, units: float) -> tuple[tuple[in
     return (int(tall), int(wide)), float(rows * cols / (tiles * tall * wide)), float(tiles * count / units)
 
 
-def _remarks(model: Model, cluster: Cluster, tp: int, mbs: int, products: list[Product]) -> list[str]:
+def _remarks(model: Model, cluster: Cluster, tp: int, mbs: int, gemms: list[GemmFit]) -> list[str]:
     said = []
     if model.hidden % 128:
         below = model.hidden // 128 * 128
@@ -163,21 +163,21 @@ def _remarks(model: Model, cluster: Cluster, tp: int, mbs: int, products: list[P
         said.append(f"(heads {model.heads} / TP {tp}) x MBS {mbs} = {model.heads // tp * mbs} is not a multiple of 4: "
                     "Megatron's fused softmax is not used")
     if cluster.device.kind == "gpu":
-        said += [remark for product in products for remark in _product_remarks(product, cluster.device.units)]
+        said += [remark for gemm in gemms for remark in _gemm_remarks(gemm, cluster.device.units)]
     return said
 
 
-def _product_remarks(product: Product, units: int) -> Iterator[str]:
-    if product.waves > 1 and product.wave_fill < 0.85:
-        yield (f"{product.name}: {product.waves:.2f} waves over {units} multiprocessors, so the last one is "
-               f"{product.waves % 1:.0%} full and {1 - product.wave_fill:.0%} of the time is lost")
-    if product.waves < 1:
-        yield (f"{product.name}: fewer tiles than multiprocessors ({product.waves:.2f} waves); a larger MBS or a smaller TP "
+def _gemm_remarks(gemm: GemmFit, units: int) -> Iterator[str]:
+    if gemm.waves > 1 and gemm.wave_fill < 0.85:
+        yield (f"{gemm.name}: {gemm.waves:.2f} waves over {units} multiprocessors, so the last one is "
+               f"{gemm.waves % 1:.0%} full and {1 - gemm.wave_fill:.0%} of the time is lost")
+    if gemm.waves < 1:
+        yield (f"{gemm.name}: fewer tiles than multiprocessors ({gemm.waves:.2f} waves); a larger MBS or a smaller TP "
                "would fill the device")
-    if product.align_bytes < 16:
-        yield f"{product.name}: rows begin every {product.align_bytes} bytes; below 16 the matrix units are not used"
-    elif product.align_bytes < ALIGNED_BYTES:
-        yield f"{product.name}: rows begin at borders of {product.align_bytes} bytes, not of a cache line of {ALIGNED_BYTES}"
+    if gemm.align_bytes < 16:
+        yield f"{gemm.name}: rows begin every {gemm.align_bytes} bytes; below 16 the matrix units are not used"
+    elif gemm.align_bytes < ALIGNED_BYTES:
+        yield f"{gemm.name}: rows begin at borders of {gemm.align_bytes} bytes, not of a cache line of {ALIGNED_BYTES}"
 
 
 def heads_width(model: Model, hidden: int) -> int:

@@ -350,6 +350,14 @@ def _sides(p: Parts, scale: dict[str, Any]) -> tuple[dict[str, Floats], dict[str
     return sides[0], sides[1]
 
 
+def communication_s(c: Configs, cluster: Cluster) -> Floats:
+    """[3]: seconds of one micro-batch of the first configuration that are communication, on the three kinds of ranks."""
+    found: Floats = np.zeros(3)
+    for side in _sides(measure(c, cluster), _scales(c, COLD)):
+        found = found + side["tensor"][:, 0] + side["p2p"][:, 0]
+    return found
+
+
 def _stages(p: Parts, scale: dict[str, Any]) -> Stages:
     def both(cost: Cost, name: str) -> Floats:
         return np.stack([np.broadcast_to(cost[way] * scale[name], len(p.configs)) for way in (0, 1)])

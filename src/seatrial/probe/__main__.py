@@ -1,4 +1,4 @@
-"""`python -m seatrial.probe`: one process a rank, under any launcher, with nothing but torch installed."""
+"""`python -m seatrial.probe`: one process per rank, under any launcher, with nothing but torch installed."""
 from __future__ import annotations
 
 import argparse
@@ -10,10 +10,10 @@ import torch
 import torch.distributed as dist
 
 from seatrial import presets
-from seatrial.engine.rendezvous import device_of, place_from_env
+from seatrial.engine.rendezvous import device_of, rank_from_env
 from seatrial.errors import SeatrialError
 from seatrial.probe import machine
-from seatrial.probe.ask import Ask
+from seatrial.probe.options import ProbeOptions
 from seatrial.probe.run import probe
 
 BUSY = 0.9
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     try:
         return leave(measured(argv))
     except SeatrialError as error:
-        if place_from_env().rank == 0:
+        if rank_from_env().rank == 0:
             print(f"seatrial: {error}", flush=True)
         return leave(error.exit_code)
     except KeyboardInterrupt:
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 def measured(argv: list[str]) -> int:
     """Probe, and on rank 0 write the file."""
     options = parser().parse_args(argv)
-    place = place_from_env()
+    place = rank_from_env()
     leads = place.rank == 0
 
     def say(line: str) -> None:
@@ -68,14 +68,13 @@ def measured(argv: list[str]) -> int:
     device = device_of(options.device, place)
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // place.local_world))
-    ask = Ask.of(models=models, tps=options.tp, mbss=options.mbs, device=device.type, full=options.full,
-                 budget_s=options.seconds)
-    found = probe(ask, place, device, say=say)
+    wanted = ProbeOptions.of(models=models, tps=options.tp, mbss=options.mbs, device=device.type, full=options.full,
+                             budget_s=options.seconds)
+    found = probe(wanted, place, device, say=say)
     if leads:
         machine.write(found, options.output)
-        said = len(found["missing"])
         say(f"wrote {options.output}: {found['device']['name']}, {found['seconds']:.0f} s, noise {found['noise']:.1%}, "
-            f"{said} not measured")
+            f"{len(found['missing'])} not measured")
         if found["core_share"] < BUSY:
             say(f"this machine is busy: the probe had {found['core_share']:.0%} of its core, and the figures are short of what "
                 "training beside the same others takes; probe again when it is quiet")

@@ -1,38 +1,50 @@
-"""What is timed on one device: products, attention, kernels that move memory, the optimizer, copies from and to the host.
+"""What is timed on one device: GEMMs, attention, kernels that move memory, the optimizer, copies from and to the host; and the
+time of the host itself.
 
 Each function makes items; nothing is allocated before an item is prepared, and all of it is let go after.
 """
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from seatrial.engine.core.attention import Positions, attend
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast import choose
 from seatrial.engine.fast.attention import BACKENDS, fastest
-from seatrial.probe.item import Item, Works
-from seatrial.probe.shapes import Attention, Product
-from seatrial.spec import Model
+from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.io.data import Batches
+from seatrial.probe.shapes import Attention, GemmShape
+from seatrial.probe.timing import Item, Sample, Works, summary
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
+from seatrial.training import Training
 
 TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 CROSS_ENTROPY_BYTES = 52
 """For each logit, forward and backward, as the planner counts them."""
 WIDTH = 1024
 """Of the rows that norms and activations work on."""
+FEW, MANY = 1, 9
+"""Layers of the models that the host's own time is found with."""
+HOST_SEQ = 8
 
 
-def products(shapes: Iterable[Product], dtype: str, device: torch.device) -> Iterator[Item]:
+def gemms(shapes: Iterable[GemmShape], dtype: str, device: torch.device) -> Iterator[Item]:
     for shape in dict.fromkeys(shapes):
         if dtype == "fp8":
             if shape.batch == 1 and not any(side % 16 for side in shape[1:4]):
-                yield Item("matmul", {"dtype": dtype, **shape._asdict()}, lambda p=shape: _eight_bits(p, device))  # type: ignore[misc]
+                yield Item("matmul", {"dtype": dtype, **shape._asdict()}, lambda p=shape: _fp8_gemm(p, device))  # type: ignore[misc]
         else:
-            yield Item("matmul", {"dtype": dtype, **shape._asdict()}, lambda p=shape: _product(p, TYPES[dtype], device))  # type: ignore[misc]
+            yield Item("matmul", {"dtype": dtype, **shape._asdict()}, lambda p=shape: _gemm(p, TYPES[dtype], device))  # type: ignore[misc]
 
 
-def _product(p: Product, dtype: torch.dtype, device: torch.device) -> Works:
+def _gemm(p: GemmShape, dtype: torch.dtype, device: torch.device) -> Works:
     def made(*shape: int) -> Tensor:
         return torch.randn(*shape, device=device).to(dtype)
 
@@ -50,7 +62,7 @@ def _product(p: Product, dtype: torch.dtype, device: torch.device) -> Works:
     return {"s": lambda: torch.mm(dy.t(), x, out=out)}
 
 
-def _eight_bits(p: Product, device: torch.device) -> Works:
+def _fp8_gemm(p: GemmShape, device: torch.device) -> Works:
     kind = torch.float8_e4m3fn
     left = torch.randn(p.rows, p.inner, device=device).to(kind)
     right = torch.randn(p.cols, p.inner, device=device).to(kind)
@@ -64,7 +76,7 @@ def attentions(shapes: Iterable[Attention], dtype: str, device: torch.device) ->
 
 
 def _attention(a: Attention, dtype: torch.dtype, device: torch.device) -> Works:
-    """The engine's own, with the backend that it would choose; heads as views of one product's result."""
+    """The engine's own, with the backend that it would choose; heads as views of one GEMM's result."""
     width = a.heads * a.head_dim
     model = Model(layers=1, hidden=width, heads=a.heads, vocab=64, seq=a.seq, family="bloom" if a.bias else "gpt2")
     positions = Positions(model, first_head=0, heads=a.heads, device=device, dtype=dtype)
@@ -110,7 +122,7 @@ def _stream(name: str, elements: int, dtype: torch.dtype, device: torch.device) 
 
 
 def cross_entropy(tokens: int, vocab: int, dtype: str, device: torch.device) -> Item:
-    """A part of the loss as the engine computes it, gradient included, less its products."""
+    """A part of the loss as the engine computes it, gradient included, less its GEMMs."""
     count = tokens * vocab
     what = {"name": "cross_entropy", "dtype": dtype, "bytes": count * (4 if dtype == "fp32" else 2),
             "moved": count * CROSS_ENTROPY_BYTES}
@@ -183,3 +195,39 @@ def _launch(device: torch.device) -> Works:
             x.add_(1.0)
 
     return {"hundred_s": many}
+
+
+def host_overhead(device: torch.device, *, repeats: int) -> dict[str, float]:
+    """The host's own time: what one layer and one iteration cost when the tensors are too small to take any.
+
+    The engine trains a model of a few numbers with one layer and with nine; the difference is what a layer takes, the rest what
+    an iteration takes. Before the ranks have met: here nobody waits for anybody.
+    """
+    few, few_forward = _host_steps(FEW, device, repeats)
+    many, many_forward = _host_steps(MANY, device, repeats)
+    each = max((many.s - few.s) / (MANY - FEW), 1e-7)
+    forward = min(max((many_forward.s - few_forward.s) / (MANY - FEW), 1e-8), 0.9 * each)
+    return {"forward_s": forward, "backward_s": each - forward, "fixed_s": max(few.s - each * FEW, 1e-6),
+            "spread": max(few.spread, many.spread)}
+
+
+def _host_steps(layers: int, device: torch.device, repeats: int) -> tuple[Sample, Sample]:
+    """Of a whole iteration, and of a forward pass alone."""
+    model = Model(layers=layers, hidden=32, heads=2, vocab=64, seq=HOST_SEQ)
+    trial = Trial(model=model, batch=Batch(gbs=1), topology=Topology(precision="bf16" if device.type == "cuda" else "fp32"),
+                  execution=Execution(device=device.type))  # type: ignore[arg-type]
+    training = Training(steps=1_000_000)
+    # Triton's kernels would be compiled for widths that nobody has.
+    config = KernelConfig.of(device, trial.topology.precision)
+    ops = choose.build(replace(config, triton=(), attention="default"), trial, device)
+    engine = Engine(trial, training, Mesh(trial.topology, device=device), ops=ops)
+    batches = Batches(training, model, training.seed)
+    steps, forwards = [], []
+    for number in range(1, repeats + 4):
+        began = time.perf_counter()
+        engine.step(number, first_sample=0, batches=batches)
+        steps.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        engine.evaluate(batches, first_sample=0, samples=1)
+        forwards.append(time.perf_counter() - began)
+    return summary(steps[3:]), summary(forwards[3:])

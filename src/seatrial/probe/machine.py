@@ -4,9 +4,9 @@
     found["figures"]["matmul"][0]               {"dtype": "bf16", "kind": "forward", "rows": …, "s": …, "spread": …}
     machine.write(found, "machine.json")        whole or not at all
 
-`figures` holds a list a part, each entry with the seconds it took (`s`, the median) and `spread` (half of the range that two
+`figures` has a list per part, each entry with the seconds it took (`s`, the median) and `spread` (half of the range that two
 thirds of the repeats lie in, as a share of the median). `missing` names what was not measured, and why. `between` is the
-product that collectives were measured among; in a file without it they were measured back to back.
+GEMM that collectives were measured among; in a file without it they were measured back to back.
 """
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write(found: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
 
 
 def dumps(found: Mapping[str, Any]) -> str:
-    """JSON with one figure a line, so that two machines can be compared with a diff."""
+    """JSON with one figure per line, so that two machines can be compared with a diff."""
     return "".join(_lines(found)) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""The probe itself: figure after figure until all are there, the budget is spent, or somebody asks to stop.
+"""The probe itself: figure after figure until all are there, the budget is spent, or it is stopped.
 
-    found = probe(ask, place, device, say=print)        what `machine.write` writes; on ranks other than 0 the same
+    found = probe(options, place, device, say=print)        what `machine.write` writes; on ranks other than 0 the same
 
 What could not be measured is in `missing`, each with the reason: out of memory, the budget, one process alone.
 """
@@ -20,30 +20,31 @@ import torch
 import torch.distributed as dist
 
 from seatrial import __version__
-from seatrial.engine.rendezvous import Place, join
-from seatrial.probe import host, room, talk
-from seatrial.probe.ask import Ask
-from seatrial.probe.between import Between
-from seatrial.probe.crew import GOOD, WHY, Crew, status_of
-from seatrial.probe.item import Item
+from seatrial.engine.rendezvous import RankInfo, join
+from seatrial.probe import collectives, kernels
+from seatrial.probe.collectives import GOOD, WHY, InterleavedGemm, Ranks, status_of
 from seatrial.probe.machine import KIND, PARTS, SCHEMA
-from seatrial.probe.timing import Clock, Sample
+from seatrial.probe.options import ProbeOptions
+from seatrial.probe.timing import Clock, Item, Sample
 
 JOIN_S = 300.0
 """The longest that ranks wait for each other."""
+GIB = 1024**3
+BLOCKS = (8 * GIB, GIB, GIB // 8, GIB // 64)
+"""That memory is tried out with."""
 BURN_S = 3.0
-"""On a GPU, so long products run before the first figure: the rate of a cold chip lasts for a second."""
+"""On a GPU, so long GEMMs run before the first figure: the rate of a cold chip lasts for a second."""
 
 
 class Probe:
-    def __init__(self, ask: Ask, place: Place, device: torch.device, say: Callable[[str], None]):
-        self.ask, self.place, self.device, self.say = ask, place, device, say
-        self.crew = Crew(place, device)
-        self.clock = Clock(device, target_s=ask.target_s)
+    def __init__(self, options: ProbeOptions, place: RankInfo, device: torch.device, say: Callable[[str], None]):
+        self.options, self.place, self.device, self.say = options, place, device, say
+        self.ranks = Ranks(place, device)
+        self.clock = Clock(device, target_s=options.target_s)
         self.figures: dict[str, list[dict[str, Any]]] = {part: [] for part in PARTS}
         self.missing: list[dict[str, str]] = []
         self.began = time.monotonic()
-        self.between: Between | None = None
+        self.gemm: InterleavedGemm | None = None
         self.over = ""
         """Why nothing more is measured."""
         self.had_s, self.took_s = 0.0, 0.0
@@ -51,14 +52,14 @@ class Probe:
 
     def run(self) -> dict[str, Any]:
         device = describe(self.device)
-        self.crew.stop_when_asked()
+        self.ranks.stop_on_signal()
         try:
             self._host()
             join(self.place, self.device, timeout_s=JOIN_S)
             self._burn()
-            self._items(self.ask.short(self.device))
-            self._talk()
-            self._items(self.ask.long(self.device))
+            self._items(self.options.short(self.device))
+            self._network()
+            self._items(self.options.long(self.device))
         except dist.DistError as error:
             self._lost(error)
         except RuntimeError as error:
@@ -69,11 +70,11 @@ class Probe:
             "kind": KIND, "schema": SCHEMA, "seatrial": __version__, "device": device, "host": platform.node(),
             "torch": torch.__version__, "python": platform.python_version(), "backend": _backend(),
             "threads": torch.get_num_threads(), "cores": len(os.sched_getaffinity(0)), "world": self.place.world,
-            "nodes": self.crew.nodes, "procs_per_node": self.place.local_world,
+            "nodes": self.ranks.nodes, "procs_per_node": self.place.local_world,
             "when": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "mode": "full" if self.ask.full else "quick", "seconds": round(time.monotonic() - self.began, 1),
+            "mode": "full" if self.options.full else "quick", "seconds": round(time.monotonic() - self.began, 1),
             "noise": self._noise(), "core_share": self._core_share(),
-            **({"between": self.between.told()} if self.between is not None else {}),
+            **({"between": self.gemm.describe()} if self.gemm is not None else {}),
             "figures": self.figures, "missing": self.missing,
         }  # fmt: skip
 
@@ -95,7 +96,7 @@ class Probe:
 
     def _host(self) -> None:
         try:
-            found = host.figure(self.device, repeats=40 if self.ask.full else 15)
+            found = kernels.host_overhead(self.device, repeats=40 if self.options.full else 15)
         except (RuntimeError, MemoryError) as error:
             self._miss("host", WHY[status_of(error)])
             return
@@ -114,12 +115,12 @@ class Probe:
     def _stops(self) -> str:
         """Why to measure nothing more, as all ranks agree; empty to go on."""
         if not self.over:
-            spent = self.crew.leads and time.monotonic() - self.began > self.ask.budget_s
-            asked, late = (max(column) for column in zip(*self.crew.share(float(self.crew.asked_to_stop), float(spent))))
-            if asked:
+            spent = self.ranks.leads and time.monotonic() - self.began > self.options.budget_s
+            stop, late = (max(column) for column in zip(*self.ranks.share(float(self.ranks.stop_requested), float(spent))))
+            if stop:
                 self.over = "stopped"
             elif late:
-                self.over = f"not reached in {self.ask.budget_s:g} s"
+                self.over = f"not reached in {self.options.budget_s:g} s"
         return self.over
 
     def _items(self, items: Iterable[Item]) -> None:
@@ -147,7 +148,7 @@ class Probe:
         except (RuntimeError, MemoryError) as error:
             status = status_of(error)
             why = (str(error).strip().splitlines() or [""])[0][:120]
-        worst = self.crew.worst(status)
+        worst = self.ranks.worst(status)
         if worst != GOOD:
             gc.collect()
             if self.device.type == "cuda":
@@ -162,7 +163,7 @@ class Probe:
         found: dict[str, float] = {}
         spread = 0.0
         for key, sample in samples.items():
-            every = self.crew.share(sample.s, sample.spread)
+            every = self.ranks.share(sample.s, sample.spread)
             middle = median(one[0] for one in every)
             apart = (max(one[0] for one in every) - min(one[0] for one in every)) / 2 / middle
             spread = max(spread, median(one[1] for one in every), apart)
@@ -174,7 +175,7 @@ class Probe:
             found["backward_s"] = max(both - found["forward_s"], 0.1 * both)
         return {**{key: _digits(value) for key, value in found.items()}, "spread": round(spread, 4)}
 
-    def _talk(self) -> None:
+    def _network(self) -> None:
         place = self.place
         if place.world == 1:
             self._miss("collectives", "one process alone; start it under torchrun or srun, or with --ranks")
@@ -184,28 +185,29 @@ class Probe:
             self._miss("collectives", f"{place.world} ranks are not a multiple of the {place.local_world} on this node")
             return
         began = time.monotonic()
-        self.between = Between.on(self.crew) if self.device.type == "cpu" else None
-        for kind in talk.kinds(place, every=self.ask.full):
-            # gloo's figures of operations that nobody asks about would take half of the time.
-            ops = talk.OPS if self.ask.full or self.device.type == "cuda" else talk.OPS[:3]
+        self.gemm = InterleavedGemm.on(self.ranks) if self.device.type == "cpu" else None
+        for kind in collectives.kinds(place, every=self.options.full):
+            # gloo's figures of operations that the planner never uses would take half of the time.
+            ops = collectives.OPS if self.options.full or self.device.type == "cuda" else collectives.OPS[:3]
             if why := self._stops():
-                self._miss(f"collectives over {kind.size} ranks, {kind.per_node} a node", why)
+                self._miss(f"collectives over {kind.size} ranks, {kind.per_node} per node", why)
                 continue
-            for what, found in talk.collectives(self.crew, kind, ops, self.ask.message_sizes, self.ask.target_s,
-                                                 self.between):
-                self._heard("collectives", what, found)
-        for nodes, other in talk.partners(place):
-            for size in (s for s in self.ask.message_sizes if s <= self.ask.most_message):
+            sizes, target_s = self.options.message_sizes, self.options.target_s
+            for what, sample in collectives.measure(self.ranks, kind, ops, sizes, target_s, self.gemm):
+                self._keep("collectives", what, sample)
+        for nodes, other in collectives.partners(place):
+            for size in (s for s in self.options.message_sizes if s <= self.options.most_message):
                 if why := self._stops():
                     self._miss(f"p2p over {nodes} nodes, {size} bytes", why)
                     continue
-                self._heard("p2p", {"nodes": nodes, "bytes": size}, talk.message(self.crew, other, size, self.ask.target_s))
-        if self.crew.nodes == 1:
+                found = collectives.message(self.ranks, other, size, self.options.target_s)
+                self._keep("p2p", {"nodes": nodes, "bytes": size}, found)
+        if self.ranks.nodes == 1:
             self._miss("collectives and p2p across nodes", "all ranks are on one node")
         self.say(f"collectives and messages: {len(self.figures['collectives']) + len(self.figures['p2p'])} figures, "
                  f"{time.monotonic() - began:.1f} s")
 
-    def _heard(self, part: str, what: dict[str, Any], found: Sample | float) -> None:
+    def _keep(self, part: str, what: dict[str, Any], found: Sample | float) -> None:
         if isinstance(found, float):
             self._miss(Item(part, what, dict).label, WHY[found])
         else:
@@ -227,7 +229,7 @@ def _backend() -> str:
 def describe(device: torch.device) -> dict[str, Any]:
     """The device by name, its size and its memory."""
     if device.type == "cuda":
-        total, context, had = room.cuda(device)
+        total, context, had = cuda_memory(device)
         about = torch.cuda.get_device_properties(device)
         found: dict[str, Any] = {"name": about.name, "kind": "gpu", "memory_gib": round(total, 3),
                                  "usable_gib": round(context + had, 3), "context_gib": round(context, 3),
@@ -235,9 +237,55 @@ def describe(device: torch.device) -> dict[str, Any]:
         if clock := getattr(about, "clock_rate", 0):
             found["clock_ghz"] = clock / 1e6
         return found
-    total, free = room.host()
+    total, free = host_memory()
     return {"name": _cpu_name(), "kind": "cpu", "memory_gib": round(total, 3), "usable_gib": round(free, 3),
             "units": len(os.sched_getaffinity(0))}
+
+
+def host_memory() -> tuple[float, float]:
+    """GiB of this node, and how much of it can be had now: the system's own figure, or the control group's where it is less.
+
+    Read by hand: a probe runs where there is torch and the standard library, and no psutil.
+    """
+    values = {}
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        values[name] = int(rest.split()[0]) * 1024
+    total, free = values["MemTotal"], values.get("MemAvailable", values["MemFree"])
+    limit, used = _control_group()
+    if limit is not None:
+        total, free = min(total, limit), min(free, limit - used)
+    return total / GIB, free / GIB
+
+
+def _control_group() -> tuple[int | None, int]:
+    try:
+        group = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip()
+        folder = Path(f"/sys/fs/cgroup{group}")
+        limit = (folder / "memory.max").read_text().strip()
+        return (None if limit == "max" else int(limit)), int((folder / "memory.current").read_text())
+    except (OSError, ValueError):
+        return None, 0
+
+
+def cuda_memory(device: torch.device) -> tuple[float, float, float]:
+    """GiB of the device, of those that driver and libraries hold, and what could be had by trying."""
+    x = torch.ones(256, 256, device=device, dtype=torch.bfloat16)
+    (x @ x).sum().item()
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    context = total - free - torch.cuda.memory_reserved(device)
+    blocks, had = [], 0
+    for block in BLOCKS:
+        try:
+            while True:
+                blocks.append(torch.empty(block, dtype=torch.uint8, device=device))
+                had += block
+        except torch.OutOfMemoryError:
+            continue
+    blocks.clear()
+    torch.cuda.empty_cache()
+    return total / GIB, max(context, 0) / GIB, had / GIB
 
 
 def _cpu_name() -> str:
@@ -249,6 +297,6 @@ def _cpu_name() -> str:
     return next((name for name in named if name), platform.processor() or platform.machine() or "cpu")
 
 
-def probe(ask: Ask, place: Place, device: torch.device, *, say: Callable[[str], None]) -> dict[str, Any]:
+def probe(options: ProbeOptions, place: RankInfo, device: torch.device, *, say: Callable[[str], None]) -> dict[str, Any]:
     torch.manual_seed(0)
-    return Probe(ask, place, device, say).run()
+    return Probe(options, place, device, say).run()

@@ -1,6 +1,6 @@
-"""What the planner will ask about: the products and attentions of one rank's layer, for a model, TP and micro-batch.
+"""What the planner will ask about: the GEMMs and attentions of one rank's layer, for a model, TP and micro-batch.
 
-    products(model, tp=8, mbs=4)        [Product(kind="forward", rows=8192, cols=5376, inner=14336), …]
+    gemms(model, tp=8, mbs=4)        [GemmShape(kind="forward", rows=8192, cols=5376, inner=14336), …]
 
 A test holds this list to what `plan/layer.py` really asks.
 """
@@ -13,7 +13,7 @@ from seatrial.arith import layer
 from seatrial.spec import Model, kv_fits
 
 
-class Product(NamedTuple):
+class GemmShape(NamedTuple):
     """[rows, inner] x [inner, cols], `batch` times."""
 
     kind: str
@@ -36,7 +36,7 @@ class Attention(NamedTuple):
     """With ALiBi's bias, which other kernels serve."""
 
 
-class Asked(NamedTuple):
+class RankShape(NamedTuple):
     """A model as one rank sees it."""
 
     model: Model
@@ -44,27 +44,27 @@ class Asked(NamedTuple):
     mbs: int
 
 
-def products(model: Model, *, tp: int, mbs: int) -> list[Product]:
-    """The four linears of a layer; three products each."""
-    return [product for gemm in layer.gemms(model, tp) for product in _three(mbs * model.seq, gemm.cols, gemm.inner)]
+def gemms(model: Model, *, tp: int, mbs: int) -> list[GemmShape]:
+    """The four linears of a layer; three GEMMs each."""
+    return [shape for gemm in layer.gemms(model, tp) for shape in _three(mbs * model.seq, gemm.cols, gemm.inner)]
 
 
-def head(model: Model, *, tp: int, tokens: int) -> list[Product]:
+def head(model: Model, *, tp: int, tokens: int) -> list[GemmShape]:
     """Logits. They are long; a part of the tokens tells their rate."""
     gemm = layer.head_gemm(model, model.padded_vocab(tp) // tp)
     return _three(tokens, gemm.cols, gemm.inner)
 
 
-def _three(tokens: int, cols: int, inner: int) -> list[Product]:
-    return [Product("forward", tokens, cols, inner), Product("input", tokens, inner, cols),
-            Product("weight", cols, inner, tokens)]
+def _three(tokens: int, cols: int, inner: int) -> list[GemmShape]:
+    return [GemmShape("forward", tokens, cols, inner), GemmShape("input", tokens, inner, cols),
+            GemmShape("weight", cols, inner, tokens)]
 
 
-def stored(model: Model, *, tp: int, mbs: int) -> list[Product]:
+def stored(model: Model, *, tp: int, mbs: int) -> list[GemmShape]:
     """Scores and their weighted sum, where they are not fused."""
     heads = mbs * model.heads // tp
-    return [Product("batched", model.seq, model.seq, model.head_size, heads),
-            Product("batched", model.seq, model.head_size, model.seq, heads)]
+    return [GemmShape("batched", model.seq, model.seq, model.head_size, heads),
+            GemmShape("batched", model.seq, model.head_size, model.seq, heads)]
 
 
 def attention(model: Model, *, tp: int, mbs: int) -> Attention:
@@ -72,7 +72,7 @@ def attention(model: Model, *, tp: int, mbs: int) -> Attention:
                      head_dim=model.head_size, bias=model.alibi)
 
 
-def possible(models: Iterable[Model], tps: Iterable[int], mbss: Iterable[int]) -> list[Asked]:
+def possible(models: Iterable[Model], tps: Iterable[int], mbss: Iterable[int]) -> list[RankShape]:
     """The combinations that a layout could have."""
-    return [Asked(model, tp, mbs) for model in models for tp in tps for mbs in mbss
+    return [RankShape(model, tp, mbs) for model in models for tp in tps for mbs in mbss
             if model.heads % tp == 0 and kv_fits(model.kv, tp) and model.inner % tp == 0]

@@ -1,4 +1,4 @@
-"""How long something takes: the median of repeats, and how far they lie apart.
+"""How long something takes: the median of repeats, and how far they lie apart; and what is timed.
 
     clock = Clock(torch.device("cpu"), target_s=0.1)
     clock(lambda: x @ w)            Sample(s=0.00123, spread=0.02, repeats=40)
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,12 +30,31 @@ class Sample(NamedTuple):
     repeats: int
 
 
-def summary(seconds: Sequence[float]) -> Sample:
-    ordered = sorted(seconds)
+def summary(times_s: Sequence[float]) -> Sample:
+    ordered = sorted(times_s)
     n = len(ordered)
     median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
     low, high = ordered[round((n - 1) * 0.16)], ordered[round((n - 1) * 0.84)]
     return Sample(s=median, spread=(high - low) / 2 / median if median else 0.0, repeats=n)
+
+
+Works = dict[str, Callable[[], object]]
+"""What is timed, by the figure's key: `s`, or `forward_s` and `both_s`, of which the backward pass is the difference."""
+
+
+class Item(NamedTuple):
+    """One figure before it is measured: which part it belongs to, what identifies it, and what to time."""
+
+    part: str
+    what: dict[str, Any]
+    prepare: Callable[[], Works]
+    """Makes the tensors; may run out of memory."""
+    on_host: bool = False
+    """Whether the host's time counts, and not the device's."""
+
+    @property
+    def label(self) -> str:
+        return " ".join([self.part, *(f"{v}" if isinstance(v, str) else f"{k} {v}" for k, v in self.what.items())])
 
 
 class Clock:
@@ -48,10 +67,10 @@ class Clock:
     def host(self, work: Callable[[], object]) -> Sample:
         """What the host takes; a device may still be at work."""
         work()
-        once = max(_seconds(work), 1e-7)
+        once = max(seconds(work), 1e-7)
         calls = max(1, round(SHORT_S / once))
         repeats = max(LEAST, min(MOST, round(self.target_s / (once * calls))))
-        return summary([_seconds(work, calls) / calls for _ in range(repeats)])
+        return summary([seconds(work, calls) / calls for _ in range(repeats)])
 
     def _cuda(self, work: Callable[[], object]) -> Sample:
         for _ in range(2):
@@ -81,7 +100,7 @@ class Clock:
         return begin.elapsed_time(end) / 1e3 / calls
 
 
-def _seconds(work: Callable[[], object], calls: int = 1) -> float:
+def seconds(work: Callable[[], object], calls: int = 1) -> float:
     began = time.perf_counter()
     for _ in range(calls):
         work()

@@ -1,10 +1,10 @@
 """One rank of any topology on one device: real kernels, real memory, peers that answer at once and a network that is charged.
 
-    found = rehearse(trial, training, Asked(rank=0), cluster=cluster)
+    found = rehearse(trial, training, RehearsalOptions(rank=0), cluster=cluster)
     found.ranks[0].memory.peak_bytes, found.iteration.sec
 
-Read on in this order: `world.py` (peers that are not there), `recorder.py` (when what happened), `stand_in.py` (the engine with
-both), `rank.py` (one rank's actions and bytes), `charge.py` (what communication would have taken), `assemble.py` (the whole
-iteration), `whole.py` (which ranks, and all of it together).
+Read on in this order: `fake.py` (what is not there), `recorder.py` (when what happened), `rank.py` (the engine with both; one
+rank's actions and bytes), `iteration.py` (what communication would have taken, and the whole iteration), `run.py` (which ranks,
+and all of it together), `show.py` (what comes out).
 """
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One rank rehearsed: the time of each of its distinct actions on real tensors, and its bytes by part over the schedule.
+"""One rank rehearsed: the engine without its peers, each action's time on real tensors, bytes by part over the schedule.
 
     with fake_world(rank=rank, world=trial.topology.world):
-        actions(trial, training, device, repeats=3, as_gpu=False)       moments, to be replayed with a network
-        held(trial, training, device, fake=True, as_gpu=False)          bytes by part at the fullest moment
+        time_actions(trial, training, device, repeats=3, as_gpu=False)          moments, to be replayed with a network
+        measure_memory(trial, training, device, fake=True, as_gpu=False)        bytes by part at the fullest moment
 
-Time needs each action a few times; memory needs the true number of micro-batches in flight, and no more: `enough` says how many
-of a long batch show the fullest moment.
+Time needs each action a few times; memory needs the true number of micro-batches in flight, and no more:
+`microbatches_to_peak` says how many of a long batch show the fullest moment.
 """
 from __future__ import annotations
 
@@ -13,24 +13,181 @@ import contextlib
 import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
+import torch.distributed as dist
+from torch import Tensor
 
-from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core import init
+from seatrial.engine.core.comm import Comm, Pending
+from seatrial.engine.core.mesh import Group, Mesh
+from seatrial.engine.core.messages import Messages, Order
 from seatrial.engine.core.ops import Ops
+from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.ops import FastOps
 from seatrial.engine.io.data import Batches
-from seatrial.engine.loop import tracker
+from seatrial.engine.watch.heartbeat import Heartbeat
+from seatrial.engine.watch.timers import Timers
+from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import SeatrialError
-from seatrial.rehearse import results
-from seatrial.rehearse.fakes import Answers, no_memory
+from seatrial.rehearse import fake
+from seatrial.rehearse.fake import Answers, no_memory
 from seatrial.rehearse.recorder import Moment, Recorder
-from seatrial.rehearse.stand_in import StandIn
-from seatrial.schedule import KINDS, peak_activations, schedule
-from seatrial.spec import GIB, Batch, Trial
+from seatrial.schedule import KINDS, Action, Kind, peak_activations, schedule, splits_backward
+from seatrial.spec import GIB, Batch, Topology, Trial
 from seatrial.training import Training
+
+UPDATED = "optimizer"
+"""The timer of weights that come back from the ranks that updated them: here they stay as they were."""
+
+
+class _Beats(Heartbeat):
+    """The engine says what it begins; that is when one action ends and the next starts."""
+
+    def __init__(self, rank: int, recorder: Recorder):
+        super().__init__(None, rank)
+        self._recorder = recorder
+
+    def beat(self, *, step: int | None = None, phase: str | None = None, microbatch: int | None = None) -> None:
+        if phase is not None:
+            self._recorder.mark(phase, microbatch or 0)
+
+
+class _Recorded(Pending):
+    """A collective whose wait is recorded."""
+
+    def __init__(self, pending: Pending, comm: _Comm, number: int):
+        super().__init__(None, pending.wait, comm.timers, "")
+        self._recorder, self._number = comm.recorder, number
+
+    def wait(self) -> Tensor:
+        if self._number:
+            self._recorder.wait(self._number)
+            self._number = 0
+        return super().wait()
+
+
+class _Comm(Comm):
+    def __init__(self, mesh: Mesh, timers: Timers, recorder: Recorder):
+        super().__init__(mesh, timers, _Beats(mesh.rank, recorder))
+        self.recorder = recorder
+
+    def all_reduce(self, x: Tensor, group: Group, *, timer: str, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM,
+                   wait: bool = True) -> Pending:
+        number = self._issue("all_reduce", x, group)
+        pending = _Recorded(super().all_reduce(x, group, timer=timer, op=op, wait=False), self, number)
+        if wait:
+            pending.wait()
+        return pending
+
+    def all_gather(self, out: Tensor, part: Tensor, group: Group, *, timer: str, wait: bool = True) -> Pending:
+        if group.size == 1:
+            return super().all_gather(out, part, group, timer=timer, wait=wait)
+        number = self._issue("all_gather", out, group)
+        made = Pending(None, lambda: out, self.timers, timer)
+        if timer != UPDATED:
+            # The fake backend copies this rank's part to where the others' would come.
+            with self.recorder.aside():
+                made = super().all_gather(out, part, group, timer=timer, wait=False)
+        pending = _Recorded(made, self, number)
+        if wait:
+            pending.wait()
+        return pending
+
+    def reduce_scatter(self, x: Tensor, group: Group, *, timer: str) -> Pending:
+        number = self._issue("reduce_scatter" if self.scatters else "all_reduce", x, group)
+        return _Recorded(super().reduce_scatter(x, group, timer=timer), self, number)
+
+    def _issue(self, name: str, x: Tensor, group: Group) -> int:
+        """0 where there is nobody to talk to."""
+        return self.recorder.issue(name, group.name, x.numel() * x.element_size()) if group.size > 1 else 0
+
+
+class _Arrived:
+    """A message that has left, as NCCL says when it has; gloo says so only when asked to wait."""
+
+    def wait(self) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+
+class _Messages(Messages):
+    def __init__(self, comm: _Comm, like: Messages, *, gradient_std: float):
+        super().__init__(comm, shape=like.shape, dtype=like.dtype)
+        self.recorder, self.keeps = comm.recorder, True
+        """`keeps`: what is sent is held as long as a real rank would hold it."""
+        self._std = {Kind.FORWARD: 1.0, Kind.BACKWARD: gradient_std}
+        # Made once, and before anybody counts: random numbers take a CPU longer than a layer of a small model.
+        on_cpu = comm.mesh.device.type == "cpu" and self.pp > 1
+        self._values = {kind: torch.randn(self.shape[1:]).mul_(std).to(self.dtype) for kind, std in self._std.items() if on_cpu}
+
+    def post_receive(self, buffer: Tensor, kind: Kind, source: int) -> dist.Work | None:
+        work = super().post_receive(buffer, kind, source)
+        with self.recorder.aside():
+            self._fill(buffer, kind)
+        return work
+
+    def _fill(self, buffer: Tensor, kind: Kind) -> None:
+        """With numbers as plausible as their size: the fake backend leaves what was there, which may be anything."""
+        if kind in self._values:
+            buffer.copy_(self._values[kind])
+        else:
+            buffer.normal_(0.0, self._std[kind])
+
+    def post_send(self, result: Tensor, kind: Kind, target: int) -> dist.Work:
+        work = super().post_send(result, kind, target)
+        return cast(dist.Work, _Arrived()) if self.comm.mesh.backend == "nccl" else work
+
+    def _let_go(self, received: Action, order: Order) -> None:
+        if self.keeps:
+            super()._let_go(received, order)
+        else:
+            self._outbox.clear()
+
+    def exchange_tied(self, mine: Tensor, theirs: Tensor) -> None:
+        number = self.recorder.issue("sum_tied", "pp", mine.numel() * mine.element_size())
+        with self.recorder.aside():
+            theirs.zero_()
+        self.recorder.wait(number)
+
+
+class StandIn(Engine):
+    def __init__(self, trial: Trial, training: Training, mesh: Mesh, recorder: Recorder, ops: Ops, *, first_values: bool):
+        """`first_values`: not made where nobody reads them."""
+        self.whole, self.recorder = True, recorder
+        comm = _Comm(mesh, Timers(mesh.device.type), recorder)
+        super().__init__(trial, training, mesh, comm=comm, ops=ops, first_values=first_values)
+        for bucket in self.buckets:
+            # The shards of the other replicas, whose first values would have come from them.
+            for piece in bucket.pieces(0, bucket.layout.size) if first_values and bucket.zero in (1, 2) else ():
+                init.fill(bucket.flat[piece.start : piece.start + piece.numel], piece.spec, piece.segment, row=piece.row,
+                          seed=training.seed)
+        scale = self.loss_scale.value / (trial.batch.gbs * trial.model.seq)
+        self.made_up = self.pipeline.messages = _Messages(comm, self.pipeline.messages, gradient_std=scale)
+
+    def take_part(self, trial: Trial, *, whole: bool) -> None:
+        """The same layout on another batch, by its schedule or one action after the other."""
+        self.trial, self.whole, self.made_up.keeps = trial, whole, whole
+
+    def plan(self, gbs: int) -> list[Action]:
+        return super().plan(gbs) if self.whole else one_by_one(self.trial.topology, self.microbatches(gbs))
+
+
+def one_by_one(topology: Topology, microbatches: int) -> list[Action]:
+    """Every micro-batch through all of this rank's stages and back before the next."""
+    t, found = topology, []
+    for m in range(microbatches):
+        found += [Action(Kind.FORWARD, m, c) for c in range(t.vp)]
+        for c in reversed(range(t.vp)):
+            found.append(Action(Kind.BACKWARD, m, c))
+            if splits_backward(t.schedule):
+                found.append(Action(Kind.WEIGHT, m, c))
+    return found
 
 
 class OutOfMemory(SeatrialError):
@@ -60,7 +217,7 @@ def with_microbatches(trial: Trial, count: int) -> Trial:
     return replace(trial, batch=Batch(gbs=count * trial.topology.dp * trial.topology.mbs))
 
 
-def enough(trial: Trial, pp_rank: int) -> int:
+def microbatches_to_peak(trial: Trial, pp_rank: int) -> int:
     """Micro-batches after which the fullest moment has been: the rank is full and has turned over."""
     t, there = trial.topology, trial.microbatches
     if KINDS[t.schedule].grouped:
@@ -69,50 +226,49 @@ def enough(trial: Trial, pp_rank: int) -> int:
     return min(there, most.activations + most.weight_inputs + 2)
 
 
-def actions(trial: Trial, training: Training, device: torch.device, *, repeats: int, as_gpu: bool) -> list[Moment]:
+def time_actions(trial: Trial, training: Training, device: torch.device, *, repeats: int, as_gpu: bool) -> list[Moment]:
     """A step to warm up, and one of `repeats` micro-batches, one after the other through this rank's stages.
 
     `as_gpu`: whether the ranks that it stands for talk through NCCL, whose ways of sending and scattering differ from gloo's.
     """
-    with _told(trial, device):
-        engine = _engine(trial, training, device, as_gpu)
+    with _explained(trial, device):
+        engine = _engine(trial, training, device, as_gpu=as_gpu)
         # The first step makes the gradients' buckets and picks kernels.
         _one_by_one(engine, trial, training, 1)
         return _one_by_one(engine, trial, training, repeats)
 
 
-def held(trial: Trial, training: Training, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
+def measure_memory(trial: Trial, training: Training, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
     """Over as much of the schedule as shows its fullest moment."""
-    with _told(trial, device), no_memory() if fake else contextlib.nullcontext():
-        engine = _engine(trial, training, device, as_gpu, gpu_ops(trial, training) if fake and as_gpu else None)
+    with _explained(trial, device), no_memory() if fake else contextlib.nullcontext():
+        engine = _engine(trial, training, device, as_gpu=as_gpu, fake=fake)
         return _watched(engine, trial, training, fake=fake)
 
 
-def both(trial: Trial, training: Training, device: torch.device, *, repeats: int,
+def time_and_memory(trial: Trial, training: Training, device: torch.device, *, repeats: int,
          as_gpu: bool) -> tuple[list[Moment], Memory]:
     """On one engine, where the schedule fits and runs quickly enough: it is made once."""
-    with _told(trial, device):
-        engine = _engine(trial, training, device, as_gpu)
+    with _explained(trial, device):
+        engine = _engine(trial, training, device, as_gpu=as_gpu)
         memory = _watched(engine, trial, training, fake=False)
         return _one_by_one(engine, trial, training, repeats), memory
 
 
-def gpu_ops(trial: Trial, training: Training) -> Ops:
+def gpu_ops(trial: Trial) -> Ops:
     """What a GPU keeps and lets go; its kernels and GEMMs hand back what they would, and compute nothing."""
-    config = KernelConfig.of(torch.device("cuda"), precision=trial.topology.precision, compiled=False)
+    config = KernelConfig.of(torch.device("cuda"), trial.topology.precision)
     config = replace(config, triton=(), attention="default", one_pass_update=True)
-    return choose.build(config, trial, training, torch.device("cpu"), kernels=results.kernels(),
-                        gemm=results.FakeGemm() if config.fused else None, scaled_gemm=results.scaled_gemm)
+    return choose.build(config, trial, torch.device("cpu"), kernels=fake.kernels(),
+                        gemm=fake.FakeGemm() if config.fused else None, scaled_gemm=fake.scaled_gemm)
 
 
-def _engine(trial: Trial, training: Training, device: torch.device, as_gpu: bool, ops: Ops | None = None) -> StandIn:
-    """`ops`: those of a GPU that is not there."""
+def _engine(trial: Trial, training: Training, device: torch.device, *, as_gpu: bool, fake: bool = False) -> StandIn:
+    """`fake`: its tensors have no memory, and its GPU may not be there."""
     acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
-    _let_go(device)  # of the rank before
+    _free(device)  # of the rank before
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
-    if ops is None:
-        ops = choose.build(choose.choose(trial, training, device)[0], trial, training, device)
-    return StandIn(trial, training, mesh, Recorder(device.type), ops)
+    ops = gpu_ops(trial) if fake and as_gpu else choose.build(choose.choose(trial, device)[0], trial, device)
+    return StandIn(trial, training, mesh, Recorder(device.type), ops, first_values=not fake)
 
 
 def _one_by_one(engine: StandIn, trial: Trial, training: Training, count: int) -> list[Moment]:
@@ -124,7 +280,7 @@ def _one_by_one(engine: StandIn, trial: Trial, training: Training, count: int) -
 
 
 def _watched(engine: StandIn, trial: Trial, training: Training, *, fake: bool) -> Memory:
-    device, count = engine.mesh.device, enough(trial, engine.mesh.pp_rank)
+    device, count = engine.mesh.device, microbatches_to_peak(trial, engine.mesh.pp_rank)
     on_gpu = device.type == "cuda"
     engine.take_part(with_microbatches(trial, count), whole=True)
     # Tokens without values need no corpus.
@@ -146,7 +302,7 @@ def _watched(engine: StandIn, trial: Trial, training: Training, *, fake: bool) -
 
 
 @contextlib.contextmanager
-def _told(trial: Trial, device: torch.device) -> Iterator[None]:
+def _explained(trial: Trial, device: torch.device) -> Iterator[None]:
     """An allocation that fails is one line; what the rank held is let go either way."""
     try:
         yield
@@ -157,10 +313,10 @@ def _told(trial: Trial, device: torch.device) -> Iterator[None]:
             raise
         raise OutOfMemory(_words(trial, device, error)) from None
     finally:
-        _let_go(device)
+        _free(device)
 
 
-def _let_go(device: torch.device) -> None:
+def _free(device: torch.device) -> None:
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

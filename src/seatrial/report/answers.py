@@ -8,10 +8,12 @@ whose arithmetic cannot be right is set aside, and named. What nobody measured i
 """
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.columns import AROUND, DEGREES, LAYOUT, SHAPE
 from seatrial.record import Record
 
 TIE = 0.01
@@ -22,9 +24,8 @@ DOUBTFUL = frozenset(
 )
 """Findings after which a row's time, or what it was the time of, is not known."""
 
-SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "family")
-LAYOUT = ("dp", "tp", "pp", "vp", "mbs", "gbs", "zero_stage", "recompute", "schedule", "dtype", "sequence_parallel")
-AROUND = ("nodes", "procs_per_node", "optimizer", "engine", "freq_ghz", "torch_version")
+CONFIGURATION = (*SHAPE, *LAYOUT, *AROUND)
+"""The columns in which two rows differ that are no repeats of each other; with the environment, and what a sweep varied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Candidate:
     """From the repeats, or from the iterations of the only run; None where nothing says."""
 
     def at(self, end_s: float | None) -> float:
-        """Seconds a sample at one end of the interval, or at the median where there is none."""
+        """Seconds per sample at one end of the interval, or at the median where there is none."""
         return (self.sec_per_it if end_s is None else end_s) / (self.samples_per_s * self.sec_per_it)
 
     @property
@@ -60,7 +61,7 @@ class Question:
     nodes: int | None
     rows: tuple[int, ...]
     ranked: tuple[Candidate, ...]
-    """Best first: most samples a second."""
+    """Best first: most samples per second."""
     set_aside: tuple[tuple[int, str], ...]
     """Row and the finding that took it out."""
 
@@ -98,7 +99,8 @@ class Question:
 def world(record: Record) -> int | None:
     if record.world is not None:
         return record.world
-    return record.dp * record.tp * record.pp if record.dp and record.tp and record.pp else None
+    degrees = [getattr(record, name) for name in DEGREES]
+    return math.prod(degrees) if all(degrees) else None
 
 
 def source(record: Record) -> str:
@@ -118,7 +120,7 @@ def config(record: Record) -> tuple[object, ...]:
     """
     varied = {} if record.source_file else record.extra
     around = (tuple(sorted(record.env.items())), tuple(sorted(varied.items())))
-    return (model(record), *(getattr(record, name) for name in (*SHAPE, *LAYOUT, *AROUND)), around)
+    return (model(record), *(getattr(record, name) for name in CONFIGURATION), around)
 
 
 def ranks(record: Record) -> bool:

@@ -1,7 +1,7 @@
 """Records as the plain data that the page, the pictures and the server are made from.
 
     made = data.build(records, title="Round one", clusters=Clusters.read(["jz-a100"]))
-    made.view                   what the page draws: one list a column, answers, effects, failures, findings
+    made.view                   what the page draws: one list per column, answers, effects, failures, findings
     made.detail(3)              everything that is known of one row
 
 `view` has no HTML in it and nothing that a record does not say: a cell is None where nobody said anything.
@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from seatrial import __version__
+from seatrial import __version__, columns
 from seatrial.notes.lint.sheet import Finding
 from seatrial.record import Record
 from seatrial.report import answers, effects, forecasts, pipelines
@@ -29,16 +29,58 @@ MOST_LINTED = 2000
 MOST_PIPELINES = 24
 MOST_RANKS_SHOWN = 1024
 
-COLUMNS = {
-    "size": "size_label", "layers": "layers", "hidden": "hidden", "heads": "heads", "seq": "seq", "nodes": "nodes", "dp": "dp",
-    "tp": "tp", "pp": "pp", "vp": "vp", "mbs": "mbs", "gbs": "gbs", "zero": "zero_stage", "recompute": "recompute",
-    "schedule": "schedule", "dtype": "dtype", "freq": "freq_ghz", "torch": "torch_version", "sec": "sec_per_it",
-    "tflops": "tflops", "formula": "formula", "date": "date", "session": "session", "machine": "machine",
-    "file": "source_file", "line": "source_line", "section": "section", "notes": "notes", "state": "state",
+OWN_NAMES = {"size_label": "size", "zero_stage": "zero", "freq_ghz": "freq", "torch_version": "torch", "sec_per_it": "sec",
+             "source_file": "file", "source_line": "line"}  # fmt: skip
+"""Column of a record -> what the view has always called it; the others go by their own names."""
+ASKED = {OWN_NAMES.get(name, name): name for name in columns.ASKED if name != "gpus"}
+BESIDE = ("sec_per_it", "tflops", "formula", "date", "session", "machine", "source_file", "source_line", "section", "notes",
+          "state")  # fmt: skip
+FROM_RECORD = {**ASKED, **{OWN_NAMES.get(name, name): name for name in BESIDE}}
+"""Column of the view -> field of the record; `world` stands for `gpus`."""
+FIRST = (("state", "State"), ("size", "Model"), ("nodes", "Nodes"), ("world", "Procs"))
+FIGURES = (("sec", "Sec/it"), ("f_sec", "Forecast s"), ("tflops", "TFLOPs"), ("rate", "Samples/s"), ("mem", "Mem GiB"),
+           ("f_mem", "Forecast GiB"))  # fmt: skip
+LAST = (("lint", "Doubts"), ("date", "Date"), ("session", "Session"), ("machine", "Machine"), ("notes", "Notes"),
+        ("env", "Environment"), ("file", "Source"))  # fmt: skip
+WORDS = frozenset(name for name, _ in (*FIRST[:2], *LAST))
+"""Columns whose cells are no numbers."""
+NUMBERS = frozenset({"count", "figure", "frequency", "zero"})
+"""Kinds of fields whose cells are."""
+
+
+def _fields_of_record(first: str, last: str) -> list[str]:
+    names = [f.name for f in fields(Record)]
+    return names[names.index(first) : names.index(last) + 1]
+
+
+GROUPS = {
+    "Measured": [*_fields_of_record("sec_per_it", "iteration"), *_fields_of_record("mem_value", "mem_scope")],
+    "Asked for": list(columns.ASKED),
+    "Where from": [*_fields_of_record("run_id", "written_at"), "record_id", "flags", "notes"],
 }  # fmt: skip
-"""Column of the view -> field of the record."""
-PRINTED = ("sec", "tflops", "mem")
-"""Figures that are shown with the digits they were printed with."""
+"""How the fields of one record are shown together."""
+
+
+def page_columns() -> list[dict[str, Any]]:
+    """The columns of the page's table in their order, those of the trial with all that the page says about them."""
+    searched = [name for name, own in ASKED.items() if columns.COLUMNS[own].about.searched]
+    rest = [name for group in (columns.SHAPE, columns.LAYOUT, columns.AROUND) for name, own in ASKED.items() if own in group]
+    names = [*FIRST, *((name, "") for name in searched), *FIGURES, *((name, "") for name in rest), *LAST]
+    return [_page_column(name, label) for name, label in dict(names).items()]
+
+
+def _page_column(name: str, label: str) -> dict[str, Any]:
+    if name not in ASKED:
+        return {"name": name, "label": label, "number": name not in WORDS}
+    column = columns.COLUMNS[ASKED[name]]
+    about, heading = column.about, column.word or column.label
+    group = "layout" if column.name in columns.LAYOUT else column.table if column.table in ("model", "cluster") else "around"
+    return {
+        "name": name, "label": label or heading[0].upper() + heading[1:], "title": column.title, "word": column.word,
+        "unit": about.unit, "kind": about.kind, "number": about.kind in NUMBERS, "group": group,
+        "aliases": sorted({column.name, column.field} - {name}), "field": column.field, "searched": about.searched,
+        "degree": about.degree, "default": column.default if isinstance(column.default, int | str) else None,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,39 +119,42 @@ class Made:
 
 def build(records: Sequence[Record], *, title: str, clusters: Clusters = Clusters(), book: Path | None = None,
           lint: bool | None = None, tokens: float | None = None, price: float | None = None,
-          looked: Looked | None = None) -> Made:
+          linted: Linted | None = None) -> Made:
     """`lint` None: where the imported rows are not too many. `book` is the logbook's folder, for the traces of its runs.
 
-    `looked`: what `look` found in these records' imported rows before.
+    `linted`: what lint said about these records before.
     """
     made = forecasts.of(records, clusters)
-    found = look(records, lint) if looked is None else looked
-    findings, linted = found.findings, found.said
+    linted = linted or run_lint(records, lint)
+    findings = linted.findings
     by_row = _by_row(records, findings)
     doubtful = {row: code for row, places in by_row.items() for i in places if (code := findings[i].code) in DOUBTFUL
                 and findings[i].level == "error"}
     copies = frozenset(row for row, places in by_row.items() if any(findings[i].code == "repeat" for i in places))
-    asked = answers.questions(records, doubtful, copies)
+    questions = answers.questions(records, doubtful, copies)
     usable = [row for row, record in enumerate(records) if row not in doubtful and row not in copies
               and (answers.ranks(record) or record.state == "measured" and record.tflops and record.outcome is None)]
     compared = sorted({*usable, *(copies - doubtful.keys())})
-    result = Made(records=records, view={}, forecasts=made, findings=findings, questions=asked, usable=usable, book=book,
+    result = Made(records=records, view={}, forecasts=made, findings=findings, questions=questions, usable=usable, book=book,
                   by_row=by_row)
     result.view.update({
         "schema": SCHEMA,
         "title": title,
         "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "version": __version__,
+        "columns": page_columns(),
+        "groups": GROUPS,
+        "spans": {letter: [span.css, span.word] for letter, span in pipelines.SPANS.items()},
         "rows": _rows(records, made, by_row, doubtful, findings),
         "count": len(records),
         "ids": [record.record_id for record in records],
-        "questions": [_question(q) for q in asked],
+        "questions": [_question(q) for q in questions],
         "scaling": [asdict(s) for s in effects.scaling(records, [row for row in usable if records[row].gbs])],
         "knobs": [asdict(k) for k in effects.knobs(records, compared)],
-        "parts": _parts(records, made, asked),
+        "parts": _parts(records, made, questions),
         "failures": _failures(records),
         "findings": [{**finding.to_dict(), "row": row} for finding, row in zip(findings, _row_of(by_row, len(findings)))],
-        "linted": linted,
+        "linted": linted.skipped,
         "tokens": tokens,
         "price": price,
         "assumed": clusters.assume,
@@ -124,7 +169,7 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
 
 def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mapping[int, list[int]], doubtful: Mapping[int, str],
           findings: Sequence[Finding]) -> dict[str, list[object]]:
-    rows: dict[str, list[object]] = {name: [_blank(getattr(r, own)) for r in records] for name, own in COLUMNS.items()}
+    rows: dict[str, list[object]] = {name: [_blank(getattr(r, own)) for r in records] for name, own in FROM_RECORD.items()}
     rows["state"] = ["rehearsed" if r.measurement.get("kind") == "rehearsed" else r.state for r in records]
     rows["world"] = [answers.world(r) for r in records]
     rows["mem"] = [_short(r.mem_gib) for r in records]
@@ -183,10 +228,10 @@ def _forecast(f: Forecast) -> dict[str, Any]:
     return {name: _short(value) if isinstance(value, float) else value for name, value in plain.items()}
 
 
-def _parts(records: Sequence[Record], made: Mapping[int, Forecast], asked: Sequence[Question]) -> dict[str, dict[str, Any]]:
+def _parts(records: Sequence[Record], made: Mapping[int, Forecast], questions: Sequence[Question]) -> dict[str, dict[str, Any]]:
     """Row -> what its seconds and its GiB are made of, for the rows that pictures show."""
-    shown = {row for q in asked[:40] for c in q.ranked[:16] for row in c.rows[:1]}
-    shown |= {row for q in asked[:40] for row in q.rows[:24]}
+    shown = {row for q in questions[:40] for c in q.ranked[:16] for row in c.rows[:1]}
+    shown |= {row for q in questions[:40] for row in q.rows[:24]}
     parts = {}
     for row in sorted(shown):
         one: dict[str, Any] = {}
@@ -195,14 +240,14 @@ def _parts(records: Sequence[Record], made: Mapping[int, Forecast], asked: Seque
             one["memory"] = {name: _short(v) for name, v in made[row].memory_gib.items() if v}
         if records[row].breakdown:
             one["breakdown"] = {name: _short(v) for name, v in records[row].breakdown.items()}
-        if held := _held(records[row].memory):
-            one["held"] = held
+        if peak := _peak_memory(records[row].memory):
+            one["held"] = peak
         if one:
             parts[str(row)] = one
     return parts
 
 
-def _held(memory: Mapping[str, object]) -> dict[str, Any] | None:
+def _peak_memory(memory: Mapping[str, object]) -> dict[str, Any] | None:
     """Measured memory: parts of the fullest rank in GiB, and what each rank used."""
     fullest, ranks = memory.get("fullest"), memory.get("ranks")
     if not isinstance(fullest, dict):
@@ -237,24 +282,24 @@ def _failures(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked:
+class Linted:
     findings: tuple[Finding, ...] = ()
-    said: str = ""
-    """Why there was no look, or nothing."""
+    skipped: str = ""
+    """Why nothing was checked, where that is so."""
 
 
-def look(records: Sequence[Record], wanted: bool | None = None) -> Looked:
+def run_lint(records: Sequence[Record], wanted: bool | None = None) -> Linted:
     """Lint over the imported rows."""
     imported = [record for record in records if record.source_file]
     if not imported:
-        return Looked(said="no imported rows")
+        return Linted(skipped="no imported rows")
     if wanted is False:
-        return Looked(said=f"not looked at: {len(imported)} imported rows")
+        return Linted(skipped=f"not checked: {len(imported)} imported rows")
     if wanted is None and len(imported) > MOST_LINTED:
-        return Looked(said=f"not looked at: {len(imported)} imported rows; --lint looks at them all the same")
+        return Linted(skipped=f"not checked: {len(imported)} imported rows; --lint checks them all the same")
     from seatrial.notes import lint
 
-    return Looked(findings=tuple(lint.lint(imported)))
+    return Linted(findings=tuple(lint.lint(imported)))
 
 
 def _by_row(records: Sequence[Record], findings: Sequence[Finding]) -> dict[int, list[int]]:

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seatrial.columns import AROUND, COLUMNS, DEGREES, LAYOUT, SHAPE, shown
 from seatrial.record import Record
-from seatrial.report.answers import AROUND, LAYOUT, SHAPE, model, source, world
+from seatrial.report.answers import CONFIGURATION, model, source, world
 
 Value = int | float | str
 
-KNOBS: dict[str, str] = {
-    "mbs": "Micro-batch (MBS)", "gbs": "Global batch (GBS)", "heads": "Attention heads", "tp": "Tensor parallel (TP)",
-    "pp": "Pipeline parallel (PP)", "zero_stage": "ZeRO stage", "recompute": "Recompute", "schedule": "Schedule",
-    "dtype": "Precision", "sequence_parallel": "Sequence parallel", "allocator": "Allocator (LD_PRELOAD)",
-    "freq_ghz": "Clock (GHz)", "torch_version": "PyTorch", "procs_per_node": "Processes a node",
-}  # fmt: skip
-GIVES_WAY = {"tp": ("dp",), "pp": ("dp",), "procs_per_node": ("dp",)}
+GIVES_WAY = {name: ("dp",) for name in (*DEGREES, "procs_per_node") if name != "dp"}
 """What moves with a knob because the product is fixed."""
-ACROSS_TABLES = frozenset({"allocator", "freq_ghz", "torch_version", "dtype"})
+DERIVED = frozenset({"dp", "nodes", "layers", "hidden"})
+"""No knobs: the first two follow from the others on so many processes, the last two make another model of it."""
+ALLOCATOR = "allocator"
+KNOBS = {**{name: COLUMNS[name].title for name in (*LAYOUT, *SHAPE, *AROUND) if name not in DERIVED},
+         ALLOCATOR: "Allocator (LD_PRELOAD)"}
+ACROSS_TABLES = frozenset({ALLOCATOR, "freq_ghz", "torch_version", "dtype"})
 """Knobs that notes give a table of their own: there rows of one file are compared, else rows of one table."""
 MOST_SERIES = 12
 
@@ -50,7 +50,7 @@ class Knob:
 class Scaling:
     label: str
     points: tuple[tuple[int, int], ...]
-    """Processes, and the row with most samples a second on them."""
+    """Processes, and the row with most samples per second on them."""
 
 
 def knobs(records: Sequence[Record], usable: Sequence[int]) -> list[Knob]:
@@ -97,7 +97,7 @@ def allocator(record: Record) -> str | None:
 
 
 def _value(record: Record, name: str) -> Value | None:
-    if name == "allocator":
+    if name == ALLOCATOR:
         return allocator(record)
     value = getattr(record, name)
     if isinstance(value, bool):
@@ -107,19 +107,18 @@ def _value(record: Record, name: str) -> Value | None:
 
 def _fixed(record: Record, knob: str) -> tuple[object, ...]:
     free = {knob, *GIVES_WAY.get(knob, ())}
-    env = {key: value for key, value in record.env.items() if not (knob == "allocator" and key == "LD_PRELOAD")}
+    env = {key: value for key, value in record.env.items() if not (knob == ALLOCATOR and key == "LD_PRELOAD")}
     where = (source(record), record.session) if knob in ACROSS_TABLES else (source(record), record.session, record.section,
                                                                             record.table)
-    held = [None if name in free else getattr(record, name) for name in (*SHAPE, *LAYOUT, *AROUND)]
-    return (*where, model(record), world(record), *held, tuple(sorted(env.items())))
+    others = [None if name in free else getattr(record, name) for name in CONFIGURATION]
+    return (*where, model(record), world(record), *others, tuple(sorted(env.items())))
 
 
 def _label(record: Record, knob: str) -> str:
     free = {knob, *GIVES_WAY.get(knob, ())}
-    degrees = [f"{name.upper()} {getattr(record, name)}" for name in ("dp", "tp", "pp", "mbs", "gbs")
-               if name not in free and getattr(record, name) is not None]
+    layout = {name: getattr(record, name) for name in (*DEGREES, "mbs", "gbs") if name not in free}
     nodes = f"{record.nodes} node{'s' if record.nodes != 1 else ''}" if record.nodes is not None else ""
-    return ", ".join(part for part in (model(record), nodes, *degrees) if part)
+    return ", ".join(part for part in (model(record), nodes, shown(layout)) if part)
 
 
 def _order(point: tuple[Value, int]) -> tuple[bool, float, str, int]:

@@ -1,4 +1,4 @@
-"""What is running in a logbook right now, from the files that the runs leave: nothing is asked of any process.
+"""What is running in a logbook right now, from the files that the runs leave: no process is queried.
 
     live.running(Path("book"))          [{"session": …, "phase": "forward", "step": 3, "left_s": 12.0, "line": " iteration …"}]
     live.sweeps(Path("book"))           [{"name": "first", "done": 3, "total": 6, "left_s": 40.0, "state": "running"}]
@@ -14,9 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from seatrial import fields
+from seatrial import columns, fields
+from seatrial.columns import COLUMNS
 from seatrial.engine.watch import heartbeat
+from seatrial.errors import SeatrialError
 from seatrial.launch import files
+from seatrial.spec import Trial
 from seatrial.sweep.board import posted
 
 QUIET_S = 600.0
@@ -86,7 +89,7 @@ def _trial(run_dir: Path, session: str) -> dict[str, Any] | None:
         if isinstance(most := training.get("measure_s"), int | float) and most > 0:
             left = min(left, max(0.0, most - sum(seconds)))
     return {
-        "session": session, "key": run_dir.name, "trial": _words(trial), "since": since, "for_s": round(now - since, 1),
+        "session": session, "key": run_dir.name, "label": _label(trial), "since": since, "for_s": round(now - since, 1),
         "phase": behind.phase if behind else "starting", "rank": behind.rank if behind else None, "ranks": len(beats),
         "step": max(behind.step, len(seconds)) if behind else len(seconds), "steps": steps,
         "microbatch": behind.microbatch if behind else None, "collective": behind.collective if behind else "",
@@ -95,13 +98,15 @@ def _trial(run_dir: Path, session: str) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _words(trial: object) -> dict[str, object]:
-    """The trial in the columns of the table."""
-    if not isinstance(trial, dict):
-        return {}
-    tables = {name: table if isinstance(table := trial.get(name), dict) else {} for name in ("topology", "model", "batch")}
-    degrees = {name: tables["topology"].get(name, 1) for name in ("dp", "tp", "pp", "mbs")}
-    return {"size": tables["model"].get("name"), **degrees, "gbs": tables["batch"].get("gbs")}
+def _label(data: object) -> str:
+    """The trial in a few words; of a run.json of another version, nothing."""
+    try:
+        trial = fields.build(Trial, data, where="trial")
+        row = columns.flat(trial)
+    except (SeatrialError, TypeError):
+        return ""
+    degrees = " · ".join(COLUMNS[name].text(row[name]) for name in columns.DEGREES)
+    return f"{trial.model.name} {degrees}, {columns.shown(row, ('mbs', 'gbs'))}".strip()
 
 
 def _events(run_dir: Path) -> list[dict[str, Any]]:

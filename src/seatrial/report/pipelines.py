@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,40 @@ from seatrial.record import Record
 from seatrial.spec import Trial
 
 Drawn = dict[str, Any]
-"""`total_s`, `ranks` (labels), `spans` (a list a rank), and for a forecast `drawn` of `microbatches`."""
+"""`total_s`, `ranks` (labels), `spans` (a list per rank), and for a forecast `drawn` of `microbatches`."""
 
 MOST_RANKS = 32
 MOST_SPANS = 4000
 MOST_TRACE_BYTES = 32 * 1024 * 1024
-LETTERS = {
-    "forward": "F", "loss": "F", "backward": "B", "weight": "W", "recompute": "R", "tp_comm": "t", "pp_send": "s",
-    "pp_wait": "w", "grad_reduce": "g", "optimizer": "o", "data": "d", "checkpoint": "c",
-}  # fmt: skip
-"""Timer -> its letter; another timer is `x`."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A kind of span: its word, its colour in files and its class on the page, the engine's timers that are it."""
+
+    word: str
+    colour: str
+    css: str
+    timers: tuple[str, ...] = ()
+
+
+SPANS = {
+    "F": Span("forward", "#0072b2", "c1", ("forward", "loss")),
+    "B": Span("backward", "#009e73", "c9", ("backward",)),
+    "W": Span("weight gradient", "#7fcdb3", "c10", ("weight",)),
+    "R": Span("recompute", "#56b4e9", "c2", ("recompute",)),
+    "t": Span("tensor collective", "#d55e00", "c5", ("tp_comm",)),
+    "s": Span("sending", "#e69f00", "c6", ("pp_send",)),
+    "w": Span("waiting", "#a9b0b7", "c8", ("pp_wait",)),
+    "g": Span("reducing gradients", "#f0c987", "c7", ("grad_reduce",)),
+    "o": Span("optimizer", "#7d5ba6", "c12", ("optimizer",)),
+    "d": Span("data", "#cc79a7", "c11", ("data",)),
+    "c": Span("checkpoint", "#004b75", "c3", ("checkpoint",)),
+    "x": Span("other", "#c9ced3", "c13"),
+}
+"""By the letter that a span of a drawing carries."""
+LETTERS = {timer: letter for letter, span in SPANS.items() for timer in span.timers}
+"""Another timer is `x`."""
 
 
 def forecast(trial: Trial) -> Drawn | None:
@@ -58,10 +83,10 @@ def run_dir(book: Path, record: Record) -> Path | None:
 
     A record cannot point outside: it is data, and data does not choose which files are read.
     """
-    said = record.host.get("run_dir")
-    if not isinstance(said, str) or not record.session:
+    path = record.host.get("run_dir")
+    if not isinstance(path, str) or not record.session:
         return None
-    folder, root = book / "runs" / record.session / Path(said).name, (book / "runs").resolve()
+    folder, root = book / "runs" / record.session / Path(path).name, (book / "runs").resolve()
     try:
         inside = folder.resolve(strict=True)
     except (OSError, ValueError):
@@ -70,7 +95,7 @@ def run_dir(book: Path, record: Record) -> Path | None:
 
 
 def measured(folder: Path) -> Drawn | None:
-    """The last traced step of a run, one line a pipeline stage: that of the first replica and the first tensor rank."""
+    """The last traced step of a run, one line per pipeline stage: that of the first replica and the first tensor rank."""
     traces = sorted(folder.glob("trace.step*.json"), key=lambda p: int("".join(re.findall(r"\d+", p.name)) or 0))
     try:
         if not traces or traces[-1].stat().st_size > MOST_TRACE_BYTES:
@@ -78,7 +103,7 @@ def measured(folder: Path) -> Drawn | None:
         found = json.loads(traces[-1].read_text(encoding="utf-8"))
         events = found["traceEvents"]
         names = {e["pid"]: str(e["args"]["name"]) for e in events if e["ph"] == "M" and e["name"] == "process_name"}
-        chosen = _one_a_stage(names)
+        chosen = _one_per_stage(names)
         kept = [e for e in events if e["ph"] == "X" and e["pid"] in chosen]
         if not chosen or not kept or len(kept) > MOST_SPANS:
             return None
@@ -95,7 +120,7 @@ def measured(folder: Path) -> Drawn | None:
             "step": found.get("metadata", {}).get("step")}
 
 
-def _one_a_stage(names: dict[int, str]) -> list[int]:
+def _one_per_stage(names: dict[int, str]) -> list[int]:
     first: dict[str, int] = {}
     for pid in sorted(names):
         stage = re.search(r"\bpp(\d+)\b", names[pid])

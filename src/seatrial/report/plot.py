@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seatrial.columns import DEGREES, shown
 from seatrial.errors import BadInput
 from seatrial.report.answers import Question
 from seatrial.report.data import Made
+from seatrial.report.pipelines import SPANS
 from seatrial.tables.markdown import to_markdown
 
 if TYPE_CHECKING:
@@ -25,11 +27,6 @@ MEASURED, FORECAST, BAND, LIMIT, IDEAL = "#0072b2", "#c25e00", "#f3c9a0", "#b326
 PARTS = ["#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#7d5ba6", "#004b75", "#f0c987", "#a9b0b7",
          "#7fcdb3", "#9bd3f3", "#c9ced3"]  # fmt: skip
 MOST_LINES = 20
-SPANS = {"F": ("#0072b2", "forward"), "B": ("#009e73", "backward"), "W": ("#7fcdb3", "weight gradient"),
-         "R": ("#56b4e9", "recompute"), "t": ("#d55e00", "tensor collective"), "s": ("#e69f00", "sending"),
-         "w": ("#a9b0b7", "waiting"), "g": ("#f0c987", "reducing"), "o": ("#7d5ba6", "optimizer"), "d": ("#cc79a7", "data"),
-         "c": ("#004b75", "checkpoint"), "x": ("#c9ced3", "other")}  # fmt: skip
-"""Letter of a span -> colour and word."""
 
 
 def write(made: Made, folder: Path) -> list[Path]:
@@ -65,7 +62,7 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height))
 
 
-def _asked(made: Made) -> Question | None:
+def _question(made: Made) -> Question | None:
     return next((q for q in made.questions if q.ranked), None)
 
 
@@ -76,9 +73,9 @@ def _title(q: Question) -> str:
 
 def _label(made: Made, row: int) -> str:
     r = made.records[row]
-    said = [" × ".join("?" if v is None else str(v) for v in (r.dp, r.tp, r.pp))]
-    said += [f"{name} {value}" for name, value in (("MBS", r.mbs), ("GBS", r.gbs), ("heads", r.heads)) if value is not None]
-    return ", ".join(said)
+    degrees = " × ".join("?" if (value := getattr(r, name)) is None else str(value) for name in DEGREES)
+    rest = shown(vars(r), ("mbs", "gbs", "heads"))
+    return f"{degrees}, {rest}" if rest else degrees
 
 
 def _lines(axes: Axes, made: Made, rows: list[int]) -> None:
@@ -91,7 +88,7 @@ def _lines(axes: Axes, made: Made, rows: list[int]) -> None:
 
 def time(made: Made) -> Figure | None:
     """Measured and forecast side by side, with their intervals."""
-    q = _asked(made)
+    q = _question(made)
     if q is None:
         return None
     ranked = q.ranked[:MOST_LINES]
@@ -149,7 +146,7 @@ def _colours(axes: Axes, tables: list[dict[str, float]]) -> dict[str, str]:
 
 def memory(made: Made) -> Figure | None:
     """Forecast by part above what was measured, against what a device has."""
-    q = _asked(made)
+    q = _question(made)
     rows = [] if q is None else [c.rows[0] for c in q.ranked]
     rows = [row for row in rows if made.records[row].mem_gib is not None or row in made.forecasts][:MOST_LINES]
     if not rows:
@@ -161,8 +158,8 @@ def memory(made: Made) -> Figure | None:
     for place, row in enumerate(rows):
         if row in made.forecasts:
             _stack(axes, place - 0.19, 0.34, made.forecasts[row].memory_gib, colours)
-        if (held := made.records[row].mem_gib) is not None:
-            axes.barh(place + 0.19, held, height=0.34, color="#44525f")
+        if (peak := made.records[row].mem_gib) is not None:
+            axes.barh(place + 0.19, peak, height=0.34, color="#44525f")
     limits = [f.limit_gib for row in rows if (f := made.forecasts.get(row)) is not None and f.limit_gib is not None]
     if limits:
         axes.axvline(max(limits), color=LIMIT, linewidth=1.2)
@@ -172,7 +169,7 @@ def memory(made: Made) -> Figure | None:
 
 def parts(made: Made) -> Figure | None:
     """Where the time goes: the forecast's parts, and the timers of runs that have them."""
-    q = _asked(made)
+    q = _question(made)
     rows = [] if q is None else [c.rows[0] for c in q.ranked]
     rows = [row for row in rows if made.records[row].breakdown or row in made.forecasts and made.forecasts[row].parts_s][:14]
     if not rows:
@@ -189,7 +186,7 @@ def parts(made: Made) -> Figure | None:
             _stack(axes, place + (i - 0.5) * 0.38 if both else place, 0.34 if both else 0.6, table, colours)
         if (sec := made.records[row].sec_per_it) is not None:
             axes.plot([sec, sec], [place - 0.4, place + 0.4], color=MEASURED, linewidth=2)
-    axes.set_xlabel("seconds an iteration; tick: measured")
+    axes.set_xlabel("seconds per iteration; tick: measured")
     return figure
 
 
@@ -207,7 +204,7 @@ def scaling(made: Made) -> Figure | None:
         left.plot(worlds, rates, f"-{marker}", color=colour, markersize=4, label=one["label"])
         left.plot(worlds, [each * w for w in worlds], "--", color=IDEAL, linewidth=0.8)
         right.plot(worlds, [100 * rate / w / each for rate, w in zip(rates, worlds)], f"-{marker}", color=colour, markersize=4)
-    left.set(xscale="log", yscale="log", xlabel="processes", ylabel="samples a second (dashed: ideal)")
+    left.set(xscale="log", yscale="log", xlabel="processes", ylabel="samples per second (dashed: ideal)")
     right.set(xscale="log", xlabel="processes", ylabel="efficiency, %", ylim=(0, None))
     right.axhline(100, color=IDEAL, linestyle="--", linewidth=0.8)
     left.legend(frameon=False, fontsize=7)
@@ -215,7 +212,7 @@ def scaling(made: Made) -> Figure | None:
 
 
 def knobs(made: Made) -> Figure | None:
-    """One panel a knob; each line holds rows that differ in that knob alone, against its own best."""
+    """One panel per knob; each line has rows that differ in that knob alone, against its own best."""
     shown: list[dict[str, Any]] = made.view["knobs"][:9]
     if not shown:
         return None
@@ -258,9 +255,9 @@ def pipeline(made: Made) -> Figure | None:
     for axes, (name, d) in zip(figure.subplots(len(drawn), 1, squeeze=False).flat, drawn):
         for place, spans in enumerate(d["spans"]):
             for kind, _, chunk, start, end in spans:
-                colour, word = SPANS.get(kind, SPANS["x"])
-                axes.barh(place, end - start, left=start, height=0.82, color=colour, alpha=0.6 if chunk else 1.0,
-                          edgecolor="white", linewidth=0.3, label=_once(word, axes))
+                drawn_as = SPANS.get(kind, SPANS["x"])
+                axes.barh(place, end - start, left=start, height=0.82, color=drawn_as.colour, alpha=0.6 if chunk else 1.0,
+                          edgecolor="white", linewidth=0.3, label=_once(drawn_as.word, axes))
         axes.legend(frameon=False, fontsize=7, ncols=8, loc="lower right", bbox_to_anchor=(1, 1))
         axes.set_yticks(range(len(d["ranks"])), d["ranks"], fontsize=7)
         axes.invert_yaxis()

@@ -26,15 +26,15 @@ from urllib.parse import parse_qsl, urlsplit
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.logbook import Logbook
 from seatrial.report import data, live, page, whatif
-from seatrial.report.data import Looked, Made
+from seatrial.report.data import Linted, Made
 from seatrial.report.forecasts import Clusters
 from seatrial.report.read import Known, from_book
 
 COOKIE = "seatrial-token"
-LOOK_EVERY_S = 0.25
-"""How often the logbook is looked at, however many pages ask."""
-MOST_OF_THE_TIME = 0.5
-"""Of one core that making the page anew may take while a sweep writes row after row."""
+POLL_EVERY_S = 0.25
+"""How often the logbook is checked for changes, however many pages poll."""
+REBUILD_SHARE = 0.5
+"""Of one core that rebuilding the page may take while a sweep writes row after row."""
 LONGEST_QUERY = 4000
 
 
@@ -46,63 +46,51 @@ class Source:
         self.book, self.title, self.clusters, self.tokens, self.price = book, title, clusters, tokens, price
         self._log = Logbook(book)
         self._lock = threading.Lock()
-        self._seen: object = None
-        self._looked: tuple[object, Looked] | None = None
-        self._looking = False
-        self._stale = False
-        """Lint has found something since the view was made."""
+        self._built_from: object = None
+        """State of the segments that `made` was built from."""
+        self._linted: tuple[object, Linted] = ((), Linted(skipped="no imported rows"))
+        """Ids of the imported rows, and what lint said of them."""
+        self._linting = False
         self._next = 0.0
         self._known: Known = {}
         self._fits: tuple[int, dict[str, Any]] | None = None
         self.version = 0
         self.made: Made | None = None
-        self.places: dict[str, int] = {}
+        self.row_by_id: dict[str, int] = {}
 
     def current(self) -> tuple[int, Made]:
         with self._lock:
-            now = time.monotonic()
-            if self.made is None or now >= self._next:
-                began = time.monotonic()
-                changed = self._refresh()
-                took = time.monotonic() - began
-                self._next = time.monotonic() + (max(LOOK_EVERY_S, took / MOST_OF_THE_TIME) if changed else LOOK_EVERY_S)
+            began = time.monotonic()
+            if self.made is None or began >= self._next:
+                rebuilt_s = time.monotonic() - began if self._refresh() else 0.0
+                self._next = time.monotonic() + max(POLL_EVERY_S, rebuilt_s / REBUILD_SHARE)
             assert self.made is not None
             return self.version, self.made
 
     def _refresh(self) -> bool:
-        seen = self._state()
-        if self.made is not None and seen == self._seen and not self._stale:
+        state = self._state()
+        if self.made is not None and state == self._built_from:
             return False
         records, _ = from_book(self._log, self._known)
-        self._stale = False
         imported = tuple(r.record_id for r in records if r.source_file)
-        if not imported:
-            looked = Looked(said="no imported rows")
-        elif self._looked is not None and self._looked[0] == imported:
-            looked = self._looked[1]
-        else:
-            # Lint takes longer than a reader waits for a row; what it finds comes with the next look.
-            looked = Looked(said="being looked at")
-            self._look(imported, records)
+        linted = self._linted[1]
+        if self._linted[0] != imported:
+            # Lint takes longer than a reader waits for a row: its findings come with a later poll.
+            linted = Linted(skipped="being checked")
+            if not self._linting:
+                self._linting = True
+                threading.Thread(target=self._lint, args=(imported, records), name="lint", daemon=True).start()
         self.made = data.build(records, title=self.title, clusters=self.clusters, book=self.book, tokens=self.tokens,
-                               price=self.price, looked=looked)
-        self.places = {record.record_id: row for row, record in enumerate(records)}
+                               price=self.price, linted=linted)
+        self.row_by_id = {record.record_id: row for row, record in enumerate(records)}
         self.version += 1
-        self._seen = seen
+        self._built_from = state
         return True
 
-    def _look(self, imported: tuple[str, ...], records: list[Any]) -> None:
-        if self._looking:
-            self._stale = True
-            return
-        self._looking = True
-
-        def work() -> None:
-            found = data.look(records)
-            with self._lock:
-                self._looked, self._looking, self._stale = (imported, found), False, True
-
-        threading.Thread(target=work, name="lint", daemon=True).start()
+    def _lint(self, imported: tuple[str, ...], records: list[Any]) -> None:
+        found = data.run_lint(records)
+        with self._lock:
+            self._linted, self._linting, self._built_from = (imported, found), False, None
 
     def _state(self) -> object:
         """Changes with every record that is written."""
@@ -113,7 +101,7 @@ class Source:
             return None
 
     def fit(self, cluster: str) -> Any:
-        """What this logbook's rows teach about a cluster, worked out once a version."""
+        """What this logbook's rows teach about a cluster, worked out once per version."""
         version, made = self.current()
         if cluster not in whatif.choices()["clusters"]:
             return None
@@ -317,7 +305,7 @@ def _view(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
 
 def _row(server: Server, query: dict[str, str]) -> tuple[Made, int]:
     _, made = server.source.current()
-    row = server.source.places.get(query.get("id", ""))
+    row = server.source.row_by_id.get(query.get("id", ""))
     if row is None or row >= len(made.records):
         raise Refused(404, "no such record")
     return made, row

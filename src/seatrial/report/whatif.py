@@ -38,20 +38,20 @@ def fit_of(made: Made, cluster: str) -> Calibration | None:
     return calibrate.learn([rows.read_row(r.to_dict(), machine) for r in measured], machine) if measured else None
 
 
-def ask(words: Mapping[str, str], fit: Calibration | None = None) -> dict[str, Any]:
+def ask(query: Mapping[str, str], fit: Calibration | None = None) -> dict[str, Any]:
     """The planner's document; BadInput says in one line what cannot be."""
     from seatrial.plan import ask as planner
     from seatrial.plan.request import integers, number
 
     known = choices()
     for name in ("model", "cluster"):
-        if words.get(name) not in known[f"{name}s"]:
-            raise BadInput(f"{name} {words.get(name, '')!r}: {nearest(words.get(name, ''), known[f'{name}s'])}")
-    nodes = integers("nodes", words["nodes"])[0] if words.get("nodes") else None
+        if query.get(name) not in known[f"{name}s"]:
+            raise BadInput(f"{name} {query.get(name, '')!r}: {nearest(query.get(name, ''), known[f'{name}s'])}")
+    nodes = integers("nodes", query["nodes"])[0] if query.get("nodes") else None
     if nodes is not None and nodes > MOST_NODES:
         raise BadInput(f"nodes {nodes}: up to {MOST_NODES} here; seatrial plan takes more")
-    rules = [text for part in words.get("rule", "").split(";") if (text := part.strip())]
-    tokens = number("tokens", words["tokens"]) if words.get("tokens") else None
-    asked = planner.question(model=words["model"], cluster=words["cluster"], nodes=nodes, rules=rules,
-                             knobs={knob: words.get(knob) or None for knob in SEARCHED})
+    rules = [text for part in query.get("rule", "").split(";") if (text := part.strip())]
+    tokens = number("tokens", query["tokens"]) if query.get("tokens") else None
+    asked = planner.question(model=query["model"], cluster=query["cluster"], nodes=nodes, rules=rules,
+                             knobs={knob: query.get(knob) or None for knob in SEARCHED})
     return planner.ask(asked.request, rules=asked.rules, top=SHOWN, tokens=tokens, fit=fit).document

@@ -33,8 +33,7 @@ from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
 from seatrial.sweep import foresee
 from seatrial.sweep.board import Board, State, model_of, note_best
-from seatrial.sweep.file import Sweep, Task
-from seatrial.sweep.measure import Asked, asked
+from seatrial.sweep.file import RunConfig, Sweep, Task, run_config
 from seatrial.sweep.store import Row, Store, Submitted
 
 SHORTEST_SLEEP_S = 0.001
@@ -46,7 +45,7 @@ BLOCKING = "CUDA_LAUNCH_BLOCKING"
 @dataclass(kw_only=True)
 class Running:
     task: Task
-    asked: Asked
+    config: RunConfig
     handle: Handle
     before: dict[str, object]
     since: float
@@ -92,7 +91,7 @@ class Controller:
             self.groups.setdefault(task.group, []).append(task.key)
         self.forecasts = foresee.forecasts(sweep) if sweep.order == "forecast" or sweep.stop.forecast else {}
         self._stop: list[int] = []
-        self._next: tuple[Task, Asked, Job] | None = None
+        self._next: tuple[Task, RunConfig, Job] | None = None
 
     def run(self) -> View:
         """Raises KeyboardInterrupt when asked to stop; what ran then is run again by the next controller."""
@@ -140,7 +139,7 @@ class Controller:
         for task in list(pending):
             if (taken := adopt(task, self.store, self.launcher)) is not None:
                 pending.remove(task)
-                self.view.running.append(Running(task=task, asked=taken[0], handle=taken[1], before=environment.machine(),
+                self.view.running.append(Running(task=task, config=taken[0], handle=taken[1], before=environment.machine(),
                                                  since=time.monotonic()))
 
     def _all_tasks(self) -> Iterator[Task]:
@@ -217,7 +216,7 @@ class Controller:
         if not self.launcher.here:
             self.store.submitted(task.key, Submitted(launcher=self.launcher.name, job_id=handle.job_id,
                                                      submitted=handle.submitted, allocated=bool(self.launcher.allocated)))
-        running.append(Running(task=task, asked=wanted, handle=handle, before=before, since=time.monotonic()))
+        running.append(Running(task=task, config=wanted, handle=handle, before=before, since=time.monotonic()))
         self.listener.started(self.view, task)
         self.board.show(self.view)
         return True
@@ -249,11 +248,11 @@ class Controller:
                 return foresee.lost(task, seen, ahead, factor=self.sweep.stop.factor)
         return None
 
-    def _prepared(self, task: Task) -> tuple[Task, Asked, Job]:
+    def _prepared(self, task: Task) -> tuple[Task, RunConfig, Job]:
         self.store.put_aside(task.key)
         assert task.trial is not None
         left = None if self.sweep.budget_s is None else max(1.0, self.sweep.budget_s - self.view.spent_s)
-        wanted = asked(task, self.sweep.measure, slow_s=self._slow_s(task.trial), seconds=left)
+        wanted = run_config(task, self.sweep.measure, slow_s=self._slow_s(task.trial), seconds=left)
         limits = Limits(time_limit_s=self.sweep.limits.time_s, memory_cap_gib=self.sweep.limits.memory_gib,
                         cores=self.sweep.limits.cores)
         job = prepare(wanted.trial, wanted.training, self.launcher, run_dir=self.store.run_dir(task.key),
@@ -271,7 +270,7 @@ class Controller:
 
     def _finish(self, running: Running, pending: deque[Task]) -> None:
         self.view.running.remove(running)
-        record = conclude(running.asked.trial, running.asked.training, running.handle,
+        record = conclude(running.config.trial, running.config.training, running.handle,
                           self.launcher.finished(running.handle), before=running.before, row=running.task.trial,
                           fits=fits.would_fit)
         if record.outcome is not None and record.outcome.status != "ok" and self.store.is_full():
@@ -369,7 +368,7 @@ def job_name(key: str, run_dir: Path) -> str:
     return f"{key}-{fields.digest(str(run_dir.absolute()), length=8)}"
 
 
-def asked_of(task: Task, run_dir: Path) -> Asked | None:
+def config_of(task: Task, run_dir: Path) -> RunConfig | None:
     """What a trial that has been prepared was told to do."""
     try:
         run = runfile.read(run_dir / files.RUN)
@@ -377,10 +376,10 @@ def asked_of(task: Task, run_dir: Path) -> Asked | None:
         return None
     assert task.trial is not None
     trial = replace(task.trial, batch=run.trial.batch)
-    return Asked(trial=trial, training=run.training)
+    return RunConfig(trial=trial, training=run.training)
 
 
-def adopt(task: Task, store: Store, launcher: Launcher) -> tuple[Asked, Handle] | None:
+def adopt(task: Task, store: Store, launcher: Launcher) -> tuple[RunConfig, Handle] | None:
     """What was asked of a job that a dead controller left, read from its own run.json, and its handle."""
     run_dir = store.run_dir(task.key)
     if launcher.here or task.trial is None or not run_dir.exists():
@@ -393,13 +392,13 @@ def adopt(task: Task, store: Store, launcher: Launcher) -> tuple[Asked, Handle] 
     if left is not None and left.allocated:
         launcher.end(job_id)
         return None
-    asked = asked_of(task, run_dir)
+    config = config_of(task, run_dir)
     try:
         job = files.read_job(run_dir / files.JOB)
     except BadInput:
-        asked = None
-    if asked is None:
+        config = None
+    if config is None:
         launcher.end(job_id)
         return None
     submitted = left.submitted if left else (run_dir / files.JOB).stat().st_mtime
-    return asked, Handle(key=job_id, job=job, job_id=job_id, submitted=submitted)
+    return config, Handle(key=job_id, job=job, job_id=job_id, submitted=submitted)

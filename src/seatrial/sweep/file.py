@@ -14,8 +14,8 @@ Also `order` (interleaved, file, shuffled, forecast), `budget_s`, `notes`, and t
 
     seatrial sweep FILE.toml --dry-run                  prints the list
 
-A combination that cannot run (8 heads over TP 3) is a row with the outcome `invalid` and the rule's own words. A word that no
-table knows is an error of the file.
+A combination that cannot run (8 heads over TP 3) is a row with the outcome `invalid` and the rule's own message. A key that no
+table has is an error of the file.
 """
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seatrial import expression, fields, presets, rules, trialfile
+from seatrial import columns, expression, fields, presets, rules, trialfile
 from seatrial.errors import BadInput, Infeasible
-from seatrial.spec import Batch, Cluster, Environment, Execution, Model, Topology, Trial
+from seatrial.measurement import TIMED_SHORT, short_batch
+from seatrial.spec import Topology, Trial
 from seatrial.training import Training, moved, moved_path
 
 MOST_TRIALS = 100_000
 
 Order = Literal["interleaved", "file", "shuffled", "forecast"]
 
-_CLASSES = {"topology": Topology, "batch": Batch, "model": Model, "cluster": Cluster, "environment": Environment,
-            "execution": Execution, "training": Training}  # fmt: skip
+_CLASSES = {**columns.TABLES, "training": Training}
 OWN = ("name", "rules", "repeats", "order", "budget_s", "axes", "measure", "stop", "limits", "notes")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 
@@ -74,7 +74,7 @@ class Stop:
     factor: float | None = None
     """So many times behind the one ahead in what `by` names; by default nothing is stopped."""
     by: Literal["tflops", "samples_per_s"] = "tflops"
-    """What others are measured against: the most TFLOPs a process, or the most samples a second of the whole job."""
+    """What others are measured against: the most TFLOPs per process, or the most samples per second of the whole job."""
     forecast: bool = False
     """Also leave out, before it starts, what the planner's whole interval places beyond the factor."""
 
@@ -117,7 +117,7 @@ class Task:
     """Axis -> what this row has of it."""
     repeat: int
     trial: Trial | None
-    """None where not even the words fit together; `invalid` says why."""
+    """None where not even the fields fit together; `invalid` says why."""
     training: Training | None
     invalid: str = ""
     code: str = ""
@@ -147,6 +147,33 @@ class Sweep:
     budget_s: float | None = None
     """Time for all trials together; no trial is begun after it."""
     notes: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """A trial as it is run, which may be with a smaller batch than the one the row is about."""
+
+    trial: Trial
+    training: Training
+
+
+def run_config(task: Task, measure: Measure, *, slow_s: float | None = None, seconds: float | None = None) -> RunConfig:
+    """What the engine is started with for one trial: until its median is known, or with fewer micro-batches.
+
+    `slow_s`: an iteration beyond it is certain to lose; `seconds`: what the sweep's budget leaves for measuring.
+    """
+    assert task.trial is not None and task.training is not None
+    short = short_batch(task.trial, measure.microbatches, warmup=measure.warmup) if measure.microbatches else None
+    steps = measure.iterations_max + measure.warmup
+    if short is not None:
+        steps += TIMED_SHORT + measure.warmup
+    given = task.data.get("training", {})
+    training = dataclasses.replace(
+        task.training, steps=given.get("steps", steps), warmup_iterations=measure.warmup, known_to=measure.known_to,
+        measure_s=min(measure.seconds, seconds) if seconds is not None else measure.seconds,
+        slow_s=None if short is not None else slow_s)
+    trial = task.trial if short is None else dataclasses.replace(task.trial, batch=short)
+    return RunConfig(trial=trial, training=training)
 
 
 def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> Sweep:
@@ -259,13 +286,13 @@ def _label(value: object) -> str:
 
 
 def _tasks(fixed: Mapping[str, Any], axes: list[_Axis], combination: tuple[tuple[str, Any], ...],
-           held: list[expression.Expression], repeats: int, left_out: dict[str, int]) -> Iterator[Task]:
+           required: list[expression.Expression], repeats: int, left_out: dict[str, int]) -> Iterator[Task]:
     data = _copied(fixed)
     for axis, (_, value) in zip(axes, combination):
         _put(data, axis.path, value)
-    if held:
+    if required:
         values = _values(data)
-        for rule in held:
+        for rule in required:
             missing = rule.names - values.keys()
             if missing:
                 raise BadInput(f"rule {rule.text!r}: {', '.join(sorted(missing))} has no value; name it in a table or an axis")
@@ -314,22 +341,22 @@ _NAMES = frozenset(name for table in ("topology", "batch", "model") for name in 
 
 
 def _values(data: Mapping[str, Any]) -> dict[str, int]:
-    """What rules may speak of, as whole numbers; also where the words do not fit together, so before a trial is built."""
+    """What rules may speak of, as whole numbers; also where the fields do not fit together, so before a trial is built."""
     found: dict[str, int] = {f.name: f.default for f in dataclasses.fields(Topology) if isinstance(f.default, int)}
     try:
-        model: Any = trialfile._model(data.get("model", {}), presets.with_user(data))
+        model: Any = trialfile.read_model(data.get("model", {}), presets.with_user(data))
         found |= {n: v for n in _names_of("model") if isinstance(v := getattr(model, n), int)}
         if "cluster" in data:
-            cluster = trialfile._cluster(data["cluster"], presets.with_user(data))
+            cluster = trialfile.read_cluster(data["cluster"], presets.with_user(data))
             found |= {"nodes": cluster.nodes, "procs_per_node": cluster.procs_per_node}
     except BadInput:
-        pass  # the row becomes `invalid` with these words
+        pass  # the row becomes `invalid` with this message
     for table in ("topology", "batch", "model"):
         values = data.get(table)
         if isinstance(values, Mapping):
             found |= {k: int(v) for k, v in values.items() if isinstance(v, int)}
     found = {name: int(value) for name, value in found.items()}
-    found["world"] = found["dp"] * found["tp"] * found["pp"]
+    found["world"] = math.prod(found[name] for name in columns.DEGREES)
     if "gbs" in found and found["dp"] * found["mbs"] > 0:
         found["microbatches"] = found["gbs"] // (found["dp"] * found["mbs"])
     return found
@@ -337,9 +364,9 @@ def _values(data: Mapping[str, Any]) -> dict[str, int]:
 
 def _refuse_what_never_works(rows: list[Task], where: str) -> None:
     """An error that every row has is one of the file, not of a combination."""
-    words = {task.invalid for task in rows if task.trial is None}
-    if rows and len(words) == 1 and all(task.trial is None for task in rows):
-        raise BadInput(f"{where}: {words.pop()}")
+    messages = {task.invalid for task in rows if task.trial is None}
+    if rows and len(messages) == 1 and all(task.trial is None for task in rows):
+        raise BadInput(f"{where}: {messages.pop()}")
 
 
 def _refuse_twins(rows: list[Task], where: str) -> None:

@@ -66,10 +66,11 @@ def as_table(sweep: Sweep) -> tuple[Table, Cluster]:
     cluster = next((task.trial.cluster for task in tasks if task.trial is not None and task.trial.cluster is not None), None)
     if cluster is None:
         raise BadInput(f"{sweep.name}: names no cluster to forecast on, for example cluster = {{ base = 'jz-a100' }}")
-    made = [rows.of_trial(task.trial, cluster, name=task.label) if task.trial is not None
-            else rows.Row(cells={"trial": task.label}, trial=None, where=task.label) for task in tasks]
-    made = [replace(row, trial=None, reject=f"{task.code}: {task.invalid}") if task.invalid else row
-            for task, row in zip(tasks, made)]
+    made = []
+    for task in tasks:
+        row = (rows.Row(cells={"trial": task.label}, trial=None, where=task.label) if task.trial is None
+               else rows.of_trial(task.trial, cluster, name=task.label))
+        made.append(replace(row, trial=None, reject=f"{task.code}: {task.invalid}") if task.invalid else row)
     header = tuple(name for name in dict.fromkeys(name for row in made for name in row.cells)
                    if any(row.cells.get(name) for row in made))
     return rows.Table(header=header, rows=tuple(made)), cluster

@@ -1,6 +1,6 @@
 """Comparisons as sweeps: A and B of one file in turns, and two sets of records of a logbook.
 
-    sweep = in_turns(data, a=["topology.precision=bf16"], b=["topology.precision=fp16"], repeats=8)     A B, A B, B A, …
+    sweep = in_turns(data, a=["topology.precision=bf16"], b=["topology.precision=fp16"], repeats=8, name="x")   A B, A B, B A
     groups = measured_in_turns(sweep, store)            configuration -> (values of A, values of B), failures counted
     groups = side_by_side(records_a, records_b, …)      the same from rows that were measured before, on other days, elsewhere
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seatrial import fields
+from seatrial import columns, fields
 from seatrial.compare import Comparison, overall, paired, unpaired
 from seatrial.errors import BadInput
 from seatrial.sweep import foresee
@@ -20,9 +20,7 @@ from seatrial.sweep.store import Store
 
 SIDE = "versus"
 """The axis that A and B are the values of."""
-CONFIGURATION = ("size_label", "family", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "nodes", "gpus",
-                 "procs_per_node", "dp", "tp", "pp", "vp", "mbs", "gbs", "zero_stage", "recompute", "schedule", "dtype",
-                 "sequence_parallel", "optimizer", "engine", "freq_ghz", "torch_version", "machine", "env")  # fmt: skip
+CONFIGURATION = (*columns.ASKED, "machine", "env")
 """What two rows must share to be compared, but for what A and B are told apart by."""
 
 
@@ -32,7 +30,7 @@ class Group:
 
     label: str
     a: list[float] = field(default_factory=list)
-    """Seconds a sample, one value a repeat."""
+    """Seconds per sample, one value per repeat."""
     b: list[float] = field(default_factory=list)
     failed: dict[str, dict[str, int]] = field(default_factory=lambda: {"a": {}, "b": {}})
     """Side -> outcome -> how often."""
@@ -41,7 +39,7 @@ class Group:
     """The highest load of the machine as a share of its cores, before any of the runs: above 1 others were computing too."""
     in_turns: bool = False
     forecast: dict[str, float] = field(default_factory=dict)
-    """Side -> seconds a sample that were forecast, where the trial has a cluster."""
+    """Side -> seconds per sample that were forecast, where the trial has a cluster."""
 
     @property
     def forecast_ratio(self) -> float | None:
@@ -138,7 +136,7 @@ def all_together(groups: Sequence[Group]) -> Comparison | None:
 
 
 def _value(data: Mapping[str, Any]) -> float | None:
-    """Seconds a sample: also right where A and B have different batches."""
+    """Seconds per sample: also right where A and B have different batches."""
     if data.get("state") not in ("measured", "estimated") or data.get("outcome", {}).get("status", "ok") != "ok":
         return None
     if data.get("measurement", {}).get("kind") == "rehearsed":
@@ -166,5 +164,5 @@ def _configuration(data: Mapping[str, Any], apart: set[str]) -> str:
 
 
 def _shown(data: Mapping[str, Any], apart: set[str]) -> str:
-    names = ("size_label", "nodes", "dp", "tp", "pp", "mbs", "gbs", "dtype")
+    names = ("size_label", "nodes", *columns.DEGREES, "mbs", "gbs", "dtype")
     return " ".join(f"{name}={data[name]}" for name in names if data.get(name) not in (None, "") and name not in apart)

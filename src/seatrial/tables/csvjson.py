@@ -58,7 +58,9 @@ def _row(record: Record) -> dict[str, str]:
         elif name in LISTS:
             row[column] = " ".join(encode(part, also=" ") for part in value)
         elif name == "recompute":
-            row[column] = {"full": "true", "none": "false"}.get(value, encode_csv(value))
+            # A text that happens to read `true` has its first letter masked.
+            masked = f"&#{ord(value[0])};{value[1:]}" if value in ("true", "false") else encode_csv(value)
+            row[column] = {"full": "true", "none": "false"}.get(value, masked)
         elif isinstance(value, bool):
             row[column] = "true" if value else "false"
         elif isinstance(value, int | float):

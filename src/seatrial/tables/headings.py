@@ -25,7 +25,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
-    """What a heading says about the cells under it; one object a heading, so that cells are looked up by identity."""
+    """What a heading says about the cells under it; one object per heading, so that cells are looked up by identity."""
 
     field: str = ""
     """The record's field; empty where none takes it."""
@@ -166,17 +166,9 @@ SETTINGS = frozenset({*columns.ASKED, "machine"})
 """What the text around a table can state for its rows; figures are never taken from prose."""
 
 MEASURES = (
-    "mem_value",
-    "sec_per_it",
-    "tflops",
-    "aggr_pflops",
-    "samples_per_s",
-    "tokens_per_s",
-    "tokens_per_s_per_process",
-    "mfu",
-    "hfu",
-    "loss",
-)
+    "mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process",
+    "mfu", "hfu", "loss",
+)  # fmt: skip
 
 _UNIT_WORDS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "second": "s", "ms": "ms", "msec": "ms", "milliseconds": "ms",

@@ -117,9 +117,9 @@ def _columns(rows: Sequence[Record], *, source: bool) -> list[str]:
 
 def shared_formula(rows: Sequence[Record]) -> str:
     """What the heading can say of every TFLOPs below it: the formula, and per what; empty when the rows differ."""
-    said = {(row.formula, row.tflops_per, row.tflops is not None) for row in rows}
-    formulas = {pair[:2] for pair in said if pair[2]}
-    if len(formulas) != 1 or any(pair[:2] != ("", "") for pair in said if not pair[2]):
+    counted = {(row.formula, row.tflops_per, row.tflops is not None) for row in rows}
+    formulas = {pair[:2] for pair in counted if pair[2]}
+    if len(formulas) != 1 or any(pair[:2] != ("", "") for pair in counted if not pair[2]):
         return ""
     formula, per = formulas.pop()
     if re.search(r"[^\w. +-]|^per |^\s|\s$", formula) or re.search(r"[^\w.+-]", per) or "," in formula:
@@ -128,7 +128,7 @@ def shared_formula(rows: Sequence[Record]) -> str:
 
 
 def best_row(rows: Sequence[Record]) -> int | None:
-    """The row with the most samples a second; where a batch is not said, the least time; without times, the most TFLOPs."""
+    """The row with the most samples per second; without a batch, the least time; without times, the most TFLOPs."""
     ran = [i for i, row in enumerate(rows) if row.state == "measured" and (row.outcome is None or row.outcome.status == "ok")]
     timed = [i for i in ran if rows[i].sec_per_it]
     if len(timed) > 1:

@@ -18,13 +18,15 @@ from seatrial.tables.codec import HEADINGS, encode, encode_pairs
 from seatrial.tables.markdown import aligned, best_row, cell, shared_formula, to_markdown
 
 ALWAYS = ("dp", "tp", "pp", "mbs", "gbs")
-WHERE_TOLD = (*(name for name in ASKED if name not in (*ALWAYS, "size_label")), "machine", "mem_scope", "formula", "tflops_per",
-              "session")
-"""Fields that become a column where rows differ in them, and words above the table where they do not."""
-RATHER_NOT = {"procs_per_node", "kv_heads", "ffn", "family", "engine", "torch_version", "gpus", "vocab", "sequence_parallel"}
-"""Shared by all rows, these are not worth the words."""
-UNLESS = {name: COLUMNS[name].default for name in ("vp", "zero_stage", "recompute", "schedule", "engine")}
-"""Nor are these at the value that goes without saying."""
+WHERE_ROWS_DIFFER = (
+    *(name for name in ASKED if name not in (*ALWAYS, "size_label")), "machine", "mem_scope", "formula", "tflops_per",
+    "session",
+)  # fmt: skip
+"""Fields that become a column where rows differ in them, and are named above the table where they do not."""
+NOT_SHARED = {"procs_per_node", "kv_heads", "ffn", "family", "engine", "torch_version", "gpus", "vocab", "sequence_parallel"}
+"""Shared by all rows, these are not worth naming."""
+DEFAULTS = {name: COLUMNS[name].default for name in ("vp", "zero_stage", "recompute", "schedule", "engine")}
+"""Nor are these at their default."""
 
 
 LONGEST = 72
@@ -65,11 +67,11 @@ def _short(rows: Sequence[Record]) -> str:
 def _columns(rows: Sequence[Record]) -> dict[str, Callable[[Record], str]]:
     """Heading -> what stands below it."""
     found: dict[str, Callable[[Record], str]] = {}
-    told = {name for name in WHERE_TOLD if len({cell(row, name) for row in rows}) > 1}
+    differing = {name for name in WHERE_ROWS_DIFFER if len({cell(row, name) for row in rows}) > 1}
     if _tflops(rows) != "TFLOPs":
-        told -= {"formula", "tflops_per"}  # the heading says them of all rows that have any
+        differing -= {"formula", "tflops_per"}  # the heading says them of all rows that have any
     for name in HEADINGS:
-        if name in ALWAYS or name in told:
+        if name in ALWAYS or name in differing:
             found[HEADINGS[name]] = lambda row, name=name: cell(row, name)  # type: ignore[misc]
     for table in ("env", "extra"):
         for key in _differing([getattr(row, table) for row in rows]):
@@ -99,9 +101,9 @@ def _differing(tables: Sequence[Mapping[str, str]]) -> list[str]:
 def _shared(rows: Sequence[Record]) -> str:
     """What holds for every row, in one line."""
     first = rows[0]
-    same = [name for name in WHERE_TOLD if name not in RATHER_NOT and len({cell(row, name) for row in rows}) == 1]
+    same = [name for name in WHERE_ROWS_DIFFER if name not in NOT_SHARED and len({cell(row, name) for row in rows}) == 1]
     words = [f"{HEADINGS[name].lower() if name != 'zero_stage' else 'ZeRO'} {cell(first, name)}" for name in same
-             if cell(first, name) and UNLESS.get(name) != getattr(first, name)
+             if cell(first, name) and DEFAULTS.get(name) != getattr(first, name)
              and name not in ("formula", "tflops_per", "mem_scope", "dtype", "recompute")]
     words += [first.dtype] if "dtype" in same and first.dtype else []
     words += [f"recompute {first.recompute}"] if "recompute" in same and first.recompute not in ("", "none") else []

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from seatrial import fields
+from seatrial import columns, fields
 from seatrial.errors import BadInput
 from seatrial.outcomes import having
 from seatrial.plan import rows as table
@@ -72,8 +72,8 @@ def choose_rows(rows: Sequence[Row], cluster: Cluster, *, path: str, model: Mode
         listed = ", ".join(f"{layers} x {hidden} with {heads} heads" for layers, hidden, heads, _ in sorted(shapes)[:4])
         raise BadInput(f"{path}: rows of {len(shapes)} models ({listed}, …): --model says which of them is searched")
     if not found:
-        asked = f" of {model.layers} layers x {model.hidden}, {model.heads} heads" if model else ""
-        raise BadInput(f"{path}: no row{asked} on {cluster.name}")
+        which = f" of {model.layers} layers x {model.hidden}, {model.heads} heads" if model else ""
+        raise BadInput(f"{path}: no row{which} on {cluster.name}")
     return found
 
 
@@ -102,11 +102,9 @@ def record_of(row: Row) -> Record:
     source, line = _source(row)
     status, timed = outcome_of(row), row.counts and row.sec_per_it is not None
     failed = Outcome(status=status, message=f"{row.where}: {row.status}")  # type: ignore[arg-type]
-    t = trial.topology
     return Record(
         state="measured" if timed else "failed", outcome=None if timed else failed, run_id=trial.run_id(), session=row.session,
         source_file=source, source_line=int(line) if line.isdigit() else None, date=row.cells.get("date", ""),
-        machine=row.cells.get("machine", ""), dp=t.dp, tp=t.tp, pp=t.pp, vp=t.vp, mbs=t.mbs, gbs=trial.batch.gbs,
-        zero_stage=t.zero, recompute=t.recompute, schedule=t.schedule, dtype=t.precision,
+        machine=row.cells.get("machine", ""), **columns.flat(trial, columns.LAYOUT),
         sec_per_it=row.sec_per_it if timed else None, time_unit="s" if timed else "", mem_value=row.mem_gib,
         mem_unit="GiB" if row.mem_gib is not None else "", trial=fields.plain(trial))

@@ -1,7 +1,7 @@
-"""What is believed of every candidate at once, after the trials that were told: how fast, how sure, and what they share.
+"""What is believed of every candidate at once, after the trials so far: how fast, how sure, and what they share.
 
-    view = posterior(candidates, told, cluster)
-    view.mean[i], view.covariance[i, j]         the logarithm of candidate i's seconds a sample (by cost: device-seconds)
+    view = posterior(candidates, observations, cluster)
+    view.mean[i], view.covariance[i, j]         the logarithm of candidate i's seconds per sample (by cost: device-seconds)
     view.ok[i]                                  the chance that it runs to its end
     view.draws(1000, rng)                       whole pictures of the truth, each as likely as the next
 
@@ -11,7 +11,7 @@ for the noise of a repeat.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,11 +21,10 @@ from seatrial.plan import calibrate
 from seatrial.plan.configs import Floats
 from seatrial.plan.rows import Row
 from seatrial.spec import Cluster, Trial
-from seatrial.tune import failing
-from seatrial.tune.told import Told
+from seatrial.tune.candidates import Observations, chance_to_run
 
 By = Literal["time", "cost"]
-"""What candidates compete by: seconds a sample, or device-seconds a sample where they differ in nodes."""
+"""What candidates compete by: seconds per sample, or device-seconds per sample where they differ in nodes."""
 REPEAT = {"gpu": 0.005, "cpu": 0.02}
 """By how much two runs of one trial differ: most repeats on GPUs lie within half a per cent, CPUs disturb more."""
 
@@ -71,30 +70,30 @@ def row_of(trial: Trial, *, session: str = "", sec_per_it: float | None = None, 
     return Row(cells={}, trial=trial, session=session, sec_per_it=sec_per_it, mem_gib=mem_gib, counts=True)
 
 
-def posterior(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], cluster: Cluster, *,
+def posterior(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, *,
               known: Sequence[Row] = (), session: str = "", by: By = "time") -> Posterior:
-    """`told`: candidate -> what was heard of it; `known`: rows of other trials to learn from as well; `session`: the one that
-    all are seen in, so that what was measured on a slow day is not held against it."""
+    """`known`: rows of other trials to learn from as well; `session`: the one that
+    all are seen in, so that a slow day does not count against what was measured on it."""
     rows = [row_of(trial, session=session) for trial in candidates]
-    timed = {i: [one for one in all_ if one.sec_per_it is not None] for i, all_ in told.items()}
-    timed = {i: all_ for i, all_ in timed.items() if all_}
-    heard = [row_of(candidates[i], session=one.session, sec_per_it=one.sec_per_it, mem_gib=one.mem_gib)
-             for i, all_ in timed.items() for one in all_]
-    fit = calibrate.learn([*known, *heard], cluster, also=rows)
+    timed = {i: [one for one in several if one.sec_per_it is not None] for i, several in observations.items()}
+    timed = {i: several for i, several in timed.items() if several}
+    measured_rows = [row_of(candidates[i], session=one.session, sec_per_it=one.sec_per_it, mem_gib=one.mem_gib)
+             for i, several in timed.items() for one in several]
+    fit = calibrate.learn([*known, *measured_rows], cluster, also=rows)
     mean, moves = fit.linear(rows)
     noise = fit.noise or calibrate.belief(cluster).noise
     repeat = REPEAT[cluster.device.kind]
     own = max(noise**2 - repeat**2, noise**2 / 4)
     alone = np.full(len(rows), own)
-    if heard:
-        expected, moved = fit.linear(heard)
+    if measured_rows:
+        expected, moved = fit.linear(measured_rows)
         place = 0
-        for i, all_ in timed.items():
-            mine = slice(place, place + len(all_))
-            place += len(all_)
-            spread = max(repeat, *(one.repeat for one in all_)) ** 2 / len(all_)
+        for i, several in timed.items():
+            mine = slice(place, place + len(several))
+            place += len(several)
+            spread = max(repeat, *(one.repeat for one in several)) ** 2 / len(several)
             gain = own / (own + spread)
-            measured = np.mean(np.log([one.sec_per_it for one in all_ if one.sec_per_it is not None]))
+            measured = np.mean(np.log([one.sec_per_it for one in several if one.sec_per_it is not None]))
             mean[i] += gain * (measured - expected[mine].mean())
             moves[i] -= gain * moved[mine].mean(axis=0)
             alone[i] = gain * spread
@@ -102,5 +101,5 @@ def posterior(candidates: Sequence[Trial], told: Mapping[int, Sequence[Told]], c
     has_time = np.array([i in timed for i in range(len(rows))])
     return Posterior(mean=mean - worth, covariance=moves @ fit.covariance @ moves.T + np.diag(alone), alone=alone,
                      repeat=repeat,
-                     ok=failing.chance_to_run(candidates, told, cluster, fit), measured=has_time,
-                     open=np.array([i not in told for i in range(len(rows))]), fit=fit)
+                     ok=chance_to_run(candidates, observations, cluster, fit), measured=has_time,
+                     open=np.array([i not in observations for i in range(len(rows))]), fit=fit)

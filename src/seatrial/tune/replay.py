@@ -5,7 +5,7 @@
     print(text(story)), print(markdown(story))      for a terminal or as markdown
 
 The question is taken from the rows: the model with the most topologies on one number of nodes, by seconds a sample; where a log
-varies the nodes instead, the model with the most topologies on any, by device-seconds a sample. The planner answers it before
+varies the nodes instead, the model with the most topologies on any, by device-seconds per sample. The planner answers it before
 any row, after the first five of the log, and after all. Then `tune` makes the search anew with the rows as its machine, and
 sees none before it asks.
 """
@@ -29,10 +29,11 @@ from seatrial.plan.forecast import limit_gib
 from seatrial.plan.rows import SLOW_ALLOCATOR, Row
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
+from seatrial.tune.candidates import knobs, label
 from seatrial.tune.oracle import FAILED, Oracle, names, outcome_of
 from seatrial.tune.posterior import By, row_of, unit
+from seatrial.tune.show import digits
 from seatrial.tune.tuner import Tuner
-from seatrial.tune.words import digits, knobs, label
 
 LOGS = ("bloom-prequel", "fugaku-1.3b", "fugaku-30b", "fugaku-sweep", "tcmalloc")
 FIRST = 5
@@ -327,7 +328,7 @@ def _lines(story: dict[str, Any], *, heading: Any, table: Any, item: str) -> Ite
            f"{story['cluster']} ({_range(story['devices'])} processes).")
     least = "time" if story["by"] == "time" else "device-time"
     yield (f"{story['rows']} of the log's {story['rows_in_log']} rows{when} ask one question: which topology takes the least "
-           f"{least} a sample? They try {story['topologies']} that can be started.")
+           f"{least} per sample? They try {story['topologies']} that can be started.")
     yield f"The best: {best['topology']}, {best['sec_per_it']:g} s/it, {_shown_each(best, story)} ({best['row']})."
     for one in story["doubted"]:
         yield f"Not believed: {one['row']}: {one['why']}."
@@ -370,8 +371,8 @@ def _range(values: Sequence[int]) -> str:
 
 def _shown_each(one: dict[str, Any], story: dict[str, Any]) -> str:
     if story["by"] == "time":
-        return f"{digits(1000 * one['each_s'])} ms a sample"
-    return f"{digits(one['each_s'])} device-seconds a sample"
+        return f"{digits(1000 * one['each_s'])} ms per sample"
+    return f"{digits(one['each_s'])} device-seconds per sample"
 
 
 def _shown_stage(stage: dict[str, Any], story: dict[str, Any], table: Any) -> Iterable[str]:

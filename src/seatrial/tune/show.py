@@ -1,6 +1,6 @@
 """A search in words and as one JSON document.
 
-    print(line(heard, label))                           after each trial
+    print(line(step, label, width))                           after each trial
     found = document(tuner, ended, trials, spent)       what --json prints
     print(closing(found))                               the same for people
 """
@@ -10,15 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from seatrial.spec import Trial
+from seatrial.tune.candidates import knobs, label
 from seatrial.tune.posterior import By
-from seatrial.tune.search import Ended, Heard, Spent
+from seatrial.tune.search import Ended, Spent, Step
 from seatrial.tune.tuner import Expected, Standing, Tuner
-from seatrial.tune.words import digits, knobs, label
 
 WHY: dict[str, str] = {
     "settled": "settled", "trials": "the budget of trials is spent", "seconds": "the budget of time is spent",
     "device-hours": "the budget of device-hours is spent", "nothing left": "every candidate was tried",
 }
+
+
+def digits(value: float, count: int = 4) -> str:
+    """So many significant digits, never as a power of ten: 3535, 0.5037, 12,950."""
+    return f"{float(f'{value:.{count}g}'):,.10g}"
 
 
 def percent(share: float) -> str:
@@ -32,26 +37,26 @@ def names(trials: Sequence[Trial]) -> dict[str, dict[str, str]]:
     return dict(zip((trial.run_id() for trial in trials), knobs(trials)))
 
 
-def line(heard: Heard, named: str, width: int) -> str:
-    record, status = heard.record, heard.record.outcome.status if heard.record.outcome else "ok"
+def line(step: Step, named: str, width: int) -> str:
+    record, status = step.record, step.record.outcome.status if step.record.outcome else "ok"
     if record.sec_per_it is not None and status == "ok":
-        f = heard.forecast
+        f = step.forecast
         came = f"{digits(record.sec_per_it)} s/it, forecast {digits(f.sec_per_it)} ({digits(f.low_s, 3)}-{digits(f.high_s, 3)})"
     else:
         came = record.outcome.message if record.outcome is not None else ""
-    return f"{heard.number:3d}  {status:<10} {named:<{width}}  {came}; {stands(heard)}"
+    return f"{step.number:3d}  {status:<10} {named:<{width}}  {came}; {stands(step)}"
 
 
-def stands(heard: Heard) -> str:
-    s = heard.standing
+def stands(step: Step) -> str:
+    s = step.standing
     if s.best is None:
         return "nothing ran so far"
-    ran = heard.record.outcome is None or heard.record.outcome.status == "ok"
-    mine = "best so far" if s.best.run_id() == heard.trial.run_id() else "not the best" if ran else "the best stays"
+    ran = step.record.outcome is None or step.record.outcome.status == "ok"
+    mine = "best so far" if s.best.run_id() == step.trial.run_id() else "not the best" if ran else "the best stays"
     return f"{mine}, odds of better {percent(s.odds)}"
 
 
-def standing_words(s: Standing, named: dict[str, dict[str, str]], by: By = "time") -> str:
+def standing_line(s: Standing, named: dict[str, dict[str, str]], by: By = "time") -> str:
     """For the live page."""
     if s.best is None or s.best_s is None:
         return "nothing ran so far"
@@ -59,15 +64,15 @@ def standing_words(s: Standing, named: dict[str, dict[str, str]], by: By = "time
     return f"{which} {label(named[s.best.run_id()])} at {digits(s.best_s)} s/it, odds of better {percent(s.odds)}"
 
 
-def trial_entry(heard: Heard, named: dict[str, str]) -> dict[str, Any]:
-    record = heard.record
+def trial_entry(step: Step, named: dict[str, str]) -> dict[str, Any]:
+    record = step.record
     status = record.outcome.status if record.outcome is not None else "ok"
     where = {"source": f"{record.source_file}:{record.source_line}"} if record.source_file else {}
     message = {"message": record.outcome.message} if record.outcome is not None and record.outcome.message else {}
-    return {"number": heard.number, "run_id": heard.trial.run_id(), **named, "status": status, **message, **where,
+    return {"number": step.number, "run_id": step.trial.run_id(), **named, "status": status, **message, **where,
             "sec_per_it": record.sec_per_it if status == "ok" else None, "mem_gib": record.mem_gib,
-            "forecast": _expected(heard.forecast), "best_run_id": heard.standing.best.run_id() if heard.standing.best else None,
-            "odds_of_better": round(heard.standing.odds, 4)}
+            "forecast": _expected(step.forecast), "best_run_id": step.standing.best.run_id() if step.standing.best else None,
+            "odds_of_better": round(step.standing.odds, 4)}
 
 
 def document(tuner: Tuner, ended: Ended | str, trials: list[dict[str, Any]], spent: Spent, *, top: int = 5) -> dict[str, Any]:
@@ -92,8 +97,9 @@ def _best(s: Standing, named: dict[str, dict[str, str]]) -> dict[str, Any] | Non
 
 
 def _fastest(tuner: Tuner, named: dict[str, dict[str, str]]) -> dict[str, Any] | None:
-    """Of all measurements the one with the most samples a second: what a table of them has in bold."""
-    seen = [(one.sec_per_it, tuner.trials[i]) for i, told in tuner.told.items() for one in told if one.sec_per_it is not None]
+    """Of all measurements the one with the most samples per second: what a table of them has in bold."""
+    seen = [(one.sec_per_it, tuner.trials[i]) for i, several in tuner.observations.items() for one in several
+            if one.sec_per_it is not None]
     if not seen:
         return None
     seconds, trial = min(seen, key=lambda pair: pair[0] / pair[1].batch.gbs)
@@ -116,14 +122,14 @@ def closing(found: dict[str, Any]) -> str:
     if best is None:
         return "\n".join([*lines, "No trial ran to its end: there is no best."])
     own = {k: v for k, v in best.items() if k not in ("run_id", "sec_per_it", "ms_per_sample", "device_s_per_sample")}
-    each = (f"{digits(best['ms_per_sample'])} ms a sample" if found["by"] == "time" else
-            f"{digits(best['device_s_per_sample'])} device-seconds a sample")
-    by_cost = " by device-seconds a sample" if found["by"] == "cost" else ""
+    each = (f"{digits(best['ms_per_sample'])} ms per sample" if found["by"] == "time" else
+            f"{digits(best['device_s_per_sample'])} device-seconds per sample")
+    by_cost = " by device-seconds per sample" if found["by"] == "cost" else ""
     lines.append(f"Best{by_cost}: {label(own)}, {digits(best['sec_per_it'])} s/it, {each}.")
     if (fastest := found["fastest"])["run_id"] != best["run_id"]:
         why = "costs more" if by_cost else "believed no better, by what all trials together say of it"
         lines.append(f"Fastest as measured, so in bold in a table: {label({k: fastest[k] for k in own})}, "
-                     f"{digits(fastest['sec_per_it'])} s/it, {digits(fastest['ms_per_sample'])} ms a sample; {why}.")
+                     f"{digits(fastest['sec_per_it'])} s/it, {digits(fastest['ms_per_sample'])} ms per sample; {why}.")
     lines.append(f"Odds that one of the {found['left']} left is more than {100 * found['margin']:.2g} % better: "
                  f"{percent(found['odds_of_better'])}.")
     rows = []

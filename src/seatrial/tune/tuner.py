@@ -2,12 +2,12 @@
 
     tuner = Tuner(trials, cluster)
     while (trial := tuner.ask()) is not None:
-        tuner.tell(trial, run(trial))           a Record, an Outcome, or seconds an iteration
+        tuner.tell(trial, run(trial))           a Record, an Outcome, or seconds per iteration
     tuner.standing()                            the best so far, and the odds that something better is left
 
 `ask` answers None once those odds are below 1 - `sure`. Anybody may choose the trials: `tell` takes what Optuna, Ax or a
-person picked as well as what `ask` gave. Candidates compete by seconds a sample, so batches of different sizes can be mixed; by
-device-seconds a sample (`by="cost"`) different numbers of nodes can.
+person picked as well as what `ask` gave. Candidates compete by seconds per sample, so batches of different sizes can be mixed;
+by device-seconds per sample (`by="cost"`) different numbers of nodes can.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from seatrial.errors import BadInput
 from seatrial.plan.configs import Floats
@@ -23,11 +24,14 @@ from seatrial.plan.rows import Row
 from seatrial.plan.search import TIE
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
-from seatrial.tune import choose
+from seatrial.tune.candidates import Observation
 from seatrial.tune.posterior import By, Posterior, posterior, unit
-from seatrial.tune.told import Told
 
 DRAWS = 2000
+MOMENTS = 41
+"""Equally likely results that a measurement is imagined to have."""
+RUNS = 0.5
+"""An untried candidate counts as a choice when it more likely runs than not."""
 SURE = 0.95
 NOISE = {"gpu": TIE, "cpu": 0.05}
 """Below this share two measured trials cannot be told apart: about what two repeats differ by at most nine times of ten."""
@@ -53,7 +57,7 @@ class Expected:
 class Standing:
     """Where the search is."""
 
-    told: int
+    trials: int
     left: int
     """Candidates that were not tried."""
     best: Trial | None
@@ -78,7 +82,7 @@ class Tuner:
             raise BadInput(f"sure {sure:g} and margin {margin:g}: shares from 0 to 1, as 0.95 and 0.01")
         self.cluster, self.known, self.sure, self.margin, self.seed = cluster, tuple(known), sure, margin, seed
         self.by: By = by
-        self.told: dict[int, list[Told]] = {}
+        self.observations: dict[int, list[Observation]] = {}
         self._places = {trial.run_id(): i for i, trial in enumerate(self.trials)}
         self._view: _View | None = None
 
@@ -90,19 +94,19 @@ class Tuner:
         return self.trials[int(np.argmax(np.where(view.seen.open, view.worth, -np.inf)))]
 
     def tell(self, trial: Trial, result: Record | Outcome | float) -> None:
-        place, told = self._place(trial), Told.of(result)
-        self.told.setdefault(place, []).append(told)
+        place, observation = self._place(trial), Observation.of(result)
+        self.observations.setdefault(place, []).append(observation)
         self._view = None
 
     def standing(self) -> Standing:
         view = self.view
-        count, left = sum(map(len, self.told.values())), int(view.seen.open.sum())
+        count, left = sum(map(len, self.observations.values())), int(view.seen.open.sum())
         if (best := self.best) is None:
             odds = float(1 - np.prod(1 - view.seen.ok[view.seen.open]))
-            return Standing(told=count, left=left, best=None, best_s=None, odds=odds, margin=self.margin, settled=left == 0)
-        odds = choose.better_left(view.seen, best, view.draws, self.margin)
-        seconds = float(np.median([one.sec_per_it for one in self.told[best] if one.sec_per_it is not None]))
-        return Standing(told=count, left=left, best=self.trials[best], best_s=seconds, odds=odds, margin=self.margin,
+            return Standing(trials=count, left=left, best=None, best_s=None, odds=odds, margin=self.margin, settled=left == 0)
+        odds = better_left(view.seen, best, view.draws, self.margin)
+        seconds = float(np.median([one.sec_per_it for one in self.observations[best] if one.sec_per_it is not None]))
+        return Standing(trials=count, left=left, best=self.trials[best], best_s=seconds, odds=odds, margin=self.margin,
                         settled=odds <= 1 - self.sure)
 
     @property
@@ -138,9 +142,9 @@ class Tuner:
     def view(self) -> _View:
         if self._view is None:
             # The last by name, as calibration has it: sessions are named by their dates.
-            session = max((one.session for all_ in self.told.values() for one in all_ if one.ok), default="")
-            seen = posterior(self.trials, self.told, self.cluster, known=self.known, session=session, by=self.by)
-            self._view = _View(seen, np.random.default_rng([self.seed, sum(map(len, self.told.values()))]))
+            session = max((one.session for several in self.observations.values() for one in several if one.ok), default="")
+            seen = posterior(self.trials, self.observations, self.cluster, known=self.known, session=session, by=self.by)
+            self._view = _View(seen, np.random.default_rng([self.seed, sum(map(len, self.observations.values()))]))
         return self._view
 
 
@@ -156,8 +160,65 @@ class _View:
 
     @cached_property
     def chances(self) -> Floats:
-        return choose.chance_of_best(self.draws)
+        return chance_of_best(self.draws)
 
     @cached_property
     def worth(self) -> Floats:
-        return choose.worth(self.seen)
+        return worth(self.seen)
+
+
+# ---- which trial to measure next, and the odds that something better is left
+
+def worth(view: Posterior) -> Floats:
+    """Of measuring each candidate, as a share of the time of a sample.
+
+    What a trial may win is by how much it is expected to beat the best so far (expected improvement); what it teaches is by how
+    much the choice among all is expected to improve once its time is known, because of what candidates share (knowledge
+    gradient). What is surely slow is worth nothing, however little is known of it; so is what cannot change the ranking.
+    """
+    return expected_improvement(view) + knowledge_gradient(view)
+
+
+def expected_improvement(view: Posterior) -> Floats:
+    """Against the best measured; before there is one, against the candidate in the middle."""
+    spread = np.diag(view.covariance)
+    if view.measured.any():
+        best = int(np.argmin(np.where(view.measured, view.mean, np.inf)))
+        target = view.mean[best]
+        spread = spread + view.covariance[best, best] - 2 * view.covariance[best]
+    else:
+        target = np.median(view.mean)
+    deviation = np.sqrt(np.maximum(spread, 1e-12))
+    ahead = (target - view.mean) / deviation
+    gain = deviation * (ahead * ndtr(ahead) + np.exp(-(ahead**2) / 2) / np.sqrt(2 * np.pi))
+    return np.asarray(np.where(view.open, view.ok * gain, 0.0))
+
+
+def knowledge_gradient(view: Posterior) -> Floats:
+    """0 for what was tried: a repeat teaches less than anything else."""
+    choices = view.measured | view.open & (view.ok >= RUNS)
+    found = np.zeros(len(view.mean))
+    if not choices.any():
+        return found
+    results = ndtri((np.arange(MOMENTS) + 0.5) / MOMENTS)
+    now = view.mean[choices].min()
+    for j in np.flatnonzero(view.open):
+        moved = view.covariance[:, j] / np.sqrt(view.covariance[j, j] + view.repeat**2)
+        then = view.mean[choices] + results[:, None] * moved[choices]
+        found[j] = view.ok[j] * (now - then.min(axis=1).mean())
+    return found
+
+
+def better_left(view: Posterior, best: int, draws: Floats, margin: float) -> float:
+    """The share of draws in which an untried candidate is faster than the best by more than the margin."""
+    if not view.open.any():
+        return 0.0
+    others = draws[:, view.open].min(axis=1)
+    return float(np.mean(others < draws[:, best] + np.log1p(-margin)))
+
+
+def chance_of_best(draws: Floats) -> Floats:
+    """For each candidate the share of draws in which it is the fastest."""
+    runs = np.isfinite(draws).any(axis=1)
+    first = draws.argmin(axis=1)[runs]
+    return np.bincount(first, minlength=draws.shape[1]) / max(1, len(draws))

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from books import read, segments
-from seatrial import logbook_index
 from seatrial.errors import BadInput
-from seatrial.logbook import Logbook
+from seatrial.logbook import Logbook, index
 
 FORK = multiprocessing.get_context("fork")
 
@@ -62,7 +61,7 @@ def test_whatever_happens_to_the_index_the_answers_stay_right(path, cache, damag
         real = sqlite3.connect
         holder = real(file)
         holder.execute("BEGIN EXCLUSIVE")
-        monkeypatch.setattr(logbook_index.sqlite3, "connect", lambda *a, timeout, **k: real(*a, timeout=0.1, **k))
+        monkeypatch.setattr(index.sqlite3, "connect", lambda *a, timeout, **k: real(*a, timeout=0.1, **k))
     try:
         assert [row["dp"] for row in read(path)] == list(range(300))
         assert [row["dp"] for row in read(path, dp=[7, 8])] == [7, 8]
@@ -100,8 +99,8 @@ def test_an_append_by_another_is_read_from_where_the_last_look_ended(path, monke
     assert len(reader) == 50
     writer.append({"dp": 50})
     seen = []
-    real = logbook_index.row_of
-    monkeypatch.setattr(logbook_index, "row_of", lambda raw, *rest: (seen.append(raw), real(raw, *rest))[1])
+    real = index.row_of
+    monkeypatch.setattr(index, "row_of", lambda raw, *rest: (seen.append(raw), real(raw, *rest))[1])
     assert len(reader) == 51
     assert len(seen) == 1
 

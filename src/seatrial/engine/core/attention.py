@@ -1,6 +1,6 @@
 """Attention through SDPA: learned positions need nothing, ALiBi adds a bias, RoPE turns queries and keys.
 
-q, k and v come out of one product as [batch, sequence, heads, head size] and go in as views; the kernels return the same order,
+q, k and v come out of one GEMM as [batch, sequence, heads, head size] and go in as views; the kernels return the same order,
 so nothing is copied.
 """
 from __future__ import annotations
@@ -23,8 +23,8 @@ def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, 
     q, k, v = qkv_BSD.view(batch, seq, -1, head_dim).split((heads, kv_heads, kv_heads), 2)
     if q_norm is not None and k_norm is not None:
         q, k = q_norm(q), k_norm(k)
-    if positions.turn is not None:
-        q, k = rotate(q, *positions.turn), rotate(k, *positions.turn)
+    if positions.rope_cos_sin is not None:
+        q, k = rotate(q, *positions.rope_cos_sin), rotate(k, *positions.rope_cos_sin)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     if backend is None:
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None,
@@ -49,7 +49,7 @@ class Positions:
     def __init__(self, model: Model, *, first_head: int, heads: int, device: torch.device, dtype: torch.dtype):
         self.bias: Tensor | None = None
         """[1, heads, seq, seq], minus infinity where the future is."""
-        self.turn: tuple[Tensor, Tensor] | None = None
+        self.rope_cos_sin: tuple[Tensor, Tensor] | None = None
         """Cosines and sines, [seq, head size / 2]."""
         if model.alibi:
             slopes = alibi_slopes(model.heads)[first_head : first_head + heads].to(device)
@@ -58,11 +58,11 @@ class Positions:
             self.bias = (slopes[:, None, None] * distance)[None].to(dtype)
         elif model.rope:
             angles = torch.arange(model.seq, dtype=torch.float32, device=device)[:, None] * rope_frequencies(model, device)
-            self.turn = angles.cos().to(dtype), angles.sin().to(dtype)
+            self.rope_cos_sin = angles.cos().to(dtype), angles.sin().to(dtype)
 
     @property
     def bytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in (self.bias, *(self.turn or ())) if t is not None)
+        return sum(t.numel() * t.element_size() for t in (self.bias, *(self.rope_cos_sin or ())) if t is not None)
 
 
 def rope_frequencies(model: Model, device: torch.device) -> Tensor:

@@ -27,8 +27,8 @@ from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
 
 # Newer torch renamed both; older ones have only these names.
-_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+all_gather_tensor = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_tensor = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 def gather_json(value: object, device: torch.device) -> list[Any] | None:
@@ -94,6 +94,13 @@ class Pending:
         return self._finish()
 
 
+    def then(self, change: Callable[[Tensor], Tensor]) -> Pending:
+        """The same, with its result changed when it is there."""
+        finish = self._finish
+        self._finish = lambda: change(finish())
+        return self
+
+
 class Comm:
     def __init__(self, mesh: Mesh, timers: Timers, heartbeat: Heartbeat | None = None, *, check_order: bool = False):
         self.mesh, self.timers, self.check_order = mesh, timers, check_order
@@ -125,7 +132,7 @@ class Comm:
                 out.view(-1).copy_(part.view(-1))
         elif self._enter("all_gather", part, group):
             with self.timers(timer):
-                work = _all_gather(out.view(-1), part.reshape(-1), group=group.handle, async_op=True)
+                work = all_gather_tensor(out.view(-1), part.reshape(-1), group=group.handle, async_op=True)
         pending = Pending(work, lambda: out, self.timers, timer)
         if wait:
             pending.wait()
@@ -138,7 +145,7 @@ class Comm:
         if group.size > 1 and self._enter("reduce_scatter", x, group):
             with self.timers(timer):
                 if self.scatters:
-                    work = _reduce_scatter(part, x, group=group.handle, async_op=True)
+                    work = reduce_scatter_tensor(part, x, group=group.handle, async_op=True)
                 else:
                     work = dist.all_reduce(x, group=group.handle, async_op=True)
         return Pending(work, lambda: part, self.timers, timer)
@@ -170,7 +177,7 @@ class Comm:
     def _compare(self, what: str, group: Group) -> None:
         mine = torch.tensor([zlib.crc32(what.encode())], device=self.mesh.device)
         every = torch.empty(group.size, dtype=mine.dtype, device=self.mesh.device)
-        _all_gather(every, mine, group=group.handle)
+        all_gather_tensor(every, mine, group=group.handle)
         if bool((every != mine).any()):
             others = [r for r, h in zip(group.ranks, every.tolist()) if h != mine.item()]
             raise OrderMismatch(f"rank {self.mesh.rank} is at collective {what} of group {group.name}, "
@@ -197,22 +204,17 @@ class TensorParallel:
         batch, part, hidden = x_BsH.shape
         parts = x_BsH.new_empty(self.size, batch, part, hidden)
         pending = self.comm.all_gather(parts, x_BsH.contiguous(), self.group, timer="tp_comm", wait=False)
-        pending._finish = lambda: parts.transpose(0, 1).reshape(batch, self.size * part, hidden)
-        return pending
+        return pending.then(lambda parts: parts.transpose(0, 1).reshape(batch, self.size * part, hidden))
 
     def scatter_sum(self, x_BSH: Tensor) -> Pending:
         """This rank's stretch of the sum over the ranks."""
         batch, seq, hidden = x_BSH.shape
         part = seq // self.size
         if not self.comm.scatters:
-            pending = self.sum(x_BSH)
-            pending._finish = lambda: x_BSH[:, self.rank * part : (self.rank + 1) * part].contiguous()
-            return pending
+            return self.sum(x_BSH).then(lambda whole: whole[:, self.rank * part : (self.rank + 1) * part].contiguous())
         by_rank = x_BSH.view(batch, self.size, part, hidden).transpose(0, 1).reshape(-1)
         pending = self.comm.reduce_scatter(by_rank, self.group, timer="tp_comm")
-        finish = pending._finish
-        pending._finish = lambda: finish().view(batch, part, hidden)
-        return pending
+        return pending.then(lambda mine: mine.view(batch, part, hidden))
 
     def out_of_region(self, x: Tensor) -> Pending:
         """Partial results become what the residual stream holds: the sum, or its stretch of it."""

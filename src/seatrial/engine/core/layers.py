@@ -1,8 +1,8 @@
 """The layers that tensor parallelism cuts, and the norms and activations between them.
 
-Weight gradients go straight into the parameter's `sink` (its place in a flat bucket, see zero.py): one product that adds into
-the bucket, no temporary and no second pass. A parameter without a sink gets an ordinary gradient. While `tp.deferred` is a list
-(zero-bubble schedules), the product is put there and the input gradient goes ahead.
+Weight gradients go straight into the parameter's `main_grad` (a view of a flat bucket, see zero.py): one GEMM that adds into
+the bucket, no temporary and no second pass. A parameter without a main_grad gets an ordinary gradient. While `tp.deferred` is a
+list (zero-bubble schedules), the GEMM is put there and the input gradient goes ahead.
 """
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ LayerNormOp = Callable[[Tensor, nn.Parameter, nn.Parameter, float], Tensor]
 """(x, weight, bias, eps)"""
 
 
-class Sink(Protocol):
+class MainGrad(Protocol):
     """Where one parameter's gradients are added up."""
 
     def add(self, grad: Tensor) -> None: ...
 
-    def add_product(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
+    def add_gemm(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
         """gradient[M, N] += alpha x leftᵀ right; `last`: nothing more comes from this use in this micro-batch."""
 
     def add_rows(self, rows: Tensor, values_TN: Tensor, add: AddRows | None = None) -> None:
-        """`add`: a kernel that adds them into a place; it leaves out rows that the place does not have."""
+        """`add`: a kernel that adds them into a buffer; it leaves out rows that the buffer does not have."""
 
-    def add_made(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
-        """gradient += make(place or None, type): where a place is given the result is written there."""
+    def add_computed(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
+        """gradient += make(out or None, type): where `out` is given the result is written there."""
 
-    def place(self) -> tuple[Tensor, bool]:
-        """Where to put the gradient, and whether it overwrites what is there; `filled` follows."""
+    def buffer(self) -> tuple[Tensor, bool]:
+        """Where to put the gradient, and whether it overwrites what is there; `mark_ready` follows."""
 
-    def filled(self) -> None: ...
-
-
-def sink_of(weight: Tensor) -> Sink | None:
-    return getattr(weight, "sink", None)
+    def mark_ready(self) -> None: ...
 
 
-def _rows(x: Tensor) -> Tensor:
+def main_grad_of(weight: Tensor) -> MainGrad | None:
+    return getattr(weight, "main_grad", None)
+
+
+def rows_of(x: Tensor) -> Tensor:
     return x.reshape(-1, x.shape[-1])
 
 
 def weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Tensor) -> Tensor | None:
-    """leftᵀ right to the weight's sink, now or when the schedule says W; without a sink, as a plain gradient."""
-    sink = sink_of(weight)
-    if sink is None:
-        return _rows(left).t() @ _rows(right)
+    """leftᵀ right to the weight's main_grad, now or when the schedule says W; without a main_grad, as a plain gradient."""
+    main_grad = main_grad_of(weight)
+    if main_grad is None:
+        return rows_of(left).t() @ rows_of(right)
     if tp.deferred is not None:
-        # Detached: the products must not hold the graph that the rest of the backward pass frees.
+        # Detached: the GEMMs must not hold the graph that the rest of the backward pass frees.
         kept = left.detach(), right.detach()
-        tp.deferred.append(lambda: sink.add_product(_rows(kept[0]), _rows(kept[1])))
+        tp.deferred.append(lambda: main_grad.add_gemm(rows_of(kept[0]), rows_of(kept[1])))
     else:
-        sink.add_product(_rows(left), _rows(right))
+        main_grad.add_gemm(rows_of(left), rows_of(right))
     return None
 
 
@@ -78,12 +78,12 @@ class _ColumnLinear(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,), (dy,), tp, weight = ctx.saved_tensors, grads, ctx.tp, ctx.weight
         whole = tp.gather(x) if tp.sequence_parallel else None
-        dx = (_rows(dy) @ weight).view(*dy.shape[:-1], weight.shape[1])
+        dx = (rows_of(dy) @ weight).view(*dy.shape[:-1], weight.shape[1])
         # The sum over the ranks travels while the weight gradient is computed.
-        travelling = tp.out_of_region(dx)
+        in_flight = tp.out_of_region(dx)
         dw = weight_gradient(tp, weight, dy, x if whole is None else whole.wait())
-        db = _rows(dy).sum(0) if ctx.has_bias else None
-        return travelling.wait(), dw, db, None
+        db = rows_of(dy).sum(0) if ctx.has_bias else None
+        return in_flight.wait(), dw, db, None
 
 
 class _RowLinear(Function):
@@ -94,16 +94,16 @@ class _RowLinear(Function):
         ctx.save_for_backward(x)
         ctx.weight, ctx.tp, ctx.has_bias = weight, tp, bias is not None
         if tp.size == 1 and bias is not None:
-            return torch.addmm(bias, _rows(x), weight).view(*x.shape[:-1], weight.shape[1])
-        y = tp.out_of_region((_rows(x) @ weight).view(*x.shape[:-1], weight.shape[1])).wait()
+            return torch.addmm(bias, rows_of(x), weight).view(*x.shape[:-1], weight.shape[1])
+        y = tp.out_of_region((rows_of(x) @ weight).view(*x.shape[:-1], weight.shape[1])).wait()
         return y if bias is None else y.add_(bias)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,), (dy,), tp, weight = ctx.saved_tensors, grads, ctx.tp, ctx.weight
-        db = _rows(dy).sum(0) if ctx.has_bias else None
+        db = rows_of(dy).sum(0) if ctx.has_bias else None
         dy = tp.into_region(dy)
-        dx = (_rows(dy) @ weight.t()).view_as(x)
+        dx = (rows_of(dy) @ weight.t()).view_as(x)
         return dx, weight_gradient(tp, weight, x, dy), db, None
 
 
@@ -141,16 +141,16 @@ class _Embedding(Function):
         dy = ctx.tp.into_region(grads[0])
         if absent:
             dy = dy.masked_fill(absent[0].unsqueeze(-1), 0.0)
-        sink = sink_of(ctx.weight)
-        if sink is None:
-            dw = torch.zeros_like(ctx.weight).index_add_(0, local.reshape(-1), _rows(dy))
+        main_grad = main_grad_of(ctx.weight)
+        if main_grad is None:
+            dw = torch.zeros_like(ctx.weight).index_add_(0, local.reshape(-1), rows_of(dy))
             return None, dw, None, None
-        sink.add_rows(local.reshape(-1), _rows(dy), ctx.add)
+        main_grad.add_rows(local.reshape(-1), rows_of(dy), ctx.add)
         return None, None, None, None
 
 
 def embedding(tokens_BS: Tensor, weight: Tensor, tp: TensorParallel, add: AddRows | None = None) -> Tensor:
-    """`add`: what puts the gradients into the weight's sink."""
+    """`add`: what puts the gradients into the weight's main_grad."""
     return _Embedding.apply(tokens_BS, weight, tp, add)  # type: ignore[no-any-return]
 
 
@@ -168,7 +168,7 @@ class _RmsNorm(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         x, weight, scale = ctx.saved_tensors
         dy, normed = grads[0].float(), x.float() * scale
-        dw = _rows(dy * normed).sum(0).to(weight.dtype)
+        dw = rows_of(dy * normed).sum(0).to(weight.dtype)
         dnormed = dy * weight.float()
         dx = (dnormed - normed * (dnormed * normed).mean(-1, keepdim=True)).mul_(scale)
         return dx.to(x.dtype), dw, None

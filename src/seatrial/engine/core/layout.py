@@ -15,8 +15,8 @@ from seatrial.spec import round_up
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slot:
-    """One parameter's place."""
+class ParamRange:
+    """Where one parameter lies."""
 
     index: int
     """In the list that the layout was made from."""
@@ -53,11 +53,11 @@ class Layout:
             return (0 if spec.decay else 1) if spec.split else (3 if spec.decay else 2), spec.partial
 
         order = sorted(range(len(specs)), key=lambda i: rank_of(specs[i]))
-        self.slots: list[Slot] = []
+        self.ranges: list[ParamRange] = []
         at = 0
         for i in order:
             numel = _numel(specs[i].shape)
-            self.slots.append(Slot(index=i, spec=specs[i], start=at, numel=numel))
+            self.ranges.append(ParamRange(index=i, spec=specs[i], start=at, numel=numel))
             at = round_up(at + numel, hidden)
         self.size = round_up(at, hidden * shards)
         self.shard_size = self.size // shards
@@ -67,8 +67,8 @@ class Layout:
 
     def gaps(self) -> Iterator[tuple[int, int]]:
         """What belongs to no parameter."""
-        ends = [s.start + s.numel for s in self.slots]
-        for end, start in zip(ends, [s.start for s in self.slots[1:]] + [self.size]):
+        ends = [s.start + s.numel for s in self.ranges]
+        for end, start in zip(ends, [s.start for s in self.ranges[1:]] + [self.size]):
             if end < start:
                 yield end, start
 
@@ -76,14 +76,14 @@ class Layout:
                   wanted: Callable[[ParamSpec, Segment], bool] = lambda _spec, _segment: True) -> list[tuple[int, int]]:
         """The parts of [low, high) whose parameters are as asked and whose segments are wanted, neighbours joined."""
         found: list[tuple[int, int]] = []
-        for slot in self.slots:
-            if decay not in (None, slot.spec.decay) or split not in (None, slot.spec.split):
+        for held in self.ranges:
+            if decay not in (None, held.spec.decay) or split not in (None, held.spec.split):
                 continue
-            at = slot.start
-            for segment in slot.spec.segments:
+            at = held.start
+            for segment in held.spec.segments:
                 start, at = at, at + segment.rows * _numel(segment.global_shape[1:])
                 a, b = max(low, start), min(high, at)
-                if a >= b or not wanted(slot.spec, segment):
+                if a >= b or not wanted(held.spec, segment):
                     continue
                 if found and found[-1][1] == a:
                     found[-1] = (found[-1][0], b)
@@ -93,15 +93,15 @@ class Layout:
 
     def pieces(self, low: int, high: int) -> Iterator[Piece]:
         """The rectangles of global parameters in [low, high), padding left out."""
-        for slot in self.slots:
-            at = slot.start
-            for segment in slot.spec.segments:
+        for held in self.ranges:
+            at = held.start
+            for segment in held.spec.segments:
                 width = _numel(segment.global_shape[1:])
                 a = max(low, at) - at
                 b = min(high, at + segment.real_rows * width) - at
                 if a < b:
                     assert a % width == 0 and b % width == 0, "shard borders lie between rows"
-                    yield Piece(spec=slot.spec, segment=segment, row=segment.start + a // width, rows=(b - a) // width,
+                    yield Piece(spec=held.spec, segment=segment, row=segment.start + a // width, rows=(b - a) // width,
                                 start=at + a, numel=b - a)
                 at += segment.rows * width
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from seatrial.engine.core.comm import TensorParallel
-from seatrial.engine.core.layers import sink_of
+from seatrial.engine.core.layers import main_grad_of
 
 if TYPE_CHECKING:
     from seatrial.engine.core.ops import Gemm, Ops
@@ -32,14 +32,14 @@ class CrossEntropy(Protocol):
 
 def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: TensorParallel, *, vocab: int, chunk: int,
                scale: float | None, ops: Ops) -> tuple[Tensor, Tensor | None]:
-    """The summed loss (fp32), and `scale` x its gradient by `hidden`; the head's own goes to its sink. None: no gradients."""
+    """The summed loss (fp32), and `scale` x its gradient by `hidden`; the head's goes to its main_grad. None: no gradients."""
     whole_BSH = tp.into_region(hidden_BSH)
     hidden, targets = whole_BSH.reshape(-1, whole_BSH.shape[-1]), targets_BS.reshape(-1)
     first = tp.rank * weight_VH.shape[0]
     real = max(0, min(weight_VH.shape[0], vocab - first))
     total = torch.zeros((), dtype=torch.float32, device=hidden.device)
     d_hidden = torch.empty_like(hidden) if scale is not None else None
-    sink = sink_of(weight_VH)
+    main_grad = main_grad_of(weight_VH)
     for at in range(0, hidden.shape[0], chunk):
         h = hidden[at : at + chunk]
         losses, probabilities = ops.cross_entropy(h, weight_VH, targets[at : at + chunk] - first, tp, real=real,
@@ -47,11 +47,11 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
         total += losses.sum()
         if d_hidden is None or scale is None:
             continue
-        # What is left of the logits is their gradient but for the factor, which the products take as alpha.
+        # What is left of the logits is their gradient but for the factor, which the GEMMs take as alpha.
         d_logits = probabilities.to(h.dtype)
         ops.gemm.into(d_hidden[at : at + chunk], d_logits, weight_VH, alpha=scale)
-        if sink is not None:
-            sink.add_product(d_logits, h, alpha=scale, last=at + chunk >= hidden.shape[0])
+        if main_grad is not None:
+            main_grad.add_gemm(d_logits, h, alpha=scale, last=at + chunk >= hidden.shape[0])
         # Else the next chunk's logits would be made beside these.
         del probabilities, d_logits
     if d_hidden is None:

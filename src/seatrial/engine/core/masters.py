@@ -21,14 +21,14 @@ QUIET_NAN = 0x7FC00000
 """A GPU's own NaN is all ones, which would round up to a zero."""
 
 
-def parts_of(master: Tensor) -> tuple[Tensor, Tensor]:
+def split_bits(master: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest bf16 number, of two the one further from zero; and what is left, as int16."""
     bits = torch.where(master.isnan(), QUIET_NAN, master.view(torch.int32))
     rest = bits.to(torch.int16)
     return bits.add_(TIE).bitwise_right_shift_(16).to(torch.int16).view(torch.bfloat16), rest
 
 
-def whole_of(weights: Tensor, rest: Tensor) -> Tensor:
+def merge_bits(weights: Tensor, rest: Tensor) -> Tensor:
     return weights.view(torch.int16).to(torch.int32).bitwise_left_shift_(16).add_(rest).view(torch.float32)
 
 
@@ -52,14 +52,14 @@ class Masters:
         if self.whole is not None:
             return self.whole[low:high]
         assert self.rest is not None
-        return whole_of(self.weights[low:high], self.rest[low:high])
+        return merge_bits(self.weights[low:high], self.rest[low:high])
 
     @contextmanager
     def changing(self, low: int, high: int) -> Iterator[Tensor]:
         values = self.read(low, high)
         yield values
         if self.rest is not None:
-            weights, rest = parts_of(values)
+            weights, rest = split_bits(values)
             self.weights[low:high].copy_(weights)
             self.rest[low:high].copy_(rest)
 

@@ -28,7 +28,7 @@ class Group:
     name: str
     ranks: tuple[int, ...]
     rank: int
-    """This process's place in the group."""
+    """This process's position in the group."""
     handle: dist.ProcessGroup | None
 
     @property
@@ -68,18 +68,18 @@ class Mesh:
         return (pp * self.topology.dp + dp) * self.topology.tp + tp
 
     def _group(self, name: str, ranks: list[int]) -> Group:
-        place = ranks.index(self.rank)
+        position = ranks.index(self.rank)
         if len(ranks) == 1:
-            return Group(name=name, ranks=tuple(ranks), rank=place, handle=None)
+            return Group(name=name, ranks=tuple(ranks), rank=position, handle=None)
         if len(ranks) == self.topology.world and name in ("tp", "dp", "pp"):
             # Two of the three are 1: the world's own connections serve.
-            return Group(name=name, ranks=tuple(ranks), rank=place, handle=self.world.handle)
+            return Group(name=name, ranks=tuple(ranks), rank=position, handle=self.world.handle)
         key = (name, tuple(ranks))
         if key not in self._pool:
             # Members alone take part: at thousands of ranks nobody waits for groups it is not in. torch names such a group by
             # its members and by how many groups a process has: every rank must make the same number, so none is for some alone.
             self._pool[key] = dist.new_group(ranks, use_local_synchronization=True, group_desc=name)
-        return Group(name=name, ranks=tuple(ranks), rank=place, handle=self._pool[key])
+        return Group(name=name, ranks=tuple(ranks), rank=position, handle=self._pool[key])
 
     def neighbours(self, size: int) -> Group:
         """The `size` tensor-parallel ranks next to each other that this one is among. Every rank asks for the same sizes."""

@@ -17,7 +17,7 @@ from seatrial.engine.core.mesh import Group
 from seatrial.schedule import Action, Kind, comes_from, goes_to
 
 Order = Callable[[int], Mapping[Action, int]]
-"""The place of each action in the list of another pipeline rank."""
+"""The position of each action in the list of another pipeline rank."""
 
 
 class Messages:
@@ -58,11 +58,11 @@ class Messages:
         """Of what the sender of this message had read when it made it."""
         source = comes_from(received, pp=self.pp, rank=self.rank, virtual=self.virtual)
         assert source is not None
-        places = order(source[0])
-        made = places[source[1]]
+        positions = order(source[0])
+        made = positions[source[1]]
         still = []
         for target, message, work in self._outbox:
-            if target[0] == source[0] and places[target[1]] < made:
+            if target[0] == source[0] and positions[target[1]] < made:
                 work.wait()
             else:
                 still.append((target, message, work))
@@ -95,14 +95,14 @@ class Messages:
                 work.wait()
         self._outbox.clear()
 
-    def sum_of_ends(self, x: Tensor) -> None:
+    def sum_tied(self, x: Tensor) -> None:
         """On the first and the last stage: `x` becomes the sum of both, in place and in the same order on both."""
         theirs = torch.empty_like(x)
-        self.exchange_ends(x, theirs)
-        self.comm.count("sum_of_ends", x, self.comm.mesh.pp)
+        self.exchange_tied(x, theirs)
+        self.comm.count("sum_tied", x, self.comm.mesh.pp)
         x.add_(theirs)
 
-    def exchange_ends(self, mine: Tensor, theirs: Tensor) -> None:
+    def exchange_tied(self, mine: Tensor, theirs: Tensor) -> None:
         is_first = self.rank == 0
         other = self.comm.mesh.pp.ranks[-1 if is_first else 0]
         both = ((dist.isend, mine), (dist.irecv, theirs))

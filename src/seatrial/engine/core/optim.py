@@ -1,13 +1,15 @@
-"""AdamW over flat shards, clipping by the global norm, and the learning rate.
+"""Numbers and how they change: compute types, the fp16 loss scale, AdamW over flat shards, clipping, the learning rate.
 
 Two forms, since teams compare both: `adamw-fused` is one pass over each stretch, `adamw-plain` is a dozen with temporaries. The
 factor for clipping and loss scale stays on the device; a step whose gradients are not finite changes nothing. `Ops.update` may
 have a fused pass that also reads 16-bit gradients and writes the weights that are computed with. Moments may be held in bf16: a
-step is computed with them in fp32, before they are rounded.
+step is computed with them in fp32, before they are rounded. Masters are always fp32, and so are gradients wherever they are
+added up. fp8 is bf16 with the blocks' GEMMs in eight bits.
 """
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,10 +17,45 @@ from torch import Tensor
 
 from seatrial.engine.core.ops import OnePassAdamW, Ops
 from seatrial.engine.core.zero import Bucket
+from seatrial.errors import BadInput
 from seatrial.spec import Execution
 from seatrial.training import Training
 
+TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
+                                 "fp8": torch.bfloat16}
 MOMENTS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def compute_type(precision: str, known: Sequence[str]) -> torch.dtype:
+    """`known`: those that the device has."""
+    if precision not in known:
+        raise BadInput(f"topology.precision: this engine has no {precision} on this device; {', '.join(known)} work")
+    return TYPES[precision]
+
+
+class LossScale:
+    """A power of two that keeps small fp16 gradients from vanishing: halved on overflow, doubled after a good stretch."""
+
+    def __init__(self, precision: str, training: Training):
+        self.dynamic = precision == "fp16"
+        self.value = training.loss_scale if self.dynamic else 1.0
+        self.window = training.loss_scale_window
+        self.good_steps = 0
+
+    def update(self, *, overflowed: bool) -> None:
+        if not self.dynamic:
+            return
+        self.good_steps = 0 if overflowed else self.good_steps + 1
+        if overflowed:
+            self.value = max(1.0, self.value / 2)
+        elif self.good_steps == self.window:
+            self.value, self.good_steps = self.value * 2, 0
+
+    def state(self) -> dict[str, float]:
+        return {"value": self.value, "good_steps": self.good_steps}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self.value, self.good_steps = float(state["value"]), int(state["good_steps"])
 
 
 def learning_rate(training: Training, step: int) -> float:
@@ -43,8 +80,8 @@ def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
 
 
 class AdamW:
-    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, one_pass: OnePassAdamW | None = None,
-                 execution: Execution = Execution()):
+    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, *, execution: Execution,
+                 one_pass: OnePassAdamW | None = None):
         self.training, self.execution, self.one_pass, self.buckets = training, execution, one_pass, buckets
         self.steps_done = torch.zeros((), dtype=torch.float32, device=device)
         """Updates that took place; skipped steps are not among them."""

@@ -1,6 +1,6 @@
 """What the engine knows of each parameter: its place in the whole model, how it starts, and whether it decays.
 
-A local parameter may be several global ones laid one after the other (`qkv` is q, k and v, so that one product computes all
+A local parameter may be several global ones laid one after the other (`qkv` is q, k and v, so that one GEMM computes all
 three); each part is a Segment. Every matrix is stored with rows of `hidden` numbers and is cut by rows, by tensor parallelism
 and by ZeRO alike: the matrices that lead back into the residual stream are kept as [in, out] for that. So any slice that a rank
 holds is a rectangle of the global parameter, which is all that checkpoints need.

@@ -2,7 +2,7 @@
 
 A stage's forward keeps its input and a root to start the backward pass from; what it sends on is not held. The last stage
 computes the loss, with its gradients, at the start of the backward action, so that a chunk of one micro-batch's logits is the
-most that ever exists. Schedules that split the backward pass collect the weight products of B and run them in W.
+most that ever exists. Schedules that split the backward pass collect the weight weight_gemms of B and run them in W.
 """
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class _Root(Function):
     """Where a stage's backward pass starts: a single number, so that the output itself need not be kept."""
 
     @staticmethod
-    def forward(ctx: Any, out: Tensor, slot: list[Tensor]) -> Tensor:
-        ctx.slot = slot
+    def forward(ctx: Any, out: Tensor, gradients: list[Tensor]) -> Tensor:
+        ctx.gradient = gradients
         return out.new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> Any:
-        return ctx.slot.pop(), None
+        return ctx.gradient.pop(), None
 
 
 class Chunk:
@@ -125,7 +125,7 @@ class Pipeline:
     def run(self, plan: list[Action], feed: Feed, *, scale: float | None, order: Order | None = None) -> Tensor:
         """The summed loss of this rank's micro-batches (zero where there is no head). `scale` None: forward alone."""
         kept: dict[tuple[int, int], tuple[Tensor, Tensor, list[Tensor]]] = {}
-        products: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        weight_gemms: dict[tuple[int, int], list[Callable[[], None]]] = {}
         batches: dict[int, tuple[Tensor, Tensor]] = {}
         total = torch.zeros((), device=self.comm.mesh.device)
 
@@ -150,32 +150,32 @@ class Pipeline:
                         x = self.messages.receive(action, order).requires_grad_(scale is not None)
                     with torch.set_grad_enabled(scale is not None):
                         out = chunk.forward(x)
-                        slot: list[Tensor] = []
-                        root = out if chunk.stage.has_head or scale is None else _Root.apply(out, slot)
+                        gradients: list[Tensor] = []
+                        root = out if chunk.stage.has_head or scale is None else _Root.apply(out, gradients)
                     if chunk.stage.has_head and scale is None:
                         total += self._loss(chunk, out, batch(action.microbatch)[1], None)[0]
                     self.messages.send(action, out.detach(), order)
                     if scale is not None:
-                        kept[at] = x, root, slot
+                        kept[at] = x, root, gradients
                     if scale is None or not self.has_head:
                         batches.pop(action.microbatch, None)
                 elif action.kind is Kind.BACKWARD:
-                    x, root, slot = kept.pop(at)
+                    x, root, gradients = kept.pop(at)
                     gradient: Tensor | None = None
                     if chunk.stage.has_head:
                         loss, gradient = self._loss(chunk, root.detach(), batch(action.microbatch)[1], scale)
                         total += loss
                         batches.pop(action.microbatch)
                     else:
-                        slot.append(self.messages.receive(action, order))
-                    self.tp.deferred = products.setdefault(at, []) if self.splits else None
+                        gradients.append(self.messages.receive(action, order))
+                    self.tp.deferred = weight_gemms.setdefault(at, []) if self.splits else None
                     torch.autograd.backward(root, gradient)
                     self.tp.deferred = None
                     if x.grad is not None:
                         self.messages.send(action, x.grad, order)
                 else:
-                    for product in products.pop(at):
-                        product()
+                    for gemm in weight_gemms.pop(at):
+                        gemm()
         self.messages.finish()
         return total
 

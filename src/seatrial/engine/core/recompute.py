@@ -1,7 +1,7 @@
 """Recompute: what is thrown away in the forward pass and made again in the backward pass.
 
 full        a block keeps its input alone (torch's non-reentrant checkpoint)
-selective   a block keeps what is costly to make again (products, attention) and throws away what is cheap: the outputs of norms
+selective   a block keeps what is costly to make again (GEMMs, attention) and throws away what is cheap: the outputs of norms
             and activations, 6 of the 16 hidden-sized rows that a GPT block keeps for each token. The attention core keeps no
             scores: SDPA's kernels make them again from one number a row.
 """

@@ -20,9 +20,8 @@ from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.messages import Messages
 from seatrial.engine.core.model import Shared, Stage
 from seatrial.engine.core.ops import Ops
-from seatrial.engine.core.optim import MOMENTS, AdamW, divisor, learning_rate, squared_norm
+from seatrial.engine.core.optim import MOMENTS, AdamW, LossScale, compute_type, divisor, learning_rate, squared_norm
 from seatrial.engine.core.pipeline import Chunk, Feeder, Pipeline, plan_of, positions_in_plan
-from seatrial.engine.core.precision import LossScale, compute_type
 from seatrial.engine.core.state import Shard, iter_shards
 from seatrial.engine.core.zero import Bucket, buckets_of
 from seatrial.engine.io.data import Batches
@@ -50,30 +49,30 @@ class StepResult:
 
 class Engine:
     def __init__(self, trial: Trial, training: Training, mesh: Mesh, *, ops: Ops | None = None, timers: Timers | None = None,
-                 heartbeat: Heartbeat | None = None, comm: Comm | None = None):
-        """`ops`: what suits the device (`engine/fast`); by default plain torch."""
+                 heartbeat: Heartbeat | None = None, comm: Comm | None = None, first_values: bool = True):
+        """`ops`: what suits the device (`engine/fast`); by default plain torch. `first_values`: else weights are zero."""
         self.trial, self.training, self.mesh, self.ops = trial, training, mesh, ops or Ops()
-        t, m = trial.topology, trial.model
+        t, m, execution = trial.topology, trial.model, trial.execution
         dtype = compute_type(t.precision, self.ops.precisions)
         self.timers = comm.timers if comm is not None else timers or Timers(mesh.device.type)
         self.comm = comm or Comm(mesh, self.timers, heartbeat, check_order=training.check_order)
         if m.kv < t.tp:
             # Before anything else, on every rank alike: one without a layer would not ask for it.
             mesh.neighbours(t.tp // m.kv)
-        self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not trial.execution.compile)
+        self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not execution.compile)
         heads = m.heads // t.tp
         positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
         self.shared = Shared(model=m, tp=self.tp, positions=positions, std=training.init_std, ops=self.ops,
-                             recompute=t.recompute, selective=t.recompute == "selective" and not trial.execution.compile)
-        self.chunks = [self._chunk(c, dtype) for c in range(t.vp)]
+                             recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile)
+        self.chunks = [self._chunk(c, dtype, training.seed if first_values else None) for c in range(t.vp)]
         self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
-        travelling: list[Bucket] = []
+        in_flight: list[Bucket] = []
         for bucket in self.buckets:
-            bucket.travelling = travelling
+            bucket.in_flight = in_flight
         part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
-        self.optimizer = AdamW(self.buckets, training, mesh.device, self.ops.update, trial.execution)
+        self.optimizer = AdamW(self.buckets, training, mesh.device, execution=execution, one_pass=self.ops.update)
         self.loss_scale = LossScale(t.precision, training)
         self.feeder = Feeder(t, mesh, ahead=any(c.stage.has_embedding or c.stage.has_head for c in self.chunks))
         self.stop_asked = False
@@ -81,21 +80,21 @@ class Engine:
         self.local_loss = 0.0
         """This rank's part of the last step's summed loss: where a NaN came from."""
 
-    def _chunk(self, number: int, dtype: torch.dtype) -> Chunk:
-        t, training = self.trial.topology, self.training
+    def _chunk(self, number: int, dtype: torch.dtype, seed: int | None) -> Chunk:
+        t, execution = self.trial.topology, self.trial.execution
         split, stage_number = stages_of(self.trial.model, t), self.mesh.stage(number)
         first = sum(split[:stage_number])
         stage = Stage(self.shared, first=first, last=first + split[stage_number], has_embedding=stage_number == 0,
                       has_head=stage_number == len(split) - 1)
-        buckets = buckets_of(stage, zero=t.zero, comm=self.comm, dtype=dtype, moments=MOMENTS[self.trial.execution.moments],
-                             bucket_mib=self.trial.execution.bucket_mib, seed=training.seed)
+        buckets = buckets_of(stage, zero=t.zero, comm=self.comm, dtype=dtype, moments=MOMENTS[execution.moments],
+                             bucket_mib=execution.bucket_mib, seed=seed)
         for name, block in stage.blocks():
-            if self.trial.execution.compile:
+            if execution.compile:
                 block.compile()
             if block.impl is not None:
                 buckets[name].when_weights_change.append(block.impl.weights_changed)
         return Chunk(stage, buckets, full_recompute=t.recompute == "full",
-                     logits_chunk=max(self.trial.execution.logits_chunk, self.ops.logits_tokens))
+                     logits_chunk=max(execution.logits_chunk, self.ops.logits_tokens))
 
     def step(self, number: int, *, first_sample: int, batches: Batches, poison: bool = False) -> StepResult:
         """Step 1, 2, …; `poison` makes the loss a NaN, for tests."""
@@ -124,7 +123,7 @@ class Engine:
         first, last = self.mesh.pp_rank == 0, self.mesh.pp_rank == self.mesh.pp.size - 1
         if self.trial.model.ties and first != last:
             bucket = self.chunks[0].buckets["tokens"] if first else self.chunks[-1].buckets["head"]
-            self.pipeline.messages.sum_of_ends(bucket.reduced())
+            self.pipeline.messages.sum_tied(bucket.reduced())
 
     def _update(self, number: int, total: Tensor, gbs: int, meanwhile: Callable[[], None]) -> StepResult:
         self.comm.heartbeat.beat(phase="optimizer")

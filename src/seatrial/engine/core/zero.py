@@ -59,32 +59,32 @@ class Bucket:
         """Whether the optimizer wrote the weights along with their masters."""
         self.when_weights_change: list[Callable[[], None]] = []
         self.grad_shard = torch.zeros(high - low, device=device) if self.zero >= 2 else None
-        self.sinks: list[BucketSink] = []
+        self.main_grads: list[BucketMainGrad] = []
         self._place_parameters()
         self._reducing: list[Pending] = []
         self._gathering: Pending | None = None
         self._gathered = True
-        self._arrived = self._expected = 0
+        self._ready = self._expected = 0
         self._reduced_once = False
-        self.travelling: list[Bucket] = [self]
+        self.in_flight: list[Bucket] = [self]
         """Buckets of this rank whose whole gradients are under way (ZeRO 2 and 3); one list for all of them."""
         self.neighbours: tuple[Bucket | None, Bucket | None] = (None, None)
         """Who is gathered next in the forward and in the backward pass (ZeRO 3)."""
 
     def _place_parameters(self) -> None:
-        for slot in self.layout.slots:
-            p = self.params[slot.index]
+        for held in self.layout.ranges:
+            p = self.params[held.index]
             # Through .data a parameter has a version counter of its own: gathering must not look like a modification.
-            p.data = self.flat[slot.start : slot.start + slot.numel].view(slot.spec.shape)
-            sink = BucketSink(self, slot.start, slot.numel, slot.spec.shape)
-            self.sinks.append(sink)
-            p.sink = sink  # type: ignore[attr-defined]
+            p.data = self.flat[held.start : held.start + held.numel].view(held.spec.shape)
+            main_grad = BucketMainGrad(self, held.start, held.numel, held.spec.shape)
+            self.main_grads.append(main_grad)
+            p.main_grad = main_grad  # type: ignore[attr-defined]
             p.register_post_accumulate_grad_hook(_take_gradient)
 
-    def initialize(self, seed: int) -> None:
-        """First values of what this rank owns, then of the weights."""
-        for whole in self.pieces(*self.shard):
-            for piece in whole.cut(FILLED_AT_ONCE):
+    def initialize(self, seed: int | None) -> None:
+        """First values of what this rank owns, then of the weights; None: they stay zero."""
+        if seed is not None:
+            for piece in (piece for whole in self.pieces(*self.shard) for piece in whole.cut(FILLED_AT_ONCE)):
                 start = piece.start - self.shard[0]
                 with self.masters.changing(start, start + piece.numel) as values:
                     init.fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
@@ -105,13 +105,13 @@ class Bucket:
         uses = sum(spec_of(p).uses for p in self.params)
         # With ZeRO 2 and 3 gradients do not stay whole: every micro-batch's are reduced on their own.
         self._expected = uses * (1 if self.zero >= 2 else microbatches)
-        self._arrived, self._reduced_once = 0, False
+        self._ready, self._reduced_once = 0, False
         narrow = self.ops.narrow_gradients and stay_alone(microbatches, self.comm.mesh, sums_over_tp=self.sums_over_tp)
         self.grad_dtype = self.flat.dtype if narrow else torch.float32
         if self.grad is not None and self.grad.dtype != self.grad_dtype:
             self.grad = None
-        for sink in self.sinks:
-            sink.fresh = True
+        for main_grad in self.main_grads:
+            main_grad.fresh = True
 
     def updated(self) -> None:
         """After the optimizer read the gradients."""
@@ -126,31 +126,31 @@ class Bucket:
                 self.grad[low:high] = 0.0
         return self.grad
 
-    def arrived(self) -> None:
-        self._arrived += 1
-        if self._arrived == self._expected:
+    def gradient_ready(self) -> None:
+        self._ready += 1
+        if self._ready == self._expected:
             self._reduce()
 
     def _reduce(self) -> None:
         grad = self.writable()
-        for sink in self.sinks:
-            if sink.fresh:
-                sink.view().zero_()
+        for main_grad in self.main_grads:
+            if main_grad.fresh:
+                main_grad.view().zero_()
         for low, high, group in self.sums:
             self.comm.all_reduce(grad[low:high], group, timer="grad_reduce")
         if self.dp.size > 1 and self.zero == 0:
             self._reducing.append(self.comm.all_reduce(grad, self.dp, timer="grad_reduce", wait=False))
         elif self.zero:
             self._reducing.append(self.comm.reduce_scatter(grad, self.dp, timer="grad_reduce"))
-        self._arrived = 0
+        self._ready = 0
         if self.zero >= 2:
             self.grad = None
-            for sink in self.sinks:
-                sink.fresh = True
+            for main_grad in self.main_grads:
+                main_grad.fresh = True
             # One may travel while the next fills; were all to travel, whole gradients would be there at once again.
-            for earlier in self.travelling:
+            for earlier in self.in_flight:
                 earlier._drain()
-            self.travelling[:] = [self]
+            self.in_flight[:] = [self]
 
     def _sums(self, sums_over_tp: bool) -> Iterator[tuple[int, int, Group]]:
         """Stretches of the gradients that each tensor-parallel rank has a part of, and whose sum each of these ranks needs."""
@@ -176,7 +176,7 @@ class Bucket:
 
     def finish(self) -> Tensor:
         """After a step's last gradient: the sum over all micro-batches and ranks, of this rank's shard."""
-        if self._arrived:
+        if self._ready:
             self._reduce()
         self._drain()
         return self.reduced()
@@ -241,7 +241,7 @@ class Bucket:
 
 
 def buckets_of(stage: Stage, *, zero: int, comm: Comm, dtype: torch.dtype, moments: torch.dtype, bucket_mib: float,
-               seed: int) -> dict[str, Bucket]:
+               seed: int | None) -> dict[str, Bucket]:
     """The bucket of each unit: whole units until one is full, in the order in which their gradients come; alone with ZeRO 3."""
     limit = bucket_mib * 2**20 / 4
     groups: list[list[tuple[str, nn.Module]]] = []
@@ -267,7 +267,7 @@ def buckets_of(stage: Stage, *, zero: int, comm: Comm, dtype: torch.dtype, momen
     return found
 
 
-class BucketSink:
+class BucketMainGrad:
     """One parameter's stretch of its bucket's gradient; the first of a step overwrites, the others add."""
 
     __slots__ = ("bucket", "fresh", "numel", "shape", "start")
@@ -282,11 +282,11 @@ class BucketSink:
     def add(self, grad: Tensor) -> None:
         view = self.view()
         view.copy_(grad) if self.fresh else view.add_(grad)
-        self._arrived()
+        self.mark_ready()
 
-    def add_product(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
+    def add_gemm(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
         self.bucket.ops.gemm.into(self.view(), left_TM.t(), right_TN, alpha=alpha, add=not self.fresh)
-        self._arrived(last)
+        self.mark_ready(last)
 
     def add_rows(self, rows: Tensor, values_TN: Tensor, add: Callable[[Tensor, Tensor, Tensor], None] | None = None) -> None:
         view = self.view()
@@ -302,27 +302,24 @@ class BucketSink:
             if self.fresh:
                 view.zero_()
             view.index_add_(0, rows, values_TN.to(view.dtype))
-        self._arrived()
+        self.mark_ready()
 
-    def add_made(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
+    def add_computed(self, make: Callable[[Tensor | None, torch.dtype], Tensor]) -> None:
         view = self.view()
         if self.fresh and view.dtype == self.bucket.flat.dtype:
             make(view, view.dtype)
         else:
             made = make(None, self.bucket.flat.dtype)
             view.copy_(made) if self.fresh else view.add_(made)
-        self._arrived()
+        self.mark_ready()
 
-    def place(self) -> tuple[Tensor, bool]:
+    def buffer(self) -> tuple[Tensor, bool]:
         return self.view().view(-1), self.fresh
 
-    def filled(self) -> None:
-        self._arrived()
-
-    def _arrived(self, last: bool = True) -> None:
+    def mark_ready(self, last: bool = True) -> None:
         self.fresh = False
         if last:
-            self.bucket.arrived()
+            self.bucket.gradient_ready()
 
 
 def stay_alone(microbatches: int, mesh: Mesh, *, sums_over_tp: bool) -> bool:
@@ -333,7 +330,7 @@ def stay_alone(microbatches: int, mesh: Mesh, *, sums_over_tp: bool) -> bool:
 def _take_gradient(p: Tensor) -> None:
     """What autograd itself computed (norms, biases, and all of a compiled block) moves into the bucket at once."""
     if p.grad is not None:
-        p.sink.add(p.grad)  # type: ignore[attr-defined]
+        p.main_grad.add(p.grad)  # type: ignore[attr-defined]
         p.grad = None
 
 

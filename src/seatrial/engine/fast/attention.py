@@ -49,7 +49,7 @@ class Core:
 
 
 def attend_apart(qkv_BSD: Tensor, *, heads: int, positions: Positions, backend: SDPBackend | None, keep: bool) -> Core:
-    """Causal attention of this rank's heads (as many keys as queries, not turned), with a small graph of its own."""
+    """Causal attention of this rank's heads (as many keys as queries, not transposed), with a small graph of its own."""
     batch, seq, width = qkv_BSD.shape
     with torch.set_grad_enabled(keep), nullcontext() if backend is None else sdpa_kernel(backend):
         q, k, v = (t.transpose(1, 2).detach().requires_grad_(keep) for t in qkv_BSD.view(batch, seq, 3, heads, -1).unbind(2))

@@ -4,11 +4,11 @@
     y = fused(x)                        the same numbers as Block's own path, but for the rounding of 16-bit intermediates
 
 What that gains: a norm's backward pass takes the residual's gradient along and adds up the columns for its weight, its bias
-and the bias before it; GELU's does so for its own; the residual stream is what a product adds to. Weight gradients go to
-their sinks as in `layers.py`, now or when the schedule says W, and tensor parallelism talks at the same places.
+and the bias before it; GELU's does so for its own; the residual stream is what a GEMM adds to. Weight gradients go to
+their main_grads as in `layers.py`, now or when the schedule says W, and tensor parallelism talks at the same places.
 
 Recompute is a matter of what is kept: `none` everything, `selective` all but the norms' and the activation's outputs, which the
-backward pass makes again on the way, `full` the input alone (and the last product is not made again).
+backward pass makes again on the way, `full` the input alone (and the last GEMM is not made again).
 """
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from seatrial.engine.core.layers import LayerNorm, weight_gradient
+from seatrial.engine.core.layers import LayerNorm, rows_of, weight_gradient
 from seatrial.engine.core.ops import Gemm
 from seatrial.engine.fast.attention import Core, attend_apart
 from seatrial.engine.fast.kernels import Kernels
-from seatrial.engine.fast.ops import fold
+from seatrial.engine.fast.ops import reduce_partials
 
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Block
@@ -78,11 +78,11 @@ class FusedBlock:
     def weights_changed(self) -> None:
         pass
 
-    def run(self, x_BSH: Tensor, *, keep: str | None, whole: bool = True) -> tuple[Tensor | None, Kept | None]:
-        """The block's output, and what `keep` says of the way there; not `whole`: the way alone."""
+    def run(self, x_BSH: Tensor, *, keep: str | None, mlp_out: bool = True) -> tuple[Tensor | None, Kept | None]:
+        """The block's output, and what `keep` says of the way there; not `mlp_out`: without the MLP's last GEMM."""
         kept = Kept(x_BSH)
         stream = self.attention(x_BSH, kept, keep)
-        y = self.mlp(stream, kept, keep, whole=whole)
+        y = self.mlp(stream, kept, keep, mlp_out=mlp_out)
         if keep is None:
             return y, None
         return y, Kept(x_BSH) if keep == "full" else kept
@@ -90,19 +90,19 @@ class FusedBlock:
     def back(self, dy_BSH: Tensor, kept: Kept) -> Tensor:
         if kept.core is None:
             with self.tp.comm.timers("recompute"), torch.no_grad():
-                _, made = self.run(kept.x, keep="none", whole=False)
+                _, made = self.run(kept.x, keep="none", mlp_out=False)
             assert made is not None
             kept = made
         d_stream = self.mlp_back(dy_BSH, kept)
         return self.attention_back(d_stream, kept)
 
-    def notice(self, linear: str, dy: Tensor) -> None:
+    def observe_grad(self, linear: str, dy: Tensor) -> None:
         """Of each linear layer, the gradient of its output, as it comes by."""
 
     # attention
 
     def attention(self, x_BSH: Tensor, kept: Kept, keep: str | None) -> Tensor:
-        b, x = self.block, _rows(x_BSH)
+        b, x = self.block, rows_of(x_BSH)
         h, kept.stats1, shifted = self.kernels.norm(x, b.norm1.weight, b.norm1.bias, b.norm1.eps, plus=b.out.bias)
         qkv = self.gemm(self._into(h, x_BSH), b.qkv.weight.t(), b.qkv.bias)
         kept.h1 = h if keep == "none" else None
@@ -118,34 +118,34 @@ class FusedBlock:
         return apart.mixed
 
     def attention_back(self, d_stream_BSH: Tensor, kept: Kept) -> Tensor:
-        b, k, x = self.block, self.kernels, _rows(kept.x)
+        b, k, x = self.block, self.kernels, rows_of(kept.x)
         assert kept.core is not None and kept.stats1 is not None
-        dy = self._into(_rows(d_stream_BSH), kept.x)
-        self.notice("out", dy)
+        dy = self._into(rows_of(d_stream_BSH), kept.x)
+        self.observe_grad("out", dy)
         d_mixed = self.gemm(dy, b.out.weight.t())
         weight_gradient(self.tp, b.out.weight, kept.core.mixed, dy)
         parts = kept.core.back(d_mixed)
         kept.core = None
-        d_qkv, sums = k.join(parts)
+        d_qkv, sums = k.cat_qkv(parts)
         del parts, d_mixed
-        self.notice("qkv", d_qkv)
-        self.fold(sums, b.qkv.bias)
-        travelling = self.tp.out_of_region(self._shaped(self.gemm(d_qkv, b.qkv.weight), kept.x))
-        weight_gradient(self.tp, b.qkv.weight, d_qkv, self._into(self.again(kept.h1, x, kept.stats1, b.norm1), kept.x))
+        self.observe_grad("qkv", d_qkv)
+        self.reduce_partials(sums, b.qkv.bias)
+        in_flight = self.tp.out_of_region(self._shaped(self.gemm(d_qkv, b.qkv.weight), kept.x))
+        weight_gradient(self.tp, b.qkv.weight, d_qkv, self._into(self.recompute_norm(kept.h1, x, kept.stats1, b.norm1), kept.x))
         del d_qkv
-        dx, sums = k.norm_backward(_rows(travelling.wait()), x, kept.stats1, b.norm1.weight, _rows(d_stream_BSH))
-        self.fold(sums, b.norm1.weight, b.norm1.bias, b.out.bias)
+        dx, sums = k.norm_backward(rows_of(in_flight.wait()), x, kept.stats1, b.norm1.weight, rows_of(d_stream_BSH))
+        self.reduce_partials(sums, b.norm1.weight, b.norm1.bias, b.out.bias)
         return dx.view(kept.x.shape)
 
     # the MLP
 
-    def mlp(self, stream_BSH: Tensor, kept: Kept, keep: str | None, *, whole: bool) -> Tensor | None:
+    def mlp(self, stream_BSH: Tensor, kept: Kept, keep: str | None, *, mlp_out: bool) -> Tensor | None:
         b = self.block
-        h, kept.stats2, shifted = self.kernels.norm(_rows(stream_BSH), b.norm2.weight, b.norm2.bias, b.norm2.eps,
-                                                    plus=b.down.bias if whole else None)
+        h, kept.stats2, shifted = self.kernels.norm(rows_of(stream_BSH), b.norm2.weight, b.norm2.bias, b.norm2.eps,
+                                                    plus=b.down.bias if mlp_out else None)
         kept.pre = self.gemm(self._into(h, stream_BSH), b.up.weight.t(), b.up.bias)
         kept.h2 = h if keep == "none" else None
-        if not whole:
+        if not mlp_out:
             return None
         g = self.kernels.gelu(kept.pre)
         kept.g = g if keep == "none" else None
@@ -154,20 +154,22 @@ class FusedBlock:
     def mlp_back(self, dy_BSH: Tensor, kept: Kept) -> Tensor:
         b, k = self.block, self.kernels
         assert kept.stream is not None and kept.stats2 is not None and kept.pre is not None
-        stream = _rows(kept.stream)
-        dy = self._into(_rows(dy_BSH), kept.x)
-        self.notice("down", dy)
-        d_pre, made, sums = k.gelu_backward(self.gemm(dy, b.down.weight.t()), kept.pre, again=kept.g is None)
+        stream = rows_of(kept.stream)
+        dy = self._into(rows_of(dy_BSH), kept.x)
+        self.observe_grad("down", dy)
+        d_pre, made, sums = k.gelu_backward(self.gemm(dy, b.down.weight.t()), kept.pre, recompute=kept.g is None)
         weight_gradient(self.tp, b.down.weight, made if kept.g is None else kept.g, dy)
         kept.pre = kept.g = made = None
-        self.notice("up", d_pre)
-        self.fold(sums, b.up.bias)
-        travelling = self.tp.out_of_region(self._shaped(self.gemm(d_pre, b.up.weight), kept.x))
-        weight_gradient(self.tp, b.up.weight, d_pre, self._into(self.again(kept.h2, stream, kept.stats2, b.norm2), kept.x))
+        self.observe_grad("up", d_pre)
+        self.reduce_partials(sums, b.up.bias)
+        in_flight = self.tp.out_of_region(self._shaped(self.gemm(d_pre, b.up.weight), kept.x))
+        h2 = self.recompute_norm(kept.h2, stream, kept.stats2, b.norm2)
+        weight_gradient(self.tp, b.up.weight, d_pre, self._into(h2, kept.x))
+        del h2
         kept.h2 = None
         del d_pre
-        d_stream, sums = k.norm_backward(_rows(travelling.wait()), stream, kept.stats2, b.norm2.weight, _rows(dy_BSH))
-        self.fold(sums, b.norm2.weight, b.norm2.bias, b.down.bias)
+        d_stream, sums = k.norm_backward(rows_of(in_flight.wait()), stream, kept.stats2, b.norm2.weight, rows_of(dy_BSH))
+        self.reduce_partials(sums, b.norm2.weight, b.norm2.bias, b.down.bias)
         kept.stream = None
         return d_stream.view(dy_BSH.shape)
 
@@ -180,25 +182,21 @@ class FusedBlock:
         y = self.tp.out_of_region(self._shaped(self.gemm(h, weight), like_BSH)).wait()
         return y.add_(stream.view(y.shape))
 
-    def again(self, h: Tensor | None, x: Tensor, stats: Tensor, norm: LayerNorm) -> Tensor:
+    def recompute_norm(self, h: Tensor | None, x: Tensor, stats: Tensor, norm: LayerNorm) -> Tensor:
         if h is not None:
             return h
         with self.tp.comm.timers("recompute"):
-            return self.kernels.norm_again(x, stats, norm.weight, norm.bias)
+            return self.kernels.norm_recompute(x, stats, norm.weight, norm.bias)
 
-    def fold(self, sums: Tensor, *params: Tensor | None) -> None:
+    def reduce_partials(self, sums: Tensor, *params: Tensor | None) -> None:
         """Column sums into the gradients of biases and norms."""
-        fold(self.kernels, sums, *params)
+        reduce_partials(self.kernels, sums, *params)
 
     def _into(self, x_TH: Tensor, like_BSH: Tensor) -> Tensor:
         """All tokens of the region, as a matrix."""
         if not self.tp.sequence_parallel:
             return x_TH
-        return _rows(self.tp.into_region(x_TH.view(like_BSH.shape)))
+        return rows_of(self.tp.into_region(x_TH.view(like_BSH.shape)))
 
     def _shaped(self, x_TH: Tensor, like_BSH: Tensor) -> Tensor:
         return x_TH.view(like_BSH.shape[0], -1, x_TH.shape[-1])
-
-
-def _rows(x: Tensor) -> Tensor:
-    return x.reshape(-1, x.shape[-1])

@@ -1,9 +1,9 @@
 """Which kernels a run has: tried on every rank's device, decided on rank 0, the same on all ranks.
 
-    ops, config, notes = ops_for(trial, training, mesh)         before the engine is built; every rank calls it
+    ops, config, notes = ops_for(trial, mesh)         before the engine is built; every rank calls it
     engine = Engine(trial, training, mesh, ops=ops)
 
-    build(config, trial, training, device)                      the ops of a given config, for a benchmark or a test
+    build(config, trial, device)                      the ops of a given config, for a benchmark or a test
 
 Ranks that computed with different kernels would wait for each other, and weights that several hold would drift apart: so
 a rank that cannot do what rank 0 chose ends the run, and says why.
@@ -20,18 +20,16 @@ from seatrial.engine.core.attention import Positions
 from seatrial.engine.core.comm import broadcast_json
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
-from seatrial.engine.core.optim import MOMENTS
-from seatrial.engine.core.precision import TYPES
+from seatrial.engine.core.optim import MOMENTS, TYPES
 from seatrial.engine.fast import attention, fp8
 from seatrial.engine.fast.block import FusedBlock
-from seatrial.engine.fast.block8 import FusedBlock8
+from seatrial.engine.fast.block_fp8 import FusedBlock8
 from seatrial.engine.fast.config import KernelConfig, fusable
 from seatrial.engine.fast.kernels import Kernels, verified
-from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.ops import FastOps, Fp32Gemm, add_positions, cross_entropy, fp32_gemm_works, layer_norm
 from seatrial.errors import SeatrialError
 from seatrial.spec import Trial
-from seatrial.training import Training
 
 Notes = dict[str, str]
 """What was chosen on a device, and why."""
@@ -41,22 +39,19 @@ class CannotRun(SeatrialError):
     """This rank has not the kernels that rank 0 chose."""
 
 
-def ops_for(trial: Trial, training: Training, mesh: Mesh,
-            wanted: KernelConfig | None = None) -> tuple[FastOps, KernelConfig, Notes]:
+def ops_for(trial: Trial, mesh: Mesh, wanted: KernelConfig | None = None) -> tuple[FastOps, KernelConfig, Notes]:
     """`wanted`: instead of what suits the device; what does not work there is left out of it."""
-    own, notes = choose(trial, training, mesh.device, wanted)
+    own, notes = choose(trial, mesh.device, wanted)
     config = agree(own, notes, trial, mesh)
-    return build(config, trial, training, mesh.device), config, notes
+    return build(config, trial, mesh.device), config, notes
 
 
-def choose(trial: Trial, training: Training, device: torch.device,
-           wanted: KernelConfig | None = None) -> tuple[KernelConfig, Notes]:
+def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = None) -> tuple[KernelConfig, Notes]:
     """What this rank's device would run: kernels that were held against plain torch, the fastest attention."""
     t, m = trial.topology, trial.model
     if t.precision == "fp8":
         fp8.check(device, m, t, compiled=trial.execution.compile)
-    config = wanted or KernelConfig.of(device, precision=t.precision, compiled=trial.execution.compile,
-                                       moments=trial.execution.moments)
+    config = wanted or KernelConfig.of(device, t.precision, trial.execution)
     dtype, notes = TYPES[t.precision], Notes()
     if config.fp32_gradient_gemm and not fp32_gemm_works(device, dtype):
         config = replace(config, fp32_gradient_gemm=False)
@@ -97,22 +92,23 @@ def agree(own: KernelConfig, notes: Notes, trial: Trial, mesh: Mesh) -> KernelCo
     return config
 
 
-def build(config: KernelConfig, trial: Trial, training: Training, device: torch.device, *, kernels: Kernels | None = None,
+def build(config: KernelConfig, trial: Trial, device: torch.device, *, kernels: Kernels | None = None,
           gemm: Gemm | None = None, scaled_gemm: fp8.ScaledGemm = fp8.scaled_gemm) -> FastOps:
     """`kernels` and the GEMMs: in place of those that the config names."""
     t, m = trial.topology, trial.model
     own, gemm = kernels or Kernels.of(config.triton), gemm or (Fp32Gemm() if config.fp32_gradient_gemm else PlainGemm())
     chosen: dict[str, Any] = {}
     if config.fused:
-        chosen.update(layer_norm=partial(layer_norm, own), add_positions=add_positions, add_rows=own.add_rows)
+        chosen["add_rows"] = own.add_rows
+    if config.fused and fusable(m):
+        chosen.update(layer_norm=partial(layer_norm, own), add_positions=add_positions)
+        chosen["block"] = partial(FusedBlock, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm)
     if config.fused and t.precision == "fp8":
         fp8.check_shape(m, t, compiled=trial.execution.compile)
         scales = Scales(device)
         chosen.update(scales=scales, step_done=scales.update, precisions=(*Ops.precisions, "fp8"))
         chosen["block"] = partial(FusedBlock8, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm, scales=scales,
                                   fast=config.fast_accumulation, scaled_gemm=scaled_gemm)
-    elif config.fused and fusable(m):
-        chosen["block"] = partial(FusedBlock, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm)
     if config.logits_in_16_bits:
         chosen["cross_entropy"] = partial(cross_entropy, own)
     if config.one_pass_update:

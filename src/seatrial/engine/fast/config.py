@@ -1,6 +1,6 @@
 """What a run computes with beside the trial itself: which kernels, and how weights and gradients are held.
 
-    KernelConfig.of(device, precision="bf16", compiled=False)       what suits the device, before anything was tried on it
+    KernelConfig.of(device, "bf16", execution)                      what suits the device, before anything was tried on it
     replace(config, attention="flash")                              one switch changed, for a benchmark or a test
 
 Plain data: rank 0 chooses (`choose.py`), all ranks run the same, and the events say what it was. On a CPU nothing is switched
@@ -14,7 +14,9 @@ from typing import Any, Literal
 import torch
 
 from seatrial.engine.fast.kernels import NAMES
-from seatrial.spec import Model
+from seatrial.spec import Execution, Model
+
+DEFAULT = Execution()
 
 
 def fusable(model: Model) -> bool:
@@ -52,13 +54,13 @@ class KernelConfig:
     """Logits of so many bytes are made at once, where that is more than `execution.logits_chunk` tokens."""
 
     @classmethod
-    def of(cls, device: torch.device, *, precision: str, compiled: bool, moments: str = "fp32") -> KernelConfig:
+    def of(cls, device: torch.device, precision: str, execution: Execution = DEFAULT) -> KernelConfig:
         if device.type != "cuda":
             return cls()
         half, bf16 = precision != "fp32", precision in ("bf16", "fp8")
         # A GPU in fp32 has torch's kernels, but none of torch's updates takes moments in 16 bits beside masters in 32.
-        triton = NAMES if half else ("adamw",) if moments != "fp32" else ()
-        return cls(fused=half and not compiled, triton=triton, logits_in_16_bits=half, one_pass_update=bool(triton),
+        triton = NAMES if half else ("adamw",) if execution.moments != "fp32" else ()
+        return cls(fused=half and not execution.compile, triton=triton, logits_in_16_bits=half, one_pass_update=bool(triton),
                    narrow_gradients=bf16, fp32_gradient_gemm=half, residual_in_gemm=True, split_masters=bf16,
                    release_gradients=True, attention="measured", logits_bytes=2**30 if half else 0)
 

@@ -5,7 +5,7 @@
     dx = linear.input_gradient(dy8)
 
 `torch._scaled_mm` multiplies a matrix whose rows lie one after the other by one whose columns do: a weight is therefore kept
-both as it is and transposed, and the product over the tokens takes both of its matrices transposed. A step's scales come from
+both as it is and transposed, and the GEMM over the tokens takes both of its matrices transposed. A step's scales come from
 what the steps before it saw; the first step after a start has seen nothing, computes in bf16, and looks.
 """
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from seatrial.engine.fast.config import fusable
 from seatrial.engine.fast.kernels import Kernels
-from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.errors import BadInput
 from seatrial.spec import Model, Topology
 
 FORWARD, GRADIENT = torch.float8_e4m3fn, torch.float8_e5m2
 MULTIPLE = 16
-"""What the sides of a product must be multiples of."""
+"""What the sides of a GEMM must be multiples of."""
 
 
 class ScaledGemm(Protocol):
@@ -50,11 +50,11 @@ def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inver
 def refuse(device: torch.device) -> str | None:
     """Why eight bits do not work on this device, or None."""
     if device.type != "cuda":
-        return "fp8 needs a GPU with 8-bit matrix products (Hopper, Ada or newer)"
+        return "fp8 needs a GPU with 8-bit GEMMs (Hopper, Ada or newer)"
     if torch.cuda.get_device_capability(device) < (8, 9):
-        return f"{torch.cuda.get_device_name(device)} has no 8-bit matrix products (Hopper and Ada have)"
+        return f"{torch.cuda.get_device_name(device)} has no 8-bit GEMMs (Hopper and Ada have)"
     if not hasattr(torch, "_scaled_mm"):
-        return f"torch {torch.__version__} has no scaled product for fp8"
+        return f"torch {torch.__version__} has no scaled GEMM for fp8"
     return None
 
 
@@ -75,7 +75,7 @@ def check_shape(model: Model, topology: Topology, *, compiled: bool) -> None:
     for name, value in (("hidden / TP", model.hidden // topology.tp), ("ffn / TP", model.inner // topology.tp),
                         ("MBS x sequence", topology.mbs * model.seq)):
         if value % MULTIPLE:
-            raise BadInput(f"topology.precision: fp8 products need multiples of {MULTIPLE}, {name} is {value}; bf16 works")
+            raise BadInput(f"topology.precision: fp8 GEMMs need multiples of {MULTIPLE}, {name} is {value}; bf16 works")
 
 
 class Linear8:
@@ -84,7 +84,7 @@ class Linear8:
     def __init__(self, weight: Tensor, scales: Scales, *, stored: Literal["out,in", "in,out"], fast: str,
                  gemm: ScaledGemm = scaled_gemm):
         self.weight, self.stored, self.gemm = weight, stored, gemm
-        self.x, self.w, self.dy = scales.slot(FORWARD), scales.slot(FORWARD), scales.slot(GRADIENT)
+        self.x, self.w, self.dy = scales.state(FORWARD), scales.state(FORWARD), scales.state(GRADIENT)
         self.fast_forward, self.fast_backward = fast != "none", fast == "all"
         self._cast: tuple[Tensor, Tensor] | None = None
         self._seen = False
@@ -100,11 +100,11 @@ class Linear8:
             self._cast = rows, cols
         return self._cast
 
-    def look(self, x: Tensor) -> None:
+    def warm_up(self, x: Tensor) -> None:
         """In a step that computes in bf16."""
-        self.x.see(x)
+        self.x.update_amax(x)
         if not self._seen:
-            self.w.see(self.weight.detach())
+            self.w.update_amax(self.weight.detach())
             self._seen = True
 
     def forward(self, x8: Tensor, bias: Tensor | None, kernels: Kernels) -> Tensor:

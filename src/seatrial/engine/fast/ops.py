@@ -1,7 +1,7 @@
 """The operations of `core/ops.py` with kernels: norm and positions outside the blocks, cross-entropy, GEMMs into fp32.
 
-Gradients of weights go straight to their sinks: columns are added up on the way, and positions are summed over the batch where
-they lie, without a matrix between.
+Gradients of weights go straight to their main_grads: columns are added up on the way, and positions are summed over the batch
+where they lie, without a matrix between.
 """
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from seatrial.engine.core.comm import TensorParallel
-from seatrial.engine.core.layers import sink_of
+from seatrial.engine.core.layers import main_grad_of
 from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
 from seatrial.engine.fast.kernels import Kernels
-from seatrial.engine.fast.kernels.slot import Scales
+from seatrial.engine.fast.kernels.scaling import Scales
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class _Norm(Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         rows, stats = ctx.saved_tensors
         dx, sums = ctx.kernels.norm_backward(grads[0].reshape(rows.shape).contiguous(), rows, stats, ctx.weight)
-        fold(ctx.kernels, sums, ctx.weight, ctx.bias)
+        reduce_partials(ctx.kernels, sums, ctx.weight, ctx.bias)
         return dx.view(grads[0].shape), None, None, None, None
 
 
@@ -96,10 +96,10 @@ class _AddPositions(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        (dx_BSH,), sink = grads, sink_of(ctx.weight)
-        assert sink is not None
-        place, fresh = sink.place()
-        whole = place.view(ctx.weight.shape)
+        (dx_BSH,), main_grad = grads, main_grad_of(ctx.weight)
+        assert main_grad is not None
+        buffer, fresh = main_grad.buffer()
+        whole = buffer.view(ctx.weight.shape)
         if fresh and dx_BSH.shape[1] < whole.shape[0]:
             whole.zero_()
         here = whole[ctx.here]
@@ -107,7 +107,7 @@ class _AddPositions(Function):
             torch.sum(dx_BSH, 0, dtype=here.dtype, out=here)
         else:
             here += dx_BSH.sum(0, dtype=torch.float32)
-        sink.filled()
+        main_grad.mark_ready()
         return dx_BSH, None, None
 
 
@@ -115,9 +115,9 @@ def add_positions(x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
     return _AddPositions.apply(x_BSH, weight, first)  # type: ignore[no-any-return]
 
 
-def fold(kernels: Kernels, sums: Tensor, *params: Tensor | None) -> None:
+def reduce_partials(kernels: Kernels, sums: Tensor, *params: Tensor | None) -> None:
     """Column sums into the gradients of biases and norms."""
-    sinks = [sink for p in params if p is not None and (sink := sink_of(p)) is not None]
-    kernels.fold(sums, [sink.place() for sink in sinks])
-    for sink in sinks:
-        sink.filled()
+    main_grads = [main_grad for p in params if p is not None and (main_grad := main_grad_of(p)) is not None]
+    kernels.reduce_partials(sums, [main_grad.buffer() for main_grad in main_grads])
+    for main_grad in main_grads:
+        main_grad.mark_ready()

@@ -2,7 +2,7 @@
 
     items = write_chunks(folder, rank, {"model.wte": …})       __3_0.distcp, one torch.save a chunk, with checksums
     write_metadata(folder, items_of_all_ranks)                 .metadata, as torch's own tools read it
-    reader = Reader(folder); reader.fill(chunk)                any slice of any tensor, from whatever slices were saved
+    reader = Reader(folder, checksums); reader.fill([chunk])   any slice of any tensor, from whatever slices were saved
 
 torch's `dcp.save` and `dcp.load` agree on plans with `*_object` collectives, which pickle, and would run beside the collectives
 of training. The format needs neither: a rank knows its slices, and whoever loads finds the overlap of what it wants with what

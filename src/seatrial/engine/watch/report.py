@@ -1,7 +1,7 @@
 """What rank 0 tells of a run: events, iteration lines, traces and scalars, out of what all ranks gathered.
 
-    report = Report(run, mesh, timers)
-    report.start(step=0)
+    report = Report(run, rank=0, device=device)
+    report.start(step=0, backend="gloo")
     report.iteration(step=3, result=…, seconds=0.1, taken=timers.take(), consumed_samples=48)
     report.end("finished", step=10)
 
@@ -9,10 +9,12 @@ Every rank calls every method (there are collectives inside); rank 0 writes. Bet
 """
 from __future__ import annotations
 
+import json
 import math
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,8 +23,7 @@ import torch
 from seatrial import arith, fields
 from seatrial.engine.core.comm import gather_json
 from seatrial.engine.runfile import RunFile
-from seatrial.engine.watch import events, memory, trace
-from seatrial.engine.watch.scalars import Scalars
+from seatrial.engine.watch import events, memory
 from seatrial.engine.watch.timers import Span, Timers
 
 FORMULA = "sc21"
@@ -122,9 +123,9 @@ class Report:
         if logs:
             self._seconds, self._taken, self.skipped, self.nan = [], {}, 0, 0
 
-    def memory(self, *, step: int, parts: dict[str, int] | None = None) -> None:
+    def memory(self, *, step: int, parts: dict[str, int]) -> None:
         """Peaks of all ranks; `mem_gib` is the fullest one's."""
-        every = gather_json({**memory.peaks(self.device), "parts": parts or {}}, self.device)
+        every = gather_json({**memory.peaks(self.device), "parts": parts}, self.device)
         if every is None:
             return
         fullest = max(range(len(every)), key=lambda r: memory.used_gib(every[r]))
@@ -136,9 +137,9 @@ class Report:
         mine = {"origin_s": origin_s, "label": self.label, "spans": [list(s) for s in timers.spans]}
         every = gather_json(mine, self.device)
         if every is not None:
-            ranks = [trace.RankSpans(rank=rank, origin_s=r["origin_s"], label=r["label"], spans=[Span(*s) for s in r["spans"]])
+            ranks = [RankSpans(rank=rank, origin_s=r["origin_s"], label=r["label"], spans=[Span(*s) for s in r["spans"]])
                      for rank, r in enumerate(every)]
-            trace.write(self.out / f"trace.step{step}.json", step=step, ranks=ranks)
+            write_trace(self.out / f"trace.step{step}.json", step=step, ranks=ranks)
 
     def validation(self, *, step: int, loss: float, samples: int) -> None:
         self.events.write("validation", step=step, loss=loss, samples=samples)
@@ -151,10 +152,64 @@ class Report:
         self.events.write("checkpoint", step=step, wait_s=seconds)
 
     def enough(self, *, step: int, reason: str) -> None:
-        """Rank 0 has measured enough (`enough.py`); the next step tells the others."""
+        """Rank 0 has measured enough (`loop.Enough`); the next step tells the others."""
         self.events.write("enough", step=step, reason=reason)
 
     def end(self, status: str, *, step: int) -> None:
         self.events.write("end", status=status, step=step, at=round(time.time(), 3))
         self.scalars.close()
         self.events.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankSpans:
+    """What the timers of one rank did when in one iteration."""
+
+    rank: int
+    origin_s: float
+    """Wall clock when the spans' own clock was zero."""
+    spans: Sequence[Span]
+    label: str = ""
+
+
+def write_trace(path: Path, *, step: int, ranks: Iterable[RankSpans]) -> None:
+    """A Chrome trace, which Perfetto opens: one process a rank, so that bubbles and waits stand under each other."""
+    every = sorted(ranks, key=lambda r: r.rank)
+    start = min((r.origin_s for r in every), default=0.0)
+    events: list[dict[str, object]] = []
+    for r in every:
+        events.append({"ph": "M", "name": "process_name", "pid": r.rank, "args": {"name": f"rank {r.rank} {r.label}".strip()}})
+        events.append({"ph": "M", "name": "process_sort_index", "pid": r.rank, "args": {"sort_index": r.rank}})
+        for span in r.spans:
+            events.append({"ph": "X", "name": span.name, "cat": "timer", "pid": r.rank, "tid": 0,
+                           "ts": round((r.origin_s - start + span.start_s) * 1e6, 3),
+                           "dur": round((span.end_s - span.start_s) * 1e6, 3)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "metadata": {"step": step}}))
+
+
+class Scalars:
+    """TensorBoard scalars, when TensorBoard is installed; silence otherwise."""
+
+    def __init__(self, folder: Path | None):
+        """`None`, or no TensorBoard here: every call does nothing, and `available` says so."""
+        self._writer: Any = None
+        if folder is not None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                return
+            self._writer = SummaryWriter(str(folder))
+
+    @property
+    def available(self) -> bool:
+        return self._writer is not None
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()

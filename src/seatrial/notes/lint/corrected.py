@@ -1,7 +1,7 @@
 """The rows as CSV with the proposed values in place, and beside each row what was changed and why.
 
     write(sheet, findings, Path("corrected.csv"))           a table that `forecast`, `calibrate` and `import` read
-    write_reasons(sheet, findings, Path("corrections.csv")) one line a cell: field, was, is, taken or not, why
+    write_reasons(sheet, findings, Path("corrections.csv")) one line per cell: field, was, is, taken or not, why
 
 Only cells for which the evidence points to one value are changed; a row without such a finding is written as it stands.
 """
@@ -13,40 +13,15 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from seatrial.columns import ASKED
 from seatrial.files import write_whole
 from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of
 
-COLUMNS = (
-    "section",
-    "table",
-    "machine",
-    "date",
-    "nodes",
-    "gpus",
-    "procs_per_node",
-    "size_label",
-    "layers",
-    "hidden",
-    "heads",
-    "seq",
-    "vocab",
-    "dp",
-    "tp",
-    "pp",
-    "mbs",
-    "gbs",
-    "zero_stage",
-    "recompute",
-    "dtype",
-    "freq_ghz",
-    "torch_version",
-    "env",
-    "mem_value",
-    "mem_unit",
-    "sec_per_it",
-    "tflops",
-    "state",
+ALWAYS = frozenset(
+    "nodes gpus procs_per_node size_label layers hidden heads seq vocab dp tp pp mbs gbs zero_stage recompute dtype freq_ghz "
+    "torch_version".split()
 )
+"""Columns that a corrected table has even when they are empty; others of a trial where a row says them."""
 KEPT_AS_PRINTED = ("formula-mixed", "tflops-per-node")
 """Findings whose value is right as printed, and only counted in another way."""
 
@@ -59,23 +34,26 @@ def write(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
     findings = list(findings)
     copies = {(f.file, f.line): f.message.partition(":")[0] for f in findings if f.code == "repeat"}
     words = {(f.file, f.line): (f.printed or "", f.proposed or "") for f in findings if f.code in IN_WORDS}
+    stated = [name for name in ASKED
+              if name in ALWAYS or any(getattr(row.record, name) not in (None, "") for row in _tabular(sheet))]  # fmt: skip
+    columns = ["section", "table", "machine", "date", *stated, "env", "mem_value", "mem_unit", "sec_per_it", "tflops", "state"]
     lines = []
     for row in _tabular(sheet):
         record = row.record
         where = (record.source_file, record.source_line)
         was, now = words.get(where, ("", ""))
         values = [str(value).replace(was, now) if name == "env" and was else value
-                  for name, value in ((name, _value(row, name)) for name in COLUMNS)]
+                  for name, value in ((name, _value(row, name)) for name in columns)]
         reasons = [*_reasons(row), *([f"{was} -> {now} (clock-unit)"] if was else [])]
         lines.append([*where, *values, copies.get(where, ""), "; ".join(reasons)])
-    _write_csv(out, ["source_file", "source_line", *COLUMNS, "duplicate_of", "corrected"], lines)
+    _write_csv(out, ["source_file", "source_line", *columns, "duplicate_of", "corrected"], lines)
     return sum(bool(line[-1]) for line in lines)
 
 
 def write_reasons(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
     """Writes one line for every cell with a proposal, and whether the corrected rows have taken it; returns how many have."""
     findings = list(findings)
-    said = {(f.file, f.line, f.code): f.message for f in findings}
+    message = {(f.file, f.line, f.code): f.message for f in findings}
     lines: list[list[object]] = []
     taken = set()
     for row in _tabular(sheet):
@@ -83,7 +61,7 @@ def write_reasons(sheet: Sheet, findings: Iterable[Finding], out: Path) -> int:
         for name, value in changes(row).items():
             code = row.reasons[name]
             taken.add((file, line, code))
-            why = said.get((file, line, code), "")
+            why = message.get((file, line, code), "")
             lines.append([file, line, name, _as_printed(row, name), f"{value:.10g}", "yes", code, why])
     for f in findings:
         if f.proposed is not None and f.column is not None and (f.file, f.line, f.code) not in taken:

@@ -1,4 +1,4 @@
-"""Columns that follow from others: aggregate PetaFLOPs, samples and tokens a second, MFU.
+"""Columns that follow from others: aggregate PetaFLOPs, samples and tokens per second, MFU.
 
 Those who keep such tables divide by 1000 or by 1024, count nodes or processes, round or cut off; only what no such habit gives
 is wrong.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seatrial.notes.lint.digits import overlap
-from seatrial.notes.lint.sheet import Finding, Row, Sheet
+from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ class Habit:
 HABITS = tuple(
     Habit(divisor, each, cut) for cut in (False, True) for divisor in (1000.0, 1024.0) for each in ("processes", "nodes")
 )
-
-
+USUAL = HABITS[:2]
 RATES = ("samples_per_s", "tokens_per_s", "tokens_per_s_per_process")
 
 
@@ -48,7 +47,7 @@ def aggregate_fits(row: Row, tflops: float, habits: tuple[Habit, ...] = HABITS, 
 
 
 def rate_fits(row: Row, name: str, sec: tuple[float, float]) -> bool | None:
-    """Whether samples or tokens a second follow from the batch and a range of times."""
+    """Whether samples or tokens per second follow from the batch and a range of times."""
     shown, gbs = row.printed(name), row.get("gbs")
     if shown is None or not gbs or sec[0] <= 0:
         return None
@@ -90,13 +89,11 @@ def _aggregates(mates: list[Row]) -> Iterator[Finding]:
         for row in mates
         if (shown := row.printed("aggr_pflops")) is not None and shown.value > 0 and row.record.tflops and row.world
     ]
-    told: set[float] = set()
+    reported: set[float] = set()
     for row in rows:
         assert row.record.tflops is not None
-        tflops = (
-            row.get("tflops") if "tflops" in row.fixed and row.reasons["tflops"] == "tflops-mismatch" else row.record.tflops
-        )
-        habit = aggregate_fits(row, tflops or row.record.tflops)
+        corrected = row.get("tflops") if row.reasons.get("tflops") == "tflops-mismatch" else None
+        habit = aggregate_fits(row, corrected or row.record.tflops)
         shown = row.printed("aggr_pflops")
         assert shown is not None
         if habit is None:
@@ -104,17 +101,11 @@ def _aggregates(mates: list[Row]) -> Iterator[Finding]:
             exact = row.record.tflops * count / divisor
             off = shown.value / exact - 1
             work = f"{row.record.tflops:g} TFLOPs x {count} / {divisor:g} = {exact:.4g} PetaFLOPs"
-            said = f"{work}, printed {shown.value:g} ({off:+.0%})"
-            yield row.find(
-                "aggregate", "error" if abs(off) > 0.1 else "warning", said, name="aggr_pflops", proposed=shown.like(exact)
-            )
-        elif (
-            habit.cut
-            or habit.divisor == 1024
-            and 1024 not in told
-            and aggregate_fits(row, row.record.tflops, HABITS[:2]) is None
-        ):
-            told.add(habit.divisor)
+            message = f"{work}, printed {shown.value:g} ({off:+.0%})"
+            level: Level = "error" if abs(off) > 0.1 else "warning"
+            yield row.find("aggregate", level, message, name="aggr_pflops", proposed=shown.like(exact))
+        elif habit.cut or habit.divisor == 1024 and 1024 not in reported and not aggregate_fits(row, row.record.tflops, USUAL):
+            reported.add(habit.divisor)
             yield row.find("aggregate", "info", f"{row.record.tflops:g} TFLOPs x {row.world} {habit}", name="aggr_pflops")
 
 
@@ -135,23 +126,18 @@ def _rates(mates: list[Row]) -> Iterator[Finding]:
         if sec is None or not seconds:
             continue
         for name in RATES:
-            if (
-                name in row.record.inferred
-                or rate_fits(row, name, (seconds * (1 - sec.slack), seconds * (1 + sec.slack))) is not False
-            ):
+            range_s = (seconds * (1 - sec.slack), seconds * (1 + sec.slack))
+            if name in row.record.inferred or rate_fits(row, name, range_s) is not False:
                 continue
             shown, gbs = row.printed(name), row.get("gbs") or 0
             assert shown is not None
             rate = gbs / seconds * ((row.seq or 1) if name.startswith("tokens") else 1)
             rate /= (row.world or 1) if name == "tokens_per_s_per_process" else 1
-            if abs(shown.value / rate - 1) > 0.005:
-                yield row.find(
-                    "rate-mismatch",
-                    "error" if abs(shown.value / rate - 1) > 0.05 else "warning",
-                    f"{gbs:g} / {seconds:g} s = {rate:.5g} a second, printed {shown.value:g} ({shown.value / rate - 1:+.1%})",
-                    name=name,
-                    proposed=shown.like(rate),
-                )
+            off = shown.value / rate - 1
+            if abs(off) > 0.005:
+                message = f"{gbs:g} / {seconds:g} s = {rate:.5g} a second, printed {shown.value:g} ({off:+.1%})"
+                level: Level = "error" if abs(off) > 0.05 else "warning"
+                yield row.find("rate-mismatch", level, message, name=name, proposed=shown.like(rate))
 
 
 def _peak(rows: list[Row]) -> float | None:
@@ -192,7 +178,7 @@ def _mfu(mates: list[Row]) -> Iterator[Finding]:
         percent = not row.cell("mfu").startswith(("0.", "."))
         proposed = f"{100 * tflops / peak:.1f}%" if percent else f"{tflops / peak:.3f}"
         off = mfu.value * peak / tflops - 1
-        said = (
+        message = (
             f"{tflops:g} TFLOPs are {proposed} of {peak:.4g}, as the other rows have it, printed {row.cell('mfu')} ({off:+.0%})"
         )
-        yield row.find("rate-mismatch", "error" if abs(off) > 0.1 else "warning", said, name="mfu", proposed=proposed)
+        yield row.find("rate-mismatch", "error" if abs(off) > 0.1 else "warning", message, name="mfu", proposed=proposed)

@@ -20,7 +20,7 @@ _FINEST = 1e-6
 class Printed:
     value: float
     unit: float
-    """How far apart two values must be to be told apart: a step of the last digit, or more in a coarse column."""
+    """How far apart two values must be to be reported apart: a step of the last digit, or more in a coarse column."""
     text: str = ""
     step: float = 0.0
     """A step of the last digit; 0 where it is `unit`."""

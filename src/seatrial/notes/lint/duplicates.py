@@ -29,14 +29,8 @@ def check(sheet: Sheet) -> list[Finding]:
         if a.record.source_file == b.record.source_file and _crossed(a, b):
             wrong, right = (a, b) if _odd_one(a, b) is a else (b, a)
             swapped.add(wrong)
-            found.append(
-                _swap(
-                    wrong,
-                    f"{right.where} has the same configuration with {right.record.sec_per_it:g} s and "
-                    f"{right.record.tflops:g} TFLOPs",
-                    certain=True,
-                )
-            )
+            figures = f"{right.record.sec_per_it:g} s and {right.record.tflops:g} TFLOPs"
+            found.append(_swap(wrong, f"{right.where} has the same configuration with {figures}", certain=True))
     for row in rows:
         if row not in swapped and complete(row):
             found += _out_of_order(row)
@@ -58,12 +52,12 @@ def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
 
 def _configuration(row: Row) -> tuple[object, ...]:
     """All that was asked, None where nobody said; kept until a finding proposes another value."""
-    if row.asked is None:
-        row.asked = tuple(None if (value := _asked(row, name)) == "" else value for name in CONFIGURATION)
-    return row.asked
+    if row.configuration is None:
+        row.configuration = tuple(None if (value := _setting(row, name)) == "" else value for name in CONFIGURATION)
+    return row.configuration
 
 
-def _asked(row: Row, name: str) -> object:
+def _setting(row: Row, name: str) -> object:
     if name in ("layers", "hidden"):
         return getattr(row, name)
     return row.get(name) if name in row.fixed else getattr(row.record, name)
@@ -84,7 +78,7 @@ def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
         if row.record.sec_per_it or row.record.tflops:
-            groups.setdefault((row.world, *(_asked(row, name) for name in ("tp", "pp", "mbs", "gbs"))), []).append(row)
+            groups.setdefault((row.world, *(_setting(row, name) for name in ("tp", "pp", "mbs", "gbs"))), []).append(row)
     for group in groups.values():
         for i, a in enumerate(group[:_MOST_TWINS]):
             for b in group[i + 1 : _MOST_TWINS]:
@@ -174,14 +168,10 @@ def _swap(row: Row, why: str, *, certain: bool) -> Finding:
     if certain:
         row.propose("sec_per_it", tflops, "swap-twin")
         row.propose("tflops", sec, "swap-twin")
-    return row.find(
-        "swap-twin",
-        "error" if certain else "warning",
-        f"{row.column('sec_per_it')} {row.cell('sec_per_it') or f'{sec:g}'} and "
-        f"{row.column('tflops')} {row.cell('tflops') or f'{tflops:g}'} are exchanged: {why}; the product is the same",
-        name="sec_per_it",
-        proposed=row.cell("tflops") or f"{tflops:g}",
-    )
+    there = row.cell("tflops") or f"{tflops:g}"
+    cells = f"{row.column('sec_per_it')} {row.cell('sec_per_it') or f'{sec:g}'} and {row.column('tflops')} {there}"
+    message = f"{cells} are exchanged: {why}; the product is the same"
+    return row.find("swap-twin", "error" if certain else "warning", message, name="sec_per_it", proposed=there)
 
 
 # the same row again, and two results
@@ -195,27 +185,17 @@ def _repeats(rows: list[Row]) -> list[Finding]:
         if not record.tflops or not (record.sec_per_it or record.mem_value):
             continue
         key = (record.sec_per_it, record.tflops, record.dp, record.tp, record.pp, record.mbs)
-        first = next(
-            (
-                other
-                for other in seen.get(key, ())
-                if same_configuration(row, other, but=("torch_version",)) and _same_memory(row, other)
-            ),
-            None,
-        )
+        same = (other for other in seen.get(key, ())
+                if same_configuration(row, other, but=("torch_version",)) and _same_memory(row, other))  # fmt: skip
+        first = next(same, None)
         seen.setdefault(key, []).append(row)
-        if (
-            first is None
-            or printed_configuration(row) == printed_configuration(first)
-            and row.key == first.key
-            and _notes(row) != _notes(first)
-        ):
+        if first is None:
             continue
-        dates = (
-            ""
-            if record.date == first.record.date
-            else f", dated {first.record.date or 'nothing'} there and {record.date or 'nothing'} here"
-        )
+        apart = row.key == first.key and row.cell("notes") != first.cell("notes")
+        if apart and printed_configuration(row) == printed_configuration(first):
+            continue
+        there, here = first.record.date or "nothing", record.date or "nothing"
+        dates = "" if record.date == first.record.date else f", dated {there} there and {here} here"
         found.append(row.find("repeat", "info", f"the same row as {first.seen_from(row)}{dates}: count it once"))
     return found
 
@@ -223,10 +203,6 @@ def _repeats(rows: list[Row]) -> list[Finding]:
 def _same_memory(a: Row, b: Row) -> bool:
     one, two = a.record.mem_gib, b.record.mem_gib
     return one is None or two is None or abs(one - two) < 1e-9
-
-
-def _notes(row: Row) -> str:
-    return row.cell("notes")
 
 
 def _duplicates(rows: list[Row]) -> list[Finding]:
@@ -241,15 +217,11 @@ def _duplicates(rows: list[Row]) -> list[Finding]:
             other = next((other for other in group[:_MOST_TWINS] if other is not row and _differs(row, other)), None)
             if len(row.record.printed) < 2 or other is None:
                 continue
-            same_day = row.record.date == other.record.date and _notes(row) == _notes(other)
+            same_day = row.record.date == other.record.date and row.cell("notes") == other.cell("notes")
             found.append(row.find("duplicate-config", "warning" if same_day else "info", _two_results(row, other)))
     for a, b in _pairs(rows):
-        if (
-            a.key != b.key
-            and a.record.source_file == b.record.source_file
-            and _gap(a, b) > 0.04
-            and not ({"sec_per_it", "tflops"} & (set(a.fixed) | set(b.fixed)))
-        ):
+        fixed = {"sec_per_it", "tflops"} & {*a.fixed, *b.fixed}
+        if a.key != b.key and a.record.source_file == b.record.source_file and not fixed and _gap(a, b) > 0.04:
             found.append(b.find("duplicate-config", "info", _two_results(b, a)))
     return found
 
@@ -270,18 +242,9 @@ def _gap(a: Row, b: Row) -> float:
 
 
 def _two_results(row: Row, other: Row) -> str:
-    def figures(r: Row) -> str:
-        names = [name for name in ("mem_value", "sec_per_it", "tflops") if r.cell(name)]
-        return " / ".join(r.cell(name) for name in names)
-
-    memory = ""
-    if (
-        row.record.mem_gib
-        and other.record.mem_gib
-        and row.record.mbs
-        and abs(math.log(row.record.mem_gib / other.record.mem_gib)) > 0.08
-    ):
+    here, there = (" / ".join(cell for name in ("mem_value", "sec_per_it", "tflops") if (cell := r.cell(name)))
+                   for r in (row, other))  # fmt: skip
+    one, two, memory = row.record.mem_gib, other.record.mem_gib, ""
+    if one and two and row.record.mbs and abs(math.log(one / two)) > 0.08:
         memory = "; the memory differs so much that the micro-batch of one of them may be another"
-    return (
-        f"the configuration of {other.seen_from(row)} with another result: {figures(row)} here, {figures(other)} there{memory}"
-    )
+    return f"the configuration of {other.seen_from(row)} with another result: {here} here, {there} there{memory}"

@@ -147,7 +147,7 @@ class Reading:
         there = shown if self.per != "node" or (row.procs or 1) == 1 else Printed(shown.value, shown.unit * (row.procs or 1))
         if self.formula == ALIKE:
             # The common figure is a mean of rounded ones, and paddings differ a little with TP.
-            expected = (expected[0] * 0.993, expected[1] * 1.007)
+            expected = (expected[0] * (1 - ALIKE_SLACK), expected[1] * (1 + ALIKE_SLACK))
         return overlap(expected, there.truncated if truncated else there.rounded)
 
     def ratio(self, row: Row, **other: float) -> float | None:
@@ -194,16 +194,9 @@ def _per_sample(
     glu = is_gated(family)
     # Heads matter to no formula but for grouped queries, and a row's heads may be the very cell that is wrong.
     grouped = glu and heads and kv_heads and hidden % heads == 0 and (hidden // heads) % 2 == 0 and heads % kv_heads == 0
-    model = Model(
-        layers=int(layers),
-        hidden=hidden,
-        heads=heads if grouped and heads else 1,
-        kv_heads=kv_heads if grouped else None,
-        vocab=vocab,
-        seq=seq,
-        ffn=ffn,
-        family="llama" if glu and hidden % 2 == 0 else "gpt2",
-    )
+    model = Model(layers=int(layers), hidden=hidden, heads=heads if grouped and heads else 1,
+                  kv_heads=kv_heads if grouped else None, vocab=vocab, seq=seq, ffn=ffn,
+                  family="llama" if glu and hidden % 2 == 0 else "gpt2")
     return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp)
 
 
@@ -255,19 +248,19 @@ TIME_SCALES = {1e-3: "milliseconds", 1e3: "seconds", 60.0: "minutes", 3600.0: "h
 """Seconds in a unit of what may stand in a column of times by mistake; 1000: seconds under a heading of ms."""
 _MOST_ROWS = 300
 """A long table is judged by so many of its rows."""
+# Shares of the rows of a table that have to agree.
+SAME_UNIT, CONVINCING, ONE_MODEL = 0.4, 0.34, 0.6
+"""With a formula in the unit that the heading says; with a formula at all; on the FLOPs of a sequence, whatever they are."""
+FINE_DIGITS = 0.003
+"""What the digits of time and TFLOPs may leave open in a row that proves a formula almost alone."""
+ALIKE_SLACK = 0.007
+"""How far FLOPs of one model differ beyond the printed digits: padding of the vocabulary differs a little with TP."""
 
 
 def complete(row: Row) -> bool:
     """Whether time and TFLOPs of the row can be compared at all."""
-    record = row.record
-    return bool(
-        record.sec_per_it
-        and record.tflops
-        and record.sec_per_it > 0
-        and record.tflops > 0
-        and record.gbs
-        and (row.counted or row.product)
-    )
+    sec, tflops = row.record.sec_per_it, row.record.tflops
+    return bool(sec and tflops and sec > 0 and tflops > 0 and row.record.gbs and (row.counted or row.product))
 
 
 def row_fits(row: Row, reading: Reading) -> bool:
@@ -303,7 +296,7 @@ def _establish_file(rows: list[Row]) -> None:
     for key, mates in tables.items():
         known = [row for row in mates if row.layers and row.hidden]
         best = _best(matched[key], tally, readings)
-        if best is None or len(matched[key][best]) < 0.4 * len(known[:_MOST_ROWS]):
+        if best is None or len(matched[key][best]) < SAME_UNIT * len(known[:_MOST_ROWS]):
             scaled = [replace(reading, scale=scale) for scale in TIME_SCALES for reading in readings]
             found = _matched(mates, scaled)
             other = _best(found, Counter(), scaled)
@@ -334,8 +327,8 @@ def _establish_file(rows: list[Row]) -> None:
 def _convincing(reading: Reading, mates: list[Row], known: list[Row]) -> bool:
     """A few rows with coarse digits agree with something by chance; a third of the rows do not, and neither do fine digits."""
     agreeing = [row for row in mates[:_MOST_ROWS] if row_fits(row, reading)]
-    fine = [row for row in agreeing if slack(row) < 0.003]
-    return len(agreeing) >= 0.34 * max(1, len(known[:_MOST_ROWS])) or reading.formula != "label" and len(fine) >= 2
+    fine = [row for row in agreeing if slack(row) < FINE_DIGITS]
+    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or reading.formula != "label" and len(fine) >= 2
 
 
 def slack(row: Row) -> float:
@@ -431,13 +424,8 @@ def _take_shape_of_mates(mates: list[Row]) -> None:
             continue
         for (layers, hidden, seq, vocab), donor in donors.items():
             before = row.hidden, row.seq, row.vocab, row.reading
-            row.layers, row.hidden, row.seq, row.vocab, row.reading = (
-                layers,
-                hidden,
-                row.seq or seq,
-                row.vocab or vocab,
-                donor.reading,
-            )
+            row.layers, row.hidden, row.reading = layers, hidden, donor.reading
+            row.seq, row.vocab = row.seq or seq, row.vocab or vocab
             if row.reading is not None and row_fits(row, row.reading):
                 break
             row.layers, (row.hidden, row.seq, row.vocab, row.reading) = None, before
@@ -455,8 +443,8 @@ def _agree_without_shape(mates: list[Row]) -> None:
         if len(figures) < 3:
             continue
         middle = statistics.median(figures.values())
-        agreeing = [row for row, figure in figures.items() if abs(math.log(figure / middle)) < slack(row) + 0.007]
-        if len(agreeing) >= max(3, 0.6 * len(figures)):
+        agreeing = [row for row, figure in figures.items() if abs(math.log(figure / middle)) < slack(row) + ALIKE_SLACK]
+        if len(agreeing) >= max(3, ONE_MODEL * len(figures)):
             each = statistics.median(figures[row] for row in agreeing)
             for row in rows:
                 row.reading = Reading(formula=ALIKE, recompute="none", each=each)
@@ -484,22 +472,22 @@ def whole_layers(row: Row, reading: Reading) -> int | None:
 
 def _report_solved(rows: list[Row]) -> list[Finding]:
     """Once for each model of a table."""
-    found, told = [], set()
+    found, reported = [], set()
     for row in rows:
         key = (row.key, row.record.size_label, row.layers, row.hidden)
-        if not row.layers or row.record.layers or row.reading is None or key in told:
+        if not row.layers or row.record.layers or row.reading is None or key in reported:
             continue
-        told.add(key)
+        reported.add(key)
         bounds = row.reading.solve_layers(row)
         if row.guessed:
             shape = f'{row.layers} layers x {row.hidden} as "{row.record.size_label}" has elsewhere'
-            said = f"shape not stated: {shape}; the TFLOPs agree by {row.reading}"
+            message = f"shape not stated: {shape}; the TFLOPs agree by {row.reading}"
         elif bounds is not None:
-            said = (
+            message = (
                 f"layers not stated: {row.layers} solved from time and TFLOPs by {row.reading} with hidden {row.hidden} "
                 f"({sum(bounds) / 2:.3f})"
             )
         else:
             continue
-        found.append(row.find("layers-solved", "info", said, proposed=str(row.layers)))
+        found.append(row.find("layers-solved", "info", message, proposed=str(row.layers)))
     return found

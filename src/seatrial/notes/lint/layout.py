@@ -14,13 +14,22 @@ from dataclasses import dataclass
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.sheet import Finding, Row, Sheet, mode
 
+# Scores of a change of one cell that would make the counts agree.
+TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
+"""By whether the TFLOPs fit afterwards, and did not before; None where they cannot say."""
+COLUMN_HAS_IT, COLUMN_HAS_PRINTED = 6.0, -2.0
+"""Times the share of the column that has the new value beyond one half, and the printed one."""
+LAYOUT_ELSEWHERE, CONTRADICTED, NOT_DIVISIBLE = 2.0, -3.0, -2.0
+"""Another row of the file has the layout; one of the table has it with another time; the batch does not divide any more."""
+REPLICAS = 0.5
+"""DP is counted last and typed from memory; the other three are chosen with care."""
 MARGIN = 0.4
 """By how much the best change must lead to be proposed."""
 NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "nodes": "nodes", "gpus": "GPUs"}
 
 
 def count_processes(sheet: Sheet) -> None:
-    """Processes a node: as the row says, else as most rows of its table or its file have it."""
+    """Processes per node: as the row says, else as most rows of its table or its file have it."""
     for rows in sheet.files.values():
         shared = _usual_ratio(rows)
         ratios = {row.key: _usual_ratio(row.mates) for row in {row.key: row for row in rows}.values()}
@@ -90,12 +99,8 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
     others = [change for change in changes[1:] if best.score - change.score < MARGIN]
     listed = ", ".join(f"{NAMES[c.name]} {c.value}" for c in changes)
     if others:
-        return row.find(
-            "world-size",
-            "error",
-            f"{says}: one cell is wrong, {listed} would each do",
-            name=best.name if best.name != "gpus" else "gpus",
-        )
+        return row.find("world-size", "error", f"{says}: one cell is wrong, {listed} would each do",
+                        name=best.name)
     row.propose(best.name, best.value, "world-size")
     if best.name in ("nodes", "gpus"):
         how = f"{record.dp} x {record.tp} x {record.pp} = {product}"
@@ -111,13 +116,8 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
         if calc is not None and shown is not None:
             evidence = f" and the TFLOPs agree ({shown.value:g} printed, {calc:.4g} computed)"
     printed = getattr(record, best.name, None) if best.name != "gpus" else counted
-    return row.find(
-        "world-size",
-        "error",
-        f"{NAMES[best.name]} {printed} -> {best.value}: {says}; {how}{evidence}",
-        name=best.name,
-        proposed=str(best.value),
-    )
+    return row.find("world-size", "error", f"{NAMES[best.name]} {printed} -> {best.value}: {says}; {how}{evidence}",
+                    name=best.name, proposed=str(best.value))
 
 
 def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
@@ -142,9 +142,9 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     if layers and layers % trial["pp"] and (layers + 2) % trial["pp"] or record.heads and record.heads % trial["tp"]:
         return None
     batch = trial["dp"] * (record.mbs or 1)
-    score = -2.0 if record.gbs and record.gbs % batch else 0.0
+    score = NOT_DIVISIBLE if record.gbs and record.gbs % batch else 0.0
     agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
-    score += {True: 4.0, False: -4.0, None: 0.0}[agrees]
+    score += TFLOPS_AGREE[agrees]
     mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
     if len(mates) < 2:
         mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
@@ -152,14 +152,13 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     column = [mate.counted if name == "gpus" else getattr(mate.record, name) for mate in mates]
     if column:
         # A cell that breaks what the column usually says is suspect; one that keeps to it is not.
-        score += 6.0 * max(0.0, _share(column, value) - 0.5) - 2.0 * _share(column, printed)
+        score += COLUMN_HAS_IT * max(0.0, _share(column, value) - 0.5) + COLUMN_HAS_PRINTED * _share(column, printed)
     same = [other for other in row.elsewhere if _same_layout(other, trial, row, name, value)]
     if any(other in row.around and _contradicts(other, row) for other in same):
-        score -= 3.0
+        score += CONTRADICTED
     elif same:
-        score += 2.0
-    # Replicas are counted last and typed from memory; the other three are chosen with care.
-    return Change(name, value, score + (0.5 if name == "dp" else 0.0), agrees)
+        score += LAYOUT_ELSEWHERE
+    return Change(name, value, score + (REPLICAS if name == "dp" else 0.0), agrees)
 
 
 def _contradicts(other: Row, row: Row) -> bool:
@@ -205,21 +204,17 @@ def batch(row: Row) -> list[Finding]:
         return []
     planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
     if gbs < dp * mbs:
-        said = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
-        return [row.find("batch-divisible", "error", said, name="gbs")]
-    said = f"GBS {gbs} is not a multiple of DP {dp} x MBS {mbs} = {dp * mbs}: the nearest are {_around(gbs, dp * mbs)}{planned}"
+        message = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
+        return [row.find("batch-divisible", "error", message, name="gbs")]
+    nearest = _around(gbs, dp * mbs)
+    message = f"GBS {gbs} is not a multiple of DP {dp} x MBS {mbs} = {dp * mbs}: the nearest are {nearest}{planned}"
     name, proposed = _meant(row, dp, mbs, gbs)
     if proposed is not None:
         return [
-            row.find(
-                "batch-divisible",
-                "error",
-                f"{said}; {row.column(name)} {proposed} as in the other rows would do",
-                name=name,
-                proposed=str(proposed),
-            )
+            row.find("batch-divisible", "error", f"{message}; {row.column(name)} {proposed} as in the other rows would do",
+                     name=name, proposed=str(proposed))
         ]
-    return [row.find("batch-divisible", "error", said, name="gbs")]
+    return [row.find("batch-divisible", "error", message, name="gbs")]
 
 
 def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
@@ -241,11 +236,11 @@ def layers(row: Row) -> list[Finding]:
         return []
     failed = ", which is why it failed" if row.record.state == "failed" else ""
     swap = _exchange(row)
-    said = (
+    message = (
         f"{count} layers over PP {pp}: {count} % {stages} = {count % stages}, and with the embedding's places "
         f"{count + 2} % {stages} = {(count + 2) % stages}{failed}{swap}"
     )
-    return [row.find("layers-divisible", "error", said, name="pp", proposed=str(row.record.tp) if swap else None)]
+    return [row.find("layers-divisible", "error", message, name="pp", proposed=str(row.record.tp) if swap else None)]
 
 
 def heads(row: Row) -> list[Finding]:
@@ -253,8 +248,8 @@ def heads(row: Row) -> list[Finding]:
     if not count or not tp or count % tp == 0:
         return []
     swap = _exchange(row)
-    said = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
-    return [row.find("heads-divisible", "error", said, name="tp", proposed=str(row.record.pp) if swap else None)]
+    message = f"{count} heads over TP {tp}: {count} % {tp} = {count % tp}{swap}"
+    return [row.find("heads-divisible", "error", message, name="tp", proposed=str(row.record.pp) if swap else None)]
 
 
 def hidden(row: Row) -> list[Finding]:

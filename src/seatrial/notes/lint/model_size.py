@@ -33,16 +33,8 @@ def sizes(row: Row) -> tuple[float, float, float] | None:
     heads = record.heads if llama and record.heads and hidden % record.heads == 0 and hidden // record.heads % 2 == 0 else 1
     try:
         models = [
-            Model(
-                layers=layers,
-                hidden=hidden,
-                heads=heads,
-                kv_heads=record.kv_heads if llama else None,
-                ffn=record.ffn,
-                vocab=vocab or 1,
-                seq=record.seq or 2048,
-                family="llama" if llama else "gpt2",
-            )
+            Model(layers=layers, hidden=hidden, heads=heads, kv_heads=record.kv_heads if llama else None,
+                  ffn=record.ffn, vocab=vocab or 1, seq=record.seq or 2048, family="llama" if llama else "gpt2")
             for vocab in vocabularies
         ]
     except BadInput:
@@ -87,11 +79,11 @@ def _mismatch(row: Row) -> Finding | None:
     billions = counted[1] / scale
     decimals = 1 if billions < 10 and "." in row.record.size_label else 0
     proposed = f"{billions:.{decimals}f}{unit if unit in 'MBT' else 'B'}"
-    said = (
+    message = (
         f'"{row.record.size_label}": {row.layers} layers x {row.hidden} are {counted[1] / 1e9:.4g}B with the embedding, '
         f"{without / 1e9:.4g}B without"
     )
-    return row.find("label-vs-params", "error" if certain else "warning", said, name="size_label", proposed=proposed)
+    return row.find("label-vs-params", "error" if certain else "warning", message, name="size_label", proposed=proposed)
 
 
 def _two_labels(rows: list[Row]) -> list[Finding]:
@@ -110,11 +102,11 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
             counted = sizes(row)
             if other is None or counted is None:
                 continue
-            said = (
+            message = (
                 f'"{row.record.size_label}" and "{other.record.size_label}" ({other.where}) are {layers} layers x {hidden}: '
                 f"{counted[0] / 1e9:.4g}B without the embedding, {counted[1] / 1e9:.4g}B with it"
             )
-            found.append(row.find("label-vs-params", "warning", said, name="size_label"))
+            found.append(row.find("label-vs-params", "warning", message, name="size_label"))
     return found
 
 
@@ -143,47 +135,23 @@ def _mixed(rows: list[Row]) -> list[Finding]:
     for row, habit in habits.items():
         counted = sizes(row)
         if habit != usual and counted is not None:
-            found.append(
-                row.find(
-                    "label-convention",
-                    "warning",
-                    f'"{row.record.size_label}" counts {habit} the embedding ({counted[0] / 1e9:.4g}B without, '
-                    f"{counted[1] / 1e9:.4g}B with), most labels of the table {usual} it",
-                    name="size_label",
-                )
-            )
+            label = f'"{row.record.size_label}" counts {habit} the embedding'
+            both = f"{counted[0] / 1e9:.4g}B without, {counted[1] / 1e9:.4g}B with"
+            message = f"{label} ({both}), most labels of the table {usual} it"
+            found.append(row.find("label-convention", "warning", message, name="size_label"))
     return found
 
 
 PUBLISHED: tuple[tuple[float, int, int], ...] = (
     # GPT-2: Radford et al. 2019. GPT-3: Brown et al. 2020, table 2.1.
-    (0.124, 12, 768),
-    (0.345, 24, 1024),
-    (0.774, 36, 1280),
-    (1.5, 48, 1600),
-    (0.125, 12, 768),
-    (0.35, 24, 1024),
-    (0.76, 24, 1536),
-    (1.3, 24, 2048),
-    (2.7, 32, 2560),
-    (6.7, 32, 4096),
-    (13.0, 40, 5120),
-    (175.0, 96, 12288),
+    (0.124, 12, 768), (0.345, 24, 1024), (0.774, 36, 1280), (1.5, 48, 1600), (0.125, 12, 768), (0.35, 24, 1024),
+    (0.76, 24, 1536), (1.3, 24, 2048), (2.7, 32, 2560), (6.7, 32, 4096), (13.0, 40, 5120), (175.0, 96, 12288),
     # Narayanan et al. 2021, table 1.
-    (1.7, 24, 2304),
-    (3.6, 30, 3072),
-    (7.5, 36, 4096),
-    (18.4, 40, 6144),
-    (39.1, 48, 8192),
-    (76.1, 60, 10240),
-    (145.6, 80, 12288),
-    (310.1, 96, 16384),
-    (529.6, 105, 20480),
-    (1008.0, 128, 25600),
+    (1.7, 24, 2304), (3.6, 30, 3072), (7.5, 36, 4096), (18.4, 40, 6144), (39.1, 48, 8192), (76.1, 60, 10240),
+    (145.6, 80, 12288), (310.1, 96, 16384), (529.6, 105, 20480), (1008.0, 128, 25600),
     # OPT: Zhang et al. 2022.
-    (30.0, 48, 7168),
-    (66.0, 64, 9216),
-)
+    (30.0, 48, 7168), (66.0, 64, 9216),
+)  # fmt: skip
 """Billions of parameters as the label says them, layers, hidden size."""
 
 

@@ -45,7 +45,7 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
             one, two = small.record.mem_gib, large.record.mem_gib
             if not one or not two or small.record.mbs == large.record.mbs or two > one * (1 - _FALL):
                 continue
-            said = (
+            message = (
                 f"memory falls from {small.cell('mem_value')} at MBS {small.record.mbs} ({small.where}) "
                 f"to {large.cell('mem_value')} at MBS {large.record.mbs} ({large.where})"
             )
@@ -55,13 +55,8 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
             twins = f", in line with {len(rest)} other row{'s' if len(rest) > 1 else ''}" if exchange and rest else ""
             for row, other in ((small, large), (large, small)):
                 found.append(
-                    row.find(
-                        "memory-monotone",
-                        "warning",
-                        f"{said}{hint}{twins}",
-                        name="mem_value",
-                        proposed=other.cell("mem_value") if exchange else None,
-                    )
+                    row.find("memory-monotone", "warning", f"{message}{hint}{twins}", name="mem_value",
+                             proposed=other.cell("mem_value") if exchange else None)
                 )
     return found
 
@@ -80,17 +75,12 @@ def _capacity(row: Row) -> list[Finding]:
     usable, whole = text.capacity(row.record.source_line), text.physical()
     nodewide = row.record.mem_scope == "node" or bool(text.device and text.device.kind == "cpu")
     if whole is not None and memory > whole[0] * 1.01 and not (nodewide and (row.procs or 1) > 1):
-        return [
-            row.find("memory-over-capacity", "error", f"{shown} is more than the device has ({whole[1]})", name="mem_value")
-        ]
+        message = f"{shown} is more than the device has ({whole[1]})"
+        return [row.find("memory-over-capacity", "error", message, name="mem_value")]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
-            row.find(
-                "memory-over-capacity",
-                "warning",
-                f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})",
-                name="mem_value",
-            )
+            row.find("memory-over-capacity", "warning",
+                     f"{shown} is more than the usable {usable[0]:g} GB ({usable[1]})", name="mem_value")
         ]
     return []
 
@@ -104,14 +94,8 @@ def _peak(row: Row) -> list[Finding]:
         return []
     if tflops / (row.procs or 1) <= peak and device.kind == "gpu" and (row.procs or 1) > 1 and row.record.tflops_per == "node":
         return []
-    return [
-        row.find(
-            "over-peak",
-            "error",
-            f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}",
-            name="tflops",
-        )
-    ]
+    message = f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}"
+    return [row.find("over-peak", "error", message, name="tflops")]
 
 
 def _slots(row: Row) -> float | None:
@@ -134,12 +118,12 @@ def _scaling(mates: list[Row]) -> list[Finding]:
         seconds = worst.get("sec_per_it") or 0.0
         if abs(math.log(seconds / expected)) < _OFF_SCALE or {"sec_per_it", "gbs"} & set(worst.reasons):
             continue
-        said = (
+        message = (
             f"GBS {worst.whole('gbs')} takes {seconds:g} s where GBS {other.whole('gbs')} ({other.where}) takes "
             f"{other.get('sec_per_it'):g} s: {one:g} against {two:g} micro-batch times predict about {expected:.3g} s; "
             "a slow run, or another GBS"
         )
-        found.append(worst.find("gbs-scaling-outlier", "warning", said, name="sec_per_it"))
+        found.append(worst.find("gbs-scaling-outlier", "warning", message, name="sec_per_it"))
     return found
 
 

@@ -101,10 +101,10 @@ class Hints:
     def near(self, line: int, label: str = "") -> dict[str, object]:
         found: dict[str, object] = {}
         for number in self._visible(line):
-            said = self._said(number)
-            labels = said.get("labels")
+            message = self._said(number)
+            labels = message.get("labels")
             other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
-            for name, value in said.items():
+            for name, value in message.items():
                 if name != "labels" and not (other_model and name in SHAPE):
                     found.setdefault(name, value)
         return found

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.prose import Prose
@@ -29,14 +30,14 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "info")
 """error: the arithmetic cannot be right; warning: likely wrong, or not plausible; info: worth knowing before using the row."""
 
 CODES: dict[str, str] = {
-    "world-size": "dp x tp x pp is not nodes x processes a node",
+    "world-size": "dp x tp x pp is not nodes x processes per node",
     "batch-divisible": "the global batch is not a multiple of DP x MBS",
     "layers-divisible": "neither layers nor layers + 2 divide over the pipeline stages",
     "heads-divisible": "the heads do not divide over tensor parallelism, or the hidden size over the heads",
     "ms-not-s": "milliseconds in a column of seconds",
     "time-unit": "another slip of the unit of time: seconds under ms, minutes or hours under seconds",
     "tflops-mismatch": "time and TFLOPs of a row do not belong together",
-    "rate-mismatch": "samples or tokens a second do not belong to the time and the batch",
+    "rate-mismatch": "samples or tokens per second do not belong to the time and the batch",
     "formula-mixed": "a row of the table counts its TFLOPs by another formula",
     "tflops-per-node": "TFLOPs of a whole node where other rows give one process",
     "over-peak": "more TFLOPs than the device can do",
@@ -92,40 +93,14 @@ _NEAR, _MOST = 150, 1000
 """Tables and files beyond this are logs of a program: a row is compared with this many others, so that time stays linear."""
 MEASURED = ("mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s")
 CONFIGURATION = (
-    "nodes",
-    "dp",
-    "tp",
-    "pp",
-    "vp",
-    "mbs",
-    "gbs",
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "seq",
-    "zero_stage",
-    "recompute",
-    "schedule",
-    "dtype",
-    "sequence_parallel",
-    "optimizer",
-    "engine",
-    "torch_version",
-)
+    "nodes", "layers", "hidden", "heads", "kv_heads", "seq", *LAYOUT,
+    *(name for name in AROUND if name not in ("nodes", "procs_per_node", "freq_ghz")),
+)  # fmt: skip
+"""What two rows of one configuration have in common, as far as both say."""
 PLAIN_NAMES = {
-    "nodes": "Nodes",
-    "gpus": "GPUs",
-    "size_label": "Size",
-    "layers": "Layers",
-    "hidden": "Hidden",
-    "heads": "Heads",
-    "seq": "Seq",
-    "mem_value": "Mem",
-    "sec_per_it": "Sec/it",
-    "tflops": "TFLOPs",
-    "aggr_pflops": "PFLOPs",
-}
+    "nodes": "Nodes", "gpus": "GPUs", "size_label": "Size", "layers": "Layers", "hidden": "Hidden", "heads": "Heads",
+    "seq": "Seq", "mem_value": "Mem", "sec_per_it": "Sec/it", "tflops": "TFLOPs", "aggr_pflops": "PFLOPs",
+}  # fmt: skip
 
 
 def field_of(heading: str) -> str:
@@ -141,7 +116,7 @@ class Row:
     place: int = 0
     """Which row of its table it is."""
     procs: int | None = None
-    """Processes a node, as stated or as the other rows of the file have it."""
+    """Processes per node, as stated or as the other rows of the file have it."""
     layers: int | None = None
     """As stated, as solved from the TFLOPs, or as the size label is known to have."""
     hidden: int | None = None
@@ -156,8 +131,8 @@ class Row:
     """Field -> the value that a finding proposes."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Field -> code of that finding."""
-    asked: tuple[object, ...] | None = None
-    """The whole configuration, filled as it is asked for."""
+    configuration: tuple[object, ...] | None = None
+    """The whole configuration, filled when it is needed."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)
 
     @cached_property
@@ -259,22 +234,16 @@ class Row:
         same = other.record.source_file == self.record.source_file
         return self.where if same else f"{self.record.source_file} {self.where}"
 
-    def find(self, code: str, level: Level, message: str, *, name: str = "", proposed: str | None = None) -> Finding:
-        column = self.column(name) if name else None
-        printed = (self.cell(name) or _plain(getattr(self.record, name, None))) if name else None
-        return Finding(
-            file=self.record.source_file,
-            line=self.record.source_line,
-            code=code,
-            level=level,
-            message=message,
-            column=column,
-            printed=printed,
-            proposed=proposed,
-        )
+    def find(self, code: str, level: Level, message: str, *, name: str = "", proposed: str | None = None,
+             column: str | None = None, printed: str | None = None) -> Finding:  # fmt: skip
+        """Something to say about this row, and of which cell: by its field, or by the heading and what is printed there."""
+        if name:
+            column, printed = self.column(name), self.cell(name) or _plain(getattr(self.record, name, None))
+        return Finding(file=self.record.source_file, line=self.record.source_line, code=code, level=level,
+                       message=message, column=column, printed=printed, proposed=proposed)
 
     def propose(self, name: str, value: float, code: str) -> None:
-        self.asked = None
+        self.configuration = None
         self.fixed[name] = value
         self.reasons[name] = code
         if name in ("layers", "hidden", "seq"):
@@ -292,9 +261,9 @@ class Sheet:
     rows: list[Row]
     prose: Mapping[str, Prose]
     proven: dict[tuple[str, Reading], bool] = field(default_factory=dict)
-    """(file, reading) -> whether rows of the file agree with it; filled as it is asked for."""
+    """(file, reading) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
-    """Row -> whether its time and TFLOPs agree as printed; filled as it is asked for."""
+    """Row -> whether its time and TFLOPs agree as printed; filled when it is needed."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
 

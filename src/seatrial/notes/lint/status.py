@@ -21,7 +21,7 @@ _JOB = re.compile(r"\b\d{6,}\b")
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found = [finding for row in sheet.rows for rule in (clock, words, state, text_above) for finding in rule(row)]
+    found = [finding for row in sheet.rows for rule in (clock, text_in_number, state, text_above) for finding in rule(row)]
     for mates in sheet.tables.values():
         found += [*extrapolated(mates), *dates(mates)]
     return found
@@ -36,20 +36,11 @@ def clock(row: Row) -> Iterator[Finding]:
             if 0.1 <= ghz <= 10:
                 continue
             meant = f"{match[1]}GHz" if 0.1 <= value <= 10 else f"{match[1]}MHz" if 100 <= value <= 10000 else None
-            said = f"a clock of {match[0]}" + (f" can only be {meant}" if meant else " is none of a processor")
-            yield Finding(
-                file=row.record.source_file,
-                line=row.record.source_line,
-                code="clock-unit",
-                level="error",
-                message=said,
-                column=heading,
-                printed=match[0],
-                proposed=meant,
-            )
+            message = f"a clock of {match[0]}" + (f" can only be {meant}" if meant else " is none of a processor")
+            yield row.find("clock-unit", "error", message, column=heading, printed=match[0], proposed=meant)
 
 
-def words(row: Row) -> Iterator[Finding]:
+def text_in_number(row: Row) -> Iterator[Finding]:
     """A number with words beside it; words alone say what happened and are read as such."""
     for heading, cell in row.record.printed.items():
         column = read_heading(heading)
@@ -58,16 +49,8 @@ def words(row: Row) -> Iterator[Finding]:
             continue
         rest = re.sub(rf"\b(?:{_UNIT})\b", " ", cell[: number.start()] + " " + cell[number.end() :], flags=re.IGNORECASE)
         if re.search(r"[^\W\d_]{2,}", re.sub(r"`|\*", "", rest)):
-            yield Finding(
-                file=row.record.source_file,
-                line=row.record.source_line,
-                code="text-in-number",
-                level="warning",
-                column=heading,
-                printed=cell.strip(),
-                proposed=number.group(),
-                message=f'"{cell.strip()}" has words in a column of numbers: they belong into the notes',
-            )
+            message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
+            yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number.group())
 
 
 def state(row: Row) -> Iterator[Finding]:
@@ -80,10 +63,8 @@ def state(row: Row) -> Iterator[Finding]:
         notes = " ".join(cell for heading, cell in record.printed.items() if field_of(heading) in ("notes", "date", "run_id"))
         job = _JOB.search(notes)
         if record.date or job:
-            what = " and ".join(
-                [*([f"a date ({record.date})"] if record.date else []), *([f"a job number ({job[0]})"] if job else [])]
-            )
-            yield row.find("dated-but-empty", "warning", f"{what} but no result: did it run?")
+            what = [f"a date ({record.date})"] * bool(record.date) + ([f"a job number ({job[0]})"] if job else [])
+            yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:
             yield row.find("plan-only", "info", "never run: no date and no result")
 
@@ -96,33 +77,24 @@ def text_above(row: Row) -> Iterator[Finding]:
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
         if others and sum(other == stated[0] for other in others) > len(others) / 2:
-            yield row.find(
-                "header-vs-row", "info", f"{row.column(name)} {value}, but line {stated[1]} says {stated[0]}", name=name
-            )
+            message = f"{row.column(name)} {value}, but line {stated[1]} says {stated[0]}"
+            yield row.find("header-vs-row", "info", message, name=name)
 
 
 def extrapolated(mates: list[Row]) -> Iterator[Finding]:
     """A long iteration that is a whole number of short ones, to the last digit, was not timed."""
     rows = [row for row in mates if row.record.sec_per_it and row.record.gbs and row.record.tflops][:500]
     for row in rows:
+        figure = row.printed("sec_per_it")
+        assert figure is not None
         for other in rows:
             a, b = row.record, other.record
-            if (
-                row is other
-                or not (a.sec_per_it and b.sec_per_it and a.gbs and b.gbs and a.tflops == b.tflops)
-                or a.gbs % b.gbs
-            ):
+            if row is other or not (a.sec_per_it and b.sec_per_it and a.gbs and b.gbs) or a.tflops != b.tflops or a.gbs % b.gbs:
                 continue
-            times, figure = a.gbs // b.gbs, row.printed("sec_per_it")
-            assert figure is not None
+            times = a.gbs // b.gbs
             if times > 1 and figure.slack < 0.002 and abs(a.sec_per_it - times * b.sec_per_it) < 1e-6 * a.sec_per_it:
-                yield row.find(
-                    "extrapolated",
-                    "warning",
-                    f"{a.sec_per_it:g} s is exactly {times} x the {b.sec_per_it:g} s of {other.where}, as its GBS is: "
-                    "extrapolated and not measured",
-                    name="sec_per_it",
-                )
+                exact = f"{a.sec_per_it:g} s is exactly {times} x the {b.sec_per_it:g} s of {other.where}, as its GBS is"
+                yield row.find("extrapolated", "warning", f"{exact}: extrapolated and not measured", name="sec_per_it")
 
 
 def dates(mates: list[Row]) -> Iterator[Finding]:
@@ -142,28 +114,14 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
         cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
         code = "cells-vs-header" if cells else "unreadable"
         level: Level = "error" if cells else "info" if problem.level == "note" else "warning"
-        found.append(
-            Finding(
-                file=problem.file,
-                line=problem.line,
-                code=code,
-                level=level,
-                message=problem.message,
-                column=problem.column or None,
-                printed=problem.cell or None,
-            )
-        )
-    told: set[tuple[str, str]] = set()
-    for mates in sheet.tables.values():
-        if mates[0].record.table is None:
-            continue
-        for heading in mates[0].record.printed:
-            where = (mates[0].record.source_file, heading)
-            if heading.strip() and where not in told and not is_known(heading):
-                told.add(where)
-                found.append(
-                    mates[0].find(
-                        "unknown-column", "info", f'nothing is known about the column "{heading}": its cells are kept as text'
-                    )
-                )
+        found.append(Finding(file=problem.file, line=problem.line, code=code, level=level, message=problem.message,
+                             column=problem.column or None, printed=problem.cell or None))  # fmt: skip
+    reported: set[tuple[str, str]] = set()
+    for first in (mates[0] for mates in sheet.tables.values() if mates[0].record.table is not None):
+        for heading in first.record.printed:
+            where = (first.record.source_file, heading)
+            if heading.strip() and where not in reported and not is_known(heading):
+                reported.add(where)
+                message = f'nothing is known about the column "{heading}": its cells are kept as text'
+                found.append(first.find("unknown-column", "info", message))
     return found

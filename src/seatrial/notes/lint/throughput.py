@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits
@@ -20,19 +20,39 @@ from seatrial.notes.lint.digits import Slip, slip
 from seatrial.notes.lint.formulas import TIME_SCALES, Reading, complete, elsewhere, slack
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode
 
+# Scores of an explanation: what speaks for the value that one cell would have.
+UNIT = 6.0
+"""Time and TFLOPs agree to the last digit in another unit of time."""
+STATED_ABOVE = 5.0
+"""The text above the table says so."""
+USUAL, USUAL_SHAPE = 4.0, 3.5
+"""Most rows of the table have it; a hidden size or sequence changes less often by mistake."""
+IN_ANOTHER_ROW = 2.5
+SLIP = ((0.03, 3.0), (0.1, 2.0), (0.3, 1.0), (math.inf, 0.3))
+"""A typing slip leads from it to what is printed: by the chance that one does so by accident."""
+FORMULA = ((0.004, 3.0), (0.01, 2.5), (math.inf, 1.0))
+"""Another formula gives it: by the share that the printed digits leave open."""
+PER_NODE = 4.0
+DERIVED_COLUMN = {True: 4.0, False: -3.0}
+"""A column worked out from the figure agrees with the change, or did so before."""
+ENOUGH, CLEAR_SLIP = 2.0, 3.0
+"""From which on an explanation is proposed, and makes a small difference an error too."""
+MARGIN = 1.0
+"""By how much the best explanation must lead to be proposed."""
+
 _SEQUENCES = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    code: str
     name: str
     """The field whose cell would change."""
     value: float
     shown: str
     """The cell as it would read."""
     score: float
-    said: str
+    message: str
+    code: str = "tflops-mismatch"
     level: Level = "error"
 
 
@@ -48,10 +68,10 @@ def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
     share = {"formula-mixed": -0.5}
     found = [
         replace(e, score=e.score + lean * share.get(e.code, -1.0 if e.name == "tflops" else 1.0))
-        for rule in RULES
-        for e in rule(row, agreeing)
+        for solve in (_unit_of_time, _batch, _layers, _shape, _nodes, _formula, _either_figure)
+        for e in solve(row, agreeing)
     ]
-    # Of two that lead to the same cell the one that says why is told, with the better score.
+    # Of two that lead to the same cell the one that says why is kept, with the better score.
     best: dict[tuple[str, str], Explanation] = {}
     for e in sorted(found, key=lambda e: (e.code != "formula-mixed", -e.score)):
         first = best.get((e.name, e.shown))
@@ -77,41 +97,32 @@ def _leaning(row: Row, agreeing: set[Row]) -> float:
     return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
 
 
-def _with(row: Row, **other: float) -> bool:
-    return reading_of(row).fits(row, **other)
+def _whole(name: str, was: int, value: int, score: float, why: str = "", *, label: str = "") -> Explanation:
+    """A count that would be another."""
+    message = f"{label or name} {was} -> {value}{why}"
+    return Explanation(name=name, value=value, shown=str(value), score=score, message=message)
 
 
-def _weight(text: str, low: float, high: float) -> tuple[float, str, Slip | None]:
-    """What a slip of the hand counts for: the less likely it comes by accident, the more."""
+def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip | None]:
+    """What a typing slip counts for: the less likely it comes by accident, the more."""
     found = slip(text, (low, high))
     if found is None:
         return 0.0, "", None
-    score = 3.0 if found.chance < 0.03 else 2.0 if found.chance < 0.1 else 1.0 if found.chance < 0.3 else 0.3
-    return score, f" ({found.how})", found
+    return next(score for chance, score in SLIP if found.chance < chance), f" ({found.how})", found
 
 
-def unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
-    for scale in TIME_SCALES:
-        reading = replace(reading_of(row), scale=scale * reading_of(row).scale)
-        if reading.fits(row):
-            yield Explanation(
-                code="ms-not-s" if scale == 1e-3 else "time-unit",
-                name="sec_per_it",
-                value=scale,
-                shown="",
-                score=6.0,
-                said=f"the time is in {TIME_SCALES[scale]}",
-            )
+def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    for scale, unit in TIME_SCALES.items():
+        if replace(reading_of(row), scale=scale * reading_of(row).scale).fits(row):
+            code = "ms-not-s" if scale == 1e-3 else "time-unit"
+            message = f"the time is in {unit}"
+            yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
 
 
-def batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
-    gbs, ratio, expected, shown = (
-        row.whole("gbs"),
-        reading_of(row).ratio(row),
-        reading_of(row).expected(row),
-        row.printed("tflops"),
-    )
-    if not gbs or not ratio or expected is None or shown is None:
+def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    reading, gbs, shown = reading_of(row), row.whole("gbs"), row.printed("tflops")
+    expected = reading.expected(row)
+    if not gbs or not reading.ratio(row) or expected is None or shown is None:
         return
     low, high = gbs * shown.rounded[0] / expected[1], gbs * shown.rounded[1] / expected[0]
     step = (row.whole("dp") or 1) * (row.whole("mbs") or 1)
@@ -123,30 +134,22 @@ def batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     for value in inside:
         if value == gbs:
             continue
-        score, why = 0.0, ""
         if stated is not None and stated[0] == value:
-            score, why = 5.0, f" (line {stated[1]} says {value})"
+            score, why = STATED_ABOVE, f" (line {stated[1]} says {value})"
         elif usual == value and often >= max(1, 0.5 * len(others)):
-            score, why = 4.0, " (as in the other rows)"
+            score, why = USUAL, " (as in the other rows)"
         elif value in others:
-            score, why = 2.5, " (as in another row)"
+            score, why = IN_ANOTHER_ROW, " (as in another row)"
         else:
-            score, why, _ = _weight(row.cell("gbs") or str(gbs), value, value)
+            score, why, _ = _typing_slip(row.cell("gbs") or str(gbs), value, value)
             score = min(score, 2.0) * (1.0 if len(inside) < 4 else 0.5) + (1.0 if value & (value - 1) == 0 else 0.0) or -1.0
         if best is None or score > best.score:
-            best = Explanation(
-                code="tflops-mismatch",
-                name="gbs",
-                value=value,
-                shown=str(value),
-                score=score,
-                said=f"GBS {gbs} -> {value}{why}",
-            )
+            best = _whole("gbs", gbs, value, score, why, label="GBS")
     if best is not None:
         yield best
 
 
-def layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers", agreeing):
         return
     bounds, pp = reading_of(row).solve_layers(row), row.whole("pp") or 1
@@ -155,113 +158,75 @@ def layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     solved = [math.ceil(bounds[0] - 1e-6)] if bounds is not None and bounds[1] - bounds[0] < 0.8 else []
     known = [value for value in (stated[0] if stated else None, usual, *others) if isinstance(value, int)]
     for value in dict.fromkeys(known + solved):
-        if value < 1 or value == row.layers or value % pp and (value + 2) % pp or not _with(row, layers=value):
+        divides = value % pp == 0 or (value + 2) % pp == 0
+        if value < 1 or value == row.layers or not divides or not reading_of(row).fits(row, layers=value):
             continue
-        score, why, _ = _weight(row.cell("layers") or str(row.layers), value, value)
+        score, why, _ = _typing_slip(row.cell("layers") or str(row.layers), value, value)
         if stated is not None and stated[0] == value:
-            score, why = 5.0 if usual == value else 4.0, f" (line {stated[1]} says {value})"
+            score, why = STATED_ABOVE if usual == value else USUAL, f" (line {stated[1]} says {value})"
         elif usual == value:
-            score, why = 4.0, " (as in the other rows)"
+            score, why = USUAL, " (as in the other rows)"
         elif value in others:
-            score, why = 2.5, " (as in another row)"
-        yield Explanation(
-            code="tflops-mismatch",
-            name="layers",
-            value=value,
-            shown=str(value),
-            score=score,
-            said=f"layers {row.layers} -> {value}{why}",
-        )
+            score, why = IN_ANOTHER_ROW, " (as in another row)"
+        yield _whole("layers", row.layers, value, score, why)
 
 
-def shape(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _shape(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Hidden size and sequence take only values that are in use."""
-    for name, usual, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
-        if usual is None or not _may_be_wrong(row, name, agreeing):
+    for name, was, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
+        if was is None or not _may_be_wrong(row, name, agreeing):
             continue
         seen = [value for value in row.sheet.in_file(row, name) if isinstance(value, int)]
         near = [getattr(mate.record, name) for mate in row.around if mate is not row]
         for value in dict.fromkeys(seen + list(extra)):
-            if value != usual and _with(row, **{name: value}):
-                score = (
-                    3.5
-                    if mode(near)[0] == value and row.states(name)
-                    else 2.5
-                    if value in near
-                    else 1.0
-                    if row.states(name)
-                    else 0.0
-                )
-                yield Explanation(
-                    code="tflops-mismatch",
-                    name=name,
-                    value=value,
-                    shown=str(value),
-                    score=score,
-                    said=f"{name} {usual} -> {value}",
-                )
+            if value != was and reading_of(row).fits(row, **{name: value}):
+                if mode(near)[0] == value and row.states(name):
+                    score = USUAL_SHAPE
+                else:
+                    score = IN_ANOTHER_ROW if value in near else 1.0 if row.states(name) else 0.0
+                yield _whole(name, was, value, score)
 
 
-def nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Only where no product of DP, TP and PP holds the count in place."""
     ratio, world = reading_of(row).ratio(row), row.world
     if not ratio or not world or row.product is not None and row.product == row.counted:
         return
-    shared = 1 if row.states("gpus") else row.procs or 1
-    value = round(world * ratio / shared)
-    if value < 1 or value * shared == world or not _with(row, world=value * shared):
-        return
     name = "gpus" if row.states("gpus") else "nodes"
-    score, why, _ = _weight(row.cell(name), value, value)
-    yield Explanation(
-        code="tflops-mismatch",
-        name=name,
-        value=value,
-        shown=str(value),
-        score=min(score, 2.0),
-        said=f"{row.column(name)} {world // shared} -> {value}{why}",
-    )
+    shared = 1 if name == "gpus" else row.procs or 1
+    value = round(world * ratio / shared)
+    if value >= 1 and value * shared != world and reading_of(row).fits(row, world=value * shared):
+        score, why, _ = _typing_slip(row.cell(name), value, value)
+        yield _whole(name, world // shared, value, min(score, 2.0), why, label=row.column(name))
 
 
-def formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+def _formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Another habit of counting: only believable when the digits are fine enough to tell formulas apart."""
     reading, shown = reading_of(row), row.printed("tflops")
     file = row.elsewhere
     for other in elsewhere(reading, row):
         if other.per == "node" and (row.procs or 1) == 1 or not other.fits(row) or shown is None:
             continue
-        elsewhere_used = sum(1 for mate in file if mate is not row and complete(mate) and mate.reading == other)
-        score = (3.0 if slack(row) < 0.004 else 2.5 if slack(row) < 0.01 else 1.0) + (2.0 if elsewhere_used >= 3 else 0.0)
+        used = sum(1 for mate in file if mate is not row and complete(mate) and mate.reading == other)
+        score = next(score for coarse, score in FORMULA if slack(row) < coarse) + (2.0 if used >= 3 else 0.0)
         if other.recompute != reading.recompute:
             score += 2.0 if row.record.recompute == other.recompute else -0.5
-        comparable = reading.tflops(row) or 0.0
-        if other.per == "node":
+        if other.per == "process":
+            comparable = reading.tflops(row) or 0.0
+            like = shown.like(comparable)
+            message = f"TFLOPs counted by {other}, comparable with the table would be {like}"
+            yield Explanation(code="formula-mixed", name="tflops", value=comparable, shown=like, score=score, message=message,
+                              level="warning")  # fmt: skip
+        elif (other.formula, other.recompute) == (reading.formula, reading.recompute):
+            # A factor of the processes per node is no coincidence when the other factors are those of the table.
             each = shown.value / (row.procs or 1)
-            # A factor of the processes a node is no coincidence when the other factors are those of the table.
-            if (other.formula, other.recompute) == (reading.formula, reading.recompute):
-                yield Explanation(
-                    code="tflops-per-node",
-                    name="tflops",
-                    value=each,
-                    shown=shown.like(each),
-                    score=score + 4.0,
-                    level="warning",
-                    said=f"TFLOPs {shown.value:g} is per node, {row.procs} x {each:.4g} per process",
-                )
-            continue
-        yield Explanation(
-            code="formula-mixed",
-            name="tflops",
-            value=comparable,
-            shown=shown.like(comparable),
-            score=score,
-            level="warning",
-            said=f"TFLOPs counted by {other}, comparable with the table would be {shown.like(comparable)}",
-        )
+            message = f"TFLOPs {shown.value:g} is per node, {row.procs} x {each:.4g} per process"
+            yield Explanation(code="tflops-per-node", name="tflops", value=each, shown=shown.like(each), score=score + PER_NODE,
+                              message=message, level="warning")  # fmt: skip
 
 
-def either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
-    """The time or the TFLOPs themselves, when a slip of the hand or another column points to one of them."""
+def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    """The time or the TFLOPs themselves, when a typing slip or another column points to one of them."""
     sec, shown, calc = row.printed("sec_per_it"), row.printed("tflops"), reading_of(row).tflops(row)
     if sec is None or shown is None or calc is None:
         return
@@ -270,31 +235,21 @@ def either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     times = (work / shown.rounded[1], work / max(shown.rounded[0], 1e-12))
     for name, figure, value, bounds in (("sec_per_it", sec, work / shown.value, times), ("tflops", shown, calc, expected)):
         half = figure.unit / 2
-        score, why, typed = _weight(figure.text, bounds[0] - half, bounds[1] + half)
+        score, why, typed = _typing_slip(figure.text, bounds[0] - half, bounds[1] + half)
         meant, text = (typed.value, typed.text) if typed is not None and score >= 2 else (value, figure.like(value))
         vote = derived.vote(row, name, value)
         if vote is not None:
-            score, why = score + (4.0 if vote else -3.0), why + (" (another column agrees)" if vote else "")
-        yield Explanation(
-            code="tflops-mismatch",
-            name=name,
-            value=meant,
-            shown=text,
-            score=score,
-            said=f"{row.column(name)} {figure.value:g} -> {text}{why}",
-        )
+            score, why = score + DERIVED_COLUMN[vote], why + (" (another column agrees)" if vote else "")
+        message = f"{row.column(name)} {figure.value:g} -> {text}{why}"
+        yield Explanation(name=name, value=meant, shown=text, score=score, message=message)
 
 
-Rule = Callable[[Row, set[Row]], Iterator[Explanation]]
-RULES: tuple[Rule, ...] = (unit_of_time, batch, layers, shape, nodes, formula, either_figure)
-
+# ---- the rows of a table
 
 SMALL = 0.015
 """A difference below this may come from averages over other iterations; above it one of the figures is wrong."""
 _MOST_EXPLAINED = 500
 """Of one table; a log of thousands of such lines has one cause and not thousands."""
-MARGIN = 1.0
-"""By how much the best explanation must lead to be proposed."""
 
 
 def check(sheet: Sheet) -> list[Finding]:
@@ -306,15 +261,9 @@ def check(sheet: Sheet) -> list[Finding]:
         wrong = [row for row in rows if row not in agreeing]
         found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
         if _all_cut(rows, wrong):
-            found.append(
-                wrong[0].find(
-                    "tflops-mismatch",
-                    "info",
-                    f"{len(wrong)} of {len(rows)} rows agree with {wrong[0].reading} only "
-                    "when their digits were cut off and not rounded",
-                    name="tflops",
-                )
-            )
+            share = f"{len(wrong)} of {len(rows)} rows agree with {wrong[0].reading}"
+            message = f"{share} only when their digits were cut off and not rounded"
+            found.append(wrong[0].find("tflops-mismatch", "info", message, name="tflops"))
             continue
         explained = {row: explanations(row, agreeing) for row in wrong[:_MOST_EXPLAINED]}
         factor = _common_factor(rows, wrong, explained)
@@ -345,10 +294,10 @@ def _times_alone(mates: list[Row]) -> list[Finding]:
                     value = sec.value * scale
                     row.propose("sec_per_it", value, "ms-not-s")
                     times = f"{figure / middle:.3g} times what the other rows need for a sample"
-                    said = f"{sec.value:g} s is {times}: the time is in {unit}"
+                    message = f"{sec.value:g} s is {times}: the time is in {unit}"
                     shown = f"{value:.6g}" if scale == 1e-3 else f"{sec.value:.6g}"
                     code = "ms-not-s" if scale == 1e-3 else "time-unit"
-                    found.append(row.find(code, "error", said, name="sec_per_it", proposed=shown))
+                    found.append(row.find(code, "error", message, name="sec_per_it", proposed=shown))
     return found
 
 
@@ -372,11 +321,11 @@ def _unit_finding(row: Row, scale: float, why: str) -> Finding:
     row.propose("sec_per_it", row.record.sec_per_it * scale, "ms-not-s")
     calc = replace(reading_of(row), scale=scale).tflops(row) or 0.0
     unit = TIME_SCALES.get(scale, "another unit")
-    said = f"the time is in {unit}: {sec.value * scale:.6g} s gives {calc:.4g} TFLOPs ({row.record.tflops:g} printed), {why}"
+    message = f"the time is in {unit}: {sec.value * scale:.6g} s gives {calc:.4g} TFLOPs ({row.record.tflops:g} printed), {why}"
     value = sec.value if scale == 1e3 else sec.value * scale
     decimals = max(0, -round(math.log10((sec.step or sec.unit) * (1e-3 if scale == 1e-3 else 1.0))))
     code = "ms-not-s" if scale == 1e-3 else "time-unit"
-    return row.find(code, "error", said, name="sec_per_it", proposed=f"{value:.{decimals}f}")
+    return row.find(code, "error", message, name="sec_per_it", proposed=f"{value:.{decimals}f}")
 
 
 def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
@@ -401,13 +350,11 @@ def _common_factor(rows: list[Row], wrong: list[Row], explained: dict[Row, list[
 
 
 def _unknown_formula(rows: list[Row], factor: float) -> Finding:
-    return rows[0].find(
-        "tflops-mismatch",
-        "warning",
+    message = (
         f"the TFLOPs of this table are {1 / factor:.4g} times those of {rows[0].reading}: "
-        "formula, sequence or vocabulary are not what the text states",
-        name="tflops",
+        "formula, sequence or vocabulary are not what the text states"
     )
+    return rows[0].find("tflops-mismatch", "warning", message, name="tflops")
 
 
 def _report(row: Row, explanations: list[Explanation], factor: float | None) -> list[Finding]:
@@ -418,36 +365,21 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None) -> 
     facts = f"{sec.value:g} s gives {calc / (factor or 1.0):.4g} TFLOPs by {reading}, printed {shown.value:g} ({off:+.1%})"
     if factor is None and reading.fits_truncated(row):
         low, high = reading.cut_time(row)
-        said = f"{facts}: explained if digits were cut off and not rounded, the time lies between {low:.4g} and {high:.4g} s"
-        return [
-            row.find(
-                "tflops-mismatch",
-                "warning",
-                said,
-                name="sec_per_it",
-                proposed=digits.as_printed((low + high) / 2, (sec.step or sec.unit) / 100),
-            )
-        ]
+        message = f"{facts}: explained if digits were cut off and not rounded, the time lies between {low:.4g} and {high:.4g} s"
+        middle = digits.as_printed((low + high) / 2, (sec.step or sec.unit) / 100)
+        return [row.find("tflops-mismatch", "warning", message, name="sec_per_it", proposed=middle)]
     best = explanations[0] if explanations and factor is None else None
     # A small difference is an error too when the digits are fine and one slip of the hand explains it.
-    fine = best is not None and best.score >= 3 and abs(off) > 5 * slack(row)
+    fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > 5 * slack(row)
     level: Level = "error" if (abs(off) > SMALL or fine) and _proven(row) else "warning"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
         return [_unit_finding(row, best.value, "the other rows are in seconds")]
-    if best is not None and best.score >= 2 and not rivals:
-        if best.name:
-            row.propose(best.name, best.value, best.code)
-        return [
-            row.find(
-                best.code,
-                best.level if best.level != "error" else level,
-                f"{best.said}: {facts}",
-                name=best.name or "tflops",
-                proposed=best.shown or None,
-            )
-        ]
-    options = "; ".join(dict.fromkeys(e.said for e in explanations[:4] if e.score > -2))
+    if best is not None and best.score >= ENOUGH and not rivals:
+        row.propose(best.name, best.value, best.code)
+        gravity = best.level if best.level != "error" else level
+        return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
+    options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
     return [row.find("tflops-mismatch", level, f"{facts}; {open_end}", name="tflops")]
 

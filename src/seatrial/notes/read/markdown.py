@@ -337,7 +337,6 @@ class ListReader:
     def _record(self, line: int, printed: dict[str, str], own: dict[str, Any]) -> Record:
         around = self.outline.around(line)
         values = {**{name: stated.value for name, stated in around.values.items()}, **own}
-        return Record(
-            state="measured", source_file=self.file, source_line=line, section=around.section, printed=printed, env=around.env,
-            extra=around.extra, context=around.values, inferred=tuple(sorted(around.inferred - own.keys())), **values,
-        )  # fmt: skip
+        return Record(state="measured", source_file=self.file, source_line=line, section=around.section,
+                      printed=printed, env=around.env, extra=around.extra, context=around.values,
+                      inferred=tuple(sorted(around.inferred - own.keys())), **values)  # fmt: skip

@@ -40,19 +40,9 @@ _ENDS: tuple[tuple[Status, re.Pattern[str]], ...] = (
     ("crash", re.compile(r"Segmentation fault|ChildFailedError|NCCL (?:error|failure)|terminate called")),
 )
 _END_WORDS = (
-    "out of memory",
-    "OutOfMemory",
-    "oom",
-    "allocate",
-    "timeout",
-    "hang",
-    "TIME LIMIT",
-    "CANCELLED",
-    "fault",
-    "ChildFailed",
-    "NCCL",
-    "terminate",
-)
+    "out of memory", "OutOfMemory", "oom", "allocate", "timeout", "hang", "TIME LIMIT", "CANCELLED", "fault", "ChildFailed",
+    "NCCL", "terminate",
+)  # fmt: skip
 """Looked for first, since a log of a thousand ranks has millions of other lines."""
 MOST_LINES = 4
 """How many lines one iteration line may be broken into."""
@@ -138,19 +128,19 @@ class LogReader:
 
     def _argument(self, number: int, line: str) -> None:
         match = _ARGUMENT.match(line)
-        said: Statements | None = None
+        content: Statements | None = None
         if match:
             column = setting(match.group(1))
             if match.group(1) in ("bf16", "fp16") and match.group(2) == "True":
-                said = Statements(fields={"dtype": match.group(1)})
+                content = Statements(fields={"dtype": match.group(1)})
             elif match.group(1) == "checkpoint_activations":
-                said = Statements(fields={"recompute": "full" if match.group(2) == "True" else "none"})
+                content = Statements(fields={"recompute": "full" if match.group(2) == "True" else "none"})
             elif column is not None and match.group(2) not in ("None", "[]"):
-                said = read_statements(f"--{match.group(1)} {match.group(2)}", heading=True)
+                content = read_statements(f"--{match.group(1)} {match.group(2)}", heading=True)
         elif "parallel" in line and "size:" in line:
-            said = read_statements(line, heading=True)
-        if said and (said.fields or said.env):
-            self.outline.statements.append(Statement(number, 0, said, heading=True))
+            content = read_statements(line, heading=True)
+        if content and (content.fields or content.env):
+            self.outline.statements.append(Statement(number, 0, content, heading=True))
 
     def flush(self, *, end: bool = False) -> Iterator[Record | Problem]:
         """What is still open; with `end`, also how the log ended."""

@@ -42,7 +42,7 @@ class Section:
 class Statement:
     line: int
     section: int
-    said: Statements
+    content: Statements
     heading: bool
 
 
@@ -95,10 +95,10 @@ class Outline:
         parent = len(self.sections) - 1
         while self.sections[parent].level >= level:
             parent = self.sections[parent].parent
-        said = read_statements(title, heading=True)
-        self.sections.append(Section(number, level, clean(title), parent, label=said.label))
-        if said:
-            self.statements.append(Statement(number, len(self.sections) - 1, said, heading=True))
+        content = read_statements(title, heading=True)
+        self.sections.append(Section(number, level, clean(title), parent, label=content.label))
+        if content:
+            self.statements.append(Statement(number, len(self.sections) - 1, content, heading=True))
 
     def read(self, number: int, line: str) -> None:
         """One line that is neither a row of a table nor part of a log."""
@@ -112,12 +112,12 @@ class Outline:
         if match:
             self.heading(number, len(match.group(1)), match.group(2))
         elif not self._read_legend(line):
-            said = read_statements(line, heading=False)
-            failed = read_status(line).failed if said else ""
+            content = read_statements(line, heading=False)
+            failed = read_status(line).failed if content else ""
             if failed:
-                self.rules.append(KnownFailure(fields=said.fields, failed=failed, text=clean(line.lstrip(" -*+>"))))
-            elif said:
-                self.statements.append(Statement(number, len(self.sections) - 1, said, heading=False))
+                self.rules.append(KnownFailure(fields=content.fields, failed=failed, text=clean(line.lstrip(" -*+>"))))
+            elif content:
+                self.statements.append(Statement(number, len(self.sections) - 1, content, heading=False))
 
     def rows_at(self, line: str) -> None:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
@@ -181,23 +181,23 @@ class Outline:
         env: dict[str, str] = {}
         extra: dict[str, str] = {}
         for statement, _ in in_scope:
-            if statement.said.label:
-                values["size_label"] = Stated(value=statement.said.label, line=statement.line)
+            if statement.content.label:
+                values["size_label"] = Stated(value=statement.content.label, line=statement.line)
         about = label or str(values["size_label"].value if "size_label" in values else "")
         for statement, here in in_scope:
-            said = statement.said
-            if said.label and not statement.heading and said.label != about:
+            content = statement.content
+            if content.label and not statement.heading and content.label != about:
                 continue
             other_model = self._other_model(statement, about)
-            for name, value in {**said.machine_wide, **said.fields}.items():
+            for name, value in {**content.machine_wide, **content.fields}.items():
                 if (name in LOCAL and not here) or (other_model and name in SHAPE):
                     continue
                 values[name] = Stated(value=value, line=statement.line)
                 extra.pop(name, None)
-            for name, text in said.inexact.items():
+            for name, text in content.inexact.items():
                 extra[name] = text
                 values.pop(name, None)
-            env.update(said.env)
+            env.update(content.env)
         inferred = self._infer(position, section, about, values, extra)
         title = " / ".join(self.sections[index].title for index in reversed(chain) if self.sections[index].title)
         return Around(values=values, inferred=inferred, env=env, extra=extra, section=title)
@@ -216,19 +216,20 @@ class Outline:
         """Values from beyond the row's own sections: a model defined elsewhere, the machine, a later `above too`."""
         found: dict[str, Stated] = {}
         for statement in self.statements:
-            said = statement.said
-            if said.label and said.label == about and not statement.heading and statement.line < self._line_of(position):
-                for name, value in said.fields.items():
+            content = statement.content
+            above = not statement.heading and statement.line < self._line_of(position)
+            if content.label and content.label == about and above:
+                for name, value in content.fields.items():
                     if name in MODEL:
                         found[name] = Stated(value=value, line=statement.line)
-                for name, text in said.inexact.items():
+                for name, text in content.inexact.items():
                     if name in MODEL and name not in values:
                         extra.setdefault(name, text)
         for statement in self.statements[position:]:
-            if statement.said.backward and self._before(section, self._scope(statement)):
-                for name, value in statement.said.fields.items():
+            if statement.content.backward and self._before(section, self._scope(statement)):
+                for name, value in statement.content.fields.items():
                     found.setdefault(name, Stated(value=value, line=statement.line))
-        machine = {(name, value): s.line for s in reversed(self.statements) for name, value in s.said.machine_wide.items()}
+        machine = {(name, value): s.line for s in reversed(self.statements) for name, value in s.content.machine_wide.items()}
         for (name, value), line in machine.items():
             if sum(other == name for other, _ in machine) == 1:
                 found.setdefault(name, Stated(value=value, line=line))

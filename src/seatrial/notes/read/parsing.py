@@ -21,7 +21,7 @@ from seatrial.tables.headings import LONGEST_CELL, NUMBER, Column, Kind, clean
 class Cell:
     value: object = None
     unit: str = ""
-    words: str = ""
+    text: str = ""
     """What stands beside the value, brackets included."""
     flags: tuple[str, ...] = ()
     unread: str = ""
@@ -144,22 +144,22 @@ def _unit(column: Column, rest: str) -> tuple[str, str]:
 
 def _scaled(column: Column, value: float, unit: str, words: str, flags: tuple[str, ...]) -> Cell:
     if column.kind == "count":
-        return Cell(value=int(value), words=words, flags=flags)
+        return Cell(value=int(value), text=words, flags=flags)
     if column.kind == "seconds":
         scaled = 1 / value if unit == "it/s" else shifted(value, 3) if unit == "ms" else value * _SECONDS.get(unit, 1.0)
         if not math.isfinite(scaled) or scaled <= 0:
             return Cell(flags=flags, unread=f"{value} {unit} is no time")
-        return Cell(value=scaled, unit=unit, words=words, flags=flags)
+        return Cell(value=scaled, unit=unit, text=words, flags=flags)
     if column.kind == "memory" and unit not in ("", "MB", "MiB", "GB", "GiB"):
         return Cell(flags=flags, unread=f"memory in {unit}: write MiB or GiB")
     if column.kind == "percent":
-        return Cell(value=shifted(value, 2) if unit == "%" or value > 1 else value, words=words, flags=flags)
+        return Cell(value=shifted(value, 2) if unit == "%" or value > 1 else value, text=words, flags=flags)
     if column.kind == "frequency":
         # Nobody clocks a machine at 3.1 Hz: a slip of the unit keeps its digits, and lint says so.
-        return Cell(value=shifted(value, 3) if unit == "MHz" else value, unit=unit, words=words, flags=flags)
+        return Cell(value=shifted(value, 3) if unit == "MHz" else value, unit=unit, text=words, flags=flags)
     if column.field == "aggr_pflops" and unit.upper().startswith("T"):
-        return Cell(value=shifted(value, 3), unit=unit, words=words, flags=flags)
-    return Cell(value=value, unit=unit, words=words, flags=flags)
+        return Cell(value=shifted(value, 3), unit=unit, text=words, flags=flags)
+    return Cell(value=value, unit=unit, text=words, flags=flags)
 
 
 def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
@@ -169,7 +169,7 @@ def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
         return Cell(flags=flags)
     if re.fullmatch(r"[+-]?(nan|inf|infinity)", text, re.IGNORECASE):
         return Cell(flags=flags, unread=f"{text} is not a finite number")
-    return Cell(words=text, flags=flags, unread=f"{text!r} is not a number")
+    return Cell(text=text, flags=flags, unread=f"{text!r} is not a number")
 
 
 _YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️"}
@@ -193,7 +193,7 @@ def _recompute(column: Column, text: str) -> Cell:
         return Cell(value="full" if word in _YES else "none", flags=flags)
     first = re.split(r"[\s(,:]", word, maxsplit=1)[0]
     if first in _YES or first in _NO or first in ("block", "uniform"):
-        return Cell(value="none" if first in _NO else "full", words=text[len(first) :].strip(" ,:"), flags=flags)
+        return Cell(value="none" if first in _NO else "full", text=text[len(first) :].strip(" ,:"), flags=flags)
     return (
         Cell(value="", flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not full, selective or none")
     )
@@ -203,7 +203,7 @@ def _zero(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
     match = re.fullmatch(r"(?:zero)?(?:[\s_-]*stage)?[\s_-]*([0-3])(?:[\s(+,](.*))?", text, re.IGNORECASE)
     if match:
-        return Cell(value=int(match.group(1)), words=(match.group(2) or "").strip(" )"), flags=flags)
+        return Cell(value=int(match.group(1)), text=(match.group(2) or "").strip(" )"), flags=flags)
     if text.lower() in _NO:
         return Cell(value=0, flags=flags)
     return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not a ZeRO stage from 0 to 3")

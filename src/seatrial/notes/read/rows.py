@@ -38,7 +38,7 @@ class _OpenRow:
     extra: dict[str, str] = field(default_factory=dict)
     flags: dict[str, list[str]] = field(default_factory=dict)
     """Mark -> the fields it stands at."""
-    said: list[tuple[str, str]] = field(default_factory=list)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
     """(column, words) beside numbers."""
     notes: list[str] = field(default_factory=list)
     configured: dict[str, Any] = field(default_factory=dict)
@@ -54,7 +54,7 @@ def row_record(
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
             _take(row, column, raw)
-    if not row.values and not row.said and not row.unread:
+    if not row.values and not row.remarks and not row.unread:
         text = " | ".join(cells)
         problem = Problem(
             file=where.file, line=where.line, cell=text[:80], message="a row in which nothing is said", level="row", rows=1
@@ -69,23 +69,10 @@ def row_record(
         for c, raw, cell in unread
     ]
     values, inferred = _with_context(row, around)
-    record = Record(
-        state=state,
-        outcome=outcome,
-        source_file=where.file,
-        source_line=where.line,
-        section=around.section,
-        table=where.table,
-        env={**around.env, **row.env},
-        extra={**around.extra, **row.extra},
-        printed=_printed(columns, cells),
-        flags=tuple(row.flags),
-        notes="; ".join(row.notes),
-        estimated=estimated,
-        inferred=inferred,
-        context=around.values,
-        **values,
-    )
+    record = Record(state=state, outcome=outcome, source_file=where.file, source_line=where.line,
+                    section=around.section, table=where.table, env={**around.env, **row.env},
+                    extra={**around.extra, **row.extra}, printed=_printed(columns, cells), flags=tuple(row.flags),
+                    notes="; ".join(row.notes), estimated=estimated, inferred=inferred, context=around.values, **values)
     return record, problems
 
 
@@ -120,7 +107,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
     elif column.kind == "settings":
         _take_settings(row, str(value or ""))
     elif column.kind in ("state", "outcome"):
-        row.said.append((column.field, str(value or "")))
+        row.remarks.append((column.field, str(value or "")))
     elif not column.field:
         if value:
             row.extra[column.heading] = str(value)
@@ -132,8 +119,8 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
     else:
         row.values[column.field] = value
         _take_units(row, column, cell)
-    if cell.words:
-        _take_words(row, column, cell.words)
+    if cell.text:
+        _take_words(row, column, cell.text)
 
 
 def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
@@ -142,7 +129,7 @@ def _take_parts(row: _OpenRow, column: Column, raw: str) -> None:
     cells = [read_cell(_COUNT, text) for text in texts]
     if is_blank(clean(raw)):
         return
-    if len(texts) != len(column.parts) or any(cell.unread or cell.words for cell in cells):
+    if len(texts) != len(column.parts) or any(cell.unread or cell.text for cell in cells):
         message = f"{clean(raw)!r} is not {len(column.parts)} whole numbers"
         row.unread.append((column, raw.strip(), Cell(unread=message)))
         return
@@ -189,7 +176,7 @@ def _take_note(row: _OpenRow, column: Column, text: str) -> None:
         row.dated = True
     if text:
         row.notes.append(text)
-        row.said.append(("notes", text))
+        row.remarks.append(("notes", text))
 
 
 def _take_throughput(row: _OpenRow, column: Column, raw: str, cell: Cell) -> None:
@@ -212,7 +199,7 @@ def _take_words(row: _OpenRow, column: Column, words: str) -> None:
     if column.field in ("nodes", "gpus") and not read_status(inner).failed:
         _take_settings(row, inner)
     else:
-        row.said.append((column.field, inner))
+        row.remarks.append((column.field, inner))
         if column.field not in MEASURES or not (read_status(inner).failed or read_status(inner).estimated):
             row.notes.append(f"{column.heading}: {inner}")
 
@@ -294,15 +281,15 @@ def _judge(row: _OpenRow, outline: Outline) -> tuple[Outcome | None, State, tupl
     timed = any(row.values.get(name) is not None for name in TIMES)
     measured = timed or row.values.get("mem_value") is not None
     for column, raw, cell in row.unread:
-        words = read_status(cell.words)
-        if cell.words and column.kind != "count" and (words.failed or words.planned):
-            failed, message = failed or words.failed, message or cell.words
+        words = read_status(cell.text)
+        if cell.text and column.kind != "count" and (words.failed or words.planned):
+            failed, message = failed or words.failed, message or cell.text
             planned = planned or words.planned
         elif column.field == "loss" and raw.lower().strip("+-") in ("nan", "inf"):
             failed, message = failed or "nan", message or f"loss {raw}"
         else:
             unread.append((column, raw, cell))
-    for name, text in row.said:
+    for name, text in row.remarks:
         if name == "notes" and measured and len(text.split()) > LONG_NOTE:
             continue
         words = read_status(text)
@@ -374,9 +361,9 @@ def is_table_of_runs(columns: list[Column]) -> bool:
     """A row of it says what was run and what was measured, or at least how it would be laid out."""
     fields = {column.field for column in columns} | {name for column in columns for name in column.parts}
     measures = fields & {*MEASURES, "throughput"}
-    asked = fields & TOPOLOGY
+    settings = fields & TOPOLOGY
     clear = {column.field for column in columns if normal(column.heading) not in ("time", "mem", "memory", "loss", "speed")}
-    return bool(measures and (asked or len(measures) > 1 or measures & clear)) or len(asked) >= 3
+    return bool(measures and (settings or len(measures) > 1 or measures & clear)) or len(settings) >= 3
 
 
 MOST_TOO_MANY = 4

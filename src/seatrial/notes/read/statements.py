@@ -85,34 +85,34 @@ _FILLER = frozenset(
 
 def read_statements(raw: str, *, heading: bool) -> Statements:
     """What a heading, a bullet or a line of text states; empty when it is a sentence about something."""
-    said = Statements()
+    result = Statements()
     if len(raw) > LONGEST:
-        return said
+        return result
     for match in _A_NODE.finditer(raw):
-        said.machine_wide["procs_per_node"] = int(match.group(1) or match.group(2))
+        result.machine_wide["procs_per_node"] = int(match.group(1) or match.group(2))
     if not heading and _RESULT.search(raw):
-        return Statements(machine_wide=said.machine_wide)
+        return Statements(machine_wide=result.machine_wide)
     text = clean(re.sub(r"^\s*(?:[-*+>]|\d+[.)])\s+", "", raw))
     text = _A_NODE.sub(" ", re.sub(r"^export\s+|^set\s+-x\s+", "", text))
-    stated, rest = _settings(text, said)
+    stated, rest = _settings(text, result)
     sizes = {f"{number}{unit}" for number, unit in _SIZE.findall(rest)}
     rest = _SIZE.sub(" ", rest)
     if len(sizes) == 1:
-        said.label = sizes.pop()
-    if not (stated or said.env or said.inexact or said.label):
-        return Statements(machine_wide=said.machine_wide)
+        result.label = sizes.pop()
+    if not (stated or result.env or result.inexact or result.label):
+        return Statements(machine_wide=result.machine_wide)
     others = [word for word in re.findall(r"[^\W_][\w'.%]*", rest) if word.lower().strip(".") not in _FILLER]
     if not heading and len(others) > MOST_OTHER_WORDS:
-        return Statements(machine_wide=said.machine_wide)
-    said.backward = re.search(r"\babove (?:too|as well|also)\b|\balso above\b", text, re.IGNORECASE) is not None
+        return Statements(machine_wide=result.machine_wide)
+    result.backward = re.search(r"\babove (?:too|as well|also)\b|\balso above\b", text, re.IGNORECASE) is not None
     for name, values in stated.items():
         distinct = {repr(value) for value in values}
         if len(distinct) == 1:
-            said.fields[name] = values[0]
-    return said
+            result.fields[name] = values[0]
+    return result
 
 
-def _settings(text: str, said: Statements) -> tuple[dict[str, list[object]], str]:
+def _settings(text: str, result: Statements) -> tuple[dict[str, list[object]], str]:
     """Every setting of the line with all the values it stands with, and the line without them."""
     stated: dict[str, list[object]] = {}
 
@@ -124,7 +124,7 @@ def _settings(text: str, said: Statements) -> tuple[dict[str, list[object]], str
         column, value = setting(match.group(1)), match.group(2)
         if column is None:
             return " "
-        _put_value(column, value if value and not value.startswith("--") else "yes", put, said)
+        _put_value(column, value if value and not value.startswith("--") else "yes", put, result)
         return " "
 
     def recompute(match: re.Match[str]) -> str:
@@ -137,11 +137,11 @@ def _settings(text: str, said: Statements) -> tuple[dict[str, list[object]], str
         column = setting(key) or next((c for c in map(setting, _suffixes(key)) if c is not None), None)
         name = key.split()[-1]
         if column is not None:
-            if not _put_value(column, value.strip("\"'"), put, said):
+            if not _put_value(column, value.strip("\"'"), put, result):
                 continue
         elif re.fullmatch(r"[A-Z][A-Z0-9_]{2,}", name) or (name.islower() and "_" in name):
             without = re.search(rf"(?:{_WITHOUT})\s*$", text[:start] + key[: -len(name)], re.IGNORECASE)
-            said.env[name] = "" if without else value.strip("\"'")
+            result.env[name] = "" if without else value.strip("\"'")
         else:
             continue
         text = text[:start] + " " * (end - start) + text[end:]
@@ -171,16 +171,16 @@ def _suffixes(key: str) -> Iterator[str]:
         yield " ".join(words[start:])
 
 
-def _put_value(column: Column, text: str, put: Callable[[str, object], str], said: Statements) -> bool:
+def _put_value(column: Column, text: str, put: Callable[[str, object], str], result: Statements) -> bool:
     """Whether the text is a value of that setting; a machine or an optimizer has a name, never a bare number."""
     cell = read_cell(column, text)
     if column.kind == "word" and column.field != "torch_version" and text.isdigit():
         return False
-    if cell.value not in (None, "") and not cell.words:
+    if cell.value not in (None, "") and not cell.text:
         put(column.field, cell.value)
         return True
     if column.kind == "count" and re.fullmatch(r"~?\d+(?:\.\d+)?[kKM]", text):
-        said.inexact[column.field] = text
+        result.inexact[column.field] = text
         return True
     return False
 
@@ -239,12 +239,8 @@ def read_status(text: str) -> RunStatus:
             break
     often = _RATE.search(text) if failed else None
     rate = (int(often.group(1)), int(often.group(2))) if often else None
-    return RunStatus(
-        failed=failed,
-        estimated=_ESTIMATED.search(text) is not None,
-        planned=_PLANNED.search(text) is not None,
-        rate=rate if rate and rate[0] <= rate[1] else None,
-    )
+    return RunStatus(failed=failed, estimated=_ESTIMATED.search(text) is not None,
+                     planned=_PLANNED.search(text) is not None, rate=rate if rate and rate[0] <= rate[1] else None)
 
 
 _HOST_CUES = re.compile(r"\bcpus?\b|a64fx|fugaku|\bxeon\b|\bepyc\b|tcmalloc|core[- ]group|[0-9.]\s?GHz|\bFreq\b", re.IGNORECASE)

@@ -28,14 +28,14 @@ function drawAnswer() {
   const first = q.ranked[0], row = first.rows[0], second = q.ranked[1];
   const cost = price(row, first.sec_per_it), after = second && price(second.rows[0], second.sec_per_it);
   const money = count(A.price);
-  const facts = [fact(`${num(first.sec_per_it, 5)} s`, "an iteration"), has(cell("tflops", row)) && fact(has(cell("file", row)) ? shown("tflops", row) : num(cell("tflops", row)), `TFLOPs${has(cell("formula", row)) ? ` (${cell("formula", row)})` : ""}`),
+  const facts = [fact(`${num(first.sec_per_it, 5)} s`, "per iteration"), has(cell("tflops", row)) && fact(has(cell("file", row)) ? shown("tflops", row) : num(cell("tflops", row)), `TFLOPs${has(cell("formula", row)) ? ` (${cell("formula", row)})` : ""}`),
     has(cell("mem", row)) && fact(memory(row), "fullest device")];
   const priced = cost ? [fact(num(cost.days, 3), "days"), has(cost.deviceHours) && fact(num(cost.deviceHours, 3), "device-hours"), fact(num(cost.iterations), "iterations"),
     money && has(cost.deviceHours) && fact(num(cost.deviceHours * money, 3), "in the price's unit")] : [];
   box.replaceChildren(chooser(q),
     h("div", { class: "hero" },
       h("div", { class: "tile first" }, h("h3", { text: `Fastest of ${plural(q.ranked.length, "measured layout")}` }),
-        h("p", { class: "layout" }, layout(row, { batch: false }), " ", h("small", { text: [has(cell("mbs", row)) && `MBS ${cell("mbs", row)}`, `GBS ${cell("gbs", row)}`, around(row)].filter(Boolean).join(", ") })),
+        h("p", { class: "layout" }, layout(row, { batch: false }), " ", h("small", { text: [has(cell("mbs", row)) && `MBS ${cell("mbs", row)}`, `GBS ${cell("gbs", row)}`, around(row, q.ranked.map((c) => c.rows[0]))].filter(Boolean).join(", ") })),
         h("div", { class: "facts" }, facts),
         forecastLine(row, first),
         h("p", { class: "small" }, h("button", { class: "link", type: "button", text: `Its record: ${place(row)}`, onclick: () => openRow(row) }), first.rows.length > 1 ? ` and ${plural(first.rows.length - 1, "repeat")}` : "")),
@@ -90,5 +90,5 @@ function chooser(q) {
   return h("div", { class: "ask" },
     h("label", {}, "Question", h("select", { id: "question", onchange: (event) => { A.question = Number(event.target.value); drawQuestion(); $("question").focus(); } },
       V.questions.map((one, i) => h("option", { value: i, selected: i === A.question, text: questionLabel(one) })))),
-    field("tokens", "Tokens", "300B"), unsaid && field("seq", "Sequence length", "not said"), field("price", "Price a device-hour", "none"));
+    field("tokens", "Tokens", "300B"), unsaid && field("seq", "Sequence length", "not said"), field("price", "Price per device-hour", "none"));
 }

@@ -49,22 +49,25 @@ function count(text) { // 300e9, 300B, 1.5T
   return value > 0 && Number.isFinite(value) ? value : null;
 }
 
-function layout(row, { batch = true } = {}) {
-  const parts = ["dp", "tp", "pp"].filter((k) => has(cell(k, row))).map((k) => `${k.toUpperCase()} ${cell(k, row)}`);
-  if (has(cell("vp", row)) && cell("vp", row) > 1) parts.push(`VP ${cell("vp", row)}`);
-  let text = parts.join(" · ");
-  const more = [];
-  if (batch && has(cell("mbs", row))) more.push(`MBS ${cell("mbs", row)}`);
-  if (batch && has(cell("gbs", row))) more.push(`GBS ${cell("gbs", row)}`);
-  return [text || "layout not said", ...more].join(", ");
+// What a trial is made of comes with the view: a new field of a trial needs no word here.
+const BATCH = ["mbs", "gbs"];
+const fields = (test) => V.columns.filter((c) => c.group && test(c));
+const wording = (c, value) => (value === true ? c.title.toLowerCase() : !has(value) || value === false ? "" : [c.word, value, c.unit].filter((part) => part !== "").join(" "));
+const splits = () => fields((c) => c.searched && c.kind === "count" && !BATCH.includes(c.name)); // over processes and virtual stages
+function others() { // but for where it ran and the batch: layout first
+  const apart = new Set(["size", "nodes", ...BATCH, ...splits().map((c) => c.name)]);
+  return [...fields((c) => c.group === "layout"), ...fields((c) => c.group !== "layout")].filter((c) => !apart.has(c.name));
 }
-function around(row) { // what else tells a row from its neighbours
-  const out = [];
-  for (const [key, label] of [["zero", "ZeRO"], ["recompute", "recompute"], ["schedule", ""], ["dtype", ""], ["heads", "heads"], ["torch", "torch"], ["freq", "GHz"]]) {
-    const value = cell(key, row);
-    if (has(value)) out.push(key === "heads" || key === "freq" ? `${value} ${label}` : `${label} ${value}`.trim());
-  }
-  return out.join(", ");
+const differs = (name, rows) => new Set(rows.map((row) => cell(name, row))).size > 1;
+
+function layout(row, { batch = true } = {}) {
+  const parts = splits().filter((c) => has(cell(c.name, row)) && (c.degree || cell(c.name, row) !== c.default)).map((c) => wording(c, cell(c.name, row)));
+  const more = fields((c) => batch && BATCH.includes(c.name)).map((c) => wording(c, cell(c.name, row)));
+  return [parts.join(" · ") || "layout not said", ...more].filter(Boolean).join(", ");
+}
+function around(row, beside) { // what else tells a row from its neighbours
+  const usual = (c) => c.group === "around" && cell(c.name, row) === c.default;
+  return others().filter((c) => (c.group === "model" || c.group === "cluster" ? differs(c.name, beside) : !usual(c))).map((c) => wording(c, cell(c.name, row))).filter(Boolean).join(", ");
 }
 function place(row) {
   const file = cell("file", row);

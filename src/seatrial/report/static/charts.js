@@ -6,9 +6,9 @@ const COLOUR = {
   optimizer: "c9", accumulate: "c10", launch: "c11", fixed: "c12", data: "c12",
   weights: "c1", activations: "c6", working: "c7", slack: "c8", communication: "c11", context: "c12", buffers: "c10", learned: "c13",
 };
-const HELD_COLOUR = { ...COLOUR, gradients: "c2", logits: "c5" };
+const MEMORY_COLOUR = { ...COLOUR, gradients: "c2", logits: "c5" };
 const PART_SAYS = {
-  matmul: "the products of the layers", attention: "scores, softmax, weighted sum", logits: "the vocabulary's product and loss", memory: "norms, activations, dropout",
+  matmul: "GEMMs of the layers", attention: "scores, softmax, weighted sum", logits: "the GEMM over the vocabulary, and the loss", memory: "norms, activations, dropout",
   tensor: "collectives of tensor parallelism", p2p: "between pipeline stages", bubble: "waiting while the pipeline fills and drains", gradients: "gradients over the replicas",
   optimizer: "the optimizer", accumulate: "adding up micro-batches", launch: "waiting for the host to start kernels", fixed: "what every iteration pays once",
   pp_wait: "waiting for another stage", pp_send: "sending to another stage", grad_reduce: "gradients over the replicas", tp_comm: "collectives of tensor parallelism",
@@ -60,7 +60,7 @@ function drawTime() {
     holder,
     h("p", { class: "dim small", text: [sameBatch ? "" : "Batches differ: times are brought to the same number of samples.", from > 0 ? "The axis does not begin at 0." : "", all.length > list.length ? `The ${list.length} fastest of ${all.length} layouts.` : "", anyForecast ? "The forecast knows the machine's data sheet and none of these rows." : "No forecast: name the machine with --cluster, and it stands beside each measurement."].filter(Boolean).join(" ") }));
   picture(holder, (width) => {
-    const f = frame(width, lines.length), a = axis(f, from, high + pad, sameBatch ? "seconds an iteration" : `seconds for ${num(base)} samples`);
+    const f = frame(width, lines.length), a = axis(f, from, high + pad, sameBatch ? "seconds per iteration" : `seconds for ${num(base)} samples`);
     return s("svg", { class: "chart", viewBox: `0 0 ${width} ${f.height}`, height: f.height, role: "group", "aria-label": "Time against layout" }, a.nodes, lines.map((l, i) => {
       const y = f.y(i), g = s("g", { "aria-label": `${layout(l.row)}: ${num(l.sec)} seconds${has(l.fs) ? `, forecast ${num(l.fs)}` : ""}` });
       g.append(s("rect", { x: 0, y: y - f.high / 2, width, height: f.high, fill: "transparent" }), rowLabel(f, i, l.row, label(l.row)));
@@ -77,8 +77,9 @@ function drawTime() {
 // What the rows of a question differ in, and only that; where nothing else tells two apart, the session they ran in.
 function label(row, among = question() ? question().ranked.slice(0, MOST_BARS) : []) {
   const beside = [row, ...among.map((c) => c.rows[0])];
-  const differing = [["gbs", "GBS"], ["zero", "ZeRO"], ["heads", "heads"], ["layers", "layers"], ["hidden", "hidden"], ["schedule", ""], ["recompute", "recompute"], ["dtype", ""], ["freq", "GHz"]].filter(([key]) => new Set(beside.map((r) => cell(key, r))).size > 1);
-  const words = (r) => [["dp", "tp", "pp"].map((k) => cell(k, r) ?? "?").join(" × "), has(cell("mbs", r)) && `MBS ${cell("mbs", r)}`, ...differing.map(([key, word]) => has(cell(key, r)) && `${word} ${cell(key, r)}`.trim())].filter(Boolean).join(", ");
+  const differing = [...fields((c) => c.name === "gbs"), ...others(), ...splits().filter((c) => !c.degree)].filter((c) => differs(c.name, beside));
+  const degrees = (r) => fields((c) => c.degree).map((c) => cell(c.name, r) ?? "?").join(" × ");
+  const words = (r) => [degrees(r), ...[...fields((c) => c.name === "mbs"), ...differing].map((c) => wording(c, cell(c.name, r)))].filter(Boolean).join(", ");
   const mine = words(row), session = cell("session", row);
   return has(session) && beside.some((r) => cell("session", r) !== session && words(r) === mine) ? `${mine}, ${session}` : mine;
 }
@@ -110,7 +111,7 @@ function drawParts() {
   const keys = forecast.length && timers.length ? [partsLegend(forecast, undefined, [[null, "Forecast:"]]), partsLegend(timers, undefined, [[null, "Measured:"]])] : [partsLegend(lists)];
   box.replaceChildren(...keys, holder, h("p", { class: "dim small", text: `${rows.some((r) => V.parts[r].time && V.parts[r].breakdown) ? "Upper bar: forecast; lower: the run's own timers, the mean over its ranks. " : rows.some((r) => V.parts[r].time) ? "Forecast, by part. " : "The runs' own timers, the mean over their ranks. "}${rows.some((r) => V.parts[r].time && has(cell("sec", r))) ? "The tick is the measured time." : ""}` }));
   picture(holder, (width) => {
-    const f = frame(width, rows.length, { line: 36 }), a = axis(f, 0, high * 1.02, "seconds an iteration");
+    const f = frame(width, rows.length, { line: 36 }), a = axis(f, 0, high * 1.02, "seconds per iteration");
     return s("svg", { class: "chart", viewBox: `0 0 ${width} ${f.height}`, height: f.height, role: "group", "aria-label": "Where the time goes" }, a.nodes, rows.map((row, i) => {
       const y = f.y(i), p = V.parts[row], both = p.time && p.breakdown, g = s("g", { "aria-label": label(row) });
       g.append(s("rect", { x: 0, y: y - f.high / 2, width, height: f.high, fill: "transparent" }), rowLabel(f, i, row, label(row)));
@@ -131,7 +132,7 @@ function drawMemory() {
   const high = Math.max(...rows.flatMap((r) => [cell("mem", r), part(r).memory && total(part(r).memory), cell("f_mem_hi", r)]).filter(has), limit || 0);
   const lists = rows.flatMap((r) => [part(r).memory, part(r).held?.parts]).filter(Boolean), holder = h("div", {});
   box.replaceChildren(
-    partsLegend(lists, HELD_COLOUR, [[swatch("h-bar"), "measured, fullest device"]]), holder,
+    partsLegend(lists, MEMORY_COLOUR, [[swatch("h-bar"), "measured, fullest device"]]), holder,
     h("p", { class: "dim small", text: [limit ? `The red line is what a device has to give: ${num(limit)} GiB.` : "No capacity line: these rows do not name their machine (--cluster does).", rows.some((r) => part(r).memory) ? `Upper bar: forecast, by part${assumes(rows)}.` : ""].filter(Boolean).join(" ") }));
   picture(holder, (width) => {
     const f = frame(width, rows.length, { line: 36, right: 150 }), a = axis(f, 0, high * 1.03, "GiB");
@@ -139,13 +140,13 @@ function drawMemory() {
       const y = f.y(i), p = part(row), both = p.memory && (has(cell("mem", row)) || p.held), g = s("g", { "aria-label": `${label(row)}: ${has(cell("mem", row)) ? `${num(cell("mem", row))} GiB` : "not measured"}` });
       g.append(s("rect", { x: 0, y: y - f.high / 2, width, height: f.high, fill: "transparent" }), rowLabel(f, i, row, label(row)));
       if (p.memory) {
-        g.append(...stack(f, a, both ? y - 13 : y - 9, both ? 12 : 18, p.memory, HELD_COLOUR));
+        g.append(...stack(f, a, both ? y - 13 : y - 9, both ? 12 : 18, p.memory, MEMORY_COLOUR));
         const lo = cell("f_mem_lo", row), hi = cell("f_mem_hi", row), m = both ? y - 7 : y;
         if (has(lo)) g.append(s("path", { d: `M${a.x(lo)} ${m}H${a.x(hi)}M${a.x(lo)} ${m - 3}v6M${a.x(hi)} ${m - 3}v6`, class: "f-line", fill: "none" }));
       }
       const top = both ? y + 1 : y - 9, tall = both ? 12 : 18;
       if (has(cell("mem", row))) g.append(tip(s("rect", { x: a.x(0), y: top, width: Math.max(1, a.x(cell("mem", row)) - a.x(0)), height: tall, class: "h-bar", opacity: p.held?.parts ? 0.35 : 1 }), `measured: ${memory(row)}`));
-      if (p.held?.parts) g.append(...stack(f, a, top, tall, p.held.parts, HELD_COLOUR));
+      if (p.held?.parts) g.append(...stack(f, a, top, tall, p.held.parts, MEMORY_COLOUR));
       const ranks = p.held?.ranks?.length;
       g.append(sideNote(f, i, has(cell("mem", row)) ? `${memory(row)}${ranks ? `, rank ${p.held.rank} of ${ranks}` : ""}` : `forecast ${num(cell("f_mem", row), 3)}`));
       return opens(g, row);

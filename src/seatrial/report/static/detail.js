@@ -13,12 +13,6 @@ async function details(row) {
   return unpacked.made[chunk][row % size];
 }
 
-const GROUPS = [
-  ["Measured", ["sec_per_it", "tflops", "formula", "tflops_per", "mem_value", "mem_unit", "mem_scope", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process", "aggr_pflops", "mfu", "hfu", "loss", "iteration"]],
-  ["Asked for", ["size_label", "family", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "nodes", "procs_per_node", "gpus", "dp", "tp", "pp", "vp", "mbs", "gbs", "zero_stage", "recompute", "schedule", "dtype", "sequence_parallel", "optimizer", "engine", "freq_ghz", "torch_version"]],
-  ["Where from", ["source_file", "source_line", "section", "table", "date", "session", "machine", "run_id", "record_id", "written_at", "flags", "notes"]],
-];
-const LEFT = ["state", "outcome", "printed", "context", "trial", "iterations", "measurement", "memory", "breakdown", "versions", "host", "forecast", "inferred", "estimated", "extra", "env"];
 const flat = (value) => (typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(7))) : value !== null && typeof value === "object" ? JSON.stringify(value) : String(value));
 function pairs(entries, cls) {
   const list = entries.filter(([, value]) => has(value) && value !== "");
@@ -40,9 +34,8 @@ async function openRow(row) {
   if (r.outcome?.evidence && Object.keys(r.outcome.evidence).length) section("Evidence", Object.entries(r.outcome.evidence).map(([key, value]) => [h("p", { class: "dim small", text: key }), h("pre", { text: Array.isArray(value) && value.every((v) => typeof v === "string") ? value.join("\n") : typeof value === "string" ? value : JSON.stringify(value, null, 1) })]));
   if (all.findings) section("Doubts", all.findings.map((x) => h("div", { class: "finding" }, h("span", { class: `badge ${{ error: "bad", warning: "warn", info: "info" }[x.level]}`, text: x.code }), findingText(x))));
   const inferred = new Set(r.inferred || []), estimated = new Set(r.estimated || []);
-  for (const [name, keys] of GROUPS) section(name, pairs(keys.map((key) => [key, r[key], inferred.has(key) ? "worked out" : estimated.has(key) ? "estimated" : ""])));
-  const rest = Object.keys(r).filter((key) => !LEFT.includes(key) && !GROUPS.some(([, keys]) => keys.includes(key)));
-  section("More", pairs([...rest.map((key) => [key, r[key]]), ...Object.entries(r.extra || {})]));
+  for (const [name, keys] of Object.entries(V.groups)) section(name, pairs(keys.map((key) => [key, r[key], inferred.has(key) ? "worked out" : estimated.has(key) ? "estimated" : ""])));
+  section("More", pairs(Object.entries(r.extra || {})));
   if (f) {
     section("Forecast", pairs([["seconds", `${num(f.sec)} (90 %: ${num(f.lo, 3)} to ${num(f.hi, 3)})`], ["memory", has(f.mem_gib) ? `${num(f.mem_gib, 3)} GiB (${num(f.mem_lo, 3)} to ${num(f.mem_hi, 3)})` : null], ["device", f.device], ["of a device's", has(f.limit_gib) ? `${num(f.limit_gib)} GiB` : null]]),
       f.assumed?.length ? h("p", { class: "dim small", text: `The row does not say ${f.assumed.join(", ")}: ${Object.keys(V.assumed).filter((k) => f.assumed.includes(k)).length ? `${Object.entries(V.assumed).filter(([k]) => f.assumed.includes(k)).map(([k, v]) => `${k} is taken as ${v}`).join(", ")}, the rest as usual` : "the forecast takes what is usual"}.` }) : null);
@@ -53,8 +46,8 @@ async function openRow(row) {
   const later = [];
   if (f?.parts_s && total(f.parts_s)) section("Where the time goes: forecast", bars(f.parts_s, "s"));
   if (r.breakdown && total(r.breakdown)) section("Where the time went: timers", bars(r.breakdown, "s"));
-  if (f?.memory_gib && total(f.memory_gib)) section("Memory: forecast of the fullest device", bars(f.memory_gib, "GiB", HELD_COLOUR));
-  if (r.memory?.fullest) section(`Memory: measured, fullest is rank ${r.memory.rank}`, r.memory.fullest.parts && total(r.memory.fullest.parts) ? bars(Object.fromEntries(Object.entries(r.memory.fullest.parts).map(([k, v]) => [k, v / 2 ** 30])), "GiB", HELD_COLOUR) : null, pairs(Object.entries(r.memory.fullest).filter(([k]) => k !== "parts")), rankStrip(r.memory, later));
+  if (f?.memory_gib && total(f.memory_gib)) section("Memory: forecast of the fullest device", bars(f.memory_gib, "GiB", MEMORY_COLOUR));
+  if (r.memory?.fullest) section(`Memory: measured, fullest is rank ${r.memory.rank}`, r.memory.fullest.parts && total(r.memory.fullest.parts) ? bars(Object.fromEntries(Object.entries(r.memory.fullest.parts).map(([k, v]) => [k, v / 2 ** 30])), "GiB", MEMORY_COLOUR) : null, pairs(Object.entries(r.memory.fullest).filter(([k]) => k !== "parts")), rankStrip(r.memory, later));
   if (r.iterations?.length) section("Iterations", iterations(r.iterations, later), r.measurement && pairs(Object.entries(r.measurement)));
   const drawnHere = V.pipelines.find((p) => p.row === row) || (window.seatrialLive && (await window.seatrialLive.pipeline(row)));
   if (drawnHere) { const inner = h("div", {}); out.push(h("h3", { text: "Pipeline" }), inner); later.push(() => { inner.append(...pipelineParts(drawnHere).flat(3).filter(Boolean)); for (const [holder, again] of drawn) if (inner.contains(holder)) again(); }); }

@@ -43,7 +43,7 @@ function sweepCard(s) {
   const gone = s.state === "running" && s.quiet_s > 30;
   const [word, kind] = ENDED[s.state] || (gone ? [`no sign of it for ${clock(s.quiet_s)}`, "warn"] : ["running", "good"]);
   const counts = Object.entries(s.counts).map(([outcome, n]) => `${n} ${outcome}`).join(", ");
-  const facts = [counts, s.best && `best ${s.best}${has(s.best_s) ? `: ${num(s.best_s)} s an iteration` : ""}`, `${clock(s.spent_s)} spent in trials${has(s.budget_s) ? ` of a budget of ${clock(s.budget_s)}` : ""}`, s.note];
+  const facts = [counts, s.best && `best ${s.best}${has(s.best_s) ? `: ${num(s.best_s)} s per iteration` : ""}`, `${clock(s.spent_s)} spent in trials${has(s.budget_s) ? ` of a budget of ${clock(s.budget_s)}` : ""}`, s.note];
   return h("div", { class: "card sweep", "data-session": s.session },
     h("div", { class: "head" },
       h("div", { class: "row" }, h("span", { class: `badge ${kind}`, text: word }), h("b", { text: `${s.kind} ${s.name}` })),
@@ -58,11 +58,10 @@ function drawRunning(list, sweeps) {
   const above = sweeps.length ? [h("div", { class: "cards now" }, sweeps.map(sweepCard))] : [];
   if (!list.length) { box.replaceChildren(...above, h("p", { class: "dim small", text: "No trial is running in this logbook." })); return; }
   box.replaceChildren(...above, h("div", { class: "cards now" }, list.map((one) => {
-    const t = one.trial;
     const stale = one.quiet_s > 15;
     return h("div", { class: "card trial" },
-      h("div", { class: "row" }, h("span", { class: `badge ${stale ? "warn" : "good"}`, text: stale ? `silent for ${clock(one.quiet_s)}` : one.phase || "running" }), h("b", { text: `${t.size || ""} DP ${t.dp} · TP ${t.tp} · PP ${t.pp}, MBS ${t.mbs}, GBS ${t.gbs}` })),
-      h("p", { class: "small dim", text: [one.session, has(one.steps) ? `step ${one.step} of ${one.steps}` : `step ${one.step}`, one.phase && (has(one.rank) ? `${one.phase} on rank ${one.rank}` : one.phase), one.collective && `last collective ${one.collective}`, `for ${clock(one.for_s)}`, has(one.left_s) && `about ${clock(one.left_s)} left at most`, has(one.beat_s) && `heartbeat ${num(one.beat_s, 2)} s ago`, has(one.sec) && `${num(one.sec)} s an iteration`].filter(Boolean).join(" · ") }),
+      h("div", { class: "row" }, h("span", { class: `badge ${stale ? "warn" : "good"}`, text: stale ? `silent for ${clock(one.quiet_s)}` : one.phase || "running" }), h("b", { text: one.label || one.key })),
+      h("p", { class: "small dim", text: [one.session, has(one.steps) ? `step ${one.step} of ${one.steps}` : `step ${one.step}`, one.phase && (has(one.rank) ? `${one.phase} on rank ${one.rank}` : one.phase), one.collective && `last collective ${one.collective}`, `for ${clock(one.for_s)}`, has(one.left_s) && `about ${clock(one.left_s)} left at most`, has(one.beat_s) && `heartbeat ${num(one.beat_s, 2)} s ago`, has(one.sec) && `${num(one.sec)} s per iteration`].filter(Boolean).join(" · ") }),
       progressBar(one.step, one.steps, "steps"),
       one.line && h("div", { class: "logline", title: one.line, text: one.line }));
   })));
@@ -78,7 +77,7 @@ async function planner() {
   let turn = 0, timer = 0;
   const form = h("form", { class: "form", onsubmit: (event) => { event.preventDefault(); go(); }, oninput: () => { clearTimeout(timer); timer = setTimeout(go, 350); } },
     pick("model", "Model", known.models, "bloom-176b"), pick("cluster", "Cluster", known.clusters, "jz-a100"), field("nodes", "Nodes", "48", "all"), field("gbs", "Global batch", "2048", "needed"),
-    field("tp", "TP", "", "any"), field("pp", "PP", "", "any"), field("mbs", "MBS", "", "any"), field("zero", "ZeRO", "", "any"), field("recompute", "Recompute", "", "any"),
+    fields((c) => c.searched && c.name !== "gbs").map((c) => field(c.field, c.label, "", "any")),
     field("tokens", "Tokens", "300B", "none"), field("rule", "Rules, with ; between", "", "dp % 4 == 0; pp <= 12", "wide2"), h("label", {}, "Learn from this logbook", h("select", { name: "learn" }, h("option", { value: "", text: "no" }), h("option", { value: "yes", text: "yes" }))), h("button", { class: "sr", type: "submit", text: "Plan" }));
   async function go() {
     const mine = ++turn, query = new URLSearchParams([...new FormData(form)].filter(([, v]) => v.trim()));
@@ -95,8 +94,9 @@ async function planner() {
 }
 
 function ranking(a) {
-  if (!a.candidates.length) return [h("p", { class: "note", text: a.reason }), a.nearest?.length && h("p", { class: "small" }, "Nearest: ", a.nearest.map((n) => `${n.freed}: DP ${n.dp}, TP ${n.tp}, PP ${n.pp}, MBS ${n.mbs}`).join("; "))].filter(Boolean);
-  const columns = [["dp", "DP"], ["tp", "TP"], ["pp", "PP"], ["vp", "VP"], ["mbs", "MBS"], ["zero", "ZeRO"], ["recompute", "Recompute"], ["schedule", "Schedule"], ["sec_per_it", "Sec/it"], ["tflops", `TFLOPs (${a.tflops_formula})`], ["mem_gib", "GiB"], ["fits", "Fits"], ["days", "Days"], ["device_hours", "Device-hours"]].filter(([k]) => k in a.candidates[0]);
+  if (!a.candidates.length) return [h("p", { class: "note", text: a.reason }), a.nearest?.length && h("p", { class: "small" }, "Nearest: ", a.nearest.map((n) => `${n.freed}: ${fields((c) => c.searched && (c.degree || c.name === "mbs")).map((c) => wording(c, n[c.field])).join(", ")}`).join("; "))].filter(Boolean);
+  const figures = [["sec_per_it", "Sec/it"], ["tflops", `TFLOPs (${a.tflops_formula})`], ["mem_gib", "GiB"], ["fits", "Fits"], ["days", "Days"], ["device_hours", "Device-hours"]];
+  const columns = [...fields((c) => c.searched && c.name !== "gbs").map((c) => [c.field, c.label]), ...figures].filter(([k]) => k in a.candidates[0]);
   const cells = (c) => columns.map(([k]) => { const v = c[k]; return h("td", { class: typeof v === "number" ? "n" : null, text: k === "sec_per_it" ? `${num(v)} (${num(c.sec_lo, 3)} to ${num(c.sec_hi, 3)})` : num(v) }); });
   const lost = Object.entries(a.rejected).slice(0, 6).map(([k, n]) => `${k} ${n.toLocaleString("en")}`).join(", ");
   return [h("p", { class: "small dim", text: `${a.considered.toLocaleString("en")} layouts considered, ${a.accepted.toLocaleString("en")} can run${a.ties > 1 ? `; the first ${a.ties} cannot be told apart` : ""}. A forecast, not a measurement${a.calibration ? `, corrected by ${plural(a.calibration.rows, "row")} of this logbook` : ""}.` }),

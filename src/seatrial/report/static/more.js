@@ -13,7 +13,7 @@ function drawScaling() {
   box.replaceChildren(
     h("div", { class: "ask" }, h("label", {}, "Model", h("select", { onchange: (e) => { M.scaling = Number(e.target.value); drawScaling(); } }, all.map((o, i) => h("option", { value: i, selected: i === at, text: `${o.label} (${plural(o.points.length, "size")})` }))))),
     legend([[MARK.measured(), "best measured row of each size"], [s("svg", { viewBox: "0 0 14 12", class: "chart" }, s("path", { d: "M0 6h14", class: "ideal" })), `ideal, from ${first.world}`]]),
-    h("div", { class: "many two" }, h("div", { class: "small-chart" }, h("p", { text: "Samples a second" }), left), h("div", { class: "small-chart" }, h("p", { text: `Efficiency against ${plural(first.world, "process").replace("processs", "processes")}` }), right)),
+    h("div", { class: "many two" }, h("div", { class: "small-chart" }, h("p", { text: "Samples per second" }), left), h("div", { class: "small-chart" }, h("p", { text: `Efficiency against ${plural(first.world, "process").replace("processs", "processes")}` }), right)),
     h("p", { class: "dim small", text: "Both axes of the first picture are logarithmic. Rows of one model may differ in layout and batch: each point is the best of its size." }));
   const lg = Math.log2, xs = points.map((p) => lg(p.world)), lowX = Math.min(...xs), highX = Math.max(...xs);
   const sketch = (width, values, ticksY, y, extra, name) => {
@@ -29,7 +29,7 @@ function drawScaling() {
   };
   const rates = points.map((p) => p.rate), ideal = (w) => (first.rate / first.world) * w, top = Math.max(...rates, ideal(points.at(-1).world)), low = Math.min(...rates);
   const logTicks = []; for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(top)); e++) for (const m of [1, 2, 5]) { const v = m * 10 ** e; if (v >= low * 0.7 && v <= top * 1.4) logTicks.push(v); }
-  picture(left, (w) => sketch(w, (p) => p.rate, logTicks, (v) => (Math.log(v) - Math.log(low * 0.8)) / (Math.log(top * 1.15) - Math.log(low * 0.8)), { format: (v) => num(v, 2), ideal: (x, y) => `M${x(first.world)} ${y(first.rate)}L${x(points.at(-1).world)} ${y(ideal(points.at(-1).world))}` }, "Samples a second over processes"));
+  picture(left, (w) => sketch(w, (p) => p.rate, logTicks, (v) => (Math.log(v) - Math.log(low * 0.8)) / (Math.log(top * 1.15) - Math.log(low * 0.8)), { format: (v) => num(v, 2), ideal: (x, y) => `M${x(first.world)} ${y(first.rate)}L${x(points.at(-1).world)} ${y(ideal(points.at(-1).world))}` }, "Samples per second over processes"));
   const most = Math.max(1.1, ...points.map((p) => p.efficiency * 1.05));
   picture(right, (w) => sketch(w, (p) => p.efficiency, ticks(0, most, 5), (v) => v / most, { format: (v) => `${Math.round(v * 100)} %`, ideal: (x, y) => `M${x(first.world)} ${y(1)}H${x(points.at(-1).world)}` }, "Efficiency over processes"));
 }
@@ -58,29 +58,29 @@ function drawKnobs() {
         values.map((v, i) => s("text", { x: x(i), y: high - 20, "text-anchor": values.length === 2 && String(v).length > 10 ? (i ? "end" : "start") : "middle", text: v })), s("text", { x: l, y: high - 4, class: "dimt", text: rated ? "TFLOPs a process" : "samples a second" }),
         s("polyline", { points: middle.map((v, i) => `${x(i)},${yy(v)}`).join(" "), class: "m-line" }),
         points.map(([v, row]) => { const g = s("g", { "aria-label": `${v}: ${num(y(row))}` }, s("circle", { cx: x(values.indexOf(v)), cy: yy(y(row)), r: 10, fill: "transparent" }), s("circle", { cx: x(values.indexOf(v)), cy: yy(y(row)), r: 4.5, class: "m-dot" }));
-          tip(g, `${knob.title} ${v}\n${num(y(row))} ${rated ? "TFLOPs" : "samples/s"}${has(cell("sec", row)) ? `, ${shown("sec", row)} s` : ""}\n${place(row)}`); return opens(g, row); }));
+          tip(g, `${knob.title} ${v}\n${num(y(row))} ${rated ? "TFLOPs" : "samples per second"}${has(cell("sec", row)) ? `, ${shown("sec", row)} s` : ""}\n${place(row)}`); return opens(g, row); }));
     });
   }
 }
 
-const SPAN = { F: ["c1", "forward"], B: ["c9", "backward"], W: ["c10", "weight gradient"], R: ["c2", "recompute"], t: ["c5", "tensor collective"], s: ["c6", "sending"], c: ["c3", "checkpoint"], w: ["c8", "waiting"], g: ["c7", "reducing gradients"], o: ["c12", "optimizer"], d: ["c11", "data"], x: ["c13", "other"] };
+const span = (letter) => V.spans[letter] || V.spans.x; // its class and its word
 function gantt(made, title) {
   const holder = h("div", {}), letters = new Set(made.spans.flat().map(([k]) => k));
   picture(holder, (width) => {
     const l = 74, line = made.ranks.length > 16 ? 15 : 22, high = 8 + made.ranks.length * line + 24, x = (t) => l + (t / made.total_s) * (width - l - 2);
     return s("svg", { class: "chart", viewBox: `0 0 ${width} ${high}`, height: high, role: "img", "aria-label": title },
       made.ranks.map((name, i) => [s("rect", { x: l, y: 4 + i * line, width: width - l - 2, height: line - 3, fill: "var(--soft)" }), s("text", { x: 0, y: 4 + i * line + line / 2 + 2, class: "dimt", text: name }),
-        made.spans[i].map(([kind, micro, chunk, from, to]) => { const w = x(to) - x(from), g = s("g", {}, s("rect", { x: x(from), y: 4 + i * line, width: Math.max(0.5, w), height: line - 3, class: `p-${(SPAN[kind] || SPAN.x)[0]}${w > 3 ? " seg" : ""}`, opacity: chunk ? 0.6 : 1 }));
+        made.spans[i].map(([kind, micro, chunk, from, to]) => { const w = x(to) - x(from), g = s("g", {}, s("rect", { x: x(from), y: 4 + i * line, width: Math.max(0.5, w), height: line - 3, class: `p-${span(kind)[0]}${w > 3 ? " seg" : ""}`, opacity: chunk ? 0.6 : 1 }));
           if (has(micro) && w > 7 * String(micro).length + 4 && line > 18) g.append(s("text", { x: x(from) + w / 2, y: 4 + i * line + line / 2 + 2, "text-anchor": "middle", class: "in-bar", text: micro }));
-          return tip(g, `${(SPAN[kind] || SPAN.x)[1]}${has(micro) ? ` of micro-batch ${micro}` : ""}${chunk ? `, virtual stage ${chunk}` : ""}\n${num(from)} to ${num(to)} s`); })]),
+          return tip(g, `${span(kind)[1]}${has(micro) ? ` of micro-batch ${micro}` : ""}${chunk ? `, virtual stage ${chunk}` : ""}\n${num(from)} to ${num(to)} s`); })]),
       [0, 0.25, 0.5, 0.75, 1].map((t) => s("text", { x: x(made.total_s * t), y: high - 6, "text-anchor": t === 0 ? "start" : t === 1 ? "end" : "middle", class: "dimt", text: `${num(made.total_s * t, 3)} s` })));
   });
-  return [h("h3", { text: title }), legend([...letters].map((k) => [swatch(`p-${(SPAN[k] || SPAN.x)[0]}`), (SPAN[k] || SPAN.x)[1]])), holder];
+  return [h("h3", { text: title }), legend([...letters].map((k) => [swatch(`p-${span(k)[0]}`), span(k)[1]])), holder];
 }
 function pipelineParts(one) {
   const f = one.forecast, m = one.measured;
   return [f && gantt(f, `Forecast: ${f.schedule}, ${f.drawn < f.microbatches ? `the first ${f.drawn} of ${f.microbatches} micro-batches` : plural(f.microbatches, "micro-batch").replace("batchs", "batches")}; grey is the bubble`),
-    m && gantt(m, `Measured: step ${m.step}, one rank a stage, by the run's own timers`),
+    m && gantt(m, `Measured: step ${m.step}, one rank per stage, by the run's own timers`),
     f && !m && h("p", { class: "dim small", text: "No measured timeline: this row has no trace (training.trace_steps makes one)." }),
     m && !f && h("p", { class: "dim small", text: "No forecast: the trial names no cluster (--cluster does)." })];
 }

@@ -1,15 +1,8 @@
 // The table: only the rows in sight are in the document, so ten thousand are as quick as ten.
 const ROW_PX = 33;
-const COLUMNS = [
-  ["state", "State", 0], ["size", "Model", 0], ["nodes", "Nodes", 1], ["world", "Procs", 1], ["dp", "DP", 1], ["tp", "TP", 1], ["pp", "PP", 1],
-  ["vp", "VP", 1], ["mbs", "MBS", 1], ["gbs", "GBS", 1], ["zero", "ZeRO", 1], ["recompute", "Recompute", 0], ["schedule", "Schedule", 0],
-  ["sec", "Sec/it", 1], ["f_sec", "Forecast s", 1], ["tflops", "TFLOPs", 1], ["rate", "Samples/s", 1], ["mem", "Mem GiB", 1], ["f_mem", "Forecast GiB", 1],
-  ["layers", "Layers", 1], ["hidden", "Hidden", 1], ["heads", "Heads", 1], ["seq", "Seq", 1], ["dtype", "Precision", 0], ["freq", "GHz", 1], ["torch", "Torch", 0],
-  ["lint", "Doubts", 0], ["date", "Date", 0], ["session", "Session", 0], ["machine", "Machine", 0], ["notes", "Notes", 0], ["env", "Environment", 0], ["file", "Source", 0],
-];
-const PRINTED = new Set("state size nodes dp tp pp mbs gbs zero sec f_sec tflops mem lint file".split(" ")); // what fits on paper
-const FIRST_ON_A_PHONE = "state sec dp tp pp mbs mem".split(" "); // what is in sight before anybody scrolls
-const ALIAS = { model: "size", zero_stage: "zero", procs: "world", gpus: "world", sec_per_it: "sec", mem_gib: "mem", source: "file", forecast: "f_sec", doubts: "lint" };
+const ON_PAPER = new Set("state size nodes mbs gbs zero sec f_sec tflops mem lint file".split(" ")); // with the degrees: what fits
+const aliases = () => ({ model: "size", procs: "world", gpus: "world", sec_per_it: "sec", mem_gib: "mem", source: "file", forecast: "f_sec", doubts: "lint",
+  ...Object.fromEntries(V.columns.flatMap((c) => (c.aliases || []).map((alias) => [alias, c.name]))) });
 const LINT_WORD = ["info", "warning", "error"];
 const T = { order: [], sort: null, down: false, filter: "", state: "", columns: [], focus: 0, hay: null };
 
@@ -40,8 +33,9 @@ function hay(row) {
 
 const TEST = /^([a-z_]+)(<=|>=|!=|=|<|>|~)(.*)$/i;
 function tests(text) {
+  const known = aliases();
   return text.trim().split(/\s+/).filter(Boolean).map((word) => {
-    const match = TEST.exec(word), name = match && (ALIAS[match[1].toLowerCase()] || match[1].toLowerCase());
+    const match = TEST.exec(word), name = match && (known[match[1].toLowerCase()] || match[1].toLowerCase());
     if (!match || !(name in V.rows)) { const want = word.toLowerCase(); return (row) => hay(row).includes(want); }
     const [, , op, raw] = match, value = raw !== "" && !Number.isNaN(Number(raw)) ? Number(raw) : raw.toLowerCase();
     return (row) => {
@@ -86,11 +80,11 @@ function tableBody(every) {
     const row = T.order[at];
     const lost = cell("state", row) === "failed" || cell("state", row) === "planned";
     const tr = h("tr", { "data-row": row, tabindex: at === T.focus ? "0" : "-1", "aria-rowindex": at + 2, class: best.has(row) ? "best" : lost ? "lost" : null });
-    for (const [name, , number] of T.columns) {
+    for (const { name, number, degree } of T.columns) {
       const text = cellText(name, row);
       if (name === "state") tr.append(h("td", {}, badge(row)));
       else if (name === "lint") tr.append(h("td", {}, text && h("span", { class: `badge ${["info", "warn", "bad"][cell("lint", row)]}`, text })));
-      else tr.append(h("td", { class: cls(name, number), text, title: text.length > 18 ? text : null }));
+      else tr.append(h("td", { class: cls(name, number, degree), text, title: text.length > 18 ? text : null }));
     }
     made.push(tr);
   }
@@ -99,13 +93,13 @@ function tableBody(every) {
   if (held) body.querySelector(`tr[tabindex="0"]`)?.focus({ preventScroll: true });
 }
 
-const cls = (name, number) => [number && "n", !PRINTED.has(name) && "opt"].filter(Boolean).join(" ") || null;
+const cls = (name, number, degree) => [number && "n", !degree && !ON_PAPER.has(name) && "opt"].filter(Boolean).join(" ") || null;
 
 function tableHead() {
   const head = $("grid-head");
-  head.replaceChildren(...T.columns.map(([name, label, number]) => {
+  head.replaceChildren(...T.columns.map(({ name, label, title, number, degree }) => {
     const mine = T.sort === name;
-    return h("th", { scope: "col", class: cls(name, number), "aria-sort": mine ? (T.down ? "descending" : "ascending") : "none", "data-column": name },
+    return h("th", { scope: "col", class: cls(name, number, degree), title: title !== label && title, "aria-sort": mine ? (T.down ? "descending" : "ascending") : "none", "data-column": name },
       h("button", { type: "button", text: label + (mine ? (T.down ? " ↓" : " ↑") : ""), onclick: () => sortBy(name) }));
   }));
 }
@@ -121,7 +115,7 @@ function sortBy(name) {
 
 function widths() {
   const look = Math.min(V.count, 400), step = Math.max(1, Math.floor(V.count / look));
-  return T.columns.map(([name, label]) => {
+  return T.columns.map(({ name, label }) => {
     let longest = label.length + 3;
     for (let row = 0; row < V.count; row += step) longest = Math.max(longest, Math.min(cellText(name, row).length + (name === "state" || name === "lint" ? 3 : 0), 30));
     return Math.round(longest * 7.3 + 18);
@@ -129,9 +123,10 @@ function widths() {
 }
 
 function drawTable() {
-  T.columns = COLUMNS.filter(([name]) => name in V.rows);
+  T.columns = V.columns.filter((c) => c.name in V.rows);
   if (window.innerWidth < 640) {
-    const front = FIRST_ON_A_PHONE.flatMap((name) => T.columns.filter(([own]) => own === name));
+    // In sight before anybody scrolls.
+    const front = ["state", "sec", ...fields((c) => c.degree).map((c) => c.name), "mbs", "mem"].flatMap((name) => T.columns.filter((c) => c.name === name));
     T.columns = [...front, ...T.columns.filter((column) => !front.includes(column))];
   }
   T.hay = null;

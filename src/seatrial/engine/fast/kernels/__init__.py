@@ -19,12 +19,12 @@ class Kernels:
     """Functions of the names, arguments and results of `plain`."""
 
     norm = staticmethod(plain.norm)
-    norm_again = staticmethod(plain.norm_again)
+    norm_recompute = staticmethod(plain.norm_recompute)
     norm_backward = staticmethod(plain.norm_backward)
     gelu = staticmethod(plain.gelu)
     gelu_backward = staticmethod(plain.gelu_backward)
-    join = staticmethod(plain.join)
-    fold = staticmethod(plain.fold)
+    cat_qkv = staticmethod(plain.cat_qkv)
+    reduce_partials = staticmethod(plain.reduce_partials)
     add_rows = staticmethod(plain.add_rows)
     softmax_parts = staticmethod(plain.softmax_parts)
     softmax_gradient = staticmethod(plain.softmax_gradient)
@@ -33,10 +33,10 @@ class Kernels:
     adamw_split = staticmethod(plain.adamw_split)
     cast8 = staticmethod(plain.cast8)
     norm8 = staticmethod(plain.norm8)
-    norm_again8 = staticmethod(plain.norm_again8)
+    norm_recompute8 = staticmethod(plain.norm_recompute8)
     gelu8 = staticmethod(plain.gelu8)
     gelu_backward8 = staticmethod(plain.gelu_backward8)
-    join8 = staticmethod(plain.join8)
+    cat_qkv8 = staticmethod(plain.cat_qkv8)
 
     def __init__(self, **others: Callable[..., Any]):
         """`others`: in place of plain torch's, by name."""
@@ -52,7 +52,7 @@ class Kernels:
 
 
 NAMES = tuple(name for name, value in vars(Kernels).items() if isinstance(value, staticmethod))
-EIGHT = tuple(name for name in NAMES if name.endswith("8"))
+FP8 = tuple(name for name in NAMES if name.endswith("8"))
 
 
 def triton_kernels() -> dict[str, Callable[..., Any]]:

@@ -3,7 +3,7 @@
     h, stats, shifted = norm(x, weight, bias, 1e-5, plus=out_bias)      shifted = x + out_bias
     dx, sums = norm_backward(dh, x, stats, weight, residual=dy)         sums: [3 (or 2), groups, hidden], still to be added
 
-Matrices are [tokens, columns]. Column sums come as fp32 partial sums, which `fold` adds into their places.
+Matrices are [tokens, columns]. Column sums come as fp32 partial sums, which `reduce_partials` adds into their outs.
 """
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seatrial.engine.core.masters import parts_of, whole_of
-from seatrial.engine.fast.kernels.slot import Slot
+from seatrial.engine.core.masters import merge_bits, split_bits
+from seatrial.engine.fast.kernels.scaling import ScalingState
 
 Asked = Any
 """A tensor where the arguments ask for it, else None."""
-Place = tuple[Tensor, bool]
+Out = tuple[Tensor, bool]
 """A vector, and whether it is overwritten (else added to)."""
 AT_ONCE = 1 << 24
 """Numbers of an update: a dozen vectors as long are made on the way, and a layer may have billions."""
@@ -32,7 +32,7 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
     return h, stats, None if plus is None else x + plus
 
 
-def norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def norm_recompute(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.addcmul(bias.float(), _normed(x, stats), weight.float()).to(x.dtype)
 
 
@@ -54,32 +54,32 @@ def gelu(pre: Tensor) -> Tensor:
     return F.gelu(pre, approximate="tanh")
 
 
-def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Asked, Tensor]:
+def gelu_backward(dg: Tensor, pre: Tensor, *, recompute: bool) -> tuple[Tensor, Asked, Tensor]:
     """The gradient of `pre`, in the place of dg; its column sums; the activation itself where it was not kept."""
     dpre = torch.ops.aten.gelu_backward(dg, pre, approximate="tanh")
     dg.copy_(dpre)
-    return dg, gelu(pre) if again else None, dpre.float().sum(0)[None, None]
+    return dg, gelu(pre) if recompute else None, dpre.float().sum(0)[None, None]
 
 
-def join(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def cat_qkv(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """The three side by side, and their column sums."""
     whole = torch.cat(parts, 1)
     return whole, whole.float().sum(0)[None, None]
 
 
-def fold(sums: Tensor, places: list[Place]) -> None:
-    for part, (place, fresh) in zip(sums.sum(1), places):
-        place.copy_(part) if fresh else place.add_(part)
+def reduce_partials(sums: Tensor, outs: list[Out]) -> None:
+    for part, (out, fresh) in zip(sums.sum(1), outs):
+        out.copy_(part) if fresh else out.add_(part)
 
 
-def add_rows(place: Tensor, rows: Tensor, values: Tensor) -> None:
-    """place[rows] += values; each row's are added up in fp32 and rounded once. Rows that are not in the place are left out."""
-    inside = (rows >= 0) & (rows < place.shape[0])
-    rows, order = rows.clamp(0, place.shape[0] - 1).sort(stable=True)
+def add_rows(out: Tensor, rows: Tensor, values: Tensor) -> None:
+    """out[rows] += values; each row's are added up in fp32 and rounded once. Rows that are not in the place are left out."""
+    inside = (rows >= 0) & (rows < out.shape[0])
+    rows, order = rows.clamp(0, out.shape[0] - 1).sort(stable=True)
     run = F.pad(rows.diff() != 0, (1, 0)).cumsum(0)
     values = values.float().masked_fill(~inside.unsqueeze(1), 0.0)
     sums = torch.zeros_like(values).index_add_(0, run, values[order])
-    place.index_copy_(0, rows, (place[rows].float() + sums[run]).to(place.dtype))
+    out.index_copy_(0, rows, (out[rows].float() + sums[run]).to(out.dtype))
 
 
 # cross-entropy
@@ -134,51 +134,52 @@ def adamw_split(weights: Tensor, rest: Tensor, grad: Tensor, exp_avg: Tensor, ex
                 beta1: float, beta2: float, eps: float, keep: float) -> None:
     """Of masters that are their bf16 weights and the bits below (`masters.py`)."""
     for here in _pieces(weights.numel()):
-        master = whole_of(weights[here], rest[here])
+        master = merge_bits(weights[here], rest[here])
         adamw(master, grad[here], exp_avg[here], exp_avg_sq[here], None, numbers, beta1=beta1, beta2=beta2, eps=eps, keep=keep)
-        weights[here], rest[here] = parts_of(master)
+        weights[here], rest[here] = split_bits(master)
 
 
 def _pieces(count: int) -> Iterator[slice]:
     return (slice(at, at + AT_ONCE) for at in range(0, count, AT_ONCE))
 
 
-# eight bits: rows as they are, and transposed where a product wants the tokens last
+# eight bits: rows as they are, and transposed where a GEMM wants the tokens last
 
 
-def cast8(x: Tensor, slot: Slot, *, rows: bool = True, cols: bool = False) -> tuple[Asked, Asked]:
-    eight = slot.cast(x)
+def cast8(x: Tensor, scaling: ScalingState, *, rows: bool = True, cols: bool = False) -> tuple[Asked, Asked]:
+    eight = scaling.cast(x)
     return eight if rows else None, eight.t().contiguous() if cols else None
 
 
-def norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, slot: Slot, *,
+def norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, scaling: ScalingState, *,
           added: Tensor | None = None) -> tuple[Tensor, Tensor, Asked]:
     """The norm of x (+ added) in eight bits, its statistics, and the sum."""
     both = None if added is None else x + added
     h, stats, _ = norm((x if both is None else both).float(), weight.float(), bias.float(), eps)
-    return slot.cast(h), stats, both
+    return scaling.cast(h), stats, both
 
 
-def norm_again8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, slot: Slot) -> Tensor:
+def norm_recompute8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, scaling: ScalingState) -> Tensor:
     """Transposed."""
-    return slot.cast(norm_again(x.float(), stats, weight, bias)).t().contiguous()
+    return scaling.cast(norm_recompute(x.float(), stats, weight, bias)).t().contiguous()
 
 
-def gelu8(pre: Tensor, slot: Slot) -> Tensor:
-    return slot.cast(gelu(pre.float()))
+def gelu8(pre: Tensor, scaling: ScalingState) -> Tensor:
+    return scaling.cast(gelu(pre.float()))
 
 
-def gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gelu_backward8(dg: Tensor, pre: Tensor, scaling: ScalingState,
+                   g_scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradient of `pre` both ways, the activation transposed, and the gradient's column sums; rounded once."""
     wide = pre.float()
     dpre = torch.ops.aten.gelu_backward(dg.float(), wide, approximate="tanh")
-    eight = slot.cast(dpre)
-    return eight, eight.t().contiguous(), again.cast(gelu(wide)).t().contiguous(), dpre.sum(0)[None, None]
+    eight = scaling.cast(dpre)
+    return eight, eight.t().contiguous(), g_scaling.cast(gelu(wide)).t().contiguous(), dpre.sum(0)[None, None]
 
 
-def join8(parts: tuple[Tensor, Tensor, Tensor], slot: Slot) -> tuple[Tensor, Tensor, Tensor]:
+def cat_qkv8(parts: tuple[Tensor, Tensor, Tensor], scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:
     whole = torch.cat(parts, 1)
-    eight = slot.cast(whole)
+    eight = scaling.cast(whole)
     return eight, eight.t().contiguous(), whole.float().sum(0)[None, None]
 
 

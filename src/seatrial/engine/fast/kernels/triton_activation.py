@@ -8,8 +8,8 @@ import triton.language as tl
 from torch import Tensor
 
 from seatrial.engine.fast.kernels.grid import groups_of
-from seatrial.engine.fast.kernels.slot import Slot
-from seatrial.engine.fast.kernels.triton_eight import (
+from seatrial.engine.fast.kernels.scaling import ScalingState
+from seatrial.engine.fast.kernels.triton_fp8 import (
     as_bytes,
     as_quads,
     five,
@@ -18,26 +18,26 @@ from seatrial.engine.fast.kernels.triton_eight import (
     room_for,
     row_bytes,
     store_four,
-    store_turned,
+    store_transposed,
 )
-from seatrial.engine.fast.kernels.triton_tools import gate, see, slope_of
+from seatrial.engine.fast.kernels.triton_tools import gate, slope_of, update_amax
 
 
 @triton.jit
-def _gelu(pre, g, scale, seen, count, EIGHT: tl.constexpr, FIVE: tl.constexpr, BLOCK: tl.constexpr):
+def _gelu(pre, g, scale, amax, count, FP8: tl.constexpr, FIVE: tl.constexpr, BLOCK: tl.constexpr):
     # Eight numbers a thread side by side: 16 bytes of a load.
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.max_contiguous(tl.arange(0, BLOCK), 8)
     x = tl.load(pre + at, mask=at < count, other=0.0).to(tl.float32)
     out = x * gate(x, x * x)
-    if EIGHT:
-        see(seen, tl.max(tl.abs(out), 0))
+    if FP8:
+        update_amax(amax, tl.max(tl.abs(out), 0))
         tl.store(g + at, row_bytes(out * tl.load(scale), FIVE), mask=at < count)
     else:
         tl.store(g + at, out.to(g.dtype.element_ty), mask=at < count)
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _gelu_backward(dg, pre, g, sums, tokens, width, tiles, AGAIN: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
+def _gelu_backward(dg, pre, g, sums, tokens, width, tiles, RECOMPUTE: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     group = tl.program_id(1)
     # Element by element: a reduction across the tile's threads in every turn would cost more than these registers.
@@ -53,13 +53,13 @@ def _gelu_backward(dg, pre, g, sums, tokens, width, tiles, AGAIN: tl.constexpr, 
         dx = dy * slope
         total += dx
         tl.store(dg + at, dx.to(dg.dtype.element_ty), mask=inside)
-        if AGAIN:
+        if RECOMPUTE:
             tl.store(g + at, value.to(g.dtype.element_ty), mask=inside)
     tl.store(sums + group * width + cols, tl.sum(total, 0), mask=cols < width)
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _gelu_backward8(dg, pre, d, d_t, g_t, sums, scale_d, seen_d, scale_g, seen_g, tokens, width, tiles, FIVE_D: tl.constexpr,
+def _gelu_backward8(dg, pre, d, d_t, g_t, sums, scale_d, amax_d, scale_g, amax_g, tokens, width, tiles, FIVE_D: tl.constexpr,
                     FIVE_G: tl.constexpr, BQ: tl.constexpr, BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     group = tl.program_id(1)
@@ -89,45 +89,46 @@ def _gelu_backward8(dg, pre, d, d_t, g_t, sums, scale_d, seen_d, scale_g, seen_g
         y2 *= by_d
         y3 *= by_d
         store_four(d, at, width, y0, y1, y2, y3, inside, FIVE_D)
-        store_turned(d_t, quad, cols, quads, y0, y1, y2, y3, inside, FIVE_D)
-        store_turned(g_t, quad, cols, quads, g0 * by_g, g1 * by_g, g2 * by_g, g3 * by_g, inside, FIVE_G)
+        store_transposed(d_t, quad, cols, quads, y0, y1, y2, y3, inside, FIVE_D)
+        store_transposed(g_t, quad, cols, quads, g0 * by_g, g1 * by_g, g2 * by_g, g3 * by_g, inside, FIVE_G)
     tl.store(sums + group * width + cols, tl.sum(total, 0), mask=cols < width)
-    see(seen_d, tl.max(tl.max(top_d, 1), 0))
-    see(seen_g, tl.max(tl.max(top_g, 1), 0))
+    update_amax(amax_d, tl.max(tl.max(top_d, 1), 0))
+    update_amax(amax_g, tl.max(tl.max(top_g, 1), 0))
 
 
 def gelu(pre: Tensor) -> Tensor:
     g, block = torch.empty_like(pre), 2048
-    _gelu[(triton.cdiv(pre.numel(), block),)](pre, g, g, g, pre.numel(), EIGHT=False, FIVE=False, BLOCK=block, num_warps=4)
+    _gelu[(triton.cdiv(pre.numel(), block),)](pre, g, g, g, pre.numel(), FP8=False, FIVE=False, BLOCK=block, num_warps=4)
     return g
 
 
-def gelu8(pre: Tensor, slot: Slot) -> Tensor:
-    g, block = torch.empty_like(pre, dtype=slot.dtype), 8192
-    _gelu[(triton.cdiv(pre.numel(), block),)](pre, as_bytes(g), slot.scale, slot.seen_bits, pre.numel(), EIGHT=True,
-                                              FIVE=five(slot), BLOCK=block, num_warps=8)
+def gelu8(pre: Tensor, scaling: ScalingState) -> Tensor:
+    g, block = torch.empty_like(pre, dtype=scaling.dtype), 8192
+    _gelu[(triton.cdiv(pre.numel(), block),)](pre, as_bytes(g), scaling.scale, scaling.amax_bits, pre.numel(), FP8=True,
+                                              FIVE=five(scaling), BLOCK=block, num_warps=8)
     return g
 
 
-def gelu_backward(dg: Tensor, pre: Tensor, *, again: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+def gelu_backward(dg: Tensor, pre: Tensor, *, recompute: bool) -> tuple[Tensor, Tensor | None, Tensor]:
     tokens, width = pre.shape
     rows, cols = 2, 1024
-    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(width, cols), device=pre.device, each=32 if again else 16)
+    groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(width, cols), device=pre.device, each=32 if recompute else 16)
     sums = torch.empty(1, groups, width, dtype=torch.float32, device=pre.device)
-    g = torch.empty_like(pre) if again else None
+    g = torch.empty_like(pre) if recompute else None
     _gelu_backward[(triton.cdiv(width, cols), groups)](dg, pre, pre if g is None else g, sums, tokens, width, tiles,
-                                                       AGAIN=again, BR=rows, BC=cols, num_warps=4 if again else 8)
+                                                       RECOMPUTE=recompute, BR=rows, BC=cols, num_warps=4 if recompute else 8)
     return dg, g, sums
 
 
-def gelu_backward8(dg: Tensor, pre: Tensor, slot: Slot, again: Slot) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gelu_backward8(dg: Tensor, pre: Tensor, scaling: ScalingState,
+                   g_scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     tokens, width = pre.shape
     quads, cols = 32, 64
     groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(width, cols), device=pre.device, each=16)
     sums = torch.empty(1, groups, width, dtype=torch.float32, device=pre.device)
-    d, d_t = room_for(tokens, width, slot, pre.device), room_for(width, tokens, slot, pre.device)
-    g_t = room_for(width, tokens, again, pre.device)
+    d, d_t = room_for(tokens, width, scaling, pre.device), room_for(width, tokens, scaling, pre.device)
+    g_t = room_for(width, tokens, g_scaling, pre.device)
     _gelu_backward8[(triton.cdiv(width, cols), groups)](
-        dg, pre, as_bytes(d), as_quads(d_t), as_quads(g_t), sums, slot.scale, slot.seen_bits, again.scale, again.seen_bits,
-        tokens, width, tiles, FIVE_D=five(slot), FIVE_G=five(again), BQ=quads, BC=cols, num_warps=8)
+        dg, pre, as_bytes(d), as_quads(d_t), as_quads(g_t), sums, scaling.scale, scaling.amax_bits, g_scaling.scale,
+        g_scaling.amax_bits, tokens, width, tiles, FIVE_D=five(scaling), FIVE_G=five(g_scaling), BQ=quads, BC=cols, num_warps=8)
     return d, d_t, g_t, sums

@@ -8,9 +8,9 @@ import triton.language as tl
 from torch import Tensor
 
 from seatrial.engine.fast.kernels.grid import groups_of
-from seatrial.engine.fast.kernels.plain import Place
-from seatrial.engine.fast.kernels.slot import Slot
-from seatrial.engine.fast.kernels.triton_eight import (
+from seatrial.engine.fast.kernels.plain import Out
+from seatrial.engine.fast.kernels.scaling import ScalingState
+from seatrial.engine.fast.kernels.triton_fp8 import (
     as_bytes,
     as_quads,
     five,
@@ -19,9 +19,9 @@ from seatrial.engine.fast.kernels.triton_eight import (
     room_for,
     row_bytes,
     store_four,
-    store_turned,
+    store_transposed,
 )
-from seatrial.engine.fast.kernels.triton_tools import see
+from seatrial.engine.fast.kernels.triton_tools import update_amax
 
 
 @triton.jit
@@ -38,7 +38,7 @@ def _block_of(one, two, three, width, BC: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _join(one, two, three, out, sums, tokens, width, tiles, BR: tl.constexpr, BC: tl.constexpr):
+def _cat_qkv(one, two, three, out, sums, tokens, width, tiles, BR: tl.constexpr, BC: tl.constexpr):
     source, part, block = _block_of(one, two, three, width, BC)
     cols = block * BC + tl.arange(0, BC)
     group = tl.program_id(1)
@@ -53,8 +53,8 @@ def _join(one, two, three, out, sums, tokens, width, tiles, BR: tl.constexpr, BC
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _turn8(one, two, three, out, out_t, sums, scale, seen, tokens, width, whole, tiles, SUMS: tl.constexpr, ROWS: tl.constexpr,
-           FIVE: tl.constexpr, NEAR: tl.constexpr, BQ: tl.constexpr, BC: tl.constexpr):
+def _transpose8(one, two, three, out, out_t, sums, scale, amax, tokens, width, whole, tiles, SUMS: tl.constexpr,
+                ROWS: tl.constexpr, FIVE: tl.constexpr, NEAR: tl.constexpr, BQ: tl.constexpr, BC: tl.constexpr):
     """Up to three matrices of `width` columns into one of `whole`: transposed, and by rows where ROWS says so."""
     source, part, block = _block_of(one, two, three, width, BC)
     cols = block * BC + tl.max_contiguous(tl.arange(0, BC), NEAR)
@@ -77,32 +77,33 @@ def _turn8(one, two, three, out, out_t, sums, scale, seen, tokens, width, whole,
         if ROWS:
             here = quad.to(tl.int64)[:, None] * (4 * whole) + part * width + cols[None, :]
             store_four(out, here, whole, v0, v1, v2, v3, inside, FIVE)
-        store_turned(out_t, quad, part * width + cols, quads, v0, v1, v2, v3, inside, FIVE)
+        store_transposed(out_t, quad, part * width + cols, quads, v0, v1, v2, v3, inside, FIVE)
     if SUMS:
         tl.store(sums + group * whole + part * width + cols, tl.sum(total, 0), mask=cols < width)
-    see(seen, tl.max(tl.max(top, 1), 0))
+    update_amax(amax, tl.max(tl.max(top, 1), 0))
 
 
 @triton.jit
-def _cast8(x, out, scale, seen, count, FIVE: tl.constexpr, BLOCK: tl.constexpr):
+def _cast8(x, out, scale, amax, count, FIVE: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.max_contiguous(tl.arange(0, BLOCK), 8)
     value = tl.load(x + at, mask=at < count, other=0.0).to(tl.float32)
-    see(seen, tl.max(tl.abs(value), 0))
+    update_amax(amax, tl.max(tl.abs(value), 0))
     tl.store(out + at, row_bytes(value * tl.load(scale), FIVE), mask=at < count)
 
 
 # A flag of 1 would become a constant of the kernel, and its type another one's.
 @triton.jit(do_not_specialize=["fresh_one", "fresh_two", "fresh_three"])
-def _fold(sums, one, two, three, fresh_one, fresh_two, fresh_three, groups, width, BG: tl.constexpr, BC: tl.constexpr):
+def _reduce_partials(sums, one, two, three, fresh_one, fresh_two, fresh_three, groups, width, BG: tl.constexpr,
+                     BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     number = tl.program_id(1)
-    place = one
+    out = one
     fresh = fresh_one
     if number == 1:
-        place = two
+        out = two
         fresh = fresh_two
     if number == 2:
-        place = three
+        out = three
         fresh = fresh_three
     total = tl.zeros((BC,), tl.float32)
     for first in range(0, groups, BG):
@@ -110,55 +111,56 @@ def _fold(sums, one, two, three, fresh_one, fresh_two, fresh_three, groups, widt
         inside = (group < groups)[:, None] & (cols < width)[None, :]
         total += tl.sum(tl.load(sums + (number * groups + group)[:, None] * width + cols[None, :], mask=inside, other=0.0), 0)
     if fresh == 0:
-        total += tl.load(place + cols, mask=cols < width, other=0.0).to(tl.float32)
-    tl.store(place + cols, total.to(place.dtype.element_ty), mask=cols < width)
+        total += tl.load(out + cols, mask=cols < width, other=0.0).to(tl.float32)
+    tl.store(out + cols, total.to(out.dtype.element_ty), mask=cols < width)
 
 
-def fold(sums: Tensor, places: list[Place]) -> None:
+def reduce_partials(sums: Tensor, outs: list[Out]) -> None:
     count, groups, width = sums.shape
-    assert count == len(places) <= 3
-    (one, f1), (two, f2), (three, f3) = places + [places[0]] * (3 - count)
-    _fold[(triton.cdiv(width, 32), count)](sums, one, two, three, int(f1), int(f2), int(f3), groups, width, BG=64, BC=32,
-                                           num_warps=4)
+    assert count == len(outs) <= 3
+    (one, f1), (two, f2), (three, f3) = outs + [outs[0]] * (3 - count)
+    _reduce_partials[(triton.cdiv(width, 32), count)](sums, one, two, three, int(f1), int(f2), int(f3), groups, width,
+                                                      BG=64, BC=32, num_warps=4)
 
 
-def join(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def cat_qkv(parts: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     (tokens, width), rows, cols = parts[0].shape, 4, 2048
     columns = 3 * triton.cdiv(width, cols)
     groups, tiles = groups_of(tokens, rows, columns=columns, device=parts[0].device, each=16)
     whole = parts[0].new_empty(tokens, 3 * width)
     sums = torch.empty(1, groups, 3 * width, dtype=torch.float32, device=whole.device)
-    _join[(columns, groups)](*parts, whole, sums, tokens, width, tiles, BR=rows, BC=cols, num_warps=8)
+    _cat_qkv[(columns, groups)](*parts, whole, sums, tokens, width, tiles, BR=rows, BC=cols, num_warps=8)
     return whole, sums
 
 
-def join8(parts: tuple[Tensor, Tensor, Tensor], slot: Slot) -> tuple[Tensor, Tensor, Tensor]:
+def cat_qkv8(parts: tuple[Tensor, Tensor, Tensor], scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:
     tokens, width = parts[0].shape
-    eight = room_for(tokens, 3 * width, slot, parts[0].device)
-    turned, sums = _turned(parts, eight, slot, count=3, with_sums=True, near=8, each=32, num_warps=4)
-    return eight, turned, sums
+    eight = room_for(tokens, 3 * width, scaling, parts[0].device)
+    transposed, sums = _transposed(parts, eight, scaling, count=3, with_sums=True, near=8, each=32, num_warps=4)
+    return eight, transposed, sums
 
 
-def cast8(x: Tensor, slot: Slot, *, rows: bool = True, cols: bool = False) -> tuple[Tensor | None, Tensor | None]:
-    eight = torch.empty_like(x, dtype=slot.dtype) if rows else None
+def cast8(x: Tensor, scaling: ScalingState, *, rows: bool = True, cols: bool = False) -> tuple[Tensor | None, Tensor | None]:
+    eight = torch.empty_like(x, dtype=scaling.dtype) if rows else None
     if cols:
-        return eight, _turned((x, x, x), eight, slot, count=1, with_sums=False, near=16, each=16, num_warps=8)[0]
+        return eight, _transposed((x, x, x), eight, scaling, count=1, with_sums=False, near=16, each=16, num_warps=8)[0]
     if eight is not None:
         block = 8192
-        _cast8[(triton.cdiv(x.numel(), block),)](x, as_bytes(eight), slot.scale, slot.seen_bits, x.numel(), FIVE=five(slot),
-                                                 BLOCK=block, num_warps=8)
+        _cast8[(triton.cdiv(x.numel(), block),)](x, as_bytes(eight), scaling.scale, scaling.amax_bits, x.numel(),
+                                                 FIVE=five(scaling), BLOCK=block, num_warps=8)
     return eight, None
 
 
-def _turned(parts: tuple[Tensor, Tensor, Tensor], eight: Tensor | None, slot: Slot, *, count: int, with_sums: bool, near: int,
-            each: int, num_warps: int) -> tuple[Tensor, Tensor]:
+def _transposed(parts: tuple[Tensor, Tensor, Tensor], eight: Tensor | None, scaling: ScalingState, *, count: int,
+                with_sums: bool, near: int, each: int, num_warps: int) -> tuple[Tensor, Tensor]:
     """`near`: how many columns a thread may hold side by side; `each`: programs of a multiprocessor, one after another."""
     (tokens, width), quads, cols = parts[0].shape, 32, 64
     columns = count * triton.cdiv(width, cols)
     groups, tiles = groups_of(tokens // 4, quads, columns=columns, device=parts[0].device, each=each)
-    turned = room_for(count * width, tokens, slot, parts[0].device)
-    sums = torch.empty(1, groups if with_sums else 0, count * width, dtype=torch.float32, device=turned.device)
-    _turn8[(columns, groups)](*parts, as_bytes(turned if eight is None else eight), as_quads(turned), sums, slot.scale,
-                              slot.seen_bits, tokens, width, count * width, tiles, SUMS=with_sums, ROWS=eight is not None,
-                              FIVE=five(slot), NEAR=near, BQ=quads, BC=cols, num_warps=num_warps)
-    return turned, sums
+    transposed = room_for(count * width, tokens, scaling, parts[0].device)
+    sums = torch.empty(1, groups if with_sums else 0, count * width, dtype=torch.float32, device=transposed.device)
+    _transpose8[(columns, groups)](
+        *parts, as_bytes(transposed if eight is None else eight), as_quads(transposed), sums, scaling.scale, scaling.amax_bits,
+        tokens, width, count * width, tiles, SUMS=with_sums, ROWS=eight is not None, FIVE=five(scaling), NEAR=near, BQ=quads,
+        BC=cols, num_warps=num_warps)
+    return transposed, sums

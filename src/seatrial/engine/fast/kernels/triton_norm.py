@@ -12,8 +12,8 @@ import triton.language as tl
 from torch import Tensor
 
 from seatrial.engine.fast.kernels.grid import groups_of, programs
-from seatrial.engine.fast.kernels.slot import Slot
-from seatrial.engine.fast.kernels.triton_eight import (
+from seatrial.engine.fast.kernels.scaling import ScalingState
+from seatrial.engine.fast.kernels.triton_fp8 import (
     as_bytes,
     as_quads,
     five,
@@ -21,9 +21,9 @@ from seatrial.engine.fast.kernels.triton_eight import (
     load_four,
     room_for,
     row_bytes,
-    store_turned,
+    store_transposed,
 )
-from seatrial.engine.fast.kernels.triton_tools import see, warps
+from seatrial.engine.fast.kernels.triton_tools import update_amax, warps
 
 NARROW = 4096
 RESIDENT = 3
@@ -31,8 +31,8 @@ RESIDENT = 3
 
 
 @triton.jit
-def _norm(x, added, weight, bias, plus, h, stream, stats, scale, seen, tokens, hidden, eps, ADDED: tl.constexpr,
-          PLUS: tl.constexpr, EIGHT: tl.constexpr, FIVE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _norm(x, added, weight, bias, plus, h, stream, stats, scale, amax, tokens, hidden, eps, ADDED: tl.constexpr,
+          PLUS: tl.constexpr, FP8: tl.constexpr, FIVE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     # Eight numbers a thread side by side, also where bytes are stored: those would take sixteen, by way of shared memory.
     cols = tl.max_contiguous(tl.arange(0, BLOCK), 8)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -50,8 +50,8 @@ def _norm(x, added, weight, bias, plus, h, stream, stats, scale, seen, tokens, h
     w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
     b = tl.load(bias + cols, mask=cols < hidden, other=0.0).to(tl.float32)[None, :]
     out = centred * rstd[:, None] * w + b
-    if EIGHT:
-        see(seen, tl.max(tl.max(tl.where(inside, tl.abs(out), 0.0), 1), 0))
+    if FP8:
+        update_amax(amax, tl.max(tl.max(tl.where(inside, tl.abs(out), 0.0), 1), 0))
         tl.store(h + at, row_bytes(out * tl.load(scale), FIVE), mask=inside)
     else:
         tl.store(h + at, out.to(h.dtype.element_ty), mask=inside)
@@ -63,7 +63,7 @@ def _norm(x, added, weight, bias, plus, h, stream, stats, scale, seen, tokens, h
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _norm_again(x, stats, weight, bias, h, tokens, hidden, tiles, BR: tl.constexpr, BC: tl.constexpr):
+def _norm_recompute(x, stats, weight, bias, h, tokens, hidden, tiles, BR: tl.constexpr, BC: tl.constexpr):
     """From the statistics that are known."""
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     w = tl.load(weight + cols, mask=cols < hidden, other=0.0).to(tl.float32)
@@ -87,7 +87,7 @@ def _normed(value, stats, row, tokens, there, w, b, inside):
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _norm_again8(x, stats, weight, bias, h_t, scale, seen, tokens, hidden, tiles, FIVE: tl.constexpr, BQ: tl.constexpr,
+def _norm_recompute8(x, stats, weight, bias, h_t, scale, amax, tokens, hidden, tiles, FIVE: tl.constexpr, BQ: tl.constexpr,
                  BC: tl.constexpr):
     """The same in eight bits and transposed."""
     cols = tl.program_id(0) * BC + tl.max_contiguous(tl.arange(0, BC), 16)
@@ -105,8 +105,8 @@ def _norm_again8(x, stats, weight, bias, h_t, scale, seen, tokens, hidden, tiles
         v2 = _normed(v2, stats, 4 * quad + 2, tokens, there, w, b, inside)
         v3 = _normed(v3, stats, 4 * quad + 3, tokens, there, w, b, inside)
         top = tl.maximum(top, largest_of(v0, v1, v2, v3))
-        store_turned(h_t, quad, cols, quads, v0 * by, v1 * by, v2 * by, v3 * by, inside, FIVE)
-    see(seen, tl.max(tl.max(top, 1), 0))
+        store_transposed(h_t, quad, cols, quads, v0 * by, v1 * by, v2 * by, v3 * by, inside, FIVE)
+    update_amax(amax, tl.max(tl.max(top, 1), 0))
 
 
 @triton.jit
@@ -216,24 +216,24 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
     return h, stats, shifted
 
 
-def norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, slot: Slot, *,
+def norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, scaling: ScalingState, *,
           added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-    h = torch.empty_like(x, dtype=slot.dtype)
+    h = torch.empty_like(x, dtype=scaling.dtype)
     both = None if added is None else torch.empty_like(x)
-    return h, _start(x, added, weight, bias, None, h, both, eps, slot), both
+    return h, _start(x, added, weight, bias, None, h, both, eps, scaling), both
 
 
 def _start(x: Tensor, added: Tensor | None, weight: Tensor, bias: Tensor, plus: Tensor | None, h: Tensor, stream: Tensor | None,
-           eps: float, slot: Slot | None) -> Tensor:
+           eps: float, scaling: ScalingState | None) -> Tensor:
     tokens, hidden = x.shape
     stats = torch.empty(2, tokens, dtype=torch.float32, device=x.device)
-    block, eight = triton.next_power_of_2(hidden), slot is not None
+    block, eight = triton.next_power_of_2(hidden), scaling is not None
     rows, num_warps, registers = _cut(block, eight=eight)
     _norm[(triton.cdiv(tokens, rows),)](
         x, x if added is None else added, weight, bias, weight if plus is None else plus, as_bytes(h) if eight else h,
-        x if stream is None else stream, stats, stats if slot is None else slot.scale,
-        stats if slot is None else slot.seen_bits, tokens, hidden, eps, ADDED=added is not None, PLUS=plus is not None,
-        EIGHT=eight, FIVE=slot is not None and five(slot), ROWS=rows, BLOCK=block, num_warps=num_warps,
+        x if stream is None else stream, stats, stats if scaling is None else scaling.scale,
+        stats if scaling is None else scaling.amax_bits, tokens, hidden, eps, ADDED=added is not None, PLUS=plus is not None,
+        FP8=eight, FIVE=scaling is not None and five(scaling), ROWS=rows, BLOCK=block, num_warps=num_warps,
         maxnreg=registers)  # fmt: skip
     return stats
 
@@ -247,22 +247,22 @@ def _cut(block: int, *, eight: bool) -> tuple[int, int, int | None]:
     return (1, 16, 64) if eight else (2, 8, None)
 
 
-def norm_again(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def norm_recompute(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     (tokens, hidden), h, rows, cols = x.shape, torch.empty_like(x), 4, 1024
     groups, tiles = groups_of(tokens, rows, columns=triton.cdiv(hidden, cols), device=x.device)
-    _norm_again[(triton.cdiv(hidden, cols), groups)](x, stats, weight, bias, h, tokens, hidden, tiles, BR=rows, BC=cols,
+    _norm_recompute[(triton.cdiv(hidden, cols), groups)](x, stats, weight, bias, h, tokens, hidden, tiles, BR=rows, BC=cols,
                                                      num_warps=8)
     return h
 
 
-def norm_again8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, slot: Slot) -> Tensor:
+def norm_recompute8(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor, scaling: ScalingState) -> Tensor:
     (tokens, hidden), quads, cols = x.shape, 32, 64
     groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(hidden, cols), device=x.device, each=16)
-    turned = room_for(hidden, tokens, slot, x.device)
-    _norm_again8[(triton.cdiv(hidden, cols), groups)](
-        x, stats, weight, bias, as_quads(turned), slot.scale, slot.seen_bits, tokens, hidden, tiles, FIVE=five(slot), BQ=quads,
-        BC=cols, num_warps=4)
-    return turned
+    transposed = room_for(hidden, tokens, scaling, x.device)
+    _norm_recompute8[(triton.cdiv(hidden, cols), groups)](
+        x, stats, weight, bias, as_quads(transposed), scaling.scale, scaling.amax_bits, tokens, hidden, tiles,
+        FIVE=five(scaling), BQ=quads, BC=cols, num_warps=4)
+    return transposed
 
 
 def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,

@@ -18,7 +18,7 @@ LONG = 16
 
 
 @triton.jit
-def _add_rows(place, rows, order, firsts, lasts, values, height, hidden, shortest, longest, BR: tl.constexpr, BC: tl.constexpr):
+def _add_rows(out, rows, order, firsts, lasts, values, height, hidden, shortest, longest, BR: tl.constexpr, BC: tl.constexpr):
     position = tl.program_id(0)
     row, first, last = tl.load(rows + position), tl.load(firsts + position), tl.load(lasts + position)
     length = last - first
@@ -27,7 +27,7 @@ def _add_rows(place, rows, order, firsts, lasts, values, height, hidden, shortes
             cols = block * BC + tl.arange(0, BC)
             inside = (cols < hidden)[None, :]
             at = row.to(tl.int64) * hidden + cols[None, :]
-            before = tl.load(place + at, mask=inside, other=0.0)
+            before = tl.load(out + at, mask=inside, other=0.0)
             total = tl.zeros((BR, BC), tl.float32)
             here = first + tl.arange(0, BR)
             source = tl.load(order + here, mask=here < last, other=0)
@@ -40,14 +40,14 @@ def _add_rows(place, rows, order, firsts, lasts, values, height, hidden, shortes
                 total += tl.load(values + from_rows, mask=part, other=0.0).to(tl.float32)
                 source = following
             after = before.to(tl.float32) + tl.sum(total, 0, keep_dims=True)
-            tl.store(place + at, after.to(place.dtype.element_ty), mask=inside)
+            tl.store(out + at, after.to(out.dtype.element_ty), mask=inside)
 
 
-def add_rows(place: Tensor, rows: Tensor, values: Tensor) -> None:
-    (height, hidden), positions = place.shape, rows.numel()
+def add_rows(out: Tensor, rows: Tensor, values: Tensor) -> None:
+    (height, hidden), positions = out.shape, rows.numel()
     rows, order = rows.int().sort(stable=True)
     order, values = order.int(), values.contiguous()
     firsts, lasts = (torch.searchsorted(rows, rows, right=right, out_int32=True) for right in (False, True))
     for shortest, longest, tile in ((LONG, positions + 1, (32, 256)), (1, LONG, (1, 1024))):
-        _add_rows[(positions,)](place, rows, order, firsts, lasts, values, height, hidden, shortest, longest, BR=tile[0],
+        _add_rows[(positions,)](out, rows, order, firsts, lasts, values, height, hidden, shortest, longest, BR=tile[0],
                                 BC=tile[1], num_warps=4)

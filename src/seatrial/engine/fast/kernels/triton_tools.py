@@ -1,4 +1,4 @@
-"""What several Triton kernels use: GELU's arithmetic, and the largest value seen.
+"""What several Triton kernels use: GELU's arithmetic, and the largest value amax.
 
     s = gate(x, x * x)              GELU is x s
     slope, value = slope_of(x, x * x, s)
@@ -45,9 +45,9 @@ def slope_of(x, square, s):
 
 
 @triton.jit
-def see(seen, top):
+def update_amax(amax, top):
     """Floats that are not negative are ordered as the integers of the same bits. Nothing else goes with it: no fence."""
-    tl.atomic_max(seen, top.to(tl.int32, bitcast=True), sem="relaxed")
+    tl.atomic_max(amax, top.to(tl.int32, bitcast=True), sem="relaxed")
 
 
 def warps(block: int) -> int:

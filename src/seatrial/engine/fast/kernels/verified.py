@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seatrial.engine.core.masters import parts_of, whole_of
-from seatrial.engine.fast.kernels import EIGHT, plain, triton_kernels
+from seatrial.engine.core.masters import merge_bits, split_bits
+from seatrial.engine.fast.kernels import FP8, plain, triton_kernels
 from seatrial.engine.fast.kernels.grid import fewer_programs
-from seatrial.engine.fast.kernels.slot import Scales, Slot
+from seatrial.engine.fast.kernels.scaling import Scales, ScalingState
 
 CLOSE = 1e-2
 """‖difference‖ / ‖plain‖ that two roundings to 16 bits stay well below."""
-CLOSE_IN_EIGHT_BITS = 2e-2
+CLOSE_FP8 = 2e-2
 """One in many numbers falls on the other side of a rounding edge, by a sixteenth of itself."""
 
 
@@ -28,11 +28,11 @@ def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hi
     works: list[str] = []
     notes: dict[str, str] = {}
     for name in names:
-        if name in EIGHT and not eight:
+        if name in FP8 and not eight:
             continue
         try:
             distance = difference(name, found[name], device=device, dtype=dtype, hidden=hidden, moments=moments)
-            limit = CLOSE_IN_EIGHT_BITS if name in EIGHT else CLOSE
+            limit = CLOSE_FP8 if name in FP8 else CLOSE
             notes[name] = f"differs from plain torch by {distance:.1e}"
             if distance <= limit:
                 works.append(name)
@@ -69,17 +69,17 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
     def some(*shape: int, std: float = 1.0, kind: torch.dtype = dtype) -> Tensor:
         return (torch.randn(*shape, generator=generator, device=device) * std).to(kind)
 
-    def known(dtype: torch.dtype, scale: float) -> Slot:
-        slot = Scales(device, capacity=1).slot(dtype)
-        slot.scale.fill_(scale)
-        return slot
+    def known(dtype: torch.dtype, scale: float) -> ScalingState:
+        scaling = Scales(device, capacity=1).state(dtype)
+        scaling.scale.fill_(scale)
+        return scaling
 
     e4, e5 = known(torch.float8_e4m3fn, 100.0), known(torch.float8_e5m2, 5000.0)
     x, weight, bias, plus = some(tokens, hidden), some(hidden), some(hidden), some(hidden)
     stats = torch.stack((x.float().mean(1), (x.float().var(1, unbiased=False) + 1e-5).rsqrt()))
     if name == "norm":
         return _all(function(x, weight, bias, 1e-5, plus=plus if case else None))
-    if name == "norm_again":
+    if name == "norm_recompute":
         return _all(function(x, stats, weight, bias))
     if name == "norm_backward":
         dx, sums = function(some(tokens, hidden), x, stats, weight, *([some(tokens, hidden)] if case else []))
@@ -87,21 +87,21 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
     if name == "gelu":
         return [function(x)]
     if name == "gelu_backward":
-        d, g, sums = function(some(tokens, hidden), x, again=bool(case))
+        d, g, sums = function(some(tokens, hidden), x, recompute=bool(case))
         return [*_all((d, g)), sums.sum(1)]
-    if name == "join":
+    if name == "cat_qkv":
         whole, sums = function((x, some(tokens, hidden), some(tokens, hidden)))
         return [whole, sums.sum(1)]
-    if name == "fold":
-        places = [some(hidden, kind=torch.float32 if case else dtype) for _ in range(3)]
-        function(some(3, 37, hidden, kind=torch.float32), [(p, bool((i + case) % 2)) for i, p in enumerate(places)])
-        return places
+    if name == "reduce_partials":
+        outs = [some(hidden, kind=torch.float32 if case else dtype) for _ in range(3)]
+        function(some(3, 37, hidden, kind=torch.float32), [(p, bool((i + case) % 2)) for i, p in enumerate(outs)])
+        return outs
     if name == "add_rows":
-        place = some(100, hidden, kind=torch.float32 if case else dtype)
+        out = some(100, hidden, kind=torch.float32 if case else dtype)
         rows = torch.randint(-5, 105, (tokens,), generator=generator, device=device)
         rows[: tokens * 3 // 4] = 7
-        function(place, rows, x)
-        return [place]
+        function(out, rows, x)
+        return [out]
     if name in ("softmax_parts", "softmax_gradient"):
         width, real = 128 * (hidden // 128 + 1), hidden
         logits = some(tokens, width, std=3.0)
@@ -128,28 +128,28 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
         count = 3 * hidden + 16 * case
         before, first, second = (some(count, kind=torch.float32) for _ in range(3))
         first, second = first.to(moments), second.square().to(moments)
-        weights, rest = parts_of(before)
+        weights, rest = split_bits(before)
         # A step far below what bf16 can tell: it is lost where the lower half is.
         numbers = torch.tensor([2.0, 1e-4, 0.9, 0.0], device=device)
         grad, how = some(count, kind=torch.float32 if case else torch.bfloat16), {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
         exact = [t.to(torch.float32, copy=True) for t in (before, first, second)]
         plain.adamw(exact[0], grad, exact[1], exact[2], None, numbers, **how, keep=1.0)
         function(weights, rest, grad, first, second, numbers, **how, keep=1.0)
-        return [whole_of(weights, rest) - before, weights, first, second, *_biases([first, second], exact[1:])]
+        return [merge_bits(weights, rest) - before, weights, first, second, *_biases([first, second], exact[1:])]
     if name == "cast8":
-        return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.seen, e5.seen]
+        return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.amax, e5.amax]
     if name == "norm8":
-        return [*_all(function(x, weight, bias, 1e-5, e4, added=some(tokens, hidden) if case else None)), e4.seen]
-    if name == "norm_again8":
-        return [function(x, stats, weight, bias, e4), e4.seen]
+        return [*_all(function(x, weight, bias, 1e-5, e4, added=some(tokens, hidden) if case else None)), e4.amax]
+    if name == "norm_recompute8":
+        return [function(x, stats, weight, bias, e4), e4.amax]
     if name == "gelu8":
-        return [function(x, e4), e4.seen]
+        return [function(x, e4), e4.amax]
     if name == "gelu_backward8":
         d, d_t, g_t, sums = function(some(tokens, hidden), x, e5, e4)
-        return [d, d_t, g_t, sums.sum(1), e4.seen, e5.seen]
-    assert name == "join8", name
-    eight, turned, sums = function((x, some(tokens, hidden), some(tokens, hidden)), e5)
-    return [eight, turned, sums.sum(1), e5.seen]
+        return [d, d_t, g_t, sums.sum(1), e4.amax, e5.amax]
+    assert name == "cat_qkv8", name
+    eight, transposed, sums = function((x, some(tokens, hidden), some(tokens, hidden)), e5)
+    return [eight, transposed, sums.sum(1), e5.amax]
 
 
 def _all(found: Any) -> list[Tensor]:

@@ -1,0 +1,173 @@
+"""What is not there: peers, memory, a GPU's kernels. All of it made up, for one rank in one process.
+
+    with fake_world(rank=17, world=6144):                   torch's `fake` backend, whose collectives return at once
+        mesh = Mesh(topology, device=device, acts_as="gloo")
+    with no_memory():                                       tensors of shapes, types and lifetimes alone
+        with tracker(engine) as live, Answers(engine): engine.step(1, first_sample=0, batches=batches)
+    kernels().norm(x, weight, bias, 1e-5)                   what a GPU's kernel hands back: three tensors, never written
+    FakeGemm()(x, weight.t())                               [tokens, out]
+
+The backend lies in torch's testing modules, which make no promises: this is the one place that knows where. Plain torch's
+kernels would be counted with matrices in fp32 that a GPU never makes: these hand back tensors of the right shape and type.
+"""
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.fast.kernels.scaling import ScalingState
+from seatrial.errors import SeatrialError
+
+
+@contextlib.contextmanager
+def fake_world(*, rank: int, world: int) -> Iterator[None]:
+    """The default process group is `fake` inside; a world of one needs none."""
+    if dist.is_initialized():
+        raise SeatrialError("a rehearsal needs a process of its own: this one is in a process group already")
+    if world == 1:
+        yield
+        return
+    try:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+    except ImportError as error:
+        raise SeatrialError(f"this torch has no fake backend to rehearse with ({error}): 2.11 and 2.13 have it") from None
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
+    try:
+        with warnings.catch_warnings():
+            # Names that newer versions call old.
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def no_memory() -> Iterator[None]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(), warnings.catch_warnings():
+        # Whether two tensors begin at one address is asked of all tensors; these have none, and it is no matter.
+        warnings.filterwarnings("ignore", message=".*data pointer of FakeTensor")
+        yield
+
+
+class Answers(TorchDispatchMode):
+    """Every number that the host asks for is 0, but the optimizer's count of steps, which is 1."""
+
+    def __init__(self, engine: Engine):
+        super().__init__()
+        self._steps = engine.optimizer.steps_done.untyped_storage()._cdata
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return 1.0 if args[0].untyped_storage()._cdata == self._steps else 0.0
+        return func(*args, **(kwargs or {}))
+
+
+Parts = tuple[Tensor, Tensor, Tensor]
+
+
+class FakeGemm:
+    """In their place, or in a matrix of their own."""
+
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
+        return left.new_empty(left.shape[0], right.shape[1])
+
+    def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
+        return out
+
+
+def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *, bias: Tensor | None = None,
+                out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None) -> Tensor:
+    return left.new_empty(left.shape[0], right_t.shape[0], dtype=out_dtype) if out is None else out
+
+
+def kernels() -> Kernels:
+    return Kernels(norm=_norm, norm_recompute=_norm_recompute, norm_backward=_norm_backward, gelu=torch.empty_like,
+                   gelu_backward=_gelu_backward, cat_qkv=_cat_qkv, reduce_partials=_nothing, add_rows=_nothing,
+                   softmax_parts=_softmax_parts, softmax_gradient=_nothing, squared=_squared, adamw=_nothing,
+                   adamw_split=_nothing, cast8=_cast8,
+                   norm8=_norm8, norm_recompute8=_transposed, gelu8=_eight, gelu_backward8=_gelu_backward8, cat_qkv8=_cat_qkv8)
+
+
+def _nothing(*_given: Any, **_numbers: Any) -> None:
+    pass
+
+
+def _sums(like: Tensor, count: int, width: int) -> Tensor:
+    return like.new_empty(count, 1, width, dtype=torch.float32)
+
+
+def _norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, *,
+          plus: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+    stats = x.new_empty(2, x.shape[0], dtype=torch.float32)
+    return torch.empty_like(x), stats, None if plus is None else torch.empty_like(x)
+
+
+def _norm_recompute(x: Tensor, stats: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def _norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor,
+                   residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), _sums(x, 2 if residual is None else 3, x.shape[1])
+
+
+def _gelu_backward(dg: Tensor, pre: Tensor, *, recompute: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+    return dg, torch.empty_like(pre) if recompute else None, _sums(pre, 1, pre.shape[1])
+
+
+def _cat_qkv(parts: Parts) -> tuple[Tensor, Tensor]:
+    tokens, width = parts[0].shape
+    return parts[0].new_empty(tokens, 3 * width), _sums(parts[0], 1, 3 * width)
+
+
+def _softmax_parts(logits: Tensor, targets: Tensor, real: int) -> Parts:
+    largest, total, at_target = logits.new_empty(3, logits.shape[0], dtype=torch.float32)
+    return largest, total, at_target
+
+
+def _squared(parts: list[Tensor]) -> Tensor:
+    return parts[0].new_empty((), dtype=torch.float64)
+
+
+# eight bits
+
+
+def _eight(x: Tensor, scaling: ScalingState) -> Tensor:
+    return torch.empty_like(x, dtype=scaling.dtype)
+
+
+def _transposed(x: Tensor, *given: Any) -> Tensor:
+    """By the scaling that comes last."""
+    return x.new_empty(x.shape[::-1], dtype=given[-1].dtype)
+
+
+def _cast8(x: Tensor, scaling: ScalingState, *, rows: bool = True, cols: bool = False) -> tuple[Tensor | None, Tensor | None]:
+    return _eight(x, scaling) if rows else None, _transposed(x, scaling) if cols else None
+
+
+def _norm8(x: Tensor, weight: Tensor, bias: Tensor, eps: float, scaling: ScalingState, *,
+           added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+    stats = x.new_empty(2, x.shape[0], dtype=torch.float32)
+    return _eight(x, scaling), stats, None if added is None else torch.empty_like(x)
+
+
+def _gelu_backward8(dg: Tensor, pre: Tensor, scaling: ScalingState,
+                    g_scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _eight(pre, scaling), _transposed(pre, scaling), _transposed(pre, g_scaling), _sums(pre, 1, pre.shape[1])
+
+
+def _cat_qkv8(parts: Parts, scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:
+    tokens, width = parts[0].shape
+    whole = parts[0].new_empty(tokens, 3 * width, dtype=scaling.dtype)
+    return whole, _transposed(whole, scaling), _sums(parts[0], 1, 3 * width)

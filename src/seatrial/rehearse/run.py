@@ -1,0 +1,227 @@
+"""Which ranks to rehearse, each of them once, and the iteration put together from them.
+
+    found = rehearse(trial, training, RehearsalOptions(all_stages=True), cluster=cluster)
+    found.ranks, found.iteration
+
+Ranks of a stage are alike. Stages differ in time by their layers, embedding and head; in memory also by how many micro-batches
+they have in flight. What was rehearsed once stands for all that are alike.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from seatrial import rules
+from seatrial.arith import footprint
+from seatrial.engine.rendezvous import RankInfo, device_of
+from seatrial.engine.watch import memory as engine_memory
+from seatrial.errors import BadInput, Infeasible
+from seatrial.rehearse.fake import fake_world
+from seatrial.rehearse.iteration import Free, Iteration, Modelled, Network, RankTimes, assemble, replay
+from seatrial.rehearse.rank import Memory, measure_memory, microbatches_to_peak, time_actions, time_and_memory
+from seatrial.rehearse.recorder import Moment
+from seatrial.schedule import peak_activations, schedule
+from seatrial.spec import BYTES, GIB, Cluster, Trial, stages_of
+from seatrial.training import Training
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+REAL_WITHIN_S = 20.0
+"""On a CPU the schedule runs on real tensors where that takes no longer; else on tensors without memory, which count alike."""
+TRACKED = 4.0
+"""How much longer a step takes at most while its storages are watched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RehearsalOptions:
+    rank: int = 0
+    """Which process of the layout."""
+    all_stages: bool = False
+    memory_only: bool = False
+    repeats: int = 3
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise BadInput(f"--repeats {self.repeats}: each action is timed at least once")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A rank that stands for others: they hold and do the same."""
+
+    rank: int
+    pp_rank: int
+    alike: tuple[int, ...]
+    """Pipeline ranks that this one stands for."""
+    layers: tuple[int, ...]
+    """Of each of its virtual stages."""
+    has_embedding: bool
+    has_head: bool
+    in_flight: int
+
+    @property
+    def work(self) -> tuple[Any, ...]:
+        """Ranks that have this in common take the same time."""
+        return self.layers, self.has_embedding, self.has_head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank(Candidate):
+    """One that was rehearsed."""
+
+    times: RankTimes | None
+    memory: Memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rehearsal:
+    trial: Trial
+    device: str
+    """What it ran on, in words."""
+    device_type: str
+    threads: int
+    ranks: tuple[Rank, ...]
+    iteration: Iteration | None
+    """None where memory alone was options for, or had to be."""
+    assumes_alike: bool
+    """Whether stages that were not rehearsed are taken to be like the one that was."""
+    cluster: Cluster | None
+    send_s: float
+    notes: tuple[str, ...]
+
+
+def stage_rank(trial: Trial, stage: str) -> int:
+    """The first process of the first, a middle or the last stage."""
+    t = trial.topology
+    places = {"first": 0, "middle": t.pp // 2, "last": t.pp - 1}
+    if stage not in places:
+        raise BadInput(f"--stage {stage!r}: use first, middle or last")
+    if stage == "middle" and t.pp < 3:
+        raise BadInput(f"--stage middle: PP {t.pp} has none; first and last are there")
+    return places[stage] * t.dp * t.tp
+
+
+def rehearse(trial: Trial, training: Training, options: RehearsalOptions, *, cluster: Cluster | None = None,
+             network: Network | None = None, say: Callable[[str], None] = lambda line: None) -> Rehearsal:
+    """`network`: measured curves in place of the cluster's model."""
+    check(trial, options)
+    t = trial.topology
+    device = device_of(trial.execution.device, RankInfo())
+    threads = threads_for(trial, training, cluster)
+    if trial.execution.compile:
+        raise BadInput("execution.compile: a rehearsal runs blocks as they are written; leave it out")
+    notes: list[str] = []
+    chosen = distinct(trial, options)
+    memory_only = options.memory_only
+    there = _free_gib(device)
+    needs = {c.pp_rank: _needs_gib(trial, training, c, device) for c in chosen}
+    least = max(one for one, _ in needs.values())
+    if not memory_only and least > there:
+        memory_only = True
+        notes.append(f"a rank needs {least:.1f} GiB or more, {there:.1f} are free here: memory alone, on tensors without any")
+    as_gpu = device.type == "cuda" or cluster is not None and cluster.device.kind == "gpu"
+    charged = network or (Modelled(replace(trial, cluster=cluster), cluster) if cluster is not None else Free())
+    if cluster is None and network is None and t.world > 1 and not memory_only:
+        notes.append("no cluster was named: communication is counted but takes no time; --cluster NAME charges it")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    found: list[Rank] = []
+    timed: dict[tuple[Any, ...], list[Moment]] = {}
+    try:
+        for number, candidate in enumerate(chosen, 1):
+            say(f"rank {candidate.rank} of {t.world} ({number} of {len(chosen)}): pipeline rank {candidate.pp_rank}, "
+                f"{sum(candidate.layers)} layers, {candidate.in_flight} in flight")
+            found.append(_one(trial, training, candidate, device, options, charged, memory_only, timed, as_gpu=as_gpu,
+                              fits=needs[candidate.pp_rank][1] <= there))
+    finally:
+        torch.set_num_threads(before)
+    iteration, send_s = None, 0.0
+    if not memory_only:
+        part = trial.model.seq // t.tp if t.sequence_parallel else trial.model.seq
+        send_s = charged.send_s(t.mbs * part * trial.model.hidden * BYTES[t.precision]) if t.pp > 1 else 0.0
+        by_rank = {r: one.times for one in found for r in one.alike if one.times is not None}
+        ranks = [by_rank[r] for r in range(t.pp)] if options.all_stages else [next(iter(by_rank.values()))] * t.pp
+        iteration = assemble(trial, ranks, send_s=send_s)
+    return Rehearsal(trial=trial, device=_words(device), device_type=device.type, threads=threads, ranks=tuple(found),
+                     iteration=iteration, assumes_alike=not options.all_stages and t.pp > 1, cluster=cluster, send_s=send_s,
+                     notes=tuple(notes))
+
+
+def check(trial: Trial, options: RehearsalOptions) -> None:
+    rules.check(replace(trial, cluster=None, engine="seatrial"))
+    t = trial.topology
+    if t.precision not in PRECISIONS:
+        raise Infeasible(f"precision {t.precision}: a rehearsal has {', '.join(PRECISIONS)}", code="precision")
+    if not 0 <= options.rank < t.world:
+        raise BadInput(f"--rank {options.rank}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, counted from 0 to "
+                       f"{t.world - 1}")
+
+
+def threads_for(trial: Trial, training: Training, cluster: Cluster | None) -> int:
+    """As many as the rank would have: the cores of this machine divided by the processes of a node."""
+    if trial.execution.threads:
+        return trial.execution.threads
+    if "OMP_NUM_THREADS" in os.environ:
+        return torch.get_num_threads()
+    cores = len(os.sched_getaffinity(0))
+    return max(1, cores // min(trial.topology.world, cluster.procs_per_node if cluster is not None else cores))
+
+
+def distinct(trial: Trial, options: RehearsalOptions) -> list[Candidate]:
+    t = trial.topology
+    split = stages_of(trial.model, t)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    wanted = range(t.pp) if options.all_stages else [options.rank // (t.dp * t.tp)]
+    for r in wanted:
+        peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
+        groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
+    return [Candidate(rank=group[0] * t.dp * t.tp if options.all_stages else options.rank, pp_rank=group[0], alike=tuple(group),
+                      layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
+            for (layers, first, last, peak), group in groups.items()]
+
+
+def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.device, options: RehearsalOptions,
+         network: Network, memory_only: bool, timed: dict[tuple[Any, ...], list[Moment]], *, as_gpu: bool, fits: bool) -> Rank:
+    t = trial.topology
+    times: RankTimes | None = None
+    found: Memory | None = None
+    with fake_world(rank=candidate.rank, world=t.world):
+        if not memory_only:
+            if candidate.work not in timed and device.type == "cuda" and fits:
+                timed[candidate.work], found = time_and_memory(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
+            elif candidate.work not in timed:
+                timed[candidate.work] = time_actions(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
+            times = RankTimes.of(replay(timed[candidate.work], network, overlap=as_gpu), t)
+        if found is None:
+            # A GPU's ways can be followed on a CPU, but only without memory: see `gpu_ways`.
+            fake = times is None or not fits or device.type == "cpu" and (as_gpu or _long(trial, candidate.pp_rank, times))
+            found = measure_memory(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
+    return Rank(**vars(candidate), times=times, memory=found)
+
+
+def _long(trial: Trial, pp_rank: int, times: RankTimes) -> bool:
+    one_s = sum(timed.compute_s for name in ("forward", "backward", "weight") for timed in getattr(times, name))
+    return one_s * microbatches_to_peak(trial, pp_rank) * TRACKED > REAL_WITHIN_S
+
+
+def _free_gib(device: torch.device) -> float:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / GIB
+    found = engine_memory.peaks(device)
+    return found["node_total_gib"] - found.get("node_used_gib", 0.0)
+
+
+def _needs_gib(trial: Trial, training: Training, candidate: Candidate, device: torch.device) -> tuple[float, float]:
+    """With one micro-batch at a time, which is enough for times, and with all that are in flight."""
+    counted = footprint(trial, rank=candidate.pp_rank, gpu=device.type == "cuda")
+    one = counted.total - counted.activations * (1 - 1 / max(1, candidate.in_flight))
+    return one / GIB, counted.total / GIB
+
+
+def _words(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return "CPU"
