@@ -1,7 +1,7 @@
 """A trial from a TOML file and the command line, and back.
 
     model = { base = "bloom-181b", layers = 70 }
-    topology = { dp = 8, tp = 4, pp = 12, mbs = 2, zero = 1, recompute = "full", precision = "bf16" }
+    topology = { tp = 4, pp = 12, mbs = 2, recompute = "full", precision = "bf16" }
     batch = { gbs = 2048 }
     cluster = { base = "jz-a100", nodes = 48 }
     training = { steps = 5 }

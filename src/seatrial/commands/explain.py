@@ -1,6 +1,6 @@
 """`seatrial explain`: one layout taken apart.
 
-    seatrial explain --model bloom-181b --cluster jz-a100 --gbs 2048 --dp 8 --tp 4 --pp 12 --mbs 2 --zero 1 --recompute full
+    seatrial explain --model bloom-181b --cluster jz-a100 --gbs 2048 --tp 4 --pp 12 --mbs 2
     seatrial explain trial.toml --svg pipeline.svg
     seatrial explain sweep.toml --trial "dp=8 tp=4 mbs=2"
 """
@@ -86,12 +86,14 @@ def _title(told: Explained) -> str:
 
 def _tell(told: Explained, top: int) -> None:
     from seatrial import terminal
+    from seatrial.columns import DEGREES
     from seatrial.plan import explain
     from seatrial.schedule import picture
 
     t, cluster = told.trial.topology, told.trial.cluster
     assert cluster is not None
-    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} devices, "
+    degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES)
+    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
           f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
           f"recompute {t.recompute}, {t.precision}")
     print(f"\n{told.sec:.2f} s an iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
