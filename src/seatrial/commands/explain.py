@@ -87,6 +87,7 @@ def _title(told: Explained) -> str:
 def _tell(told: Explained, top: int) -> None:
     from seatrial import terminal
     from seatrial.columns import DEGREES
+    from seatrial.measurement import TIE
     from seatrial.plan import explain
     from seatrial.schedule import picture
 
@@ -113,7 +114,7 @@ def _tell(told: Explained, top: int) -> None:
         print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
     if not chosen:
         print("  no single change is forecast to gain more than 1 %")
-    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > explain.TIE]
+    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > TIE]
     if full and top:
         print("  it would be faster, but does not fit: "
               + "; ".join(f"{c.what} ({c.mem_gib:.1f} GiB)" for c in sorted(full, key=lambda c: c.mem_gib or 0.0)[:top]))

@@ -15,6 +15,7 @@ import numpy as np
 
 from seatrial import arith, rules
 from seatrial.columns import DEGREES
+from seatrial.measurement import TIE
 from seatrial.plan import cost, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
@@ -22,7 +23,7 @@ from seatrial.plan.forecast import limit_gib
 from seatrial.plan.nearest import Way
 from seatrial.plan.request import Request
 from seatrial.plan.rows import Row
-from seatrial.plan.search import TIE, By, Found, Held, configs_of, learned
+from seatrial.plan.search import By, Found, Held, configs_of, learned
 from seatrial.spec import Batch, Topology, Trial
 
 Document = dict[str, Any]

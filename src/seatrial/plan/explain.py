@@ -15,10 +15,11 @@ import numpy as np
 
 from seatrial import rules
 from seatrial.columns import DEGREES, LAYOUT, by_field
+from seatrial.measurement import TIE
 from seatrial.plan import step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
-from seatrial.plan.search import TIE, Held, learned
+from seatrial.plan.search import Held, learned
 from seatrial.plan.space import ENGINE_SCHEDULES
 from seatrial.schedule import KINDS, Kind, Timeline, walk
 from seatrial.spec import Topology, Trial, round_up

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seatrial import fields, presets
+from seatrial import machine as files
 from seatrial.errors import BadInput
 from seatrial.plan.configs import PRECISIONS, Configs, Floats, Ints
-from seatrial.probe import machine as files
 from seatrial.spec import Cluster, Device
 
 KIN = {"fp32": ("tf32",), "bf16": ("fp16",), "fp16": ("bf16",), "fp8": ()}

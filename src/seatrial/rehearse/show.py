@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from seatrial import arith, columns, fields, terminal
-from seatrial.arith import footprint
+from seatrial.arith import FORMULA, footprint
 from seatrial.launch import environment
-from seatrial.measurement import FORMULA, digits
+from seatrial.measurement import digits
 from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs, Floats
 from seatrial.record import Outcome, Record
