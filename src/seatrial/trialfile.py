@@ -95,9 +95,7 @@ def over(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]) -> dic
                 raise BadInput(f"{table}: expected a table, found {there!r}")
             found[table] = {**({"base": there} if isinstance(there, str) else there), **chosen}
     # --set model.layers=6 on a model given by name changes that model.
-    if isinstance(found.get("model"), str):
-        found["model"] = {"base": found["model"]}
-    return found
+    return found | {name: {"base": found[name]} for name in ("model", "cluster") if isinstance(found.get(name), str)}
 
 
 def dumps(trial: Trial, training: Training | None = None) -> str:
