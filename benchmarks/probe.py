@@ -114,8 +114,8 @@ def count_cpu_time(machine: Path, *, probes: bool) -> None:
     """From here on this process's clock stands still while others run."""
     import torch
 
+    from seatrial import machine as files
     from seatrial.engine.rendezvous import RankInfo
-    from seatrial.probe import machine as files
     from seatrial.probe.options import ProbeOptions
     from seatrial.probe.run import probe
 

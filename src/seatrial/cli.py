@@ -20,13 +20,13 @@ import typer
 from typer.core import TyperGroup
 
 from seatrial import __version__, commands
-from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, SeatrialError
+from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, SeatrialError
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
-EXIT_INTERRUPTED, EXIT_PIPE_CLOSED = 128 + 2, 128 + 13
-"""What a shell gives for SIGINT and SIGPIPE, so that `seatrial … | head` looks like any other tool."""
+EXIT_PIPE_CLOSED = 128 + 13
+"""What a shell gives for SIGPIPE, so that `seatrial … | head` looks like any other tool."""
 
 GROUPS: dict[str, dict[str, str]] = {
     "Look ahead": {

@@ -144,11 +144,11 @@ class Model:
                         rope_low_freq=self.rope_low_freq, rope_high_freq=self.rope_high_freq,
                         rope_original_seq=self.rope_original_seq, sliding_window=self.sliding_window)
         if self.head_dim is None and self.hidden % self.heads:
-            works = _divisors_near(self.hidden, self.heads)
+            works = divisors_near(self.hidden, self.heads)
             raise BadInput(f"model: hidden {self.hidden} is not a multiple of heads {self.heads}: nearest are {works}; "
                            "head_dim can say another size")
         if self.heads % self.kv:
-            works = _divisors_near(self.heads, self.kv)
+            works = divisors_near(self.heads, self.kv)
             raise BadInput(f"model: heads {self.heads} is not a multiple of kv_heads {self.kv}: nearest are {works}")
         if self.rope and self.head_size % 2:
             whose = f"hidden {self.hidden} / heads {self.heads}" if self.head_dim is None else "head_dim"
@@ -245,11 +245,12 @@ def kv_fits(kv: Any, tp: Any) -> Any:
     return (kv % tp == 0) | (tp % kv == 0)
 
 
-def _divisors_near(n: int, wanted: int) -> str:
+def divisors_near(n: int, wanted: int, *, between: str = " and ") -> str:
+    """What divides `n` and lies nearest to `wanted` on both sides, in words."""
     divisors = [d for d in range(1, n + 1) if n % d == 0] if n < 1_000_000 else [1, n]
     below = max((d for d in divisors if d <= wanted), default=divisors[0])
     above = min((d for d in divisors if d >= wanted), default=divisors[-1])
-    return f"{below}" if below == above else f"{below} and {above}"
+    return f"{below}" if below == above else f"{below}{between}{above}"
 
 
 @dataclass(frozen=True, kw_only=True)

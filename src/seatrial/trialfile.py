@@ -1,7 +1,7 @@
 """A trial from a TOML file and the command line, and back.
 
     model = { base = "bloom-181b", layers = 70 }
-    topology = { dp = 8, tp = 4, pp = 12, mbs = 2, zero = 1, recompute = "full", precision = "bf16" }
+    topology = { tp = 4, pp = 12, mbs = 2, recompute = "full", precision = "bf16" }
     batch = { gbs = 2048 }
     cluster = { base = "jz-a100", nodes = 48 }
     training = { steps = 5 }
@@ -95,9 +95,7 @@ def over(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]) -> dic
                 raise BadInput(f"{table}: expected a table, found {there!r}")
             found[table] = {**({"base": there} if isinstance(there, str) else there), **chosen}
     # --set model.layers=6 on a model given by name changes that model.
-    if isinstance(found.get("model"), str):
-        found["model"] = {"base": found["model"]}
-    return found
+    return found | {name: {"base": found[name]} for name in ("model", "cluster") if isinstance(found.get(name), str)}
 
 
 def dumps(trial: Trial, training: Training | None = None) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import machines
-from seatrial.probe import machine
+from seatrial import machine
 
 QUICK = ("--model", "tiny", "--tp", "1", "--mbs", "1", "--device", "cpu")
 

@@ -71,7 +71,7 @@ def test_every_event_of_the_engine_is_in_the_reference():
 
 
 def test_every_part_of_a_machine_file_is_in_the_reference():
-    from seatrial.probe.machine import PARTS
+    from seatrial.machine import PARTS
 
     page = (pages.DOCS / "reference/machine.md").read_text(encoding="utf-8")
     assert [part for part in PARTS if f"| `{part}` |" not in page] == []

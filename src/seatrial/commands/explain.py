@@ -1,6 +1,6 @@
 """`seatrial explain`: one layout taken apart.
 
-    seatrial explain --model bloom-181b --cluster jz-a100 --gbs 2048 --dp 8 --tp 4 --pp 12 --mbs 2 --zero 1 --recompute full
+    seatrial explain --model bloom-181b --cluster jz-a100 --gbs 2048 --tp 4 --pp 12 --mbs 2
     seatrial explain trial.toml --svg pipeline.svg
     seatrial explain sweep.toml --trial "dp=8 tp=4 mbs=2"
 """
@@ -53,11 +53,9 @@ def register(app: typer.Typer) -> None:
         assert trial.cluster is not None
         told = taking_apart.explain(trial, learned_from(calibrate, trial.cluster))
         if svg is not None:
-            from seatrial.plan.svg import timeline
-
             if told.timeline is None:
                 raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
-            svg.write_text(timeline(told.timeline, title=_title(told)), encoding="utf-8")
+            svg.write_text(taking_apart.svg(told.timeline, title=_title(told)), encoding="utf-8")
         found = taking_apart.document(told, top)
         found |= rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
         say_gaps(found)
@@ -87,21 +85,25 @@ def _title(told: Explained) -> str:
 
 
 def _tell(told: Explained, top: int) -> None:
-    from seatrial.plan import explain, show
+    from seatrial import terminal
+    from seatrial.columns import DEGREES
+    from seatrial.measurement import TIE
+    from seatrial.plan import explain
     from seatrial.schedule import picture
 
     t, cluster = told.trial.topology, told.trial.cluster
     assert cluster is not None
-    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} devices, "
+    degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES)
+    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
           f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
           f"recompute {t.recompute}, {t.precision}")
     print(f"\n{told.sec:.2f} s an iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
-    print(show.breakdown(told.parts, "s", said=explain.WHY))
+    print(terminal.breakdown(told.parts, "s", said=explain.WHY))
     print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
-    print(show.breakdown(told.memory, "GiB", whole=told.limit_gib))
+    print(terminal.breakdown(told.memory, "GiB", whole=told.limit_gib))
     if told.timeline is not None:
         print(f"\n{_title(told)}; dots are the bubble")
-        print(picture(told.timeline, width=min(show.width(), 160)))
+        print(picture(told.timeline, width=min(terminal.width(), 160)))
     print("\nWhat limits it")
     print("\n".join(f"  {line}" for line in told.limits) or "  nothing stands out")
     for warning in told.warnings:
@@ -112,7 +114,7 @@ def _tell(told: Explained, top: int) -> None:
         print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
     if not chosen:
         print("  no single change is forecast to gain more than 1 %")
-    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > explain.TIE]
+    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > TIE]
     if full and top:
         print("  it would be faster, but does not fit: "
               + "; ".join(f"{c.what} ({c.mem_gib:.1f} GiB)" for c in sorted(full, key=lambda c: c.mem_gib or 0.0)[:top]))

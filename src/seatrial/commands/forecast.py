@@ -103,7 +103,7 @@ def _doubts(fit: Calibration) -> None:
 
 def _screen(header: tuple[str, ...], lines: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     """The trial, what tells it from the others, and the forecast."""
-    from seatrial.plan.show import plain_table
+    from seatrial.terminal import plain_table
 
     own = [c for c in ("trial", "nodes", "layers", "hidden", "dp", "tp", "pp", "mbs", "gbs") if c in header]
     if "trial" in own:

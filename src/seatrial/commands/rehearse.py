@@ -2,7 +2,7 @@
 
     seatrial rehearse --model gpt2-124m --cluster jz-a100 --dp 4 --tp 2 --pp 4 --mbs 1 --gbs 64
     seatrial rehearse trial.toml --stage last --json
-    seatrial rehearse --model bloom-181b --cluster jz-a100 --dp 4 --tp 8 --pp 12 --gbs 2048 --zero 1 --memory-only
+    seatrial rehearse --model bloom-181b --cluster jz-a100 --dp 4 --tp 8 --pp 12 --gbs 2048 --memory-only
 
 Exit status: 0 good, 2 what was asked cannot run, 3 the device ran out of memory.
 """

@@ -43,7 +43,7 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         if found["sec_per_it"]:
             print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs a process ({found['formula']}), "
                   f"{found['mem_gib'] or 0:.2f} GiB on the fullest rank")
-        from seatrial.plan.show import breakdown
+        from seatrial.terminal import breakdown
 
         print(breakdown(found["breakdown"], "s"))
         print(f"  {found['events']}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.commands.plan import learned_from
-from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_OTHER_OUTCOME, BadInput
 from seatrial.options import CALIBRATE, CONFIG, JSON, LAUNCHER, MODEL, OPTIONS, RULE, SET, Space, spread
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 EXITS = ("Exit status: 0 a best was measured; 1 no layout works, with the reason; 2 bad input; 3 no trial ran to its end; "
          "130 interrupted, --resume goes on.")
-EXIT_INTERRUPTED = 128 + 2
 MOST = 400
 """Candidates that are weighed against each other; the planner's first so many."""
 OWN = ("measure", "limits", "execution", "training")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import columns, fields
+from seatrial.arith import FORMULA
 from seatrial.engine import runfile
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
@@ -32,7 +33,7 @@ from seatrial.launch.base import Finished, Handle, Job, Launcher
 from seatrial.launch.local import Local, wait
 from seatrial.launch.outcome import Fits, classify
 from seatrial.launch.processes import end_leftovers
-from seatrial.measurement import FORMULA, RATES, digits, measure, rates
+from seatrial.measurement import RATES, digits, measure, rates
 from seatrial.outcomes import OUTCOMES
 from seatrial.record import Outcome, Record
 from seatrial.schedule import KINDS

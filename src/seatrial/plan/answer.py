@@ -7,24 +7,54 @@
 """
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from seatrial import arith, rules
 from seatrial.columns import DEGREES
+from seatrial.measurement import TIE
 from seatrial.plan import cost, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
 from seatrial.plan.forecast import limit_gib
-from seatrial.plan.measured import Measured
 from seatrial.plan.nearest import Way
 from seatrial.plan.request import Request
-from seatrial.plan.search import TIE, By, Found, Held, configs_of, learned
-from seatrial.spec import Batch, Trial
+from seatrial.plan.rows import Row
+from seatrial.plan.search import By, Found, Held, configs_of, learned
+from seatrial.spec import Batch, Topology, Trial
 
 Document = dict[str, Any]
+
+Key = tuple[tuple[int, ...], Topology, int, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of a layout: rows whose model, topology, batch and nodes are the same."""
+
+    by_layout: dict[Key, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Measured:
+        """Only rows that count: measured, no estimate, no copy of another."""
+        found: dict[Key, list[float]] = {}
+        for row in rows:
+            if row.counts and row.trial is not None and row.sec_per_it is not None:
+                found.setdefault(_key(row.trial), []).append(row.sec_per_it)
+        return cls(found)
+
+    def seconds(self, trial: Trial) -> tuple[float, ...]:
+        """Oldest row first; nothing where nobody ran it."""
+        return tuple(self.by_layout.get(_key(trial), ()))
+
+
+def _key(trial: Trial) -> Key:
+    m = trial.model
+    shape = (m.layers, m.hidden, m.heads, m.kv, m.inner, m.seq, m.vocab)
+    return shape, trial.topology, trial.batch.gbs, trial.cluster.nodes if trial.cluster is not None else 0
 
 
 def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | None = None, price: float | None = None,

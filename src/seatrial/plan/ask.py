@@ -17,9 +17,8 @@ from typing import Any, NamedTuple, get_args
 from seatrial import expression, fields, presets, trialfile
 from seatrial.errors import BadInput
 from seatrial.plan import probed, sizes
-from seatrial.plan.answer import Document, answer
+from seatrial.plan.answer import Document, Measured, answer
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.measured import Measured
 from seatrial.plan.nearest import ways
 from seatrial.plan.request import Request, usual_precision
 from seatrial.plan.search import RULE_NAMES, By, Found, search

@@ -9,6 +9,7 @@ fitted; each constant has its reason beside it. Where the cluster names a machin
 """
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -192,7 +193,48 @@ def matmul_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, ba
     seconds = _modelled_s(machine, rows, cols, inner, align, batch)
     if machine.figures is None:
         return seconds
-    return seconds * machine.figures.product_factor(kind, machine.precision, rows, cols, inner, batch)
+    return seconds * _factor(_off_by(machine.figures), kind, machine.precision, rows, cols, inner, batch)
+
+
+def _factor(known: dict[tuple[str, str], probed.Points], kind: str, precision: Ints, rows: Any, cols: Any, inner: Any,
+            batch: Any) -> Floats:
+    found = np.ones(len(precision))
+    for code in np.unique(precision):
+        points = probed.first_of(known, [(name, kind) for name in probed.types(code)])
+        if points is None:
+            continue
+        where = precision == code
+        sides = [np.broadcast_to(side, found.shape)[where] for side in (rows, cols, inner, batch)]
+        found[where] = points.at(*sides)
+    return found
+
+
+def as_measured(found: probed.Probed, precisions: list[str]) -> Machine:
+    """The model's own machine for so many figures, as the process was that measured them."""
+    n = len(precisions)
+    procs = found.file["procs_per_node"]
+    codes = np.array([PRECISIONS.index(p) for p in precisions])
+    configs = Configs.from_columns(n, layers=1, hidden=1024, heads=8, seq=1024, vocab=1024, gbs=1, procs_per_node=procs,
+                                   precision=codes)
+    return Machine.of(configs, found.cluster, found, corrected=False)
+
+
+@functools.lru_cache(maxsize=64)
+def _off_by(figures: probed.Probed) -> dict[tuple[str, str], probed.Points]:
+    """By type and kind: measured seconds of a product over the model's."""
+    known = figures.entries("matmul")
+    if not known:
+        return {}
+    machine = as_measured(figures, [e["dtype"] for e in known])
+    rows, cols, inner, batch = (np.array([e[side] for e in known]) for side in ("rows", "cols", "inner", "batch"))
+    weight = np.array([e["kind"] == "weight" for e in known])
+    align = alignment_bytes(machine, cols, np.where(weight, rows, inner))
+    factors = np.array([e["s"] for e in known]) / matmul_s(machine, rows, cols, inner, align, batch)
+    found = {}
+    for key in dict.fromkeys((e["dtype"], e["kind"]) for e in known):
+        mine = np.array([(e["dtype"], e["kind"]) == key for e in known])
+        found[key] = probed.Points(np.stack([rows, cols, inner, batch], axis=1)[mine], factors[mine])
+    return found
 
 
 def _modelled_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, batch: Any) -> Floats:

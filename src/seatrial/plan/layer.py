@@ -6,6 +6,7 @@ is what Megatron did before FlashAttention: a fused scale-mask-softmax, then dro
 """
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ import numpy as np
 from seatrial.arith.layer import gemms, widths
 from seatrial.plan import network
 from seatrial.plan.configs import RECOMPUTE, Configs, Floats, Ints
-from seatrial.plan.kernels import Machine, alignment_bytes, copy_s, element_s, matmul_s
+from seatrial.plan.kernels import Machine, alignment_bytes, as_measured, copy_s, element_s, matmul_s
+from seatrial.plan.probed import Points, Probed, first_of, types
 from seatrial.spec import Cluster
 
 FULL, SELECTIVE = RECOMPUTE.index("full"), RECOMPUTE.index("selective")
@@ -135,8 +137,8 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     stored_b = scores + 3 * context + element_s(machine, softmax_b)
     flash_f, flash_b = fused_attention_s(machine, heads, c.seq, c.head_size)
     if machine.figures is not None:
-        flash_f = flash_f * machine.figures.attention_factor("forward_s", c)
-        flash_b = flash_b * machine.figures.attention_factor("backward_s", c)
+        flash_f = flash_f * _attention_factor(machine.figures, "forward_s", c)
+        flash_b = flash_b * _attention_factor(machine.figures, "backward_s", c)
     return np.where(flash, flash_f, stored_f), np.where(flash, flash_b, stored_b)
 
 
@@ -145,6 +147,40 @@ def fused_attention_s(machine: Machine, heads: Ints, seq: Ints, head_dim: Ints) 
     elements = heads.astype(np.float64) * seq * seq
     flops = 2.0 * elements * head_dim  # both products, half of them masked away
     return flops / (machine.matrix_flops * FLASH_FORWARD), 2.5 * flops / (machine.matrix_flops * FLASH_BACKWARD)
+
+
+def _attention_factor(figures: Probed, way: str, c: Configs) -> Floats:
+    found = np.ones(len(c))
+    biased = (c.rope == 0) & (c.learned == 0)
+    for code in np.unique(c.precision):
+        for bias in (False, True):
+            where = (c.precision == code) & (biased == bias)
+            keys = [(name, with_bias, way) for with_bias in (bias, not bias) for name in types(code)]
+            points = first_of(_attention_off_by(figures), keys)
+            if points is not None and where.any():
+                heads = np.maximum(c.mbs * c.heads // c.tp, 1)
+                found[where] = points.at(heads[where], c.seq[where], c.head_size[where])
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _attention_off_by(figures: Probed) -> dict[tuple[str, bool, str], Points]:
+    """By type, bias and way: measured seconds of fused attention over the model's."""
+    known = figures.entries("attention")
+    if not known:
+        return {}
+    machine = as_measured(figures, [e["dtype"] for e in known])
+    heads = np.array([e["batch"] * e["heads"] for e in known])
+    seq, dim = (np.array([e[side] for e in known]) for side in ("seq", "head_dim"))
+    modelled = dict(zip(("forward_s", "backward_s"), fused_attention_s(machine, heads, seq, dim)))
+    places = np.stack([heads, seq, dim], axis=1)
+    found = {}
+    for way, model_s in modelled.items():
+        factors = np.array([e[way] for e in known]) / model_s
+        for dtype, bias in dict.fromkeys((e["dtype"], bool(e["bias"])) for e in known):
+            mine = np.array([e["dtype"] == dtype and e["bias"] == bias for e in known])
+            found[dtype, bias, way] = Points(places[mine], factors[mine])
+    return found
 
 
 def _tensor_parallel(c: Configs, cluster: Cluster, size: Floats) -> tuple[Floats, Floats]:

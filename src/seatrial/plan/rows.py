@@ -53,7 +53,7 @@ DEFAULTS = {
 }
 """Column -> what an empty cell means."""
 
-KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precision", "glu", "mem_gib", "trial"})
+KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precision", "glu", "mem_gib", "trial", "doubted"})
 """Columns that are read beside the fields of a record."""
 
 YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")

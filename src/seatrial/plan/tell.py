@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from seatrial import terminal
 from seatrial.columns import BY_FIELD, SEARCHED
-from seatrial.plan import bars, show
 from seatrial.plan.answer import Document
 from seatrial.plan.request import Request
 
@@ -47,12 +47,12 @@ def tell(document: Document, request: Request) -> None:
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
     headers, rows, alike = _fitting(["#", *(column.header for column in columns)], rows)
     words = {column.header for column in columns if column.words}
-    show.table(headers, rows, bold=max(1, min(document["ties"], len(rows))),
+    terminal.table(headers, rows, bold=max(1, min(document["ties"], len(rows))),
                left=[i for i, header in enumerate(headers) if header in words])  # fmt: skip
     if alike:
         print(f"All of them: {', '.join(alike)}.")
     print()
-    draw(candidates[:DRAWN], cells=min(show.width(), WIDEST))
+    draw(candidates[:DRAWN], cells=min(terminal.width(), WIDEST))
     _remarks(document)
 
 
@@ -62,9 +62,9 @@ def _fitting(headers: list[str], rows: list[list[str]]) -> tuple[list[str], list
         return sum(max(map(len, column)) + 2 for column in zip(headers, *rows))
 
     alike: list[str] = []
-    if show.on_terminal() and len(rows) > 1:
+    if terminal.on_terminal() and len(rows) > 1:
         for name in (*(SHORT.get(name, name.upper()) for name in reversed(SEARCHED)), "nodes"):
-            if wide() > show.width() and name in headers:
+            if wide() > terminal.width() and name in headers:
                 place = headers.index(name)
                 if len({row[place] for row in rows}) == 1:
                     alike.append(f"{name} {rows[0][place]}")
@@ -77,25 +77,26 @@ def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
     """Where the time of the first layouts goes, and how sure that is; measured seconds beside the forecast."""
     if cells < NARROWEST:
         return
-    values = [show.seconds(c["sec_per_it"]) for c in candidates]
+    values = [terminal.seconds(c["sec_per_it"]) for c in candidates]
     label, value = len(str(len(candidates))), max(map(len, values))
     room = cells - label - value - 6
     longest = max(c["sec_per_it"] for c in candidates)
     print("Where the forecast's time goes" + (", the first's shares below:" if len(candidates) > 1 else ":"))
-    show.painted(*([(f"{i:>{label}}  ", ""), *bars.stacked(c["parts_s"], longest=longest, cells=room),
+    terminal.painted(*([(f"{i:>{label}}  ", ""), *terminal.stacked(c["parts_s"], longest=longest, cells=room),
                     (f"  {text:>{value}} s", "")] for i, (c, text) in enumerate(zip(candidates, values), 1)))
-    show.painted(*([(" " * (label + 2), ""), *line] for line in
-                   show.in_lines(bars.legend(candidates[0]["parts_s"]), cells - label - 2)))
+    terminal.painted(*([(" " * (label + 2), ""), *line] for line in
+                   terminal.in_lines(terminal.legend(candidates[0]["parts_s"]), cells - label - 2)))
     print()
     ends = [end for c in candidates for end in (c["sec_lo"], c["sec_hi"], *c["measured_s"])]
     seen = any(c["measured_s"] for c in candidates)
     beside = seen and cells >= SPACIOUS
-    axis = bars.Axis(min(ends), max(ends), cells - label - 2 - (len(MEASURED) + value + 4 if beside else 0))
-    print(f"90 % of each forecast, {show.short(axis.low)} to {show.short(axis.high)} s" + (", ◆ measured:" if seen else ":"))
+    axis = terminal.Axis(min(ends), max(ends), cells - label - 2 - (len(MEASURED) + value + 4 if beside else 0))
+    reach = f"{terminal.short(axis.low)} to {terminal.short(axis.high)} s"
+    print(f"90 % of each forecast, {reach}" + (", ◆ measured:" if seen else ":"))
     for i, c in enumerate(candidates, 1):
         line = axis.interval(c["sec_lo"], c["sec_per_it"], c["sec_hi"], marks=dict.fromkeys(c["measured_s"], "◆"))
-        said = f"  {show.seconds(min(c['measured_s'])):>{value}} {MEASURED}" if beside and c["measured_s"] else ""
-        show.painted([(f"{i:>{label}}  ", ""), (line, "blue"), (said, "")])
+        said = f"  {terminal.seconds(min(c['measured_s'])):>{value}} {MEASURED}" if beside and c["measured_s"] else ""
+        terminal.painted([(f"{i:>{label}}  ", ""), (line, "blue"), (said, "")])
     print()
 
 
@@ -108,18 +109,18 @@ def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_
     if several_nodes:
         columns.append(_plain("nodes"))
     columns += [
-        _Column("s/it", lambda c: show.seconds(c["sec_per_it"])),
-        _Column("90 %", lambda c: f"{show.short(c['sec_lo'])}-{show.short(c['sec_hi'])}"),
+        _Column("s/it", lambda c: terminal.seconds(c["sec_per_it"])),
+        _Column("90 %", lambda c: f"{terminal.short(c['sec_lo'])}-{terminal.short(c['sec_hi'])}"),
         _Column("GiB", lambda c: f"{c['mem_gib']:.1f}" + ("*" if c["fits"] == "tight" else "")),
-        _Column("TFLOPs", lambda c: show.short(c["tflops"])),
+        _Column("TFLOPs", lambda c: terminal.short(c["tflops"])),
         _Column("vs first", lambda c: "tie" if c["tie"] else f"+{c['worse_by']:.1%}" if c["worse_by"] else ""),
     ]  # fmt: skip
     if shapes:
-        columns.append(_Column("s at size", lambda c: show.seconds(c["sec_normalised"])))
+        columns.append(_Column("s at size", lambda c: terminal.seconds(c["sec_normalised"])))
     if "days" in first:
         columns.append(_Column("days", lambda c: f"{c.get('days_normalised', c['days']):.1f}"))
         if first["money"] is not None:
-            columns.append(_Column("money", lambda c: show.price(c["money"])))
+            columns.append(_Column("money", lambda c: terminal.price(c["money"])))
         if first["energy_mwh"] is not None:
             columns.append(_Column("MWh", lambda c: f"{c['energy_mwh']:,.0f}"))
     return columns
@@ -145,9 +146,10 @@ def _remarks(document: Document) -> None:
         print(f"The first {document['ties']} cannot be told apart: under {document['tie_within']:.0%} only measuring can tell.")
     if (runner_up := document["runner_up"]) is not None:
         more = f", {runner_up['days_more']:.1f} days more" if "days_more" in runner_up else ""
-        more += f", {show.price(runner_up['money_more'])} more money" if "money_more" in runner_up else ""
+        more += f", {terminal.price(runner_up['money_more'])} more money" if "money_more" in runner_up else ""
+        sign, sec = "+" if runner_up["sec_more"] >= 0 else "-", terminal.seconds(abs(runner_up["sec_more"]))
         print(f"The runner-up, number {runner_up['rank']}, is {runner_up['worse_by']:.1%} worse by {document['by']}: "
-              f"{'+' if runner_up['sec_more'] >= 0 else '-'}{show.seconds(abs(runner_up['sec_more']))} s an iteration{more}.")
+              f"{sign}{sec} s an iteration{more}.")
     if any(c["fits"] == "tight" for c in candidates):
         print("A * after GiB: it fits, but the interval of the forecast reaches over the limit.")
     if "calibration" in document:

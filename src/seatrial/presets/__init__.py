@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial import fields
+from seatrial import fields, machine
 from seatrial.errors import BadInput
 from seatrial.spec import Cluster, Model
 
@@ -205,8 +205,6 @@ def beside(file: str | os.PathLike[str], values: dict[str, Any]) -> dict[str, An
 
 def machine_for(cluster: Cluster, path: str | os.PathLike[str]) -> dict[str, Any]:
     """A machine file, once it is known to speak of this cluster's device."""
-    from seatrial.probe import machine
-
     found, device = machine.read(path), cluster.device
     if not machine.same_device(found["device"], name=device.name, kind=device.kind, memory_gib=device.memory_gib):
         seen = found["device"]
@@ -218,8 +216,6 @@ def machine_for(cluster: Cluster, path: str | os.PathLike[str]) -> dict[str, Any
 
 def probed_cluster(name: str) -> dict[str, Any]:
     """A cluster out of a machine file alone: as many nodes and processes as measured it, links as fast as they were."""
-    from seatrial.probe import machine
-
     path = MACHINE_FILE if name == HERE else name
     if name == HERE and not Path(path).exists():
         raise BadInput(f"--cluster here: no {MACHINE_FILE} in this folder; `seatrial probe` writes it, and --cluster local "

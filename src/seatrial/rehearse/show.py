@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from seatrial import arith, columns, fields
-from seatrial.arith import footprint
+from seatrial import arith, columns, fields, terminal
+from seatrial.arith import FORMULA, footprint
 from seatrial.launch import environment
-from seatrial.measurement import FORMULA, digits
-from seatrial.plan import memory, show, step
+from seatrial.measurement import digits
+from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs, Floats
 from seatrial.record import Outcome, Record
 from seatrial.rehearse.iteration import RankTimes, Timed
@@ -251,18 +251,19 @@ def _print_many(said: dict[str, Any]) -> None:
 
 def _print_iteration(said: dict[str, Any]) -> None:
     found, forecast = said["iteration"], said["forecast"]
-    print(f"\niteration: {show.seconds(found['sec_per_it'])} s put together from these actions, {found['tflops']:.3g} TFLOPs a "
-          f"process ({found['formula']})" + ("" if found["charged"] else "; communication not charged"))
+    print(f"\niteration: {terminal.seconds(found['sec_per_it'])} s put together from these actions, "
+          f"{found['tflops']:.3g} TFLOPs a process ({found['formula']})"
+          + ("" if found["charged"] else "; communication not charged"))
     if found["stages_taken_alike"]:
         print("  every stage taken to be like this one; --all-stages rehearses each")
-    print(show.breakdown(found["parts_s"], "s"))
+    print(terminal.breakdown(found["parts_s"], "s"))
     if forecast is not None:
-        print(f"the planner expects {show.seconds(forecast['sec_per_it'])} s on {said['cluster']}'s own devices "
-              f"(90 %: {show.seconds(forecast['sec_lo'])} to {show.seconds(forecast['sec_hi'])})")
-        print(show.breakdown(forecast["parts_s"], "s"))
+        print(f"the planner expects {terminal.seconds(forecast['sec_per_it'])} s on {said['cluster']}'s own devices "
+              f"(90 %: {terminal.seconds(forecast['sec_lo'])} to {terminal.seconds(forecast['sec_hi'])})")
+        print(terminal.breakdown(forecast["parts_s"], "s"))
     if forecast is not None:
         print(f"and in memory, on its fullest rank, {sum(forecast['memory_gib'].values()):.2f} GiB")
-        print(show.breakdown(forecast["memory_gib"], "GiB"))
+        print(terminal.breakdown(forecast["memory_gib"], "GiB"))
 
 
 def _range(numbers: list[int]) -> str:
@@ -270,7 +271,7 @@ def _range(numbers: list[int]) -> str:
 
 
 def _table(headers: list[str], rows: list[list[str]]) -> None:
-    print("\n".join(f"    {line}" for line in show.plain_table(headers, rows, left=(0,)).splitlines()))
+    print("\n".join(f"    {line}" for line in terminal.plain_table(headers, rows, left=(0,)).splitlines()))
 
 
 def _bytes(size: int) -> str:

@@ -14,10 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.columns import AROUND, DEGREES, LAYOUT, SHAPE
+from seatrial.measurement import TIE
 from seatrial.record import Record
-
-TIE = 0.01
-"""Under this nobody can tell two layouts apart."""
 
 DOUBTFUL = frozenset(
     "ms-not-s time-unit tflops-mismatch swap-twin world-size batch-divisible over-peak rate-mismatch extrapolated".split()

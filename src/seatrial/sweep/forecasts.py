@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seatrial import arith, fields
+from seatrial.arith import FORMULA
 from seatrial.errors import BadInput
 from seatrial.launch import environment
 from seatrial.launch.trial import record_of
-from seatrial.measurement import FORMULA
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 from seatrial.sweep.file import Sweep, Task

@@ -19,9 +19,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from seatrial.errors import BadInput
+from seatrial.measurement import TIE
 from seatrial.plan.configs import Floats
 from seatrial.plan.rows import Row
-from seatrial.plan.search import TIE
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 from seatrial.tune.candidates import Observation

@@ -26,8 +26,6 @@ from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import events, memory
 from seatrial.engine.watch.timers import Span, Timers
 
-FORMULA = "sc21"
-
 
 class Result(Protocol):
     """One step, as `step.StepResult` has it."""
@@ -108,9 +106,10 @@ class Report:
                     event["nan_ranks"] = [rank for rank, r in enumerate(every) if r["nan"]]
         if self.rank == 0:
             mean_s = sum(self._seconds) / len(self._seconds)
-            event["tflops"] = arith.tflops(FORMULA, model, samples=result.gbs, sec_per_it=mean_s, processes=topology.world,
-                                           recompute=topology.recompute, tp=topology.tp, pp=topology.pp)
-            event["formula"] = FORMULA
+            event["formula"] = arith.FORMULA
+            event["tflops"] = arith.tflops(event["formula"], model, samples=result.gbs, sec_per_it=mean_s,
+                                           processes=topology.world, recompute=topology.recompute, tp=topology.tp,
+                                           pp=topology.pp)
             self.events.write("iteration", **event)
             self.scalars.write(step, {name: event[name] for name in ("loss", "grad_norm", "lr", "sec", "tflops")})
             if logs:
