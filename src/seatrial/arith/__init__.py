@@ -8,7 +8,7 @@
 from seatrial.arith.flops import FORMULA, FORMULAS, Formula, flops, per_parameter, tflops
 from seatrial.arith.footprint import Footprint, footprint
 from seatrial.arith.parameters import Parameters, label_sizes, parameters, stage_parameters
-from seatrial.arith.rates import Rates, aggregate_pflops, rates
+from seatrial.arith.rates import TIE, Rates, aggregate_pflops, rates
 
-__all__ = ["FORMULA", "FORMULAS", "Footprint", "Formula", "Parameters", "Rates", "aggregate_pflops", "flops", "footprint",
-           "label_sizes", "parameters", "per_parameter", "rates", "stage_parameters", "tflops"]
+__all__ = ["FORMULA", "FORMULAS", "TIE", "Footprint", "Formula", "Parameters", "Rates", "aggregate_pflops", "flops",
+           "footprint", "label_sizes", "parameters", "per_parameter", "rates", "stage_parameters", "tflops"]

@@ -86,8 +86,8 @@ def _title(told: Explained) -> str:
 
 def _tell(told: Explained, top: int) -> None:
     from seatrial import terminal
+    from seatrial.arith import TIE
     from seatrial.columns import DEGREES
-    from seatrial.measurement import TIE
     from seatrial.plan import explain
     from seatrial.schedule import picture
 
