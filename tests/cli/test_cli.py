@@ -90,7 +90,7 @@ def test_version(seatrial):
     assert seatrial("--version") == (0, f"seatrial {__version__}\n", "")
 
 
-@pytest.mark.parametrize("patch", ["", *(f"cli.build_app = lambda only: (lambda **_: print('x' * {n}));" for n in (1, 1_000_000))])
+@pytest.mark.parametrize("patch", ["", *(f"cli.build_app = lambda _: (lambda **_: print('x' * {n}));" for n in (1, 1_000_000))])
 def test_a_closed_pipe_ends_the_command_quietly(patch):
     program = f"import sys; from seatrial import cli; {patch} sys.exit(cli.main(['--help']))"
     read_end, write_end = os.pipe()
