@@ -154,7 +154,7 @@ def check(case: Case, record: Record) -> None:
 
 def sweep_of(cases: list[Case], **limits: Any) -> dict[str, Any]:
     """The cases as a sweep file holds them: one axis, a table a case."""
-    from seatrial.sweep.versus import settings_table
+    from seatrial.sweep.compare import settings_table
 
     rows = []
     for case in cases:

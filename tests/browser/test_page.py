@@ -172,6 +172,25 @@ def test_an_empty_logbook_is_a_page_too(browser: Any, tmp_path: Path, made: Call
     assert browser.errors() == []
 
 
+def test_a_field_that_no_script_names_is_a_column_a_filter_and_a_label(browser: Any, tmp_path: Path,
+                                                                       made: Callable[..., Path]) -> None:
+    trial = {"state": "measured", "size_label": "1B", "dp": 2, "tp": 1, "pp": 2, "mbs": 1, "gbs": 8, "zero_stage": 1}
+    with Logbook(tmp_path / "book", create=True) as book:
+        book.append({**trial, "sec_per_it": 2.0})
+        book.append({**trial, "sec_per_it": 1.5, "compile": True})
+        book.append({**trial, "sec_per_it": 1.7, "bucket_mib": 64.0})
+    browser.open(made(tmp_path / "book").as_uri())
+    assert browser.column("compile") == ["", "true", ""]
+    labels = browser.js("return [...document.querySelectorAll('#time text.lab')].map((t) => t.textContent)")
+    assert labels == ["2 × 1 × 2, MBS 1, torch.compile", "2 × 1 × 2, MBS 1, Bucket 64 MiB", "2 × 1 × 2, MBS 1"]
+    assert "torch.compile" in browser.js("return document.querySelector('.tile.first').textContent")
+    browser.type("#filter", "zero_stage=1 compile=true")
+    assert browser.column("sec") == ["1.5"]
+    browser.js("return openRow(1)")
+    assert "compile" in browser.js("return document.getElementById('row').textContent")
+    assert browser.errors() == []
+
+
 def test_a_cell_that_nobody_filled_stays_empty(browser: Any, tmp_path: Path, made: Callable[..., Path]) -> None:
     with Logbook(tmp_path / "book", create=True) as book:
         book.append({"state": "measured", "size_label": "1B", "dp": 2, "gbs": 4, "sec_per_it": 2.0})

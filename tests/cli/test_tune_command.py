@@ -37,8 +37,8 @@ def test_the_cheapest_is_called_so_where_another_is_the_fastest(seatrial, tmp_pa
                      "24,2048,16,1,4,2,1,64,10,ok\n24,2048,16,2,8,2,1,64,6,ok\n")
     both = ("tune", "--cluster", "jz-a100", "--oracle", table, "--sure", "0.999999")
     said = seatrial(*both, "--by", "cost").out
-    assert "Best by device-seconds a sample: nodes 1 DP 4 TP 2 PP 1 MBS 1, 10 s/it, 1.25 device-seconds a sample." in said
-    assert "Fastest as measured, so in bold in a table: nodes 2 DP 8 TP 2 PP 1 MBS 1, 6 s/it, 93.75 ms a sample" in said
+    assert "Best by device-seconds per sample: nodes 1 DP 4 TP 2 PP 1 MBS 1, 10 s/it, 1.25 device-seconds per sample." in said
+    assert "Fastest as measured, so in bold in a table: nodes 2 DP 8 TP 2 PP 1 MBS 1, 6 s/it, 93.75 ms per sample" in said
     said = seatrial(*both).out
     assert "2 of 2 candidates tried" in said and "Best: nodes 2" in said and "in bold" not in said
 

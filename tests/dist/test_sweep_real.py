@@ -24,7 +24,7 @@ BASE = {"model": {"base": "tiny", "layers": 2}, "batch": {"gbs": 4}, "training":
 
 
 def nested(settings):
-    from seatrial.sweep.versus import settings_table
+    from seatrial.sweep.compare import settings_table
 
     return settings_table(settings)
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from seatrial.compare import overall, paired, signed_rank, unpaired
 from seatrial.errors import BadInput
-from seatrial.sweep import versus
+from seatrial.sweep import compare as versus
+from seatrial.sweep.compare import overall, paired, signed_rank, unpaired
 
 DATA = {"model": "tiny", "batch": {"gbs": 8}}
 

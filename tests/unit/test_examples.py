@@ -11,7 +11,7 @@ from seatrial.notes.lint import look_at
 from seatrial.notes.lint.corrected import write, write_reasons
 from seatrial.plan import rows
 from seatrial.sweep import file as sweeps
-from seatrial.sweep import foresee
+from seatrial.sweep import forecasts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LOGS = {"fugaku-1.3b": 16, "fugaku-30b": 16, "bloom-prequel": 110, "tcmalloc": 14, "fugaku-sweep": 24}
@@ -69,7 +69,7 @@ def test_every_row_of_the_log_is_a_trial_of_a_sweep_at_full_size(log):
     there = set()
     for path in FULL:
         if path.parent.name == log:
-            trials = foresee.as_table(sweeps.load(path))[0].rows
+            trials = forecasts.as_table(sweeps.load(path))[0].rows
             there |= {_configuration(row.cells) for row in trials if row.cells.get("layers")}
     cluster = presets.cluster("jz-a100" if log == "bloom-prequel" else "fugaku")
     for row in table(EXAMPLES / log / "corrected.csv"):

@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
         settings: list[str] = typer.Option([], "--set", help="Any value of the file, for A and B alike."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
     ) -> int:
-        from seatrial.sweep import versus
+        from seatrial.sweep import compare as versus
 
         if a == b:
             raise BadInput("--a and --b say the same: name what makes B differ, for example --b topology.precision=bf16")
@@ -72,7 +72,7 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
     from seatrial import fields, presets
     from seatrial.launch.registry import opened
     from seatrial.logbook import Logbook
-    from seatrial.sweep import versus
+    from seatrial.sweep import compare as versus
     from seatrial.sweep.controller import Controller
     from seatrial.sweep.progress import listener_for
     from seatrial.sweep.store import Store
@@ -97,7 +97,7 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
 
 def _recorded(logbook: Path, a: list[str], b: list[str]) -> list[Any]:
     from seatrial.logbook import Logbook
-    from seatrial.sweep import versus
+    from seatrial.sweep import compare as versus
 
     if not a or not b:
         raise BadInput("without a file, --a and --b choose records: for example --a session=monday --b session=tuesday")
@@ -159,7 +159,7 @@ def _draw(groups: list[Any], found: Any, a: str, b: str) -> None:
         for (name, values), colour in zip(sides.items(), ("blue", "yellow")):
             middle = statistics.median(values)
             terminal.painted([(f"{name[:label]:<{label}}  ", ""), (axis.dots(values, middle), colour),
-                          (f"  {terminal.digits(middle)} s a sample", "")])
+                              (f"  {terminal.digits(middle)} s per sample", "")])
         print()
     rows = [(group.label if len(drawn) > 1 else "ratio", group.comparison, group.forecast_ratio) for group in drawn]
     if len(drawn) > 1:

@@ -75,8 +75,8 @@ def register(app: typer.Typer) -> None:
                 status, seconds = run(step, out, aside=as_json)
             done.append({"command": f"seatrial {step.typed}", "status": status, "seconds": round(seconds, 2)})
             if status not in step.good:
-                said = f"seatrial: demo: `seatrial {step.typed}` ended with status {status}; what there is, is in {out}"
-                print(said, file=sys.stderr)
+                message = f"seatrial: demo: `seatrial {step.typed}` ended with status {status}; what there is, is in {out}"
+                print(message, file=sys.stderr)
                 break
         good = len(done) == len(STEPS) and status in step.good
         took_s = time.monotonic() - began

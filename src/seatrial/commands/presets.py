@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
         print("models")
         for each in models:
             m = presets.model(each)
-            print(f"  {each:14s} {m.family:6s} {arith.label_sizes(m)[0]:8.3f}B  {m.layers} layers, hidden {m.hidden}, "
+            print(f"  {each:14s} {m.family:7s} {arith.label_sizes(m)[0]:8.3f}B  {m.layers} layers, hidden {m.hidden}, "
                   f"{m.heads} heads, sequence {m.seq}, vocabulary {m.vocab}")
         print("clusters")
         for each in clusters:

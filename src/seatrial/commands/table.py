@@ -9,15 +9,10 @@ seatrial table runs notes.md --format json
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
-
-if TYPE_CHECKING:
-    from seatrial.record import Record
 
 
 class Format(StrEnum):
@@ -39,6 +34,7 @@ def table_command(
 ) -> int:
     """Exit status 1 when a file had a cell or a row that could not be read."""
     from seatrial.errors import BadInput
+    from seatrial.report.read import read
     from seatrial.tables.csvjson import to_csv, to_json
     from seatrial.tables.markdown import to_markdown
     from seatrial.tables.short import to_short
@@ -46,15 +42,9 @@ def table_command(
     if columns and (wide or source or form is not Format.MARKDOWN):
         raise BadInput("--columns chooses columns of a markdown table: leave out --wide, --source and --format")
 
-    records: list[Record] = []
-    unread = False
-    for path in sources:
-        for item in _read(path):
-            if isinstance(item, str):
-                print(item, file=sys.stderr)
-                unread = True
-            else:
-                records.append(item)
+    records, unread = read(sources)
+    for line in unread:
+        print(line, file=sys.stderr)
     if form is Format.MARKDOWN:
         chosen = [name for name in columns.split(",") if name.strip()]
         every = wide or source
@@ -64,29 +54,3 @@ def table_command(
     if not records:
         print(f"seatrial: no records in {', '.join(map(str, sources))}", file=sys.stderr)
     return 1 if unread else 0
-
-
-def _read(path: Path) -> Iterator[Record | str]:
-    """Records, and a line for each thing that could not be read."""
-    from seatrial.errors import BadInput
-    from seatrial.record import Record
-
-    if path.is_dir():
-        from seatrial.logbook import Logbook
-
-        with Logbook(path) as book:
-            for data in book.records():
-                try:
-                    yield Record.from_dict({key: value for key, value in data.items() if key != "schema"}, where=str(path))
-                except BadInput as error:
-                    yield str(error)
-            for problem in book.problems():
-                yield str(problem)
-        return
-    from seatrial.notes.read import iter_file
-
-    for found in iter_file(path):
-        if isinstance(found, Record):
-            yield found
-        elif found.level != "note":
-            yield str(found)

@@ -41,15 +41,15 @@ def findings() -> Iterator[Finding]:
 
 def cores(may_use: int, there: int, quota: float | None, threads: str | None) -> Finding:
     facts = {"affinity": may_use, "cores": there, "quota": quota, "omp_num_threads": threads}
-    said = f"{may_use} of {there} cores" if may_use < there else f"{there} cores"
+    message = f"{may_use} of {there} cores" if may_use < there else f"{there} cores"
     if quota is not None and quota < 0.95 * may_use:
-        return Finding("cores", "warn", f"{said}, but the control group gives {quota:g} of them",
+        return Finding("cores", "warn", f"{message}, but the control group gives {quota:g} of them",
                        "ranks wait for their share; ask for more, or start fewer ranks", facts)
     if threads is not None and not threads.isdecimal():
-        return Finding("cores", "warn", f"{said}, OMP_NUM_THREADS={threads!r}", "it must be a number", facts)
+        return Finding("cores", "warn", f"{message}, OMP_NUM_THREADS={threads!r}", "it must be a number", facts)
     if threads is not None and int(threads) > may_use:
-        return Finding("cores", "warn", f"{said}, OMP_NUM_THREADS={threads}", f"{may_use} at most", facts)
-    return Finding("cores", "ok", said + (f", OMP_NUM_THREADS={threads}" if threads else ""), facts=facts)
+        return Finding("cores", "warn", f"{message}, OMP_NUM_THREADS={threads}", f"{may_use} at most", facts)
+    return Finding("cores", "ok", message + (f", OMP_NUM_THREADS={threads}" if threads else ""), facts=facts)
 
 
 def load(now: float, may_use: int) -> Finding:
@@ -65,15 +65,15 @@ def memory(there: tuple[int, int], limit: int | None, used: int, rank_limit: int
     usable = available if limit is None else min(available, max(0, limit - used))
     facts = {"total_gib": round(total / GIB, 2), "available_gib": round(available / GIB, 2),
              "cgroup_limit_gib": None if limit is None else round(limit / GIB, 2), "usable_gib": round(usable / GIB, 2)}
-    said = f"{usable / GIB:.1f} GiB to be had of {total / GIB:.1f}"
+    message = f"{usable / GIB:.1f} GiB to be had of {total / GIB:.1f}"
     if limit is not None and limit < 0.98 * total:
-        said += f", the control group allows {limit / GIB:.1f}"
+        message += f", the control group allows {limit / GIB:.1f}"
     if 0 < rank_limit < total:
-        said += f"; ulimit -d is {rank_limit / GIB:.1f} GiB a process"
-        return Finding("memory", "warn", said, "ulimit -d unlimited", facts)
+        message += f"; ulimit -d is {rank_limit / GIB:.1f} GiB per process"
+        return Finding("memory", "warn", message, "ulimit -d unlimited", facts)
     if usable < LEAST_BYTES:
-        return Finding("memory", "fail", said, "1 GiB is the least that a rank and its controller take", facts)
-    return Finding("memory", "ok", said, facts=facts)
+        return Finding("memory", "fail", message, "1 GiB is the least that a rank and its controller take", facts)
+    return Finding("memory", "ok", message, facts=facts)
 
 
 def memory_bytes() -> tuple[int, int]:
@@ -133,8 +133,8 @@ def allocator(env: Mapping[str, str], loaded: str, installed: str) -> Finding:
     if loaded:
         return Finding("allocator", "ok", f"{loaded} is loaded", facts=facts)
     if installed:
-        said = f"glibc's malloc; {installed} is installed, and `seatrial compare` tells which is faster"
-        return Finding("allocator", "ok", said, facts=facts)
+        message = f"glibc's malloc; {installed} is installed, and `seatrial compare` tells which is faster"
+        return Finding("allocator", "ok", message, facts=facts)
     return Finding("allocator", "ok", "glibc's malloc; tcmalloc is not installed", facts=facts)
 
 
@@ -153,7 +153,7 @@ def installed_allocator() -> str:
 def disk(folder: Path, name: str) -> Finding:
     free = shutil.disk_usage(folder).free
     facts = {"folder": str(folder), "free_gib": round(free / GIB, 2)}
-    said = f"{free / GIB:.1f} GiB free in {folder}"
+    message = f"{free / GIB:.1f} GiB free in {folder}"
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".seatrial-doctor-") as file:
             file.write(b"x" * 4096)
@@ -162,15 +162,15 @@ def disk(folder: Path, name: str) -> Finding:
             os.fsync(file.fileno())
             facts["fsync_ms"] = round(1000 * (time.perf_counter() - began), 3)
     except OSError as error:
-        said = f"{folder} cannot be written to ({error.strerror})"
+        message = f"{folder} cannot be written to ({error.strerror})"
         if name == "tmp":
-            return Finding(name, "fail", said, "set TMPDIR", facts)
-        return Finding(name, "warn", said, "run in a folder of your own, or name one with --logbook and --out", facts)
+            return Finding(name, "fail", message, "set TMPDIR", facts)
+        return Finding(name, "warn", message, "run in a folder of your own, or name one with --logbook and --out", facts)
     if free < 100 * MIB:
-        return Finding(name, "fail", said, "100 MiB at least", facts)
+        return Finding(name, "fail", message, "100 MiB at least", facts)
     if free < GIB:
-        return Finding(name, "warn", said, "checkpoints and traces want more", facts)
-    return Finding(name, "ok", said, facts=facts)
+        return Finding(name, "warn", message, "checkpoints and traces want more", facts)
+    return Finding(name, "ok", message, facts=facts)
 
 
 def shared_memory(folder: Path) -> Finding:
@@ -187,11 +187,11 @@ def shared_memory(folder: Path) -> Finding:
 def open_files(limit: int, *, locked: int, fabric: bool) -> Finding:
     facts = {"open_files": limit, "memlock": locked, "infiniband": fabric}
     if 0 < limit < 1024:
-        return Finding("limits", "warn", f"{limit} open files a process", "ulimit -n 4096: every rank is a socket", facts)
+        return Finding("limits", "warn", f"{limit} open files per process", "ulimit -n 4096: every rank is a socket", facts)
     if fabric and 0 <= locked < GIB:
-        said = f"InfiniBand is there and {locked // 1024} KiB may be locked"
-        return Finding("limits", "warn", said, "ulimit -l unlimited", facts)
-    return Finding("limits", "ok", f"{limit} open files a process", facts=facts)
+        message = f"InfiniBand is there and {locked // 1024} KiB may be locked"
+        return Finding("limits", "warn", message, "ulimit -l unlimited", facts)
+    return Finding("limits", "ok", f"{limit} open files per process", facts=facts)
 
 
 def clock(steps: list[float], *, newest: float) -> Finding:

@@ -33,13 +33,13 @@ def scheduler(env: Mapping[str, str]) -> Finding:
             continue
         option = f"--launcher {kind.name}"
         try:
-            said = ask(*kind.question, timeout_s=ASK_S, both=True).strip() if kind.question else ""
+            output = ask(*kind.question, timeout_s=ASK_S, both=True).strip() if kind.question else ""
         except BadInput as error:
             return Finding("scheduler", "warn", f"{kind.title} is installed and does not answer ({error})",
                            f"trials run on this machine until {option} works")
         job = env.get(kind.job_variable)
-        facts = {"scheduler": kind.title, "job": job, "said": said.splitlines()[:20]}
-        first = f", {said.splitlines()[0]}" if said and kind.name == "slurm" else ""
+        facts = {"scheduler": kind.title, "job": job, "said": output.splitlines()[:20]}
+        first = f", {output.splitlines()[0]}" if output and kind.name == "slurm" else ""
         where = f", inside job {job}" if job else f"; {option} sends trials there"
         return Finding("scheduler", "ok", f"{kind.title}{first}{where}", facts=facts)
     return Finding("scheduler", "ok", f"neither {' nor '.join(kind.title for kind in kinds)}: trials run on this machine")
@@ -62,8 +62,8 @@ def network(name: str) -> Finding:
         return Finding("network", "warn", f"{here}; the name {name} leads to {', '.join(found)}, which is not this machine",
                        f"set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME{'=' + interface if interface else ''}", facts)
     if interface and all(ip.startswith("127.") for ip in found):
-        said = f"{here}; {name} is {found[0]}, so torchrun over several nodes would need GLOO_SOCKET_IFNAME={interface}"
-        return Finding("network", "ok", said, facts=facts)
+        output = f"{here}; {name} is {found[0]}, so torchrun over several nodes would need GLOO_SOCKET_IFNAME={interface}"
+        return Finding("network", "ok", output, facts=facts)
     return Finding("network", "ok", f"{here}; {name} is {', '.join(found)}", facts=facts)
 
 

@@ -63,11 +63,11 @@ def offsets(rank: int, peers: list[int]) -> dict[int, tuple[float, float]]:
         elif rank == 0:
             answers = []
             for _ in range(ROUNDS):
-                asked = time.time()
+                sent = time.time()
                 dist.send(beat, dst=peer)
                 dist.recv(beat, src=peer)
-                heard = time.time()
-                answers.append((heard - asked, float(beat) - (asked + heard) / 2))
+                received = time.time()
+                answers.append((received - sent, float(beat) - (sent + received) / 2))
             trip_s, offset_s = min(answers)
             found[peer] = offset_s, trip_s / 2
     return found
@@ -77,11 +77,11 @@ def skew(by_node: Mapping[str, tuple[float, float]]) -> Finding:
     ahead = {name: offset for name, (offset, _) in by_node.items()}
     spread = max(ahead.values()) - min(ahead.values())
     error = max(error for _, error in by_node.values())
-    said = f"{len(by_node)} nodes, clocks within {1000 * spread:.1f} ms of each other (± {1000 * error:.1f})"
+    message = f"{len(by_node)} nodes, clocks within {1000 * spread:.1f} ms of each other (± {1000 * error:.1f})"
     facts = {"ahead_s": ahead, "error_s": error}
     if spread > LARGEST_SKEW_S + error:
-        return Finding("skew", "warn", said, "chrony or ntpd on every node", facts)
-    return Finding("skew", "ok", said, facts=facts)
+        return Finding("skew", "warn", message, "chrony or ntpd on every node", facts)
+    return Finding("skew", "ok", message, facts=facts)
 
 
 def merged(by_node: Mapping[str, list[Finding]]) -> list[Finding]:

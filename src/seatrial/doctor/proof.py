@@ -144,15 +144,15 @@ def verdict(what: str, many: Series, alone: Series, *, notes: list[str], facts: 
     facts = {**facts, "bar": BAR, "loss_difference": losses, "norm_difference": norms, "losses": list(many.losses),
              "losses_alone": list(alone.losses), "scaled": notes}
     if max(losses, norms) > BAR:
-        said = f"losses differ by {losses:.1e}, gradient norms by {norms:.1e}, the bar is {BAR:g}"
-        return Finding("topology", "fail", f"{what}, does not train like one process: {said}",
+        message = f"losses differ by {losses:.1e}, gradient norms by {norms:.1e}, the bar is {BAR:g}"
+        return Finding("topology", "fail", f"{what}, does not train like one process: {message}",
                        "this is a bug of the engine or of this torch, and worth a report with --json", facts)
     first, last = alone.losses[0], alone.losses[-1]
     if not last < first:
         return Finding("topology", "fail", f"{what}: the loss does not fall, {first:.4f} to {last:.4f}",
                        "equal losses prove nothing when nothing is learned; try another --seed", facts)
-    said = f"losses of {len(alone.losses)} steps differ by {losses:.1e}, gradient norms by {norms:.1e}, the bar is {BAR:g}"
-    return Finding("topology", "ok", f"{what}, trains like one process: {said}", facts=facts)
+    message = f"losses of {len(alone.losses)} steps differ by {losses:.1e}, gradient norms by {norms:.1e}, the bar is {BAR:g}"
+    return Finding("topology", "ok", f"{what}, trains like one process: {message}", facts=facts)
 
 
 def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARNING.seed) -> Finding:
@@ -172,7 +172,7 @@ def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARN
         if found["status"] != "ok":
             who = f"{one.topology.world} gloo ranks" if one.topology.world > 1 else "one process"
             return Finding("topology", "fail", f"{what}: {who} ended with {found['status']}: {found['message']}",
-                           f"what they said is in {folder / name}", {"status": found["status"], "scaled": notes})
+                           f"their output is in {folder / name}", {"status": found["status"], "scaled": notes})
         series.append(Series(losses=found["losses"], norms=found["grad_norms"]))
     shutil.rmtree(folder, ignore_errors=True)
     facts = {"topology": what, "world": trial.topology.world, "seconds": round(time.monotonic() - began, 1)}

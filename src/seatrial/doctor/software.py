@@ -59,13 +59,13 @@ def torch_version(version: str, *, cuda: str | None, threads: int) -> Finding:
 
 def backends(there: dict[str, bool], *, gpus: int) -> Finding:
     have = [name for name, is_there in there.items() if is_there]
-    said = f"{', '.join(have) or 'none'}; a trial takes {'nccl' if gpus else 'gloo'}"
+    message = f"{', '.join(have) or 'none'}; a trial takes {'nccl' if gpus else 'gloo'}"
     if gpus and not there["nccl"]:
         return Finding("backends", "fail", f"{gpus} CUDA devices, but this torch has no NCCL",
                        "a build with it, or execution.device = \"cpu\"", dict(there))
     if not there["gloo"]:
         return Finding("backends", "fail", "this torch has no gloo, which CPU ranks need", "a build with it", dict(there))
-    return Finding("backends", "ok", said, facts=dict(there))
+    return Finding("backends", "ok", message, facts=dict(there))
 
 
 def devices(seen: list[tuple[str, int]], *, built_for: str | None, on_the_bus: int) -> Finding:

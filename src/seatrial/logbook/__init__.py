@@ -88,7 +88,7 @@ class Logbook:
     ) -> Iterator[dict[str, Any]]:
         """The records that hold now, in the order they first came (or by `order`: columns, `-` before one for descending).
 
-        `where` gives a value, several (a list: any of them) or None (nobody said) by column (`records.COLUMNS`) or by
+        `where` gives a value, several (a list: any of them) or None (no value) by column (`records.COLUMNS`) or by
         path (`trial.topology.dp`). What is appended while the records are read is not among them.
         """
         with self._owned():

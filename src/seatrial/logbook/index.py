@@ -81,7 +81,7 @@ class Index:
     def select(
         self, where: Mapping[str, object], order: Sequence[str], predicate: Callable[[dict[str, Any]], bool] | None
     ) -> Iterator[dict[str, Any]]:
-        """The records that match, decoded one at a time from what the index held when it was asked."""
+        """The records that match, decoded one at a time from what the index had at the time of the query."""
         clauses, values, checks = ["current = 1"], [], []
         for key, wanted in where.items():
             clause = clause_of(key, wanted)

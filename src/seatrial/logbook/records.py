@@ -65,7 +65,7 @@ def _not_json(word: str) -> float:
 
 
 def torn(raw: bytes) -> str:
-    """What is said of a line that has no end."""
+    """The problem of a line that has no end."""
     zeros = f", {raw.count(0)} of them NUL" if b"\0" in raw else ""
     return f"torn line of {len(raw)} bytes{zeros}: cut off by a crash or a full disk, or still being written"
 
@@ -117,13 +117,13 @@ def _is_several(wanted: object) -> TypeGuard[Collection[object]]:
 def matches(record: dict[str, Any], key: str, wanted: object) -> bool:
     value = _plain(record, key) if key in COLUMNS else _at(record, key.split("."))
     if _is_several(wanted):
-        # A set cannot be asked for a dict or a list.
+        # A dict or a list cannot be looked up in a set.
         return value in wanted if isinstance(value, (str, int, float, type(None))) else any(value == one for one in wanted)
     return value == wanted
 
 
 def order_by(order: Sequence[str]) -> str:
-    """The columns as SQL; what nobody said comes last, and equals stand in the order they came."""
+    """The columns as SQL; empty values last, equals in the order they came."""
     terms = []
     for term in order:
         column = term.removeprefix("-")

@@ -66,9 +66,9 @@ def table_of(source: str | Path, cluster: str | Cluster | None = None,
         here = cluster_of(cluster, machine)
         return read(source, here), here
     from seatrial.sweep import file as sweeps
-    from seatrial.sweep import foresee
+    from seatrial.sweep import forecasts
 
-    table, here = foresee.as_table(sweeps.load(source))
+    table, here = forecasts.as_table(sweeps.load(source))
     if machine is not None:
         presets.machine_for(here, machine)
         here = replace(here, machine=str(machine))

@@ -53,7 +53,7 @@ class Question:
     """One model on one number of processes: what a meeting decides about."""
 
     source: str
-    """The machine where it is said, else the file that the rows stand in."""
+    """The machine where a record names one, else the file that the rows stand in."""
     model: str
     world: int | None
     nodes: int | None
@@ -70,7 +70,7 @@ class Question:
 
     @property
     def ties(self) -> int:
-        """How many cannot be told from the first, itself included."""
+        """How many are tied with the first, itself included."""
         return sum(self.ranked[0].samples_per_s / c.samples_per_s - 1 < TIE for c in self.ranked) if self.ranked else 0
 
     @property
@@ -112,7 +112,7 @@ def model(record: Record) -> str:
 
 
 def config(record: Record) -> tuple[object, ...]:
-    """What makes two rows repeats of each other: everything that was asked.
+    """What makes two rows repeats of each other: everything that was configured.
 
     What else a sweep varied stands in `extra`; of an imported row those are columns nothing is known about, often results.
     """

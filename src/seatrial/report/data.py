@@ -4,7 +4,7 @@
     made.view                   what the page draws: one list per column, answers, effects, failures, findings
     made.detail(3)              everything that is known of one row
 
-`view` has no HTML in it and nothing that a record does not say: a cell is None where nobody said anything.
+`view` has no HTML in it and nothing that a record does not say: a cell is None where the record has no value.
 """
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from seatrial import __version__, columns
 from seatrial.notes.lint.sheet import Finding
+from seatrial.outcomes import OUTCOMES
 from seatrial.record import Record
 from seatrial.report import answers, effects, forecasts, pipelines
 from seatrial.report.answers import DOUBTFUL, Question
@@ -122,7 +123,7 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
           linted: Linted | None = None) -> Made:
     """`lint` None: where the imported rows are not too many. `book` is the logbook's folder, for the traces of its runs.
 
-    `linted`: what lint said about these records before.
+    `linted`: findings of an earlier run over these records.
     """
     made = forecasts.of(records, clusters)
     linted = linted or run_lint(records, lint)
@@ -144,6 +145,8 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
         "version": __version__,
         "columns": page_columns(),
         "groups": GROUPS,
+        "statuses": {status: "good" if kind.kind == "ok" else "warn" if kind.kind == "not run" or kind.timed else "bad"
+                     for status, kind in OUTCOMES.items()},
         "spans": {letter: [span.css, span.word] for letter, span in pipelines.SPANS.items()},
         "rows": _rows(records, made, by_row, doubtful, findings),
         "count": len(records),

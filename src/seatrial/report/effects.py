@@ -54,7 +54,7 @@ class Scaling:
 
 
 def knobs(records: Sequence[Record], usable: Sequence[int]) -> list[Knob]:
-    """`usable`: the rows whose figures count."""
+    """`usable`: the rows whose figures count. What was compared most comes first."""
     found = []
     for name, title in KNOBS.items():
         groups: dict[tuple[object, ...], list[tuple[Value, int]]] = {}
@@ -68,7 +68,7 @@ def knobs(records: Sequence[Record], usable: Sequence[int]) -> list[Knob]:
         if series:
             found.append(Knob(name=name, title=title, series=tuple(series[:MOST_SERIES]),
                               left_out=max(0, len(series) - MOST_SERIES)))
-    return found
+    return sorted(found, key=lambda knob: -sum(len(series.points) for series in knob.series))
 
 
 def scaling(records: Sequence[Record], usable: Sequence[int]) -> list[Scaling]:

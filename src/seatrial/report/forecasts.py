@@ -134,13 +134,13 @@ def _together(fit: Calibration, machine: Cluster, wanted: list[tuple[int, Trial,
     rows = [Row(cells={}, trial=trial, session=record.session or record.date) for _, trial, record in wanted]
     configs = configs_of(rows)
     seen = fit.forecast(rows)
-    timed, held = step.time(configs, machine, fit.coefficients()), memory.peak(configs, machine)
+    timed, peak = step.time(configs, machine, fit.coefficients()), memory.peak(configs, machine)
     return {
         place: Forecast(
             sec=float(seen.sec[i]), lo=float(seen.sec_lo[i]), hi=float(seen.sec_hi[i]), mem_gib=float(seen.mem[i]),
             mem_lo=float(seen.mem_lo[i]), mem_hi=float(seen.mem_hi[i]), limit_gib=limit_gib(trial.cluster or machine),
             parts_s={name: float(values[i]) for name, values in timed.parts.items()},
-            memory_gib={name: float(values[i]) for name, values in held.parts.items()}, trial=trial,
+            memory_gib={name: float(values[i]) for name, values in peak.parts.items()}, trial=trial,
             assumed=tuple(name for name in DEFAULTED if getattr(record, name) in (None, "")), device=machine.device.name)
         for i, (place, trial, record) in enumerate(wanted)
     }  # fmt: skip

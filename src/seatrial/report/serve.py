@@ -49,7 +49,7 @@ class Source:
         self._built_from: object = None
         """State of the segments that `made` was built from."""
         self._linted: tuple[object, Linted] = ((), Linted(skipped="no imported rows"))
-        """Ids of the imported rows, and what lint said of them."""
+        """Ids of the imported rows, and the findings about them."""
         self._linting = False
         self._next = 0.0
         self._known: Known = {}
@@ -235,10 +235,10 @@ class Guard:
 
     def origin(self, given: str | None, site: str | None, *, host: str, path: str) -> None:
         if given is not None and given != f"http://{host}":
-            raise Refused(403, "asked from another page")
+            raise Refused(403, "requested by another page")
         # A link from elsewhere may open the page itself, but nothing may be fetched from elsewhere.
         if site is not None and site not in ("same-origin", "none") and path != "/":
-            raise Refused(403, "asked from another page")
+            raise Refused(403, "requested by another page")
 
 
 def is_address(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""The planner asked from the page: model, cluster, batch and rules in, its ranking out.
+"""The planner behind the page's form: model, cluster, batch and rules in, its ranking out.
 
     whatif.ask({"model": "bloom-176b", "cluster": "jz-a100", "nodes": "48", "gbs": "2048", "rule": "dp % 4 == 0"})
 

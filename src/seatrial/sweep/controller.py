@@ -31,7 +31,7 @@ from seatrial.outcomes import OUTCOMES
 from seatrial.plan import fits
 from seatrial.record import Outcome, Record
 from seatrial.spec import Trial
-from seatrial.sweep import foresee
+from seatrial.sweep import forecasts
 from seatrial.sweep.board import Board, State, model_of, note_best
 from seatrial.sweep.file import RunConfig, Sweep, Task, run_config
 from seatrial.sweep.store import Row, Store, Submitted
@@ -89,7 +89,7 @@ class Controller:
         self.groups: dict[str, list[str]] = {}
         for task in sweep.tasks:
             self.groups.setdefault(task.group, []).append(task.key)
-        self.forecasts = foresee.forecasts(sweep) if sweep.order == "forecast" or sweep.stop.forecast else {}
+        self.forecasts = forecasts.of_trials(sweep) if sweep.order == "forecast" or sweep.stop.forecast else {}
         self._stop: list[int] = []
         self._next: tuple[Task, RunConfig, Job] | None = None
 
@@ -245,7 +245,7 @@ class Controller:
         if self.sweep.stop.forecast and self.sweep.stop.factor and ahead is not None and ahead.value is not None:
             seen = self.forecasts.get(task.key)
             if seen is not None and seen.best * self.sweep.stop.factor < ahead.value:
-                return foresee.lost(task, seen, ahead, factor=self.sweep.stop.factor)
+                return forecasts.skipped_record(task, seen, ahead, factor=self.sweep.stop.factor)
         return None
 
     def _prepared(self, task: Task) -> tuple[Task, RunConfig, Job]:
@@ -264,7 +264,7 @@ class Controller:
         stop, ahead = self.sweep.stop, self.view.ahead
         if stop.factor is None or ahead is None or not ahead.value:
             return None
-        return stop.factor * foresee.seconds_at(trial, ahead.value, by=stop.by)
+        return stop.factor * forecasts.seconds_at(trial, ahead.value, by=stop.by)
 
     # ---- rows
 

@@ -57,7 +57,7 @@ class Measure:
     iterations_max: int = 50
     """No more iterations than this."""
     seconds: float = 120.0
-    """Measuring stops here even if the median is not known as well as asked."""
+    """Measuring stops here even if the median is not known to `known_to`."""
     microbatches: int | None = None
     """Run this many micro-batches, and twice as many, in place of a whole iteration; the iteration is then an estimate."""
 

@@ -1,10 +1,10 @@
-"""A table in place of the machine: a measured row is handed over when its trial is asked for, and not before.
+"""A table in place of the machine: a measured row is returned when its trial is chosen, and not before.
 
     oracle = Oracle.read("rows.csv", cluster, model=model, nodes_max=48, leave_out=["bloom-prequel:475"])
-    oracle.trials                       what can be asked for; no figure of any row
+    oracle.trials                       the candidates; no figure of any row
     record = oracle.measure(trial)      one of its rows; with several the seed chooses
 
-A row that failed is handed over as its outcome. Copies, estimates and rows that were never run are left out, and so is what
+A row that failed is returned as its outcome. Copies, estimates and rows that were never run are left out, and so is what
 the rules of the engine refuse: nobody would have started it.
 """
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from seatrial import columns, fields
 from seatrial.errors import BadInput
-from seatrial.outcomes import having
+from seatrial.outcomes import OUTCOMES, having
 from seatrial.plan import rows as table
 from seatrial.plan.rows import Row
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Model, Trial
 
-STATUS = {"oom": "oom_device", "fail": "crash"}
+STATUS = {kind.short: status for status, kind in reversed(OUTCOMES.items())}
 """Words of tables -> outcomes; those that are outcomes already stand for themselves."""
 FAILED = having("kind", "failed")
 

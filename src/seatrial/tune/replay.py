@@ -4,10 +4,10 @@
     story["stages"][0]["top"], story["tune"]["trials"], story["saved"]["device_hours"]
     print(text(story)), print(markdown(story))      for a terminal or as markdown
 
-The question is taken from the rows: the model with the most topologies on one number of nodes, by seconds a sample; where a log
-varies the nodes instead, the model with the most topologies on any, by device-seconds per sample. The planner answers it before
-any row, after the first five of the log, and after all. Then `tune` makes the search anew with the rows as its machine, and
-sees none before it asks.
+The question is taken from the rows: the model with the most topologies on one number of nodes, by seconds per sample; where a
+log varies the nodes instead, the model with the most topologies on any, by device-seconds per sample. The planner answers it
+before any row, after the first five of the log, and after all. Then `tune` makes the search anew with the rows as its machine,
+and sees none before it asks.
 """
 from __future__ import annotations
 

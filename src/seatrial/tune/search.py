@@ -129,7 +129,7 @@ class Machine:
                 yield task.trial, record
 
     def measure(self, trial: Trial, *, seconds: float | None = None) -> Record:
-        """Raises KeyboardInterrupt when asked to stop; the trial then counts as not run."""
+        """Raises KeyboardInterrupt on SIGINT or SIGTERM; the trial then counts as not run."""
         task = self._tasks[trial.run_id()]
         sweep = Sweep(name=self.store.session, tasks=(task,), left_out={}, measure=self.how, limits=self.limits,
                       order="file", budget_s=seconds)

@@ -63,7 +63,7 @@ class Standing:
     best: Trial | None
     """The best of those measured."""
     best_s: float | None
-    """As measured, an iteration."""
+    """Seconds per iteration, as measured."""
     odds: float
     """That one of those left beats it by more than `margin`."""
     margin: float

@@ -74,14 +74,14 @@ function place(row) {
   if (has(file)) return has(cell("line", row)) ? `${file}:${cell("line", row)}` : file;
   return [cell("session", row), cell("machine", row)].filter(has).join(" · ") || V.ids[row];
 }
-const STATUS = { ok: "good", measured: "good", estimated: "info", rehearsed: "info", planned: "", cancelled: "warn", timeout: "warn", invalid: "warn" };
+const STATE = { measured: "good", estimated: "info", rehearsed: "info", planned: "" };
 function stateWord(row) {
   const status = cell("status", row), state = cell("state", row);
   return (has(status) && status !== "ok" ? (["measured", "estimated", "rehearsed"].includes(state) ? `${state}, ${status}` : status) : state).replace("_", " ");
 }
 function badge(row) {
   const status = cell("status", row), state = cell("state", row);
-  return h("span", { class: `badge ${STATUS[has(status) && status !== "ok" ? status : state] ?? "bad"}`, text: stateWord(row) });
+  return h("span", { class: `badge ${(has(status) && status !== "ok" ? V.statuses[status] : STATE[state]) ?? "bad"}`, text: stateWord(row) });
 }
 const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 

@@ -1,6 +1,6 @@
 """What the planner expects of a sweep's trials: for the order they are run in, and to leave out what is certain to lose.
 
-    found = forecasts(sweep)            key -> Foreseen, for trials that name a cluster
+    found = of_trials(sweep)            key -> TrialForecast, for trials that name a cluster
     found[key].best                     the objective if everything goes as well as the interval allows
     table, cluster = as_table(sweep)    its trials as rows that `plan/forecast.py` takes
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foreseen:
+class TrialForecast:
     sec: float
     low_s: float
     """Ends of the planner's 90 % interval."""
@@ -34,7 +34,7 @@ class Foreseen:
     """The objective at `low_s`."""
 
 
-def forecasts(sweep: Sweep) -> dict[str, Foreseen]:
+def of_trials(sweep: Sweep) -> dict[str, TrialForecast]:
     """Cold: from the cluster's data sheet or its measured machine file, not from this sweep's own rows."""
     from seatrial.plan import step
     from seatrial.plan.configs import Configs
@@ -45,7 +45,7 @@ def forecasts(sweep: Sweep) -> dict[str, Foreseen]:
             groups.setdefault(fields.canonical(fields.plain(task.trial.cluster)), []).append(task)
     if not groups:
         raise BadInput("order = 'forecast' and stop.forecast need a cluster to forecast on, for example cluster = 'local'")
-    found: dict[str, Foreseen] = {}
+    found: dict[str, TrialForecast] = {}
     for tasks in groups.values():
         trials = [task.trial for task in tasks if task.trial is not None]
         cluster = trials[0].cluster
@@ -53,13 +53,13 @@ def forecasts(sweep: Sweep) -> dict[str, Foreseen]:
         time = step.time(Configs.from_trials(trials), cluster)
         for i, (task, trial) in enumerate(zip(tasks, trials)):
             low_s = float(time.lo[i])
-            found[task.key] = Foreseen(sec=float(time.sec[i]), low_s=low_s, high_s=float(time.hi[i]),
+            found[task.key] = TrialForecast(sec=float(time.sec[i]), low_s=low_s, high_s=float(time.hi[i]),
                                        best=objective(trial, low_s, by=sweep.stop.by))
     return found
 
 
 def as_table(sweep: Sweep) -> tuple[Table, Cluster]:
-    """One row a trial, repeats counted once, and the cluster that they run on; each row has its own nodes of it."""
+    """One row per trial, repeats counted once, and the cluster that they run on; each row has its own nodes of it."""
     from seatrial.plan import rows
 
     tasks = [task for task in sweep.tasks if task.repeat == 0]
@@ -90,12 +90,12 @@ def seconds_at(trial: Trial, value: float, *, by: str) -> float:
     return work / (value * t.world * 1e12)
 
 
-def lost(task: Task, seen: Foreseen, best: Row, *, factor: float) -> Record:
+def skipped_record(task: Task, seen: TrialForecast, best: Row, *, factor: float) -> Record:
     """The row of a trial that was not run because it could not win."""
     assert task.trial is not None
-    words = (f"not run: forecast {seen.low_s:.4g} to {seen.high_s:.4g} s/it, at its best still {factor:g} times behind "
-             f"{best.label}")
-    record = record_of(task.trial, Training(), Outcome(status="cancelled", message=words), [])
+    message = (f"not run: forecast {seen.low_s:.4g} to {seen.high_s:.4g} s/it, at its best still {factor:g} times behind "
+               f"{best.label}")
+    record = record_of(task.trial, Training(), Outcome(status="cancelled", message=message), [])
     forecast: dict[str, object] = {"sec": seen.sec, "sec_lo": seen.low_s, "sec_hi": seen.high_s}
     host = environment.machine()
     return Record.from_dict({**record.to_dict(), "state": "planned", "forecast": forecast, "host": host,
