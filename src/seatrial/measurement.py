@@ -29,8 +29,6 @@ from seatrial.spec import Batch, Trial, round_up, stages_of
 from seatrial.training import Training
 
 Event = dict[str, Any]
-TIE = 0.01
-"""Under this nobody can tell: repeats of one configuration mostly differ by 0.4 %, and some by much more."""
 RATES = ("sec_per_it", "tflops", "samples_per_s", "tokens_per_s")
 
 TIMED_SHORT = 8

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial import arith, expression, presets, rules
+from seatrial.arith import TIE
 from seatrial.errors import BadInput
-from seatrial.measurement import TIE
 from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs
 from seatrial.plan.forecast import limit_gib

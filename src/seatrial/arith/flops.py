@@ -97,7 +97,10 @@ def tflops(formula: str, model: Model, *, samples: float, sec_per_it: float, pro
     return flops(formula, model, samples=samples, recompute=recompute, tp=tp, pp=pp) / (sec_per_it * processes * 1e12)
 
 
-# ---- what a time per iteration means: TFLOPs per process and node, aggregate, samples and tokens a second, MFU and HFU
+# ---- what a time per iteration means: TFLOPs per process and node, aggregate, samples and tokens per second, MFU and HFU
+
+TIE = 0.01
+"""Under this nobody can tell two apart: repeats of one configuration mostly differ by 0.4 %, and some by much more."""
 
 
 @dataclass(frozen=True, kw_only=True)

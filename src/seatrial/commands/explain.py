@@ -18,7 +18,6 @@ from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from seatrial.options import CALIBRATE, JSON, MACHINE, NODES, OPTIONS, PROCS, SET, Layout, spread
 
 if TYPE_CHECKING:
-    from seatrial.plan.explain import Explained
     from seatrial.spec import Trial
 
 
@@ -42,6 +41,7 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> int:
         from seatrial.plan import explain as taking_apart
+        from seatrial.plan import tell
         from seatrial.plan.ask import rests_on, with_machine
 
         if file is None:
@@ -55,14 +55,14 @@ def register(app: typer.Typer) -> None:
         if svg is not None:
             if told.timeline is None:
                 raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
-            svg.write_text(taking_apart.svg(told.timeline, title=_title(told)), encoding="utf-8")
+            svg.write_text(taking_apart.svg(told.timeline, title=tell.pipeline_title(told)), encoding="utf-8")
         found = taking_apart.document(told, top)
         found |= rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
         say_gaps(found)
         if as_json:
             print(json.dumps(found, allow_nan=False))
         else:
-            _tell(told, top)
+            tell.explained(told, top)
         return EXIT_GOOD if told.fits else EXIT_FINDINGS
 
 
@@ -76,45 +76,3 @@ def asked_trial(file: Path | None, given: dict[str, dict[str, Any]], engine: str
     if label and not which:
         print(f"{file}: {label}; --trial names another", file=sys.stderr)
     return one_trial(data, given, settings, engine=engine, where=str(file or "explain"))
-
-
-def _title(told: Explained) -> str:
-    t = told.trial.topology
-    return (f"{t.schedule}: PP {t.pp}{f' x VP {t.vp}' if t.vp > 1 else ''}, {told.drawn} of {told.trial.microbatches} "
-            f"micro-batches, {told.trial.model.name or 'model'}")
-
-
-def _tell(told: Explained, top: int) -> None:
-    from seatrial import terminal
-    from seatrial.columns import DEGREES
-    from seatrial.measurement import TIE
-    from seatrial.plan import explain
-    from seatrial.schedule import picture
-
-    t, cluster = told.trial.topology, told.trial.cluster
-    assert cluster is not None
-    degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES)
-    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
-          f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
-          f"recompute {t.recompute}, {t.precision}")
-    print(f"\n{told.sec:.2f} s an iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
-    print(terminal.breakdown(told.parts, "s", said=explain.WHY))
-    print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
-    print(terminal.breakdown(told.memory, "GiB", whole=told.limit_gib))
-    if told.timeline is not None:
-        print(f"\n{_title(told)}; dots are the bubble")
-        print(picture(told.timeline, width=min(terminal.width(), 160)))
-    print("\nWhat limits it")
-    print("\n".join(f"  {line}" for line in told.limits) or "  nothing stands out")
-    for warning in told.warnings:
-        print(f"  {warning.code}: {warning.message}")
-    chosen = explain.better(told.changes)[:top]
-    print("\nWhat to change")
-    for change in chosen:
-        print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
-    if not chosen:
-        print("  no single change is forecast to gain more than 1 %")
-    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > TIE]
-    if full and top:
-        print("  it would be faster, but does not fit: "
-              + "; ".join(f"{c.what} ({c.mem_gib:.1f} GiB)" for c in sorted(full, key=lambda c: c.mem_gib or 0.0)[:top]))

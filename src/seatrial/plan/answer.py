@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from seatrial import arith, rules
+from seatrial.arith import TIE
 from seatrial.columns import DEGREES
-from seatrial.measurement import TIE
 from seatrial.plan import cost, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded

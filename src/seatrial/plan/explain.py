@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from seatrial import rules
+from seatrial.arith import TIE
 from seatrial.columns import DEGREES, LAYOUT, by_field
-from seatrial.measurement import TIE
 from seatrial.plan import step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs

@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 
 from seatrial import arith
+from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
-from seatrial.measurement import TIE
 from seatrial.plan import memory, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, decoded

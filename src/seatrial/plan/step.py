@@ -180,7 +180,8 @@ class Stages:
         c, m = self.configs, self.configs.microbatches
         what = np.concatenate([[c.schedule, c.pp, c.vp, c.split, m], self.layer, self.embedding, self.head,
                                self.message[None]])
-        mixed = np.random.default_rng(0).random(len(what)) @ what
+        # Weights without a pattern, and no import of numpy.random for them (17 ms): that equal sums mean equal rows is checked.
+        mixed = np.sin(np.arange(1, len(what) + 1)) @ what
         _, first, back = np.unique(mixed, return_index=True, return_inverse=True)
         if not np.array_equal(what[:, first[back]], what):
             first = back = np.arange(len(c))

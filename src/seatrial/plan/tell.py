@@ -1,6 +1,7 @@
-"""The planner's answer as a page of text.
+"""The planner's answers as pages of text.
 
     tell(answer(found, request, top=5, by="time"), request)
+    explained(explain(trial), top=5)
 """
 from __future__ import annotations
 
@@ -8,9 +9,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from seatrial import terminal
-from seatrial.columns import BY_FIELD, SEARCHED
+from seatrial.arith import TIE
+from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.plan.answer import Document
+from seatrial.plan.explain import WHY, Explained, better
 from seatrial.plan.request import Request
+from seatrial.schedule import picture
 
 DRAWN = 6
 """Layouts that are drawn: more are a wall, and the table has them."""
@@ -174,3 +178,40 @@ def layout(c: dict[str, Any]) -> str:
 def _said(name: str, value: Any) -> str:
     """`DP 8`; nothing of one virtual stage, and a schedule by its own name."""
     return "" if name == "vp" and value == 1 else value if name == "schedule" else f"{SHORT.get(name, name.upper())} {value}"
+
+
+def pipeline_title(told: Explained) -> str:
+    t = told.trial.topology
+    return (f"{t.schedule}: PP {t.pp}{f' x VP {t.vp}' if t.vp > 1 else ''}, {told.drawn} of {told.trial.microbatches} "
+            f"micro-batches, {told.trial.model.name or 'model'}")
+
+
+def explained(told: Explained, top: int) -> None:
+    """One layout taken apart, for a person."""
+    t, cluster = told.trial.topology, told.trial.cluster
+    assert cluster is not None
+    degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES)
+    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
+          f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
+          f"recompute {t.recompute}, {t.precision}")
+    print(f"\n{told.sec:.2f} s an iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
+    print(terminal.breakdown(told.parts, "s", said=WHY))
+    print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
+    print(terminal.breakdown(told.memory, "GiB", whole=told.limit_gib))
+    if told.timeline is not None:
+        print(f"\n{pipeline_title(told)}; dots are the bubble")
+        print(picture(told.timeline, width=min(terminal.width(), 160)))
+    print("\nWhat limits it")
+    print("\n".join(f"  {line}" for line in told.limits) or "  nothing stands out")
+    for warning in told.warnings:
+        print(f"  {warning.code}: {warning.message}")
+    chosen = better(told.changes)[:top]
+    print("\nWhat to change")
+    for change in chosen:
+        print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
+    if not chosen:
+        print("  no single change is forecast to gain more than 1 %")
+    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > TIE]
+    if full and top:
+        print("  it would be faster, but does not fit: "
+              + "; ".join(f"{c.what} ({c.mem_gib:.1f} GiB)" for c in sorted(full, key=lambda c: c.mem_gib or 0.0)[:top]))

@@ -13,8 +13,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seatrial.arith import TIE
 from seatrial.columns import AROUND, DEGREES, LAYOUT, SHAPE
-from seatrial.measurement import TIE
 from seatrial.record import Record
 
 DOUBTFUL = frozenset(

@@ -29,6 +29,7 @@ from seatrial.plan.forecast import limit_gib
 from seatrial.plan.rows import SLOW_ALLOCATOR, Row
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
+from seatrial.terminal import plain_table
 from seatrial.tune.candidates import knobs, label
 from seatrial.tune.oracle import FAILED, Oracle, names, outcome_of
 from seatrial.tune.posterior import By, row_of, unit
@@ -398,10 +399,8 @@ def _percent(share: float) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    words = [any(cell and not cell[0].isdigit() for cell in column[1:]) for column in zip(*rows)]
-    for row in rows:
-        yield "  ".join(cell.ljust(w) if left else cell.rjust(w) for cell, w, left in zip(row, widths, words)).rstrip()
+    words = [i for i, column in enumerate(zip(*rows)) if any(cell and not cell[0].isdigit() for cell in column[1:])]
+    yield from plain_table(rows[0], rows[1:], left=words).splitlines()
 
 
 def _piped(rows: Sequence[Sequence[str]]) -> Iterable[str]:

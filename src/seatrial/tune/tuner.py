@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from seatrial.arith import TIE
 from seatrial.errors import BadInput
-from seatrial.measurement import TIE
 from seatrial.plan.configs import Floats
 from seatrial.plan.rows import Row
 from seatrial.record import Outcome, Record
