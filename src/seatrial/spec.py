@@ -1,6 +1,6 @@
 """The words: model, topology, batch, cluster, environment, trial. Frozen, validated, the same in TOML, JSON and Python.
 
-    trial, training = trialfile.load("trial.toml", settings=["topology.tp=2", "batch.gbs=16"])
+    trial, recipe = trialfile.load("trial.toml", settings=["topology.tp=2", "batch.gbs=16"])
     rules.check(trial)            raises Infeasible with the numbers and the nearest values that work
     trial.run_id()                the hash of what was asked, defaulted fields left out
 

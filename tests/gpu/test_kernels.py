@@ -16,8 +16,8 @@ from seatrial.engine.fast.kernels import FP8, NAMES, plain, triton_kernels
 from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_FP8, difference
 from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Recompute, Topology, Trial
-from seatrial.training import Training
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
@@ -64,20 +64,20 @@ def test_rows_of_common_and_rare_tokens_are_added_up_the_same_every_time(kind: t
     torch.testing.assert_close(found, expected, rtol=1e-2 if kind == torch.bfloat16 else 1e-4, atol=1e-3)
 
 
-def engine_of(trial: Trial, training: Training, config: KernelConfig | None = None) -> Engine:
+def engine_of(trial: Trial, recipe: Recipe, config: KernelConfig | None = None) -> Engine:
     mesh = Mesh(trial.topology, device=CUDA)
     ops, _, notes = ops_for(trial, mesh, config)
     assert not any("plain torch is used" in note for note in notes.values()), notes
-    return Engine(trial, training, mesh, ops=ops)
+    return Engine(trial, recipe, mesh, ops=ops)
 
 
 def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:
     topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
-    trial, training = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Training(steps=5, lr=1e-2)
+    trial, recipe = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Recipe(steps=5, lr=1e-2)
     config = replace(KernelConfig.of(CUDA, precision), **changed)  # type: ignore[arg-type]
-    engine = engine_of(trial, training, config)
-    batches = Batches(training, MODEL, training.seed)
-    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
+    engine = engine_of(trial, recipe, config)
+    batches = Batches(recipe, MODEL, recipe.seed)
+    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
 
 
 @pytest.mark.parametrize("mbs", [4, 2])
@@ -104,13 +104,13 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
     """In fp32, too, the update is the kernel's: torch's own takes one type alone."""
     found = {}
     for moments in ("bf16", "fp32"):
-        training = Training(steps=5, lr=1e-3)
+        recipe = Recipe(steps=5, lr=1e-3)
         topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
         trial = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology, execution=Execution(moments=moments))
-        engine = engine_of(trial, training)
+        engine = engine_of(trial, recipe)
         assert (engine.optimizer.one_pass is None) is ((precision, moments) == ("fp32", "fp32"))
-        batches = Batches(training, MODEL, training.seed)
-        found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
+        batches = Batches(recipe, MODEL, recipe.seed)
+        found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
     assert found["bf16"] == pytest.approx(found["fp32"], rel=2e-3) and found["bf16"][0] == found["fp32"][0]
 
 

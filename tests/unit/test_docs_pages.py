@@ -48,7 +48,7 @@ def test_files_that_a_page_shows_are_what_they_claim_to_be(path):
 
 def test_every_key_of_the_files_that_people_write_has_a_meaning():
     empty = []
-    for name in ("trial-file", "training", "sweep-file", "config"):
+    for name in ("trial-file", "recipe", "sweep-file", "config"):
         asked = insert.fields_in(pages.DOCS / f"reference/{name}.md")
         assert asked
         for words in asked:

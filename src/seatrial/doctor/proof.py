@@ -26,9 +26,9 @@ from seatrial.doctor import Finding, worst
 from seatrial.doctor.machine import usable_bytes
 from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe
 from seatrial.schedule import KINDS
 from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits
-from seatrial.training import Training
 
 BAR = 1e-5
 """Largest relative difference of a loss or a gradient norm, as the tests of the engine have it."""
@@ -39,7 +39,7 @@ SMALL_PARAMETERS = 3e6
 SMALL_BATCH = 64
 RANK_BYTES = GIB // 2
 """What a rank of a small model takes, most of it torch itself."""
-LEARNING = Training(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0,
+LEARNING = Recipe(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0,
                     stall_s=60.0)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24, device="cpu", threads=1)
 
@@ -165,13 +165,13 @@ def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARN
     from seatrial.launch.trial import run_now, summary_of_invalid
 
     what, began = described(trial.topology), time.monotonic()
-    training = replace(LEARNING, seed=seed)
+    recipe = replace(LEARNING, seed=seed)
     folder = Path(tempfile.mkdtemp(prefix="seatrial-doctor-"))
     series = []
     for name, one in (("ranks", trial), ("alone", replace(trial, topology=Topology()))):
         left_s = max(1.0, timeout_s - (time.monotonic() - began))
         try:
-            found = run_now(one, training, out=folder / name, timeout_s=left_s)
+            found = run_now(one, recipe, out=folder / name, timeout_s=left_s)
         except BadInput as error:
             found = summary_of_invalid(error)
         if found["status"] != "ok":

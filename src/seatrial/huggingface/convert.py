@@ -1,6 +1,6 @@
 """Hugging Face weights in and out: GPT-2, BLOOM, Llama, Mistral and Qwen as safetensors, never pickles.
 
-    import_weights("gpt2/", "start/")           a checkpoint of step 0 that `training.resume` starts from, on any topology
+    import_weights("gpt2/", "start/")           a checkpoint of step 0 that `recipe.resume` starts from, on any topology
     export_weights("out/checkpoints", "hf/")    a folder that `from_pretrained` loads
 
 Each model type is a table of our names and theirs, with what turns one into the other (`py`). A model larger than the

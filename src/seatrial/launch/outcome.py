@@ -166,7 +166,7 @@ class _Case:
         lasted = f" for {seen['silent_s']:.0f} s" if "silent_s" in seen else ""
         return Outcome(status="hang", rank=seen.get("rank"), iteration=seen.get("step", self._last_end().get("step")),
                        phase=seen.get("phase", ""), evidence={"why": "went on after the stall was seen"},
-                       message=f"{who} stood still{lasted}; the run went on, but was ended for it: a larger training.stall_s "
+                       message=f"{who} stood still{lasted}; the run went on, but was ended for it: a larger recipe.stall_s "
                                "or a machine with room for all ranks would let it")
 
     def _timeout(self, message: str) -> Outcome:

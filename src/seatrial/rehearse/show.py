@@ -1,8 +1,8 @@
 """A rehearsal as one JSON object, as a record of the logbook, and for a person; with the planner's figures beside it.
 
-    said = document(found, training, seconds=12.0)          plain data
+    said = document(found, recipe, seconds=12.0)          plain data
     tell(said)                                              printed
-    record(found, training)                                 state `estimated`, never `measured`: no iteration was run
+    record(found, recipe)                                 state `estimated`, never `measured`: no iteration was run
     Forecast.of(trial, cluster).sec                         what the planner says of the same layout
 
 The planner forecasts the cluster's devices and Megatron's way of keeping memory; a rehearsal runs this device and this engine.
@@ -22,11 +22,11 @@ from seatrial.launch import environment
 from seatrial.measurement import digits
 from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs, Floats
+from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.rehearse.iteration import RankTimes, Timed
 from seatrial.rehearse.run import Rank, Rehearsal
 from seatrial.spec import GIB, Cluster, Trial
-from seatrial.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def kind(pp_rank: int, pp: int) -> int:
 
 
 
-def document(found: Rehearsal, training: Training, *, seconds: float) -> dict[str, Any]:
+def document(found: Rehearsal, recipe: Recipe, *, seconds: float) -> dict[str, Any]:
     t = found.trial.topology
     forecast = Forecast.of(found.trial, found.cluster) if found.cluster is not None else None
     made: dict[str, Any] = {
@@ -87,7 +87,7 @@ def document(found: Rehearsal, training: Training, *, seconds: float) -> dict[st
         "cluster": found.cluster.name if found.cluster is not None else None, "topology": fields.plain(t),
         "gbs": found.trial.batch.gbs, "microbatches": found.trial.microbatches, "world": t.world, "device": found.device,
         "threads": found.threads if found.device_type == "cpu" else None, "took_s": seconds, "notes": list(found.notes),
-        "ranks": [_rank(one, found, training, forecast) for one in found.ranks],
+        "ranks": [_rank(one, found, recipe, forecast) for one in found.ranks],
         "iteration": None, "forecast": None,
     }  # fmt: skip
     if found.iteration is not None:
@@ -111,7 +111,7 @@ def _tflops(found: Rehearsal) -> float | None:
                         recompute=t.recompute, tp=t.tp, pp=t.pp)
 
 
-def _rank(one: Rank, found: Rehearsal, training: Training, forecast: Forecast | None) -> dict[str, Any]:
+def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None) -> dict[str, Any]:
     memory = one.memory
     kind_of_cluster = found.cluster.device.kind if found.cluster is not None else "cpu"
     counted = footprint(found.trial, rank=one.pp_rank,
@@ -145,7 +145,7 @@ def _actions(times: RankTimes) -> dict[str, Any]:
     return {**made, "reduce": plain(times.reduce), "update": plain(times.update)}
 
 
-def record(found: Rehearsal, training: Training, *, session: str = "") -> Record:
+def record(found: Rehearsal, recipe: Recipe, *, session: str = "") -> Record:
     trial = found.trial if found.cluster is None else replace(found.trial, cluster=found.cluster)
     iteration, tflops = found.iteration, _tflops(found)
     fullest = max(found.ranks, key=lambda one: one.memory.peak_bytes)

@@ -81,7 +81,7 @@ function pipelineParts(one) {
   const f = one.forecast, m = one.measured;
   return [f && gantt(f, `Forecast: ${f.schedule}, ${f.drawn < f.microbatches ? `the first ${f.drawn} of ${f.microbatches} micro-batches` : plural(f.microbatches, "micro-batch").replace("batchs", "batches")}; grey is the bubble`),
     m && gantt(m, `Measured: step ${m.step}, one rank per stage, by the run's own timers`),
-    f && !m && h("p", { class: "dim small", text: "No measured timeline: this row has no trace (training.trace_steps makes one)." }),
+    f && !m && h("p", { class: "dim small", text: "No measured timeline: this row has no trace (recipe.trace_steps makes one)." }),
     m && !f && h("p", { class: "dim small", text: "No forecast: the trial names no cluster (--cluster does)." })];
 }
 function drawPipeline() {
