@@ -94,7 +94,7 @@ def trial(source: str | Path | Mapping[str, Any] | Trial | None = None, *, model
     if isinstance(source, Trial):
         return source
     if isinstance(source, str | Path):
-        from seatrial.sweep import one
+        from seatrial.sweep import file as one
 
         data, _ = one.tables(source)
     else:

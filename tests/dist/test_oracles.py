@@ -9,7 +9,7 @@ from dist.native import Found, compare_each, size_of
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.huggingface.families import entries as entries_of
+from seatrial.huggingface.convert import entries as entries_of
 from seatrial.huggingface.hfconfig import model_of
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.training import Training

@@ -10,12 +10,11 @@ import torch.nn.functional as F
 
 from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, TensorParallel
-from seatrial.engine.core.layout import Layout
 from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import LossScale, learning_rate
-from seatrial.engine.core.params import ParamSpec, Segment, spec_of
+from seatrial.engine.core.params import Layout, ParamSpec, Segment, spec_of
 from seatrial.engine.core.step import Engine, StepResult
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.timers import Timers

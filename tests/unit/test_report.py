@@ -134,16 +134,16 @@ def test_a_forecast_does_not_change_with_what_was_measured():
 
 
 def test_the_planner_of_the_page_learns_from_the_rows_of_the_same_cluster():
-    from seatrial.report import whatif
+    from seatrial.report import serve
 
     records = [row(sec, mbs=mbs) for mbs, sec in ((1, 240.0), (2, 220.0), (4, 223.0))]
     made = data.build(records, title="", clusters=Clusters.read(["jz-a100"]))
     asked = {"model": "bloom-181b", "cluster": "jz-a100", "nodes": "48", "gbs": "2048", "tp": "4", "pp": "12", "zero": "1",
              "recompute": "full", "mbs": "2"}
-    cold, taught = (whatif.ask(asked, fit) for fit in (None, whatif.fit_of(made, "jz-a100")))
+    cold, taught = (serve.what_if(asked, fit) for fit in (None, serve.fit_of(made, "jz-a100")))
     assert taught["calibration"]["rows"] == 3
     assert cold["candidates"][0]["sec_per_it"] < taught["candidates"][0]["sec_per_it"] < 220.0
-    assert whatif.fit_of(made, "dgx-h100") is None
+    assert serve.fit_of(made, "dgx-h100") is None
 
 
 def test_a_cluster_can_be_named_for_some_rows():

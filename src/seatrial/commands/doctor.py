@@ -104,7 +104,7 @@ def launched() -> Any:
 
 def on_all_nodes(place: Any, *, as_json: bool) -> int:
     from seatrial import doctor as checks
-    from seatrial.doctor import nodes
+    from seatrial.doctor import proof as nodes
 
     by_node = nodes.gathered(place, checks.local_findings() if place.local_rank == 0 else [])
     if by_node is None:

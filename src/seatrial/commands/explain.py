@@ -70,7 +70,7 @@ def asked_trial(file: Path | None, given: dict[str, dict[str, Any]], engine: str
                 which: str = "") -> Trial:
     """A trial from a file, from options, or from options over a file; of a sweep's file the one that `which` names."""
     from seatrial.plan.ask import one_trial
-    from seatrial.sweep import one
+    from seatrial.sweep import file as one
 
     data, label = one.tables(file, which) if file is not None else ({}, "")
     if label and not which:

@@ -57,7 +57,7 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str = "") -> tuple[Any, Any]:
     """The file's words (of a sweep, those of the trial that `which` names), the options over them, --set over both."""
     from seatrial import trialfile
-    from seatrial.sweep import one
+    from seatrial.sweep import file as one
     from seatrial.training import moved
 
     data, label = one.tables(file, which) if file is not None else ({}, "")

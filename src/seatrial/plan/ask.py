@@ -48,7 +48,7 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
     """Words of options, or values of a program; what a trial's or a sweep's file fixes is fixed where nothing else is said."""
     knobs, settings = {**knobs}, list(settings)
     if file is not None:
-        from seatrial.sweep import one
+        from seatrial.sweep import file as one
 
         told = one.asked(file)
         knobs = {name: told.knobs.get(name) if value is None else value for name, value in knobs.items()}

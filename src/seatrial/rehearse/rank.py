@@ -22,8 +22,8 @@ from torch import Tensor
 from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.mesh import Group, Mesh
-from seatrial.engine.core.messages import Messages, Order
 from seatrial.engine.core.ops import Ops
+from seatrial.engine.core.pipeline import Messages, Order
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
 from seatrial.engine.fast.config import KernelConfig

@@ -17,11 +17,10 @@ from torch import Tensor
 from seatrial.engine.core.attention import Positions
 from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.mesh import Mesh
-from seatrial.engine.core.messages import Messages
 from seatrial.engine.core.model import Shared, Stage
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import MOMENTS, AdamW, LossScale, compute_type, divisor, learning_rate, squared_norm
-from seatrial.engine.core.pipeline import Chunk, Feeder, Pipeline, plan_of, positions_in_plan
+from seatrial.engine.core.pipeline import Chunk, Feeder, Messages, Pipeline, plan_of, positions_in_plan
 from seatrial.engine.core.state import Shard, iter_shards
 from seatrial.engine.core.zero import Bucket, buckets_of
 from seatrial.engine.io.data import Batches

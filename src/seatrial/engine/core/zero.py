@@ -16,11 +16,10 @@ from torch.autograd import Function
 
 from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, Pending
-from seatrial.engine.core.layout import Layout, Piece
 from seatrial.engine.core.masters import Masters
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.ops import Ops
-from seatrial.engine.core.params import ParamSpec, Segment, spec_of
+from seatrial.engine.core.params import Layout, ParamSpec, Piece, Segment, spec_of
 
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Stage
