@@ -90,6 +90,8 @@ def register(app: typer.Typer) -> None:
         for name, value in found["learned"].items():
             print(f"  {name:52} x {value['factor']:<8} ± {value['percent']} %")
         _doubts(fit)
+        if fit.ignored:
+            print(f"{rows}: nothing reads {', '.join(fit.ignored)}", file=sys.stderr)
         if output is not None:
             print(f"written to {output}", file=sys.stderr)
         return EXIT_GOOD
