@@ -69,7 +69,7 @@ class Report:
 
     def kernels(self, config: Mapping[str, object], notes: dict[str, str]) -> None:
         """What all ranks compute with, why, and which kernels of rank 0's device fell back to plain torch."""
-        self.events.write("kernels", **config, compile=self.run.trial.execution.compile)
+        self.events.write("kernels", config=dict(config), compile=self.run.trial.execution.compile)
         for name, note in notes.items():
             if not name.startswith("kernel ") or "plain torch is used" in note:
                 self.events.write("note", message=f"{name}: {note}")
