@@ -133,7 +133,7 @@ def timing(rounds: int) -> bool:
             assert found.iteration is not None
             rehearsed[name].append(found.iteration.sec)
         print(f"round {number + 1} of {rounds}: load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    print("\nseconds an iteration on 2 ranks, real and assembled from rehearsed actions; medians of the rounds")
+    print("\nseconds per iteration on 2 ranks, real and assembled from rehearsed actions; medians of the rounds")
     worst = 0.0
     for name in PAIRS:
         truth, guess = statistics.median(real[name]), statistics.median(rehearsed[name])

@@ -242,7 +242,7 @@ SHAPES = {
 CLOSED_FORMS = ("interleaved", "zb-h1")
 """Their seconds were an approximation when the samples were made; gpipe and 1f1b were exact."""
 MACHINES = {"jz-a100": 8, "dgx-h100": 8, "h200": 8, "fugaku": 1}
-"""Cluster -> processes a node."""
+"""Cluster -> processes per node."""
 LAYOUTS: list[tuple[str, dict[str, Any]]] = [
     ("gpt2", {"dp": 8, "gbs": 64}),
     ("gpt2", {"dp": 8, "gbs": 64, "zero_stage": 1, "mbs": 2, "recompute": "selective"}),

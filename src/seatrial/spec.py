@@ -271,7 +271,7 @@ class Topology:
     vp: int = fields.field(1, label="VP", kind="count", searched=True, title="Virtual stages (VP)",
         names="vp, vpp, virtual pipeline, virtual stages, virtual pp, virtual pipeline size, "
               "virtual pipeline model parallel size, interleave, chunks, model chunks")
-    """Virtual stages a rank (interleaved 1F1B)."""
+    """Virtual stages per rank (interleaved 1F1B)."""
     mbs: int = fields.field(1, label="MBS", kind="count", searched=True, title="Micro-batch (MBS)",
         names="mbs, micro batch, microbatch, micro batch size, microbatch size, micro bs, micro batchsize, ubs, batch per gpu, "
               "per device batch size, train micro batch size per gpu, local batch size, lbs, bs per gpu")
@@ -291,7 +291,7 @@ class Topology:
     """The order of forward and backward passes of the micro-batches."""
     precision: Precision = fields.field("fp32", label="Precision", kind="dtype", column="dtype", word="",
         names="dtype, precision, data type, mixed precision, params dtype")
-    """Of products and activations; masters and moments are fp32."""
+    """Of GEMMs and activations; masters and moments are fp32."""
     sequence_parallel: bool = fields.field(False, label="SP", kind="yesno", title="Sequence parallel",
         names="sp, sequence parallel, seq parallel, sequence parallelism")
     """Whether norms and dropout split the sequence over TP."""
@@ -389,7 +389,7 @@ class Device:
     memory_gib: float
     """Of one device."""
     memory_gb_s: float
-    """Peak memory bandwidth in 1e9 bytes a second."""
+    """Peak memory bandwidth in 1e9 bytes per second."""
     usable_gib: float | None = None
     """What a process can really have; by default all of it less the framework's context."""
     context_gib: float = 0.0
@@ -401,7 +401,7 @@ class Device:
     launch_us: float = 5.0
     """Time to start one kernel when nothing hides it."""
     matmul_efficiency: float = 0.85
-    """Share of `peak_tflops` that a large, well shaped matrix product reaches."""
+    """Share of `peak_tflops` that a large, well shaped GEMM reaches."""
     fused_attention: bool | None = None
     """Whether attention is computed without storing the scores (FlashAttention and its like); by default where the device has
     fp8, whose software is younger than that."""

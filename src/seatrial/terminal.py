@@ -142,7 +142,7 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group("products", "█", "blue", ("matmul", "attention", "logits")),
+    Group("GEMMs", "█", "blue", ("matmul", "attention", "logits")),
     Group("memory", "▓", "cyan", ("memory", "accumulate", "embedding", "optimizer")),
     Group("tensor", "▒", "yellow", ("tensor",)),
     Group("messages", "░", "magenta", ("p2p", "gradients")),

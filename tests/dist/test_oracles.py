@@ -9,7 +9,7 @@ from dist.native import Found, compare_each, size_of
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.huggingface.convert import entries as entries_of
+from seatrial.huggingface.convert import tensor_names
 from seatrial.huggingface.hfconfig import model_of
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
@@ -65,7 +65,7 @@ def test_gradients_are_those_of_transformers(family: str) -> None:
     model = model_of(theirs.config.to_dict(), where=family)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2), execution=EXECUTION)
     engine = Engine(trial, RECIPE, Mesh(trial.topology, device=torch.device("cpu")))
-    entries = entries_of(model)
+    entries = tensor_names(model)
     weights = {s.name: s.tensor for s in engine.shards() if s.kind == "weight"}
     with torch.no_grad():
         for entry in entries:

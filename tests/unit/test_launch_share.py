@@ -63,7 +63,7 @@ def test_where_groups_cannot_be_made_one_line_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(share, "_parents", lambda: iter([]))
     with pytest.raises(BadInput, match="no control groups with processor time are mounted"):
         share.Shares(0.5, ranks=[0])
-    with pytest.raises(BadInput, match="0.001 cores a rank: the kernel gives 0.01"):
+    with pytest.raises(BadInput, match="0.001 cores per rank: the kernel gives 0.01"):
         share.Shares(0.001, ranks=[0])
 
 

@@ -218,7 +218,7 @@ def test_a_device_that_is_too_small_is_one_line_with_the_way_out(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has …")
 
     monkeypatch.setattr(rank, "StandIn", full)
-    with pytest.raises(rank.OutOfMemory, match=r"TP 2, PP 1, DP 1, MBS 1 needs about .* GiB a rank.*--memory-only") as error:
+    with pytest.raises(rank.OutOfMemory, match=r"TP 2, PP 1, DP 1, MBS 1 needs about .* GiB per rank.*--memory-only") as error:
         rehearse(trial_of(tp=2), RECIPE, RehearsalOptions())
     assert "\n" not in str(error.value)
     assert not torch.distributed.is_initialized()

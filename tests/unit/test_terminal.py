@@ -43,7 +43,7 @@ def test_each_group_has_the_cells_of_its_share():
 
 def test_the_legend_has_shares_and_leaves_out_what_is_not_there():
     said = " ".join(map(text, terminal.legend({"matmul": 3.0, "bubble": 1.0})))
-    assert said == "██ products 75% ·· bubble 25%"
+    assert said == "██ GEMMs 75% ·· bubble 25%"
 
 
 def test_an_interval_has_its_ends_its_middle_and_its_marks():

@@ -115,7 +115,7 @@ def _check_devices(trial: Trial, job: Job) -> None:
     t = trial.topology
     there = gpus() if job.device != "cpu" else 0
     if t.precision == "fp8":
-        why = "needs a GPU with 8-bit matrix products"
+        why = "needs a GPU with 8-bit GEMMs"
         if there:
             import torch
 

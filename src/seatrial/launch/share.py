@@ -30,7 +30,7 @@ PREFIX = "seatrial"
 class Shares:
     def __init__(self, cores: float, *, ranks: Iterable[int]):
         if not cores >= LEAST_CORES:
-            raise BadInput(f"{cores:g} cores a rank: the kernel gives {LEAST_CORES:g} at the least")
+            raise BadInput(f"{cores:g} cores per rank: the kernel gives {LEAST_CORES:g} at the least")
         self._folders: dict[int, Path] = {}
         period = PERIOD_US if cores * PERIOD_US >= 1000 else SLOW_PERIOD_US
         ranks, refused = list(ranks), []

@@ -25,9 +25,9 @@ from seatrial.schedule import KINDS, Kind, Timeline, walk
 from seatrial.spec import Topology, Trial, round_up
 
 WHY = {
-    "matmul": "the products of the layers: what the run is for",
+    "matmul": "the GEMMs of the layers: what the run is for",
     "attention": "scores, softmax and weighted sum",
-    "logits": "the vocabulary's product and loss, on the last stage alone",
+    "logits": "the vocabulary's GEMM and loss, on the last stage alone",
     "memory": "norms, activations, dropout: as fast as the memory",
     "tensor": "all-reduces of tensor parallelism, at every layer",
     "p2p": "activations and gradients between stages",

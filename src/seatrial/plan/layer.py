@@ -1,4 +1,4 @@
-"""What one micro-batch costs in one layer, at the head and at the embedding: every product, pass over memory and collective
+"""What one micro-batch costs in one layer, at the head and at the embedding: every GEMM, pass over memory and collective
 counted.
 
 Bytes below are multiples of the element `e` (2 for fp16 and bf16). Attention without a fused kernel stores the scores, which
@@ -29,7 +29,7 @@ recompute. On the machine of `benchmarks/kernels_gpu.py` a layer small enough to
 blocking launches add 42."""
 
 FLASH_FORWARD, FLASH_BACKWARD = 0.6, 0.45
-"""Share of the large-product rate that fused attention kernels reach, forward and backward (their authors' own figures: 0.5 to
+"""Share of the large-GEMM rate that fused attention kernels reach, forward and backward (their authors' own figures: 0.5 to
 0.7)."""
 
 CROSS_ENTROPY_FORWARD, CROSS_ENTROPY_BACKWARD = 38, 14
@@ -81,7 +81,7 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
 
 SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",
           "flash", "procs_per_node")
-"""The columns that products and attention depend on."""
+"""The columns that GEMMs and attention depend on."""
 
 
 def _distinct(c: Configs, machine: Machine) -> tuple[Ints, Ints | None]:
@@ -107,7 +107,7 @@ def _spread(pair: tuple[Floats, Floats], back: Ints | None) -> tuple[Floats, Flo
 
 
 def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
-    """The four products of a layer; backward twice as many, for the input's and the weight's gradient."""
+    """The four GEMMs of a layer; backward twice as many, for the input's and the weight's gradient."""
     tokens = c.mbs * c.seq
     forward: Floats = np.zeros(len(c))
     backward: Floats = np.zeros(len(c))
@@ -145,7 +145,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
 def fused_attention_s(machine: Machine, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
     """Seconds forward and backward of so many heads, as the model has it."""
     elements = heads.astype(np.float64) * seq * seq
-    flops = 2.0 * elements * head_dim  # both products, half of them masked away
+    flops = 2.0 * elements * head_dim  # both GEMMs, half of them masked away
     return flops / (machine.matrix_flops * FLASH_FORWARD), 2.5 * flops / (machine.matrix_flops * FLASH_BACKWARD)
 
 

@@ -129,7 +129,7 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
 
 
 def _passing(c: Configs) -> Floats:
-    """Bytes a parameter that exist during the optimizer's step alone."""
+    """Bytes per parameter that exist during the optimizer's step alone."""
     copies = np.where(c.zero == 0, UNSHARDED_BYTES - LASTING_BYTES, (SHARDED_BYTES - LASTING_BYTES) / c.dp)
     return np.where(c.precision == FP32, 0.0, copies)
 

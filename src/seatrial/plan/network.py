@@ -58,7 +58,7 @@ def _rate(link: Link) -> float:
 
 
 def _across_rate(cluster: Cluster, sharers: Ints) -> Floats:
-    """Bytes a second of one group's ring through a node's adapters."""
+    """Bytes per second of one group's ring through a node's adapters."""
     rate = _rate(cluster.inter) / np.maximum(sharers, 1)
     return rate if cluster.inter.flow_gb_s is None else np.minimum(rate, cluster.inter.flow_gb_s * 1e9)
 

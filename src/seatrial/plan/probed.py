@@ -76,12 +76,12 @@ class Probed:
     device: Device
     """The cluster's device with the memory that was found."""
     copy_rate: Curve | None
-    """Bytes a second by the bytes of a tensor, of kernels that copy or add …"""
+    """Bytes per second by the bytes of a tensor, of kernels that copy or add …"""
     element_rate: Curve | None
     """… and of kernels that work on each element."""
     logits_rate: float | None
     optimizer_s: dict[str, float]
-    """Seconds a parameter, by type."""
+    """Seconds per parameter, by type."""
     host_s: tuple[float, float, float] | None
     """One layer forward, backward, and one iteration."""
     launch_s: float | None
@@ -97,7 +97,7 @@ class Probed:
         return math.hypot(noise, math.log(min(max(share, 0.05), 1.0)))
 
     def best_flops(self, precision: str) -> float | None:
-        """The fastest product of a type, in operations a second."""
+        """The fastest GEMM of a type, in operations per second."""
         for name in (precision, *KIN[precision]):
             rates = [2.0 * p["rows"] * p["cols"] * p["inner"] * p["batch"] / p["s"] for p in self.file["figures"]["matmul"]
                      if p["dtype"] == name]
@@ -121,7 +121,7 @@ class Probed:
         return [e for e in self.file["figures"].get(part, []) if e.get("dtype", "fp32") in PRECISIONS]
 
     def optimizer_rate(self, precision: str) -> float | None:
-        """Seconds a parameter: what the types have in common is most of it."""
+        """Seconds per parameter: what the types have in common is most of it."""
         return first_of(self.optimizer_s, [precision, "bf16" if precision != "fp32" else "fp32", "fp32", "bf16"])
 
 
@@ -194,7 +194,7 @@ def _device(file: Mapping[str, Any], cluster: Cluster) -> Device:
 
 
 def _rates(entries: list[dict[str, Any]], names: tuple[str, ...]) -> Curve | None:
-    """Bytes a second of these kernels one after the other, by size."""
+    """Bytes per second of these kernels one after the other, by size."""
     moved: dict[float, float] = {}
     seconds: dict[float, float] = {}
     for entry in entries:
@@ -230,9 +230,9 @@ def gaps(found: Probed, cluster: Cluster, *, precision: str, processes: int) -> 
     said = []
     named = [name for name in (precision, *KIN[precision]) if any(e["dtype"] == name for e in found.entries("matmul"))]
     if not named:
-        said.append(f"products in {precision}")
+        said.append(f"GEMMs in {precision}")
     elif named[0] != precision:
-        said.append(f"products in {precision} (taken as {named[0]})")
+        said.append(f"GEMMs in {precision} (taken as {named[0]})")
     if not found.entries("attention"):
         said.append("attention")
     for what, there in (("memory-bound kernels", found.element_rate), ("the optimizer", found.optimizer_s),

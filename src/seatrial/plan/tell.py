@@ -153,7 +153,7 @@ def _remarks(document: Document) -> None:
         more += f", {terminal.price(runner_up['money_more'])} more money" if "money_more" in runner_up else ""
         sign, sec = "+" if runner_up["sec_more"] >= 0 else "-", terminal.seconds(abs(runner_up["sec_more"]))
         print(f"The runner-up, number {runner_up['rank']}, is {runner_up['worse_by']:.1%} worse by {document['by']}: "
-              f"{sign}{sec} s an iteration{more}.")
+              f"{sign}{sec} s per iteration{more}.")
     if any(c["fits"] == "tight" for c in candidates):
         print("A * after GiB: it fits, but the interval of the forecast reaches over the limit.")
     if "calibration" in document:
@@ -164,7 +164,7 @@ def _remarks(document: Document) -> None:
     if warned:
         print(f"Warnings among these: {', '.join(warned)}.")
     marked = "; an s after TP is sequence parallelism" if any(c["sequence_parallel"] for c in candidates) else ""
-    print(f"TFLOPs a device by formula {document['tflops_formula']}{marked}.")
+    print(f"TFLOPs per device by formula {document['tflops_formula']}{marked}.")
     if "days" in candidates[0]:
         print("Days of training at this pace alone; energy is the devices' rated power, without hosts, network and cooling.")
 
@@ -194,7 +194,7 @@ def explained(told: Explained, top: int) -> None:
     print(f"{told.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
           f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
           f"recompute {t.recompute}, {t.precision}")
-    print(f"\n{told.sec:.2f} s an iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
+    print(f"\n{told.sec:.2f} s per iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
     print(terminal.breakdown(told.parts, "s", said=WHY))
     print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
     print(terminal.breakdown(told.memory, "GiB", whole=told.limit_gib))

@@ -131,7 +131,7 @@ def _part(kind: str, value: Any, book: Book) -> Any:
 
 def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int | None = None, procs_per_node: int | None = None,
             book: Book | None = None) -> Cluster:
-    """A cluster by the name of a preset or the path of a TOML file, with other values, nodes or processes a node."""
+    """A cluster by the name of a preset or the path of a TOML file, with other values, nodes or processes per node."""
     book = book or shipped()
     if name == "local":
         values = local_cluster()
@@ -227,7 +227,7 @@ def probed_cluster(name: str) -> dict[str, Any]:
         rate = 2e-12 * p["rows"] * p["cols"] * p["inner"] * p["batch"] / p["s"]
         peaks[p["dtype"]] = max(peaks.get(p["dtype"], 0.0), rate)
     if not peaks:
-        raise BadInput(f"{path}: no product was measured: a cluster cannot be made of it; probe again, or name a --cluster")
+        raise BadInput(f"{path}: no GEMM was measured: a cluster cannot be made of it; probe again, or name a --cluster")
     gpu = device["kind"] == "gpu"
     split = 1 if gpu else procs
     copied = max((m["moved"] / m["s"] / 1e9 for m in figures.get("memory", []) if m["name"] in ("copy", "add")), default=10.0)

@@ -252,7 +252,7 @@ def _print_many(said: dict[str, Any]) -> None:
 def _print_iteration(said: dict[str, Any]) -> None:
     found, forecast = said["iteration"], said["forecast"]
     print(f"\niteration: {terminal.seconds(found['sec_per_it'])} s put together from these actions, "
-          f"{found['tflops']:.3g} TFLOPs a process ({found['formula']})"
+          f"{found['tflops']:.3g} TFLOPs per process ({found['formula']})"
           + ("" if found["charged"] else "; communication not charged"))
     if found["stages_taken_alike"]:
         print("  every stage taken to be like this one; --all-stages rehearses each")
