@@ -21,8 +21,8 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from dist.many import gradients
-from seatrial.engine.core import init
 from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.params import fill_normal
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
 from seatrial.recipe import Recipe
@@ -85,7 +85,7 @@ def fill(stage: PlainStage, model: Model, recipe: Recipe) -> None:
                 continue
             std = recipe.init_std / ((2 * model.layers) ** 0.5 if is_turned(name) else 1.0)
             value = torch.empty(p.shape[::-1] if is_turned(name) else p.shape)
-            init.fill_normal(value, seed=recipe.seed, name=our_name(name), first=0, std=std)
+            fill_normal(value, seed=recipe.seed, name=our_name(name), first=0, std=std)
             p.copy_(value.t() if is_turned(name) else value)
 
 

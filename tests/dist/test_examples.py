@@ -7,8 +7,8 @@ import pytest
 
 import sweeps
 from seatrial.errors import BadInput
+from seatrial.launch.limits import Shares
 from seatrial.launch.local import preload_problem
-from seatrial.launch.share import Shares
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,13 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import LossScale, learning_rate
-from seatrial.engine.core.params import Layout, ParamSpec, Segment, spec_of
+from seatrial.engine.core.params import Layout, ParamSpec, Segment, fill_normal, spec_of
 from seatrial.engine.core.step import Engine, StepResult
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.timers import Timers
@@ -42,16 +41,16 @@ def steps(engine: Engine, batches: Batches, count: int) -> list[StepResult]:
 
 def test_a_slice_of_initial_values_is_the_slice_of_the_whole() -> None:
     whole = torch.empty(300, 7)
-    init.fill_normal(whole, seed=1, name="x", first=0, std=0.02)
+    fill_normal(whole, seed=1, name="x", first=0, std=0.02)
     part = torch.empty(40, 7)
-    init.fill_normal(part, seed=1, name="x", first=100 * 7, std=0.02)
+    fill_normal(part, seed=1, name="x", first=100 * 7, std=0.02)
     assert torch.equal(part, whole[100:140])
 
 
 def test_initial_values_are_normal_and_differ_by_name_and_seed() -> None:
     def values(seed: int, name: str) -> torch.Tensor:
         out = torch.empty(600_000)
-        init.fill_normal(out, seed=seed, name=name, first=0, std=1.0)
+        fill_normal(out, seed=seed, name=name, first=0, std=1.0)
         return out.double()
 
     x = values(1, "x")

@@ -10,7 +10,8 @@ import pytest
 from seatrial import columns
 from seatrial.errors import BadInput
 from seatrial.record import Outcome, Record
-from seatrial.report import answers, data, effects, forecasts, page, pipelines
+from seatrial.report import answers, data, forecasts, page, pipelines
+from seatrial.report.answers import knobs, scaling
 from seatrial.report.forecasts import Clusters
 
 BIG = {"size_label": "181B", "layers": 72, "hidden": 14336, "heads": 64, "seq": 2048, "vocab": 50257, "nodes": 48,
@@ -97,7 +98,7 @@ def test_a_model_on_another_number_of_processes_is_another_question():
 
 def test_a_series_differs_in_its_knob_alone():
     records = [row(100.0, mbs=1), row(90.0, mbs=2), row(95.0, mbs=4), row(80.0, mbs=2, heads=32), row(70.0, mbs=1, dp=4, tp=8)]
-    found = {knob.name: knob for knob in effects.knobs(records, range(len(records)))}
+    found = {knob.name: knob for knob in knobs(records, range(len(records)))}
     assert [s.points for s in found["mbs"].series] == [((1, 0), (2, 1), (4, 2))]
     assert [s.points for s in found["heads"].series] == [((32, 3), (64, 1))]
     assert [s.points for s in found["tp"].series] == [((4, 0), (8, 4))], "DP gives way to TP"
@@ -107,12 +108,12 @@ def test_tables_of_one_file_are_compared_only_where_notes_do_so():
     records = [row(100.0, mbs=1, source_file="a", table=0), row(90.0, mbs=2, source_file="a", table=1),
                row(80.0, mbs=1, source_file="a", table=2, torch_version="1.10"),
                row(85.0, mbs=1, source_file="a", table=3, torch_version="1.7")]
-    assert [knob.name for knob in effects.knobs(records, range(4))] == ["torch_version"]
+    assert [knob.name for knob in knobs(records, range(4))] == ["torch_version"]
 
 
 def test_scaling_takes_the_best_row_of_each_size():
     records = [row(100.0, nodes=10), row(90.0, nodes=10, mbs=4), row(50.0, nodes=20)]
-    (one,) = effects.scaling(records, range(3))
+    (one,) = scaling(records, range(3))
     assert one.points == ((80, 1), (160, 2))
 
 

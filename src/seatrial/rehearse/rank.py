@@ -19,10 +19,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.ops import Ops
+from seatrial.engine.core.params import fill
 from seatrial.engine.core.pipeline import Messages, Order
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
@@ -165,7 +165,7 @@ class StandIn(Engine):
         for bucket in self.buckets:
             # The shards of the other replicas, whose first values would have come from them.
             for piece in bucket.pieces(0, bucket.layout.size) if first_values and bucket.zero in (1, 2) else ():
-                init.fill(bucket.flat[piece.start : piece.start + piece.numel], piece.spec, piece.segment, row=piece.row,
+                fill(bucket.flat[piece.start : piece.start + piece.numel], piece.spec, piece.segment, row=piece.row,
                           seed=recipe.seed)
         scale = self.loss_scale.value / (trial.batch.gbs * trial.model.seq)
         self.made_up = self.pipeline.messages = _Messages(comm, self.pipeline.messages, gradient_std=scale)

@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Function
 
-from seatrial.engine.core import recompute
 from seatrial.engine.core.comm import Comm, TensorParallel
+from seatrial.engine.core.layers import recompute_block
 from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.model import Block, Stage
@@ -56,7 +56,7 @@ class Chunk:
             run: Callable[[Tensor], Tensor] = unit
             if self.full_recompute and isinstance(unit, Block) and unit.impl is None:
                 def run(x: Tensor, unit: torch.nn.Module = unit) -> Tensor:
-                    return recompute.full(unit, x, self.tp.comm.timers)
+                    return recompute_block(unit, x, self.tp.comm.timers)
             x = with_weights(self.buckets[name], run, x)
         return x
 
