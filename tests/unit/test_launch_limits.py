@@ -57,10 +57,10 @@ def test_the_group_of_a_launcher_that_died_is_swept_out(shares):
 
 
 def test_where_groups_cannot_be_made_one_line_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(share, "_parents", lambda: iter([(tmp_path / "not-there", 1)]))
+    monkeypatch.setattr(limits, "_parents", lambda: iter([(tmp_path / "not-there", 1)]))
     with pytest.raises(BadInput, match="cannot be held to 0.5 cores here .*not-there.*root may"):
         limits.Shares(0.5, ranks=[0])
-    monkeypatch.setattr(share, "_parents", lambda: iter([]))
+    monkeypatch.setattr(limits, "_parents", lambda: iter([]))
     with pytest.raises(BadInput, match="no control groups with processor time are mounted"):
         limits.Shares(0.5, ranks=[0])
     with pytest.raises(BadInput, match="0.001 cores per rank: the kernel gives 0.01"):
@@ -71,7 +71,7 @@ def test_where_groups_cannot_be_made_one_line_says_so(monkeypatch, tmp_path):
 def test_the_second_version_of_groups_is_told_quota_and_period(monkeypatch, tmp_path, cores, said):
     """A folder of plain files stands for what the kernel would offer."""
     (tmp_path / "cgroup.subtree_control").write_text("memory")
-    monkeypatch.setattr(share, "_parents", lambda: iter([(tmp_path, 2)]))
+    monkeypatch.setattr(limits, "_parents", lambda: iter([(tmp_path, 2)]))
     shares = limits.Shares(cores, ranks=[0, 3])
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
     assert [(folder / "cpu.max").read_text() for folder in shares._folders.values()] == [said, said]
