@@ -195,13 +195,13 @@ def autotune(shapes: Iterable[GemmShape], device: torch.device, plain: Gemm, lib
     wanted = [s for s in shapes if 2 * s.rows * s.cols * s.inner >= worth]
     known = 0
     for shape in wanted:
+        cached = cache.get(shape)
         # The run itself may fit: it need not hold both operands and two results at once.
         with contextlib.suppress(torch.OutOfMemoryError):
-            bench, cached = _Bench(shape, device, plain, library), cache.get(shape)
-            if cached is None or cached.algorithm and not bench.agrees(cached.algorithm):
-                cached = None
-            known += cached is not None
-            found[shape.name] = cached or bench.best(time_ms or settled_ms)
+            if cached is None or cached.algorithm and not _Bench(shape, device, plain, library).agrees(cached.algorithm):
+                found[shape.name] = _Bench(shape, device, plain, library).best(time_ms or settled_ms)
+            else:
+                found[shape.name], known = cached, known + 1
     cache.add(found)
     if device.type == "cuda":
         # Operands are of sizes that training does not ask the allocator for again.
