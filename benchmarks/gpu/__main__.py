@@ -111,14 +111,14 @@ def _line(name: str, found: dict[str, Any]) -> str:
         return f"{name:<26} took {found['took_s']} s"
     expected = found.get("forecast")
     said = f"{expected['tflops']:9.0f}" if isinstance(expected, dict) else f"{'-':>9}"
-    fell_back = [n for n, note in found.get("notes", {}).items() if "plain torch is used" in note or n == "products"]
+    fell_back = [n for n, note in found.get("notes", {}).items() if "plain torch is used" in note or n == "gemm"]
     figures = f"{1e3 * found['sec']:8.1f} {found['tflops']:8.1f} {found['reserved_gib']:7.1f} {said}"
     more = [f"allocated {found['allocated_gib']:.1f} GiB", f"loss {found['losses'][0]:.3f} to {found['losses'][-1]:.3f}"]
     if "watts" in found:
         more.append(f"{found['watts']:.0f} of {found['limit_watts']:.0f} W at {found['mhz']:.0f} MHz")
     more.append(f"took {found['took_s']} s")
     more += [f"FELL BACK: {', '.join(fell_back)}"] if fell_back else []
-    more += [f"attention {found['notes']['attention']}"] if "attention" in found.get("notes", {}) else []
+    more += [f"{n} {found['notes'][n]}" for n in ("attention", "tuned gemm") if n in found.get("notes", {})]
     return f"{name:<26} {figures}  {ROWS[name].what}; {', '.join(more)}"
 
 

@@ -60,12 +60,15 @@ def _rows() -> dict[str, Row]:
         "cudnn": ({"attention": "cudnn"}, "cuDNN attention"),
         "whole-masters": ({"split_masters": False}, "fp32 masters beside the weights"),
         "small-logits": ({"logits_bytes": 0}, "1024 tokens' logits at once"),
+        "untuned": ({"tuned_gemm": False}, "GEMMs by the algorithms that torch takes"),
     }
     for name, (switches, what) in off.items():
         add(f"bf16-{name}", "ablate", "ours", "1.3b", switches=switches, what=what)
     add("bf16-lt", "ablate", "ours", "1.3b", settings={"blas": "cublaslt"}, what="products through cuBLASLt")
     add("fp8-slow-back", "ablate", "ours", "5.6b", precision="fp8", switches={"fast_accumulation": "forward"},
         what="fp8, gradients' products added up in fp32")
+    add("fp8-untuned", "ablate", "ours", "1.3b", precision="fp8", switches={"tuned_gemm": False},
+        what="fp8, GEMMs by the algorithms that torch takes")
     add("bf16-2mb", "ablate", "ours", "1.3b", microbatches=2, what="two micro-batches, fp32 gradients")
     add("bf16-compiled", "ablate", "ours", "1.3b", compiled=True, what="torch.compile on each block", limit_s=150)
     add("bf16", "small", "ours", "124m", what="bf16, fp32 masters")

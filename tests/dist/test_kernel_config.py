@@ -9,12 +9,13 @@ import torch
 import torch.distributed as dist
 
 from dist.fused_cases import run_some
+from dist.gemm_cases import gemms_of_a_step
 from dist.many import in_world
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
 from seatrial.engine.fast.choose import CannotRun
-from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.config import KernelConfig, Tuned
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Model, Topology, Trial
 
@@ -61,5 +62,16 @@ def test_every_rank_runs_what_rank_0_chose(first: KernelConfig) -> None:
 
 
 def test_a_rank_that_cannot_says_so() -> None:
-    said = in_world(2, refusal, replace(FUSED, triton=("norm",), fp32_gradient_gemm=True))
+    tuned = {"a GEMM": Tuned(algorithm="AAAA", torch_ms=2.0, ms=1.0)}
+    said = in_world(2, refusal, replace(FUSED, triton=("norm",), fp32_gradient_gemm=True, gemm_algorithms=tuned,
+                                        cublaslt_version=130100))
     assert said[0] == "" and said[1].startswith("rank 1 cannot run what rank 0 chose: norm (not tried); GEMMs of 16-bit")
+    assert "; GEMM algorithms of cuBLASLt 130100 (none here)" in said[1]
+
+
+@pytest.mark.parametrize("precision, sequence_parallel", [("bf16", False), ("bf16", True), ("fp8", False)])
+def test_gemms_described_for_tuning_are_those_of_a_tensor_parallel_rank(precision: Any, sequence_parallel: bool) -> None:
+    model = Model(layers=1, hidden=64, heads=4, vocab=301, seq=32)
+    topology = Topology(tp=2, mbs=4, precision=precision, sequence_parallel=sequence_parallel)
+    for asked, described in in_world(2, gemms_of_a_step, model, topology):
+        assert asked == described

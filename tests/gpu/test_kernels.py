@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,11 +11,13 @@ from seatrial.engine.core.masters import merge_bits, split_bits
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import fp8
-from seatrial.engine.fast.choose import ops_for
+from seatrial.engine.fast.choose import build, choose, ops_for
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import FP8, NAMES, plain, triton_kernels
 from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_FP8, difference
+from seatrial.engine.fast.ops import Fp32Gemm
+from seatrial.engine.fast.tuned_gemm import Cache, TunedGemm, autotune, cublaslt, gemm_shapes
 from seatrial.engine.io.data import Batches
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Recompute, Topology, Trial
@@ -107,7 +110,9 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
         recipe = Recipe(steps=5, lr=1e-3)
         topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
         trial = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology, execution=Execution(moments=moments))
-        engine = engine_of(trial, recipe)
+        # Each engine would time the attention backends for itself, and on so small a shape now one, now another is the fastest.
+        config = replace(KernelConfig.of(CUDA, precision, trial.execution), attention="efficient")
+        engine = engine_of(trial, recipe, config)
         assert (engine.optimizer.one_pass is None) is ((precision, moments) == ("fp32", "fp32"))
         batches = Batches(recipe, MODEL, recipe.seed)
         found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
@@ -135,3 +140,61 @@ def test_the_split_update_is_that_of_whole_masters_to_the_last_bit(held: torch.d
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_eight_bits_train(recompute: Recompute) -> None:
     assert losses("fp8", recompute) == pytest.approx(losses("bf16"), rel=2e-2)
+
+
+LARGE = Model(layers=1, hidden=1024, heads=8, vocab=5000, seq=1024)
+"""Large enough for its GEMMs to be tuned."""
+
+
+tuned_precisions = pytest.mark.parametrize("precision", ["bf16", "fp16", pytest.param("fp8", marks=in_eight_bits)])
+
+
+@tuned_precisions
+def test_a_tuned_gemm_is_torchs(precision: str, tmp_path: Path) -> None:
+    """By the last algorithm that the heuristic offers, which is seldom torch's; then again from the cache."""
+    trial = Trial(model=LARGE, batch=Batch(gbs=8), topology=Topology(mbs=4, precision=precision))  # type: ignore[arg-type]
+    config, library, path, plain_gemm = KernelConfig.of(CUDA, precision), cublaslt(), tmp_path / "gemm.json", Fp32Gemm()
+    assert library is not None
+    shapes = gemm_shapes(trial, config)
+    found, _ = autotune(shapes, CUDA, plain_gemm, library, Cache(path), worth=0.0,
+                        time_ms=lambda ways: {algorithm: 1 / (1 + at) for at, algorithm in enumerate(ways)})
+    assert set(found) == {shape.name for shape in shapes}
+    gemm = TunedGemm(found, shapes, CUDA, plain_gemm, library)
+
+    def operand(rows: int, cols: int, turned: bool, dtype: torch.dtype) -> torch.Tensor:
+        made = torch.randn(*((cols, rows) if turned else (rows, cols)), device=CUDA).to(dtype)
+        return made.t() if turned else made
+
+    for shape in shapes:
+        left = operand(shape.rows, shape.inner, shape.left_t, shape.left)
+        right = operand(shape.inner, shape.cols, shape.right_t, shape.right)
+        bias = torch.randn(shape.cols, device=CUDA).to(shape.out) if shape.bias else None
+        before = torch.full((shape.rows, shape.cols), 30.0, device=CUDA, dtype=shape.out)
+        if shape.left.itemsize == 1:
+            scales = torch.full((1,), 0.5, device=CUDA), torch.full((1,), 4.0, device=CUDA)
+            ours = gemm.scaled(left, right.t(), *scales, bias=bias, fast=shape.fast)
+            torchs = fp8.scaled_gemm(left, right.t(), *scales, bias=bias, fast=shape.fast)
+        elif bias is not None:
+            ours, torchs = gemm(left, right, bias), plain_gemm(left, right, bias)
+        else:
+            ours, torchs = (g.into(before.clone(), left, right, alpha=0.5, add=shape.add) for g in (gemm, plain_gemm))
+        assert (ours.float() - torchs.float()).norm() / torchs.float().norm() < 1e-2, shape.name
+    assert autotune(shapes, CUDA, plain_gemm, library, Cache(path), worth=0.0)[1].endswith(f"; {len(shapes)} from the cache")
+
+
+@tuned_precisions
+def test_an_engine_with_tuned_gemms_trains_as_one_without(precision: str, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    topology, recipe = Topology(mbs=8, precision=precision), Recipe(steps=4, lr=1e-3)  # type: ignore[arg-type]
+    trial, found = Trial(model=replace(LARGE, vocab=20000), batch=Batch(gbs=16), topology=topology), {}
+    for tuned in (True, False):
+        config = replace(KernelConfig.of(CUDA, precision), attention="flash", tuned_gemm=tuned)
+        config, notes = choose(trial, CUDA, config)
+        assert ("tuned gemm" in notes) is tuned and config.tuned_gemm is tuned
+        ops = build(config, trial, CUDA)
+        assert isinstance(ops.gemm, TunedGemm) is bool(config.gemm_algorithms)
+        engine = Engine(trial, recipe, Mesh(topology, device=CUDA), ops=ops)
+        batches = Batches(recipe, trial.model, recipe.seed)
+        found[tuned] = [engine.step(i + 1, first_sample=16 * i, batches=batches).loss for i in range(recipe.steps)]
+    assert found[True] == pytest.approx(found[False], rel=2e-3)

@@ -93,7 +93,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     progress = Progress(run, engine, info, device)
     progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
-    report.kernels(kernels.plain(), notes)
+    report.kernels(kernels.summary(), notes)
     batches = Batches(recipe, trial.model, recipe.seed)
     held_out = Batches(recipe, trial.model, recipe.seed, split="valid") if recipe.eval_every else None
     parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)

@@ -21,7 +21,7 @@ from seatrial.engine.core.comm import broadcast_json
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
 from seatrial.engine.core.optim import MOMENTS, TYPES
-from seatrial.engine.fast import attention, fp8
+from seatrial.engine.fast import attention, fp8, tuned_gemm
 from seatrial.engine.fast.block import FusedBlock
 from seatrial.engine.fast.block_fp8 import FusedBlock8
 from seatrial.engine.fast.config import KernelConfig, fusable
@@ -41,13 +41,14 @@ class CannotRun(SeatrialError):
 
 def ops_for(trial: Trial, mesh: Mesh, wanted: KernelConfig | None = None) -> tuple[FastOps, KernelConfig, Notes]:
     """`wanted`: instead of what suits the device; what does not work there is left out of it."""
-    own, notes = choose(trial, mesh.device, wanted)
+    own, notes = choose(trial, mesh.device, wanted, mesh.rank)
     config = agree(own, notes, trial, mesh)
     return build(config, trial, mesh.device), config, notes
 
 
-def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = None) -> tuple[KernelConfig, Notes]:
-    """What this rank's device would run: kernels that were held against plain torch, the fastest attention."""
+def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = None, rank: int = 0) -> tuple[KernelConfig, Notes]:
+    """What this rank's device would run: kernels that were held against plain torch, the fastest attention. GEMMs, at a second
+    each, are tuned on rank 0 alone."""
     t, m = trial.topology, trial.model
     if t.precision == "fp8":
         fp8.check(device, m, t, compiled=trial.execution.compile)
@@ -67,7 +68,18 @@ def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = Non
             best, took_s = attention.fastest(**_attention_shape(trial, device))
             notes["attention"] = ", ".join(f"{name} {1e3 * s:.2f} ms" for name, s in took_s.items()) or "nothing to choose"
         config = replace(config, attention=best or "default")
+    library = tuned_gemm.cublaslt() if config.tuned_gemm and device.type == "cuda" else None
+    config = replace(config, tuned_gemm=library is not None)
+    if library is not None and rank == 0:
+        cache = tuned_gemm.Cache.of(device, library.version)
+        found, notes["tuned gemm"] = tuned_gemm.autotune(tuned_gemm.gemm_shapes(trial, config), device, _plain_gemm(config),
+                                                         library, cache)
+        config = replace(config, gemm_algorithms=found, cublaslt_version=library.version)
     return config, notes
+
+
+def _plain_gemm(config: KernelConfig) -> Gemm:
+    return Fp32Gemm() if config.fp32_gradient_gemm else PlainGemm()
 
 
 def _attention_shape(trial: Trial, device: torch.device) -> attention.Shape:
@@ -86,6 +98,8 @@ def agree(own: KernelConfig, notes: Notes, trial: Trial, mesh: Mesh) -> KernelCo
         why.append("GEMMs of 16-bit operands with fp32 results")
     if config.attention != own.attention and not attention.works(config.attention, **_attention_shape(trial, mesh.device)):
         why.append(f"{config.attention} attention")
+    if mesh.rank and (refused := tuned_gemm.refusal(config, trial, mesh.device, _plain_gemm(config), tuned_gemm.cublaslt())):
+        why.append(refused)
     if why:
         raise CannotRun(f"rank {mesh.rank} cannot run what rank 0 chose: {'; '.join(why)}. All ranks need the same devices and "
                         f"the same versions of torch ({torch.__version__} here) and Triton")
@@ -93,10 +107,15 @@ def agree(own: KernelConfig, notes: Notes, trial: Trial, mesh: Mesh) -> KernelCo
 
 
 def build(config: KernelConfig, trial: Trial, device: torch.device, *, kernels: Kernels | None = None,
-          gemm: Gemm | None = None, scaled_gemm: fp8.ScaledGemm = fp8.scaled_gemm) -> FastOps:
+          gemm: Gemm | None = None, scaled_gemm: fp8.ScaledGemm | None = None) -> FastOps:
     """`kernels` and the GEMMs: in place of those that the config names."""
     t, m = trial.topology, trial.model
-    own, gemm = kernels or Kernels.of(config.triton), gemm or (Fp32Gemm() if config.fp32_gradient_gemm else PlainGemm())
+    own, library = kernels or Kernels.of(config.triton), tuned_gemm.cublaslt() if config.gemm_algorithms else None
+    if gemm is None and library is not None:
+        shapes = tuned_gemm.gemm_shapes(trial, config)
+        gemm = tuned_gemm.TunedGemm(config.gemm_algorithms, shapes, device, _plain_gemm(config), library)
+        scaled_gemm = scaled_gemm or gemm.scaled
+    gemm = gemm or _plain_gemm(config)
     chosen: dict[str, Any] = {}
     if config.fused:
         chosen["add_rows"] = own.add_rows
@@ -108,14 +127,13 @@ def build(config: KernelConfig, trial: Trial, device: torch.device, *, kernels: 
         scales = Scales(device)
         chosen.update(scales=scales, step_done=scales.update, precisions=(*Ops.precisions, "fp8"))
         chosen["block"] = partial(FusedBlock8, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm, scales=scales,
-                                  fast=config.fast_accumulation, scaled_gemm=scaled_gemm)
+                                  fast=config.fast_accumulation, scaled_gemm=scaled_gemm or fp8.scaled_gemm)
     if config.logits_in_16_bits:
         chosen["cross_entropy"] = partial(cross_entropy, own)
     if config.one_pass_update:
         splits = config.split_masters and TYPES[t.precision] == torch.bfloat16 and trial.execution.optimizer == "adamw-fused"
         chosen.update(update=own, squared_norm=own.squared, split_masters=splits)
-    fit = config.logits_bytes // (2 * m.padded_vocab(t.tp) // t.tp)
     # Few tokens' logits leave a large device idle in the GEMM back to the hidden size.
     return FastOps(**chosen, kernels=own, gemm=gemm, attention=attention.BACKENDS.get(config.attention),
                    narrow_gradients=config.narrow_gradients, release_gradients=config.release_gradients,
-                   logits_tokens=2 ** (fit.bit_length() - 1) if fit else 0)
+                   logits_tokens=config.logits_tokens(m.padded_vocab(t.tp) // t.tp))

@@ -8,7 +8,7 @@ on: there the blocks are those of `core/model.py`, number for number.
 """
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -24,6 +24,16 @@ def fusable(model: Model) -> bool:
     whole = model.kv == model.heads and model.heads * model.head_size == model.hidden
     return (whole and model.layernorm and model.architecture.biases == "all"
             and not (model.gated or model.rope or model.normed_qk))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """One GEMM's algorithm (`tuned_gemm.py`), and milliseconds with the clock settled."""
+
+    algorithm: str
+    """Empty where torch's own was the fastest."""
+    torch_ms: float
+    ms: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +62,11 @@ class KernelConfig:
     """Which fp8 GEMMs add up without the detour through fp32 registers."""
     logits_bytes: int = 0
     """Logits of so many bytes are made at once, where that is more than `execution.logits_chunk` tokens."""
+    tuned_gemm: bool = False
+    """Each GEMM by the fastest of cuBLASLt's algorithms (`tuned_gemm.py`), where torch takes the heuristic's first."""
+    gemm_algorithms: dict[str, Tuned] = field(default_factory=dict)
+    """What that came to on rank 0, by the GEMM's name; for this version of the library alone."""
+    cublaslt_version: int = 0
 
     @classmethod
     def of(cls, device: torch.device, precision: str, execution: Execution = DEFAULT) -> KernelConfig:
@@ -62,11 +77,23 @@ class KernelConfig:
         triton = NAMES if half else ("adamw",) if execution.moments != "fp32" else ()
         return cls(fused=half and not execution.compile, triton=triton, logits_in_16_bits=half, one_pass_update=bool(triton),
                    narrow_gradients=bf16, fp32_gradient_gemm=half, residual_in_gemm=True, split_masters=bf16,
-                   release_gradients=True, attention="measured", logits_bytes=2**30 if half else 0)
+                   release_gradients=True, attention="measured", logits_bytes=2**30 if half else 0,
+                   tuned_gemm=half and not execution.compile)
+
+    def logits_tokens(self, vocab_rows: int) -> int:
+        """How many tokens' logits fit into `logits_bytes`, as a power of two."""
+        fit = self.logits_bytes // (2 * vocab_rows)
+        return 2 ** (fit.bit_length() - 1) if fit else 0
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def of_plain(cls, found: dict[str, Any]) -> KernelConfig:
-        return cls(**{**found, "triton": tuple(found["triton"])})
+        algorithms = {name: Tuned(**tuned) for name, tuned in found["gemm_algorithms"].items()}
+        return cls(**{**found, "triton": tuple(found["triton"]), "gemm_algorithms": algorithms})
+
+    def summary(self) -> dict[str, Any]:
+        """For the events: of a tuned GEMM what it gained, not the algorithm's bytes."""
+        gains = {name: f"{tuned.ms:.3f} ms instead of {tuned.torch_ms:.3f}" for name, tuned in self.gemm_algorithms.items()}
+        return {**self.plain(), "gemm_algorithms": gains}
