@@ -25,8 +25,8 @@ from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.tracker import LiveStorages
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Model, Topology, Trial
-from seatrial.training import Training
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -35,10 +35,10 @@ SMALL = Model(layers=4, hidden=128, heads=4, vocab=1024, seq=64, tied=False)
 GEMM = 4096
 
 
-def engine_of(trial: Trial, training: Training | None = None) -> tuple[Engine, Batches]:
-    training = training or Training()
-    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device("cpu")))
-    return engine, Batches(training, trial.model, training.seed)
+def engine_of(trial: Trial, recipe: Recipe | None = None) -> tuple[Engine, Batches]:
+    recipe = recipe or Recipe()
+    engine = Engine(trial, recipe, Mesh(trial.topology, device=torch.device("cpu")))
+    return engine, Batches(recipe, trial.model, recipe.seed)
 
 
 def forward_backward(engine: Engine, batches: Batches) -> None:
@@ -99,10 +99,10 @@ def both_on_eight(steps: int) -> dict[str, tuple[float, float]]:
     from dist.native import Native
 
     trial = Trial(model=SMALL, batch=Batch(gbs=8), topology=Topology(dp=2, tp=2, pp=2))
-    training = Training(steps=steps)
-    engine, batches = engine_of(trial, training)
-    native = Native(trial, training)
-    optimizer = torch.optim.AdamW(native.module.parameters(), lr=training.lr, betas=(training.beta1, training.beta2))
+    recipe = Recipe(steps=steps)
+    engine, batches = engine_of(trial, recipe)
+    native = Native(trial, recipe)
+    optimizer = torch.optim.AdamW(native.module.parameters(), lr=recipe.lr, betas=(recipe.beta1, recipe.beta2))
     count = {"ours": 0}
 
     def ours() -> None:

@@ -7,7 +7,7 @@
   parallelism. Wanted: under 1 s.
 - 100,000 GPUs, the same. Wanted: under 10 s.
 - bulk: a small model, for which many layouts can run, on 1 to 48 nodes with two batches. Wanted: at least 100,000 accepted,
-  distinct layouts a second on one core, each with its time, interval and memory.
+  distinct layouts per second on one core, each with its time, interval and memory.
 
 Seconds are of the process, so that other work on the machine counts less; the wall clock stands beside them. MiB is what the
 process grew by.

@@ -28,8 +28,8 @@ from seatrial import presets
 from seatrial.launch.trial import run_now
 from seatrial.plan import step
 from seatrial.plan.configs import Configs
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Cluster, Model, Topology, Trial
-from seatrial.training import Training
 
 SMALL = Model(layers=6, hidden=256, heads=8, vocab=4096, seq=128, name="small")
 MIDDLE = Model(layers=4, hidden=512, heads=8, vocab=8192, seq=256, name="middle")
@@ -98,7 +98,7 @@ def measured(model: Model, topology: Topology, gbs: int, asked: argparse.Namespa
         # One thread has one core: as many processes as there are cores share the node.
         procs = len(os.sched_getaffinity(0))
     else:
-        found = run_now(trial, Training(steps=asked.steps, warmup_iterations=2), out=out, timeout_s=300)
+        found = run_now(trial, Recipe(steps=asked.steps, warmup_iterations=2), out=out, timeout_s=300)
         sec, parts, procs = found["sec_per_it"], found["breakdown"], asked.ranks
     local, _, _ = forecast_s(trial, presets.cluster("local", procs_per_node=procs))
     known, low, high = forecast_s(trial, presets.cluster(str(machine), procs_per_node=procs))
@@ -114,8 +114,8 @@ def count_cpu_time(machine: Path, *, probes: bool) -> None:
     """From here on this process's clock stands still while others run."""
     import torch
 
+    from seatrial import machine as files
     from seatrial.engine.rendezvous import RankInfo
-    from seatrial.probe import machine as files
     from seatrial.probe.options import ProbeOptions
     from seatrial.probe.run import probe
 
@@ -133,9 +133,9 @@ def steps_s(trial: Trial, steps: int) -> float:
     from seatrial.engine.core.step import Engine
     from seatrial.engine.io.data import Batches
 
-    training = Training(steps=1000)
-    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device("cpu")))
-    batches, seconds = Batches(training, trial.model, training.seed), []
+    recipe = Recipe(steps=1000)
+    engine = Engine(trial, recipe, Mesh(trial.topology, device=torch.device("cpu")))
+    batches, seconds = Batches(recipe, trial.model, recipe.seed), []
     for number in range(1, steps + 3):
         began = time.process_time()
         engine.step(number, first_sample=0, batches=batches)

@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT)]
 import torch  # noqa: E402
 
 from seatrial import presets  # noqa: E402
+from seatrial.recipe import Recipe  # noqa: E402
 from seatrial.rehearse.fake import fake_world  # noqa: E402
 from seatrial.rehearse.iteration import (  # noqa: E402
     Curve,
@@ -38,7 +39,6 @@ from seatrial.rehearse.iteration import (  # noqa: E402
 from seatrial.rehearse.rank import OutOfMemory, measure_memory, time_and_memory  # noqa: E402
 from seatrial.rehearse.run import RehearsalOptions, rehearse  # noqa: E402
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial  # noqa: E402
-from seatrial.training import Training  # noqa: E402
 
 MEMORY_BAR, TIME_BAR, FUGAKU_BAR_S = 0.03, 0.15, 300.0
 
@@ -64,7 +64,7 @@ TWELVE = {
     "dp2 tp2 pp2 zero1": small(dp=2, tp=2, pp=2, zero=1, precision="bf16"),
     "tp2 pp4 sequence parallel": small("llama", tp=2, pp=4, sequence_parallel=True, recompute="selective"),
 }
-SMALL_TRAINING = Training()
+SMALL_RECIPE = Recipe()
 SMALL_EXECUTION = Execution(bucket_mib=0.5, logits_chunk=64, device="cpu", threads=1)
 
 
@@ -75,13 +75,13 @@ def memory() -> bool:
     real: dict[str, dict[int, int]] = {}
     for world in sorted({t.topology.world for t in TWELVE.values()}):
         group = {name: t for name, t in TWELVE.items() if t.topology.world == world}
-        for answer in in_world(world, fullest, group, SMALL_TRAINING, timeout_s=1800.0):
+        for answer in in_world(world, fullest, group, SMALL_RECIPE, timeout_s=1800.0):
             for name, (pp_rank, peak, _) in answer.items():
                 real.setdefault(name, {}).setdefault(pp_rank, peak)
     print("\nbytes at the fullest moment, rehearsed on tensors without memory, against a tracker in the real rank")
     worst = 0.0
     for name, trial in TWELVE.items():
-        found = rehearse(trial, SMALL_TRAINING, RehearsalOptions(all_stages=True, memory_only=True))
+        found = rehearse(trial, SMALL_RECIPE, RehearsalOptions(all_stages=True, memory_only=True))
         cells = []
         for one in found.ranks:
             off = one.memory.peak_bytes / real[name][one.pp_rank] - 1
@@ -109,7 +109,7 @@ PAIRS = {
     "pp2 zb-h1": medium(pp=2, schedule="zb-h1"),
     "pp2 interleaved": medium(pp=2, vp=2, schedule="interleaved"),
 }
-PAIR_TRAINING = Training()
+PAIR_RECIPE = Recipe()
 PAIR_EXECUTION = Execution(device="cpu", threads=1)
 
 
@@ -126,14 +126,14 @@ def timing(rounds: int) -> bool:
     rehearsed: dict[str, list[float]] = {name: [] for name in PAIRS}
     for number in range(rounds):
         links = network(in_world(2, curves, timeout_s=1800.0)[0])
-        for name, sec in in_world(2, step_s, PAIRS, PAIR_TRAINING, 3, timeout_s=1800.0)[0].items():
+        for name, sec in in_world(2, step_s, PAIRS, PAIR_RECIPE, 3, timeout_s=1800.0)[0].items():
             real[name].append(sec)
         for name, trial in PAIRS.items():
-            found = rehearse(trial, PAIR_TRAINING, RehearsalOptions(all_stages=True), network=links)
+            found = rehearse(trial, PAIR_RECIPE, RehearsalOptions(all_stages=True), network=links)
             assert found.iteration is not None
             rehearsed[name].append(found.iteration.sec)
         print(f"round {number + 1} of {rounds}: load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    print("\nseconds an iteration on 2 ranks, real and assembled from rehearsed actions; medians of the rounds")
+    print("\nseconds per iteration on 2 ranks, real and assembled from rehearsed actions; medians of the rounds")
     worst = 0.0
     for name in PAIRS:
         truth, guess = statistics.median(real[name]), statistics.median(rehearsed[name])
@@ -152,7 +152,7 @@ def fugaku() -> bool:
     trial = Trial(model=presets.model("gpt-30b"), batch=Batch(gbs=1536), cluster=cluster,
                   topology=Topology(dp=32, tp=4, pp=48, mbs=1), execution=Execution(device="cpu"))
     began, cpu = time.perf_counter(), time.process_time()
-    found = rehearse(trial, Training(), RehearsalOptions(rank=3072), cluster=cluster, say=print)
+    found = rehearse(trial, Recipe(), RehearsalOptions(rank=3072), cluster=cluster, say=print)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     one, iteration = found.ranks[0], found.iteration
     assert one.times is not None and iteration is not None
@@ -187,15 +187,15 @@ def bloom(mbs: int, precision: Any, scale: int) -> Trial:
 
 def point(trial: Trial, stage: str, device: torch.device, repeats: int, *, fake: bool) -> dict[str, Any]:
     t = trial.topology
-    training = Training()
+    recipe = Recipe()
     began = time.perf_counter()
     made: dict[str, Any] = {"precision": t.precision, "mbs": t.mbs, "stage": stage, "pipeline_rank": STAGES[stage]}
     try:
         with fake_world(rank=STAGES[stage] * t.dp * t.tp, world=t.world):
             if fake:
-                found, times = measure_memory(trial, training, torch.device("cpu"), fake=True, as_gpu=True), None
+                found, times = measure_memory(trial, recipe, torch.device("cpu"), fake=True, as_gpu=True), None
             else:
-                moments, found = time_and_memory(trial, training, device, repeats=repeats, as_gpu=True)
+                moments, found = time_and_memory(trial, recipe, device, repeats=repeats, as_gpu=True)
                 times = RankTimes.of(replay(moments, Free(), overlap=True), t)
     except OutOfMemory as error:
         return {**made, "error": str(error), "took_s": time.perf_counter() - began}

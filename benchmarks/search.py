@@ -1,7 +1,7 @@
 """How many trials a search takes: `python benchmarks/search.py` replays one on the rows of the A100 log, 20 seeds a method.
 
-The oracle holds the rows of one model (72 x 14336, 64 heads) on at most 48 nodes, compared by seconds a sample; line 475, which
-contradicts the line above it, is left out. A method sees a row only after it asked for its topology; where a topology was
+The oracle holds the rows of one model (72 x 14336, 64 heads) on at most 48 nodes, compared by seconds per sample; line 475,
+which contradicts the line above it, is left out. A method sees a row only after it asked for its topology; where a topology was
 measured several times the seed chooses the row. A trial that fails counts like any other. All methods choose from the same
 candidates: what the engine's rules refuse is in nobody's list.
 
@@ -116,7 +116,7 @@ class Counted:
 
 
 def merits() -> dict[str, float]:
-    """Seconds a sample of each topology at its best row. Only the judge sees this."""
+    """Seconds per sample of each topology at its best row. Only the judge sees this."""
     table = oracle(0)
     return {key: min(row.sec_per_it / row.trial.batch.gbs if row.counts and row.sec_per_it and row.trial else float("inf")
                      for row in rows) for key, rows in table._rows.items()}

@@ -144,10 +144,10 @@ def id_cases() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def run_ids(cases: list[dict[str, Any]], folder: Path, **training: Any) -> list[str]:
+def run_ids(cases: list[dict[str, Any]], folder: Path, **recipe: Any) -> list[str]:
     """Of many trials at once: `sweep --dry-run` lists a trial's id as its key. The file's [training] is the same for all."""
     rows = [{"name": f"n{number}", **case} for number, case in enumerate(cases)]
-    path = toml(folder / "ids.toml", {"order": "file", "axes": {"case": rows}, **({"training": training} if training else {})})
+    path = toml(folder / "ids.toml", {"order": "file", "axes": {"case": rows}, **({"training": recipe} if recipe else {})})
     listed = document("sweep", path, "--dry-run", "--json")["trials"]
     assert [row["case"] for row in listed] == [row["name"] for row in rows]
     assert not (wrong := [row for row in listed if "invalid" in row]), wrong
@@ -242,7 +242,7 @@ SHAPES = {
 CLOSED_FORMS = ("interleaved", "zb-h1")
 """Their seconds were an approximation when the samples were made; gpipe and 1f1b were exact."""
 MACHINES = {"jz-a100": 8, "dgx-h100": 8, "h200": 8, "fugaku": 1}
-"""Cluster -> processes a node."""
+"""Cluster -> processes per node."""
 LAYOUTS: list[tuple[str, dict[str, Any]]] = [
     ("gpt2", {"dp": 8, "gbs": 64}),
     ("gpt2", {"dp": 8, "gbs": 64, "zero_stage": 1, "mbs": 2, "recompute": "selective"}),
@@ -482,8 +482,8 @@ def runs_on_files(folder: Path) -> dict[str, dict[str, Any]]:
     runs = {f"run {name}": json.loads((DATA / "runs" / name / "run.json").read_text(encoding="utf-8")) for name in RUNS}
     for reader, layout in READERS.items():
         shutil.copytree(DATA / "checkpoint", folder / reader)
-        training = {**LEARNING, "resume": True, "checkpoint_dir": str(folder / reader)}
-        runs[f"resume {reader}"] = {"trial": {**TO_SAVE, "topology": layout}, "training": training, "schema": 1}
+        recipe = {**LEARNING, "resume": True, "checkpoint_dir": str(folder / reader)}
+        runs[f"resume {reader}"] = {"trial": {**TO_SAVE, "topology": layout}, "training": recipe, "schema": 1}
     return runs
 
 
@@ -527,8 +527,8 @@ def words_of(path: Path) -> dict[str, Any]:
     """A trial's file as it is understood: the values given, by path."""
     from seatrial import fields, trialfile
 
-    trial, training = trialfile.load(path)
-    return flat({**fields.plain(trial), "training": fields.plain(training)})
+    trial, recipe = trialfile.load(path)
+    return flat({**fields.plain(trial), "training": fields.plain(recipe)})
 
 
 def flat(data: Any, path: str = "") -> dict[str, Any]:

@@ -73,7 +73,7 @@ SET: dict[str, Any] = {
     "command.argv": ["train", "{tp}"], "command.per": "rank", "engine": "command", "repeat": 2,
 }  # fmt: skip
 """Path -> a value; together they are one trial that works."""
-TRAINING: dict[str, Any] = {
+RECIPE: dict[str, Any] = {
     "steps": 3, "seed": 7, "optimizer": "adamw-plain", "moments": "bf16", "lr": 1e-3, "min_lr": 1e-4, "warmup_steps": 1,
     "decay_steps": 9, "weight_decay": 0.2, "beta1": 0.8, "beta2": 0.9, "eps": 1e-7, "clip": 0.5, "init_std": 0.01,
     "loss_scale": 256.0, "loss_scale_window": 10, "data": "corpus", "valid_data": "valid", "eval_every": 2, "eval_batches": 3,
@@ -232,7 +232,7 @@ def forecast_cells(folder: Path) -> list[dict[str, str]]:
 def everything_set() -> list[str]:
     """All settings as words of a command line; a sweep counts its repeats itself."""
     values = {path: value for path, value in SET.items() if path != "repeat"}
-    values |= {f"training.{name}": value for name, value in TRAINING.items()}
+    values |= {f"recipe.{name}": value for name, value in RECIPE.items()}
     return [word for path, value in values.items() for word in ("--set", f"{path}={_as_toml(value)}")]
 
 
@@ -271,7 +271,7 @@ def axes(folder: Path) -> list[str]:
     """The short names that an axis may have; here of one value each."""
     values = {path.rpartition(".")[2]: value for path, value in SET.items()
               if path.startswith(("model.", "topology.", "batch.")) and path != "model.name"}
-    values |= {"training.device" if name == "device" else name: value for name, value in TRAINING.items()}
+    values |= {"training.device" if name == "device" else name: value for name, value in RECIPE.items()}
     values |= {"environment.variables.OMP_NUM_THREADS": "2", "environment.scheduler.freq": "2200"}
     values |= {"nodes": 1, "procs_per_node": 8}
     one = {name: [value] for name, value in values.items()}
@@ -297,7 +297,7 @@ def freeze_interface(keep: Any, folder: Path) -> None:
         "options": options(), "documents": documents(folder), "trained": trained(folder),
         "headings": headings(), "own_headings": own_headings(),
         "cells": [{"cells": cells, "forecast": line} for cells, line in zip(ROW_CELLS, forecast_cells(folder))],
-        "set": SET, "training": TRAINING, "set_ids": set_ids(folder), "axes": axes(folder),
+        "set": SET, "training": RECIPE, "set_ids": set_ids(folder), "axes": axes(folder),
         "rules": {command: list(names) for command, names in RULES_OF.items()}, "statuses": list(STATUSES),
         "states": list(STATES),
     })  # fmt: skip

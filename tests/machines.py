@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from seatrial import machine
 from seatrial.plan import kernels, network
 from seatrial.plan.configs import PRECISIONS, Configs
-from seatrial.probe import machine
 from seatrial.probe.shapes import GemmShape
 from seatrial.spec import Cluster
 

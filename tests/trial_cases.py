@@ -19,9 +19,9 @@ from seatrial.launch.base import Handle, Launcher
 from seatrial.launch.processes import MARK
 from seatrial.launch.trial import Limits, conclude, invalid, prepare
 from seatrial.plan.fits import would_fit
+from seatrial.recipe import Recipe
 from seatrial.record import Record
 from seatrial.spec import Trial
-from seatrial.training import Training
 
 STALL_S = 6.0
 TIME_LIMIT_S = 150.0
@@ -55,13 +55,13 @@ CASES = [
          says=("rank 0 (pp0 dp0 tp0) never entered all_reduce", "of its dp group", "1 other waits")),
     Case(name="raises", status="crash", rank=1, iteration=2, fault="raise:1:2", says=("rank 1", "InjectedFault")),
     Case(name="nan", status="nan", rank=1, iteration=2, fault="nan:1:2", says=("the loss of step 2 is nan",)),
-    Case(name="killed", status="crash", rank=1, kill_rank=1, settings=("training.steps=100000",), cap_gib=CAP_GIB,
+    Case(name="killed", status="crash", rank=1, kill_rank=1, settings=("recipe.steps=100000",), cap_gib=CAP_GIB,
          says=("rank 1 (pp0 dp1 tp0) was ended by SIGKILL at step",)),
     Case(name="impossible", status="invalid", settings=("topology.dp=3",), says=("GBS 4 is not a multiple of DP 3",)),
 ]  # fmt: skip
 
 
-def words_of(case: Case) -> tuple[Trial, Training]:
+def words_of(case: Case) -> tuple[Trial, Recipe]:
     data: dict[str, Any] = {
         "model": {"base": "tiny", "layers": 2}, "topology": {"dp": 2}, "batch": {"gbs": 4},
         "training": {"steps": 3, "stall_s": STALL_S, "threads": 1, "device": "cpu"},
@@ -74,7 +74,7 @@ def words_of(case: Case) -> tuple[Trial, Training]:
 class Running:
     case: Case
     trial: Trial
-    training: Training
+    recipe: Recipe
     handle: Handle | None = None
     record: Record | None = None
     killed: bool = False
@@ -97,7 +97,7 @@ def run_all(cases: list[Case], launcher: Launcher, out: Path, *, together: int =
             assert run.handle is not None
             kill_when_due(run)
             if states[run.handle.key] == "done":
-                run.record = conclude(run.trial, run.training, run.handle, launcher.finished(run.handle),
+                run.record = conclude(run.trial, run.recipe, run.handle, launcher.finished(run.handle),
                                       fits=would_fit)
                 running.remove(run)
                 done.append(run)
@@ -109,7 +109,7 @@ def start(run: Running, launcher: Launcher, out: Path) -> None:
     folder = out / run.case.name.replace(" ", "-")
     try:
         limits = Limits(time_limit_s=TIME_LIMIT_S, memory_cap_gib=run.case.cap_gib)
-        job = prepare(run.trial, run.training, launcher, run_dir=folder, limits=limits)
+        job = prepare(run.trial, run.recipe, launcher, run_dir=folder, limits=limits)
         run.handle = launcher.submit(job)
     except BadInput as error:
         run.record = invalid(run.trial, error)

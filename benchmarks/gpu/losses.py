@@ -23,8 +23,8 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import ops_for
 from seatrial.engine.io import indexed
 from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Topology, Trial
-from seatrial.training import Training
 
 STEPS, LAST, BYTES = 200, 50, 8_000_000
 SEQ, MBS = 512, 8
@@ -74,9 +74,9 @@ def run(say: Callable[[str], None], *, device: str = "cuda", steps: int = STEPS)
 
 
 def _one(model: Any, precision: Any, seed: int, prefix: str, device: str, steps: int, more: dict[str, Any]) -> list[float]:
-    training = Training(steps=steps, seed=seed, lr=3e-4, min_lr=3e-5, warmup_steps=50, data=prefix, **more)
+    recipe = Recipe(steps=steps, seed=seed, lr=3e-4, min_lr=3e-5, warmup_steps=50, data=prefix, **more)
     trial = Trial(model=model, batch=Batch(gbs=MBS), topology=Topology(mbs=MBS, precision=precision))
     mesh = Mesh(trial.topology, device=torch.device(device))
-    engine = Engine(trial, training, mesh, ops=ops_for(trial, mesh)[0])
-    batches = Batches(training, model, seed)
+    engine = Engine(trial, recipe, mesh, ops=ops_for(trial, mesh)[0])
+    batches = Batches(recipe, model, seed)
     return [engine.step(i + 1, first_sample=MBS * i, batches=batches).loss for i in range(steps)]

@@ -17,8 +17,8 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import ops_for
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Topology, Trial
-from seatrial.training import Training
 
 WARM, STEPS = 3, 8
 
@@ -36,12 +36,12 @@ def measure(row: Row, *, profile: bool, device: str = "cuda", steps: int = STEPS
     trial = trial_of(row)
     if row.settings.get("blas"):
         torch.backends.cuda.preferred_blas_library(row.settings["blas"])
-    training = Training(steps=WARM + steps, lr=1e-4)
+    recipe = Recipe(steps=WARM + steps, lr=1e-4)
     config = KernelConfig.of(where, row.precision, trial.execution)
     mesh = Mesh(trial.topology, device=where)
     ops, config, notes = ops_for(trial, mesh, replace(config, **row.switches))
-    engine = Engine(trial, training, mesh, ops=ops)
-    batches = Batches(training, trial.model, training.seed)
+    engine = Engine(trial, recipe, mesh, ops=ops)
+    batches = Batches(recipe, trial.model, recipe.seed)
     built_s = time.perf_counter() - began
     seconds, losses = [], []
     gbs = trial.batch.gbs

@@ -16,7 +16,7 @@ from benchmarks.gpu.shapes import Row
 from torch import Tensor
 
 from seatrial.engine.io.data import Batches
-from seatrial.training import Training
+from seatrial.recipe import Recipe
 
 
 def measure(row: Row) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def measure(row: Row) -> dict[str, Any]:
         model, loss_of = _plain(trial.model) if row.kind == "plain" else _transformers(trial.model, compiled=row.compiled)
         torch.set_default_dtype(torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    batches = Batches(Training(), trial.model, 1234)
+    batches = Batches(Recipe(), trial.model, 1234)
     tokens, targets = (t.cuda() for t in batches.microbatch(0, trial.topology.mbs))
     casting = torch.autocast("cuda", torch.bfloat16) if row.precision == "autocast" else nullcontext()
     seconds, losses = [], []

@@ -67,7 +67,7 @@ def plan(*, model: Named | Model | None = None, cluster: Named | Cluster | None 
          **knobs: Any) -> Plan:
     """Forecast every layout and rank them: `seatrial plan`.
 
-    Each of `knobs` (dp, tp, pp, vp, mbs, zero, recompute, schedule) is a value or several; those left out are searched.
+    `knobs`: tp=4, zero=(0, 1), recompute="full" and the others of `seatrial.columns.SEARCHED`; what is left out is searched.
     `calibration`: what `calibrate` gave, its file, or rows to learn from. `settings`: "cluster.device.power_w=500".
     """
     from seatrial.plan import ask
@@ -94,7 +94,7 @@ def trial(source: str | Path | Mapping[str, Any] | Trial | None = None, *, model
     if isinstance(source, Trial):
         return source
     if isinstance(source, str | Path):
-        from seatrial.sweep import one
+        from seatrial.sweep import file as one
 
         data, _ = one.tables(source)
     else:

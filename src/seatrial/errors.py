@@ -5,6 +5,8 @@ The command line prints the message and leaves with `exit_code`; a traceback is 
 from __future__ import annotations
 
 EXIT_GOOD, EXIT_FINDINGS, EXIT_BAD_INPUT, EXIT_OTHER_OUTCOME = 0, 1, 2, 3
+EXIT_INTERRUPTED = 128 + 2
+"""What a shell gives for SIGINT."""
 
 
 class SeatrialError(Exception):

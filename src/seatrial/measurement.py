@@ -1,6 +1,6 @@
 """From the events of a run to a measurement: which iterations count, their median and how well it is known, rates, parts.
 
-    found = measure(events, trial, training)            one function for `run`, `train`, `sweep`, `tune`
+    found = measure(events, trial, recipe)            one function for `run`, `train`, `sweep`, `tune`
     found.sec_per_it, found.about["low_s"], found.iterations[0]["warmup"]
     rates(trial, found.sec_per_it)                      TFLOPs, samples and tokens per second, MFU
 
@@ -21,15 +21,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seatrial import arith, fields
+from seatrial.arith import FORMULA
 from seatrial.errors import BadInput
 from seatrial.median import Known, far_out, median_of
+from seatrial.recipe import Recipe
 from seatrial.schedule import KINDS
 from seatrial.spec import Batch, Trial, round_up, stages_of
-from seatrial.training import Training
 
 Event = dict[str, Any]
-FORMULA = "sc21"
-"""Of TFLOPs wherever the user names no other, so that one run has one number."""
 RATES = ("sec_per_it", "tflops", "samples_per_s", "tokens_per_s")
 
 TIMED_SHORT = 8
@@ -57,10 +56,10 @@ class Measurement:
     memory: Event = field(default_factory=dict)
 
 
-def measure(events: Sequence[Event], trial: Trial, training: Training, *, ran: Batch | None = None) -> Measurement:
+def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch | None = None) -> Measurement:
     """`ran`: the batch that was run in place of the trial's, where an iteration is estimated from a part of it."""
     rows = [e for e in events if e["event"] == "iteration"]
-    groups, marked = by_size(rows, warmup=training.warmup_iterations)
+    groups, marked = by_size(rows, warmup=recipe.warmup_iterations)
     kept = tuple({k: i[k] for k in KEPT if k in i} for i in marked)
     losses = [e["loss"] for e in rows if number(e.get("loss"))]
     counted = [e for e, mark in zip(rows, marked) if number(e.get("sec")) and not mark.get("warmup")]
@@ -73,7 +72,7 @@ def measure(events: Sequence[Event], trial: Trial, training: Training, *, ran: B
     timed = groups.get(trial.batch.gbs) or (next(iter(groups.values())) if len(groups) == 1 and not grows else [])
     if timed:
         known = median_of(timed)
-        about = _about(known, timed, marked, training)
+        about = _about(known, timed, marked, recipe)
         first = next((i["sec"] for i in marked if i.get("warmup") and number(i.get("sec"))), None)
         if trial.execution.compile and first is not None:
             about["compile_s"] = max(0.0, first - known.value)
@@ -110,7 +109,7 @@ def by_size(iterations: Sequence[dict], *, warmup: int) -> tuple[dict[int, list[
     return found, marked
 
 
-def _about(known: Known, timed: list[float], marked: list[dict], training: Training) -> dict[str, Any]:
+def _about(known: Known, timed: list[float], marked: list[dict], recipe: Recipe) -> dict[str, Any]:
     about: dict[str, Any] = {"median_s": known.value, "counted": known.count, "drift": round(known.drift, 5),
                              "warmup": sum(bool(i.get("warmup")) for i in marked),
                              "outliers": sum(bool(i.get("outlier")) for i in marked)}
@@ -119,10 +118,10 @@ def _about(known: Known, timed: list[float], marked: list[dict], training: Train
     if len(timed) > 1:
         first, _, third = statistics.quantiles(timed, n=4)
         about["spread_s"] = third - first
-    if training.slow_s is not None and len(timed) >= 3 and min(timed) > training.slow_s and not known.within(training.known_to):
-        about["ended"] = f"slow: every iteration took longer than {training.slow_s:.4g} s"
-    elif known.within(training.known_to):
-        about["ended"] = f"known to {training.known_to:.2%}"
+    if recipe.slow_s is not None and len(timed) >= 3 and min(timed) > recipe.slow_s and not known.within(recipe.known_to):
+        about["ended"] = f"slow: every iteration took longer than {recipe.slow_s:.4g} s"
+    elif known.within(recipe.known_to):
+        about["ended"] = f"known to {recipe.known_to:.2%}"
     else:
         about["ended"] = "time or iterations spent"
     return about

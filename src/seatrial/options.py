@@ -35,7 +35,7 @@ CALIBRATE = typer.Option(None, "--calibrate", show_default=False,
 SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cluster.device.power_w=500.", show_default=False)
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 NODES = typer.Option(None, "--nodes", help="Nodes to use; by default all of the cluster.", show_default=False)
-PROCS = typer.Option(None, "--procs-per-node", help="Processes a node, where not the cluster's own.", show_default=False)
+PROCS = typer.Option(None, "--procs-per-node", help="Processes per node, where not the cluster's own.", show_default=False)
 SEQUENCE = typer.Option("off", "--sequence-parallel", help="on, off, or both to search it.")
 PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, by device; fp32 on CPUs.", show_default=False)
 LAUNCHER = typer.Option("local", "--launcher", help=f"{', '.join(LAUNCHERS.builtin)}, or one that is installed.")

@@ -14,7 +14,7 @@ from typing import Literal
 
 from seatrial.errors import Infeasible
 from seatrial.schedule import GROUPED, KINDS
-from seatrial.spec import Batch, Cluster, Model, Topology, Trial, kv_fits, stages_of
+from seatrial.spec import Batch, Cluster, Model, Topology, Trial, divisors_near, kv_fits, stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
     yield from stages_fit(model, t, engine)
     if model.heads % t.tp:
         yield Violation(code="heads-divisible", message=f"{model.heads} heads are not a multiple of TP {t.tp}: "
-                                                        f"TP {_divisors_near(model.heads, t.tp)} would do")
+                                                        f"TP {divisors_near(model.heads, t.tp, between=' or ')} would do")
     elif not kv_fits(model.kv, t.tp):
         works = [tp for tp in range(1, model.heads + 1) if model.heads % tp == 0 and kv_fits(model.kv, tp)]
         near = sorted({max(tp for tp in works if tp < t.tp), min((tp for tp in works if tp > t.tp), default=works[-1])})
@@ -102,7 +102,7 @@ def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
             yield Violation(code="layers-divisible",
                             message=f"{layers} layers over {over}: {layers} % {stages} = {layers % stages}, and with embedding "
                                     f"slots {layers + 2} % {stages} = {(layers + 2) % stages}; "
-                                    f"{_divisors_near(layers, stages)} stages would do")
+                                    f"{divisors_near(layers, stages, between=' or ')} stages would do")
         return
     if t.stage_layers is None and layers < stages:
         yield Violation(code="layers-divisible", message=f"{layers} layers over {stages} stages leave some without a layer: "
@@ -113,7 +113,8 @@ def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
     elif layers % stages and (layers + 2) % stages:
         yield Violation(code="uneven-stages", level="warning",
                         message=f"{layers} layers over {stages} stages are uneven ({_shape(stages_of(model, t))}): "
-                                f"the longest stage sets the pace; {_divisors_near(layers, stages)} stages would be even")
+                                "the longest stage sets the pace; "
+                                f"{divisors_near(layers, stages, between=' or ')} stages would be even")
 
 
 def schedule_fits(trial: Trial) -> Iterator[Violation]:
@@ -147,12 +148,6 @@ def _multiples_near(value: int, multiple: int) -> str:
     if below == 0:
         return f"{multiple} and {2 * multiple}"
     return f"{below}" if below == value else f"{below} and {below + multiple}"
-
-
-def _divisors_near(n: int, wanted: int) -> str:
-    below = max((d for d in range(1, min(wanted, n) + 1) if n % d == 0), default=1)
-    above = next((d for d in range(wanted, n + 1) if n % d == 0), None)
-    return f"{below}" if above is None or above == below else f"{below} or {above}"
 
 
 def _shape(split: tuple[int, ...]) -> str:

@@ -1,6 +1,6 @@
 """The words: model, topology, batch, cluster, environment, trial. Frozen, validated, the same in TOML, JSON and Python.
 
-    trial, training = trialfile.load("trial.toml", settings=["topology.tp=2", "batch.gbs=16"])
+    trial, recipe = trialfile.load("trial.toml", settings=["topology.tp=2", "batch.gbs=16"])
     rules.check(trial)            raises Infeasible with the numbers and the nearest values that work
     trial.run_id()                the hash of what was asked, defaulted fields left out
 
@@ -144,11 +144,11 @@ class Model:
                         rope_low_freq=self.rope_low_freq, rope_high_freq=self.rope_high_freq,
                         rope_original_seq=self.rope_original_seq, sliding_window=self.sliding_window)
         if self.head_dim is None and self.hidden % self.heads:
-            works = _divisors_near(self.hidden, self.heads)
+            works = divisors_near(self.hidden, self.heads)
             raise BadInput(f"model: hidden {self.hidden} is not a multiple of heads {self.heads}: nearest are {works}; "
                            "head_dim can say another size")
         if self.heads % self.kv:
-            works = _divisors_near(self.heads, self.kv)
+            works = divisors_near(self.heads, self.kv)
             raise BadInput(f"model: heads {self.heads} is not a multiple of kv_heads {self.kv}: nearest are {works}")
         if self.rope and self.head_size % 2:
             whose = f"hidden {self.hidden} / heads {self.heads}" if self.head_dim is None else "head_dim"
@@ -245,11 +245,12 @@ def kv_fits(kv: Any, tp: Any) -> Any:
     return (kv % tp == 0) | (tp % kv == 0)
 
 
-def _divisors_near(n: int, wanted: int) -> str:
+def divisors_near(n: int, wanted: int, *, between: str = " and ") -> str:
+    """What divides `n` and lies nearest to `wanted` on both sides, in words."""
     divisors = [d for d in range(1, n + 1) if n % d == 0] if n < 1_000_000 else [1, n]
     below = max((d for d in divisors if d <= wanted), default=divisors[0])
     above = min((d for d in divisors if d >= wanted), default=divisors[-1])
-    return f"{below}" if below == above else f"{below} and {above}"
+    return f"{below}" if below == above else f"{below}{between}{above}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +271,7 @@ class Topology:
     vp: int = fields.field(1, label="VP", kind="count", searched=True, title="Virtual stages (VP)",
         names="vp, vpp, virtual pipeline, virtual stages, virtual pp, virtual pipeline size, "
               "virtual pipeline model parallel size, interleave, chunks, model chunks")
-    """Virtual stages a rank (interleaved 1F1B)."""
+    """Virtual stages per rank (interleaved 1F1B)."""
     mbs: int = fields.field(1, label="MBS", kind="count", searched=True, title="Micro-batch (MBS)",
         names="mbs, micro batch, microbatch, micro batch size, microbatch size, micro bs, micro batchsize, ubs, batch per gpu, "
               "per device batch size, train micro batch size per gpu, local batch size, lbs, bs per gpu")
@@ -290,7 +291,7 @@ class Topology:
     """The order of forward and backward passes of the micro-batches."""
     precision: Precision = fields.field("fp32", label="Precision", kind="dtype", column="dtype", word="",
         names="dtype, precision, data type, mixed precision, params dtype")
-    """Of products and activations; masters and moments are fp32."""
+    """Of GEMMs and activations; masters and moments are fp32."""
     sequence_parallel: bool = fields.field(False, label="SP", kind="yesno", title="Sequence parallel",
         names="sp, sequence parallel, seq parallel, sequence parallelism")
     """Whether norms and dropout split the sequence over TP."""
@@ -388,7 +389,7 @@ class Device:
     memory_gib: float
     """Of one device."""
     memory_gb_s: float
-    """Peak memory bandwidth in 1e9 bytes a second."""
+    """Peak memory bandwidth in 1e9 bytes per second."""
     usable_gib: float | None = None
     """What a process can really have; by default all of it less the framework's context."""
     context_gib: float = 0.0
@@ -400,7 +401,7 @@ class Device:
     launch_us: float = 5.0
     """Time to start one kernel when nothing hides it."""
     matmul_efficiency: float = 0.85
-    """Share of `peak_tflops` that a large, well shaped matrix product reaches."""
+    """Share of `peak_tflops` that a large, well shaped GEMM reaches."""
     fused_attention: bool | None = None
     """Whether attention is computed without storing the scores (FlashAttention and its like); by default where the device has
     fp8, whose software is younger than that."""

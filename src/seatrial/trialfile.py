@@ -1,7 +1,7 @@
 """A trial from a TOML file and the command line, and back.
 
     model = { base = "bloom-181b", layers = 70 }
-    topology = { dp = 8, tp = 4, pp = 12, mbs = 2, zero = 1, recompute = "full", precision = "bf16" }
+    topology = { tp = 4, pp = 12, mbs = 2, recompute = "full", precision = "bf16" }
     batch = { gbs = 2048 }
     cluster = { base = "jz-a100", nodes = 48 }
     training = { steps = 5 }
@@ -17,18 +17,18 @@ from typing import Any
 from seatrial import fields, presets
 from seatrial.engines import engine_name
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe, moved, moved_path
 from seatrial.spec import Batch, Cluster, Command, Environment, Execution, Model, Topology, Trial
-from seatrial.training import Training, moved, moved_path
 
-TABLES = ("model", "topology", "batch", "cluster", "environment", "execution", "training", "command")
+TABLES = ("model", "topology", "batch", "cluster", "environment", "execution", "recipe", "command")
 _WORDS = {*TABLES, *presets.KINDS, "engine", "repeat"}
 
 
-def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> tuple[Trial, Training]:
+def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> tuple[Trial, Recipe]:
     return build(presets.read_toml(path), settings, where=str(path))
 
 
-def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "trial") -> tuple[Trial, Training]:
+def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "trial") -> tuple[Trial, Recipe]:
     """From plain data as a TOML file holds it, with `a.b=value` settings put over it."""
     data = _deep_copy(moved(data, where=where))
     for setting in settings:
@@ -51,9 +51,9 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
         command=fields.build(Command, data["command"], where="command") if "command" in data else None,
         repeat=fields.convert(data.get("repeat", 0), int, where="repeat"),
     )
-    training = fields.build(Training, data.get("training", {}), where="training")
-    training.check(trial.execution)
-    return trial, training
+    recipe = fields.build(Recipe, data.get("recipe", {}), where="recipe")
+    recipe.check(trial.execution)
+    return trial, recipe
 
 
 def _deep_copy(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,16 +95,14 @@ def over(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]) -> dic
                 raise BadInput(f"{table}: expected a table, found {there!r}")
             found[table] = {**({"base": there} if isinstance(there, str) else there), **chosen}
     # --set model.layers=6 on a model given by name changes that model.
-    if isinstance(found.get("model"), str):
-        found["model"] = {"base": found["model"]}
-    return found
+    return found | {name: {"base": found[name]} for name in ("model", "cluster") if isinstance(found.get(name), str)}
 
 
-def dumps(trial: Trial, training: Training | None = None) -> str:
+def dumps(trial: Trial, recipe: Recipe | None = None) -> str:
     """The trial as TOML, defaults left out."""
     import tomli_w
 
     data = trial.to_dict()
-    if training is not None and (values := fields.plain(training)):
-        data["training"] = values
+    if recipe is not None and (values := fields.plain(recipe)):
+        data["recipe"] = values
     return tomli_w.dumps(data)

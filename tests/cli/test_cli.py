@@ -21,7 +21,7 @@ from seatrial.errors import BadInput, Infeasible, SeatrialError
 def with_command(monkeypatch: pytest.MonkeyPatch, command: Callable[[], object]) -> None:
     """A command line of one command, `try`."""
     module = SimpleNamespace(register=lambda app: app.command("try", help="Try it.")(command))
-    monkeypatch.setattr(cli, "command_modules", lambda: [module])
+    monkeypatch.setattr(cli, "command_modules", lambda only="": [module])
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -90,7 +90,7 @@ def test_version(seatrial):
     assert seatrial("--version") == (0, f"seatrial {__version__}\n", "")
 
 
-@pytest.mark.parametrize("patch", ["", *(f"cli.build_app = lambda: (lambda **_: print('x' * {n}));" for n in (1, 1_000_000))])
+@pytest.mark.parametrize("patch", ["", *(f"cli.build_app = lambda _: (lambda **_: print('x' * {n}));" for n in (1, 1_000_000))])
 def test_a_closed_pipe_ends_the_command_quietly(patch):
     program = f"import sys; from seatrial import cli; {patch} sys.exit(cli.main(['--help']))"
     read_end, write_end = os.pipe()
@@ -123,7 +123,7 @@ def test_help_costs_less_than_half_a_second():
 def test_a_terminal_without_our_letters_gets_question_marks():
     program = (
         "import sys; from seatrial import cli; import typer;"
-        "cli.build_app = lambda: (lambda **_: print('3 × 4'));"
+        "cli.build_app = lambda only: (lambda **_: print('3 × 4'));"
         "sys.exit(cli.main([]))"
     )
     environment = dict(os.environ, PYTHONIOENCODING="ascii")
@@ -135,3 +135,13 @@ def test_no_folder_of_tests_is_passed_over(request):
     passed_over = request.config.getini("norecursedirs")
     folders = {file.parent for file in Path(__file__).parents[1].rglob("test_*.py")}
     assert not [folder for folder in folders for pattern in passed_over if fnmatch(folder.name, pattern)]
+
+
+def test_a_command_loads_no_other(seatrial):
+    code = ("import sys; from seatrial import cli; cli.main(['presets', '--json']); "
+            "print(sorted(n for n in sys.modules if n.startswith('seatrial.commands.')), file=sys.stderr)")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stderr == "['seatrial.commands.presets']\n" and '"models"' in said.stdout
+    # A command in a module of another name, and none at all, take them all.
+    assert seatrial("calibrate", "--help").status == 0 and seatrial("train", "--help").status == 0
+    assert "did you mean" in seatrial("pln").err.lower() or "No such command" in seatrial("pln").err

@@ -68,3 +68,17 @@ def test_what_rows_teach_is_printed(seatrial):
     found = json.loads(seatrial("calibrate", ROWS, "--cluster", "jz-a100", "--json").out)
     assert found["rows"] > 50 and "compute" in found["learned"]
     assert "session 2022-02-25" in seatrial("calibrate", ROWS, "--cluster", "jz-a100").out
+
+
+def test_what_is_learned_is_kept_and_columns_that_nothing_reads_are_named(seatrial, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("layers,hidden,dp,tp,gbs,sec_per_it,mood,cp\n24,2048,8,1,64,1.7,good,1\n24,2048,4,2,64,1.9,bad,1\n"
+                    "24,2048,2,4,64,2.0,fair,2\n")  # fmt: skip
+    said = seatrial("calibrate", rows, "--cluster", "dgx-a100", "-o", tmp_path / "learned.json")
+    assert said.status == 0 and "nothing reads mood" in said.err and said.out.startswith("2 rows;")
+    cold, learned = (seatrial("forecast", rows, "--cluster", "dgx-a100", *more, "--json") for more in
+                     ((), ("--calibrate", tmp_path / "learned.json")))
+    spot = seatrial("forecast", rows, "--cluster", "dgx-a100", "--calibrate", rows, "--json")
+    assert json.loads(learned.out) == json.loads(spot.out) != json.loads(cold.out)
+    assert json.loads(learned.out)["rows"][2]["forecast_reject"].startswith("unknown-axis: cp 2")
+    assert seatrial("forecast", rows, "--cluster", "jz-a100", "--calibrate", tmp_path / "learned.json").status == 2

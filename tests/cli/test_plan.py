@@ -292,4 +292,4 @@ def test_the_first_layouts_are_drawn_with_their_parts_and_what_was_measured(seat
     measured = {(c["dp"], c["tp"], c["pp"], c["mbs"]): c["measured_s"] for c in document["candidates"]}
     assert 111.71 in measured[16, 4, 6, 2]
     said = seatrial(*AS_ASKED, "--calibrate", ROWS)
-    assert "products" in said.out and "◆ measured" in said.out and "\x1b" not in said.out
+    assert "GEMMs" in said.out and "◆ measured" in said.out and "\x1b" not in said.out

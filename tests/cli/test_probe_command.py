@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import machines
-from seatrial.probe import machine
+from seatrial import machine
 
 QUICK = ("--model", "tiny", "--tp", "1", "--mbs", "1", "--device", "cpu")
 
@@ -79,8 +79,8 @@ def test_explain_and_forecast_take_a_machine(seatrial, here):
     one = ("explain", "--model", "gpt-1.3b", "--cluster", "h200", "--gbs", 8, "--json")
     plain, probed = (json.loads(seatrial(*one, *more).out) for more in ((), ("--machine", path)))
     assert probed["parts_s"]["fixed"] == pytest.approx(2.0) and plain["parts_s"]["fixed"] < 1.0
-    assert "products in bf16" in probed["machine"]["not_measured"] and "machine" not in plain
-    assert "not measured, taken from the data sheet: products in bf16" in seatrial(*one, "--machine", path).err
+    assert "GEMMs in bf16" in probed["machine"]["not_measured"] and "machine" not in plain
+    assert "not measured, taken from the data sheet: GEMMs in bf16" in seatrial(*one, "--machine", path).err
     (here / "rows.csv").write_text("layers,hidden,heads,tp,gbs\n24,2048,32,1,8\n")
     rows = [json.loads(seatrial("forecast", "rows.csv", "--cluster", "h200", "--json", *more).out)
             for more in ((), ("--machine", path))]

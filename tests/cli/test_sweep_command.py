@@ -62,7 +62,7 @@ def test_people_get_a_line_a_trial_and_the_best(seatrial, tmp_path):
 
 @pytest.mark.parametrize("by", ["tflops", "samples_per_s"])
 def test_the_best_is_the_row_that_the_table_has_in_bold(seatrial, tmp_path, by):
-    """Two processes are faster than one here, but not twice as fast: the most TFLOPs a process are those of the slower row."""
+    """Two processes are faster than one here, but not twice as fast: most TFLOPs per process has the slower row."""
     cases = [{"name": name, "topology": {"dp": dp}, "command": sweeps.stub("ok", scale=scale)}
              for name, dp, scale in (("one", 1, "1.5"), ("two", 2, "1"))]
     file = stub_file(tmp_path, axes={"case": cases}, stop={"by": by})

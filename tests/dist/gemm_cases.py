@@ -14,8 +14,8 @@ from seatrial.engine.fast.choose import build
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.tuned_gemm import GemmShape, gemm_shapes
 from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 CPU = torch.device("cpu")
 CONFIG = KernelConfig(fused=True, residual_in_gemm=True, narrow_gradients=True, one_pass_update=True, fp32_gradient_gemm=True,
@@ -45,12 +45,12 @@ class Recording(PlainGemm):
 def gemms_of_a_step(model: Model, topology: Topology) -> tuple[set[str], set[str]]:
     """By name: what steps of four sequences asked for, and what is described."""
     trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(logits_chunk=32))
-    gemm, training, mesh = Recording(), Training(steps=3), Mesh(topology, device=CPU)
-    engine = Engine(trial, training, mesh, ops=build(CONFIG, trial, CPU, gemm=gemm, scaled_gemm=gemm.scaled))
+    gemm, recipe, mesh = Recording(), Recipe(steps=3), Mesh(topology, device=CPU)
+    engine = Engine(trial, recipe, mesh, ops=build(CONFIG, trial, CPU, gemm=gemm, scaled_gemm=gemm.scaled))
     for number in (1, 2, 3):
         if number == 2 and topology.precision == "fp8":
             # The first step of all is computed in bf16.
             gemm.seen.clear()
-        engine.step(number, first_sample=4 * (number - 1), batches=Batches(training, model, training.seed))
+        engine.step(number, first_sample=4 * (number - 1), batches=Batches(recipe, model, recipe.seed))
     mesh.close()
     return {shape.name if shape else "in no order" for shape in gemm.seen}, {s.name for s in gemm_shapes(trial, CONFIG)}

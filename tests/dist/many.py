@@ -22,8 +22,8 @@ from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine, StepResult
 from seatrial.engine.io.data import Batches
 from seatrial.launch.processes import HeldPort
+from seatrial.recipe import Recipe
 from seatrial.spec import Trial
-from seatrial.training import Training
 
 T = TypeVar("T")
 
@@ -77,13 +77,13 @@ def in_world(world: int, work: Callable[..., T], *args: Any, timeout_s: float = 
 Series = tuple[list[float], list[float]]
 
 
-def train(trial: Trial, training: Training, pool: Pool | None = None) -> list[StepResult]:
+def train(trial: Trial, recipe: Recipe, pool: Pool | None = None) -> list[StepResult]:
     """The trial's first steps in the world that this process is in."""
     mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-    engine = Engine(trial, training, mesh)
-    batches = Batches(training, trial.model, training.seed)
+    engine = Engine(trial, recipe, mesh)
+    batches = Batches(recipe, trial.model, recipe.seed)
     results, sample = [], 0
-    for step in range(1, training.steps + 1):
+    for step in range(1, recipe.steps + 1):
         results.append(engine.step(step, first_sample=sample, batches=batches))
         sample += results[-1].gbs
     mesh.close()
@@ -94,17 +94,17 @@ def series(results: list[StepResult]) -> Series:
     return [r.loss for r in results], [r.grad_norm for r in results]
 
 
-def _train_each(trials: dict[str, Trial], training: Training) -> dict[str, Series]:
+def _train_each(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Series]:
     pool: Pool = {}
-    return {label: series(train(trial, training, pool)) for label, trial in trials.items()}
+    return {label: series(train(trial, recipe, pool)) for label, trial in trials.items()}
 
 
-def run_all(trials: dict[str, Trial], training: Training) -> dict[str, Series]:
+def run_all(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Series]:
     """Every trial in a world of its own size; rank 0's series."""
     found: dict[str, Series] = {}
     for world in sorted({t.topology.world for t in trials.values()}):
         group = {label: t for label, t in trials.items() if t.topology.world == world}
-        found.update(_train_each(group, training) if world == 1 else in_world(world, _train_each, group, training)[0])
+        found.update(_train_each(group, recipe) if world == 1 else in_world(world, _train_each, group, recipe)[0])
     return found
 
 

@@ -21,12 +21,12 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from dist.many import gradients
-from seatrial.engine.core import init
 from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.params import fill_normal
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
 from seatrial.spec import Model, Trial, stages_of
-from seatrial.training import Training
 
 
 class PlainBlock(nn.Module):
@@ -76,29 +76,29 @@ def is_turned(name: str) -> bool:
     return name.endswith(("out.weight", "down.weight"))
 
 
-def fill(stage: PlainStage, model: Model, training: Training) -> None:
+def fill(stage: PlainStage, model: Model, recipe: Recipe) -> None:
     """The engine's own first values."""
     with torch.no_grad():
         for name, p in stage.named_parameters():
             if p.dim() == 1:
                 p.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
                 continue
-            std = training.init_std / ((2 * model.layers) ** 0.5 if is_turned(name) else 1.0)
+            std = recipe.init_std / ((2 * model.layers) ** 0.5 if is_turned(name) else 1.0)
             value = torch.empty(p.shape[::-1] if is_turned(name) else p.shape)
-            init.fill_normal(value, seed=training.seed, name=our_name(name), first=0, std=std)
+            fill_normal(value, seed=recipe.seed, name=our_name(name), first=0, std=std)
             p.copy_(value.t() if is_turned(name) else value)
 
 
 class Native:
-    def __init__(self, trial: Trial, training: Training):
+    def __init__(self, trial: Trial, recipe: Recipe):
         m, t = trial.model, trial.topology
         assert m.family == "gpt2" and not m.ties and t.vp == 1
-        self.trial, self.batches = trial, Batches(training, m, training.seed)
+        self.trial, self.batches = trial, Batches(recipe, m, recipe.seed)
         mesh = init_device_mesh("cpu", (t.pp, t.dp, t.tp), mesh_dim_names=("pp", "dp", "tp"))
         self.dp_rank, stage = mesh.get_local_rank("dp"), mesh.get_local_rank("pp")
         split = stages_of(m, t)
         self.module = PlainStage(m, sum(split[:stage]), sum(split[: stage + 1]))
-        fill(self.module, m, training)
+        fill(self.module, m, recipe)
         if t.tp > 1:
             for block in self.module.layers.values():
                 plan = {n: ColwiseParallel() for n in ("q", "k", "v", "up")} | {n: RowwiseParallel() for n in ("out", "down")}
@@ -156,13 +156,13 @@ Found = tuple[float, float, float, int]
 """The engine's loss, the native one's, the worst gradient's error, and how many numbers were compared."""
 
 
-def compare(trial: Trial, training: Training) -> Found:
-    native = Native(trial, training)
+def compare(trial: Trial, recipe: Recipe) -> Found:
+    native = Native(trial, recipe)
     share = torch.tensor(native.forward_backward(0))
     torch.distributed.all_reduce(share)
     expected = native.gradients()
-    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device("cpu")))
-    result = engine.step(1, first_sample=0, batches=Batches(training, trial.model, training.seed))
+    engine = Engine(trial, recipe, Mesh(trial.topology, device=torch.device("cpu")))
+    result = engine.step(1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
     worst, checked = 0.0, 0
     for name, offsets, values in gradients(engine):
         theirs = expected[name][tuple(slice(o, o + n) for o, n in zip(offsets, values.shape))]
@@ -171,5 +171,5 @@ def compare(trial: Trial, training: Training) -> Found:
     return result.loss, share.item() / trial.topology.tp, worst, checked
 
 
-def compare_each(trials: dict[str, Trial], training: Training) -> dict[str, Found]:
-    return {label: compare(trial, training) for label, trial in trials.items()}
+def compare_each(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Found]:
+    return {label: compare(trial, recipe) for label, trial in trials.items()}

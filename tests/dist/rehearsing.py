@@ -15,14 +15,14 @@ from seatrial.engine.watch.tracker import tracker
 from seatrial.probe import collectives
 from seatrial.probe.collectives import InterleavedGemm, Ranks
 from seatrial.probe.timing import Sample
+from seatrial.recipe import Recipe
 from seatrial.spec import Trial
-from seatrial.training import Training
 
 Seen = tuple[int, int, dict[str, int]]
 """Pipeline rank, bytes at the fullest moment, and each part's own peak."""
 
 
-def fullest(trials: dict[str, Trial], training: Training) -> dict[str, Seen]:
+def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
     """Of each trial's first step in this process; a message that is still leaving is counted or not, as the threads have it, so
     the least of three engines; alone, nothing leaves."""
     pool: Pool = {}
@@ -30,9 +30,9 @@ def fullest(trials: dict[str, Trial], training: Training) -> dict[str, Seen]:
     for label, trial in trials.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
         for _ in range(3 if trial.topology.world > 1 else 1):
-            engine = Engine(trial, training, mesh)
+            engine = Engine(trial, recipe, mesh)
             with tracker(engine) as live:
-                engine.step(1, first_sample=0, batches=Batches(training, trial.model, training.seed))
+                engine.step(1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
             parts = live.by_part()
             _, peak, least = found.get(label, (0, live.peak_bytes, parts))
             found[label] = mesh.pp_rank, min(peak, live.peak_bytes), {name: min(parts[name], least[name]) for name in parts}
@@ -40,14 +40,14 @@ def fullest(trials: dict[str, Trial], training: Training) -> dict[str, Seen]:
     return found
 
 
-def step_s(trials: dict[str, Trial], training: Training, repeats: int) -> dict[str, float]:
+def step_s(trials: dict[str, Trial], recipe: Recipe, repeats: int) -> dict[str, float]:
     """Median seconds of each trial's steps, as rank 0 sees them."""
     pool: Pool = {}
     found = {}
     for label, trial in trials.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        engine = Engine(trial, training, mesh)
-        batches = Batches(training, trial.model, training.seed)
+        engine = Engine(trial, recipe, mesh)
+        batches = Batches(recipe, trial.model, recipe.seed)
         engine.step(1, first_sample=0, batches=batches)
         taken = []
         for number in range(2, 2 + repeats):

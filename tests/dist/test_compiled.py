@@ -7,16 +7,16 @@ import torch
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Family, Model, Recompute, Topology, Trial
-from seatrial.training import Training
 
 
 def losses(model: Model, topology: Topology, *, compiled: bool) -> list[float]:
-    training = Training(steps=4, lr=1e-2)
+    recipe = Recipe(steps=4, lr=1e-2)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(compile=compiled, logits_chunk=24))
-    engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu")))
-    batches = Batches(training, model, training.seed)
-    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
+    engine = Engine(trial, recipe, Mesh(topology, device=torch.device("cpu")))
+    batches = Batches(recipe, model, recipe.seed)
+    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
 
 
 @pytest.mark.slow

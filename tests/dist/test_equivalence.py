@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from dist.many import Series, run_all
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(1200)
 """The topologies of one size run in the first test of that size: two minutes in all on a quiet machine, more on a busy one."""
 
-TRAINING = Training(steps=5, lr=1e-2, min_lr=1e-3, warmup_steps=2)
+RECIPE = Recipe(steps=5, lr=1e-2, min_lr=1e-3, warmup_steps=2)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 TOLERANCE = 1e-5
 
@@ -117,14 +117,14 @@ def _alone(trial: Trial) -> Trial:
 @pytest.fixture(scope="module")
 def alone() -> dict[str, Series]:
     """The one process's series, by model and batch."""
-    return run_all({repr((t.model, t.batch)): _alone(t) for t in TOPOLOGIES.values()}, TRAINING)
+    return run_all({repr((t.model, t.batch)): _alone(t) for t in TOPOLOGIES.values()}, RECIPE)
 
 
 @cache
 def in_one_world(world: int) -> dict[str, Series] | Exception:
     """The series of all topologies of that size. One that crashes takes those of its size with it, and no others."""
     try:
-        return run_all({label: t for label, t in TOPOLOGIES.items() if t.topology.world == world}, TRAINING)
+        return run_all({label: t for label, t in TOPOLOGIES.items() if t.topology.world == world}, RECIPE)
     except Exception as error:
         return error
 
@@ -140,7 +140,7 @@ def test_topology_trains_as_one_process_does(label: str, alone: dict[str, Series
     if isinstance(found, Exception):
         raise found
     (losses, norms), (losses_alone, norms_alone) = found[label], alone[repr((trial.model, trial.batch))]
-    assert len(losses) == TRAINING.steps
+    assert len(losses) == RECIPE.steps
     assert losses == pytest.approx(losses_alone, rel=TOLERANCE)
     assert norms == pytest.approx(norms_alone, rel=TOLERANCE)
 

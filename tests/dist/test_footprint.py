@@ -8,10 +8,10 @@ import pytest
 from dist.many import in_world
 from dist.rehearsing import fullest
 from seatrial.arith import footprint
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
-TRAINING = Training()
+RECIPE = Recipe()
 EXECUTION = Execution(bucket_mib=0.5, logits_chunk=64)
 TOLERANCE = 0.05
 
@@ -52,7 +52,7 @@ def measured() -> dict[str, dict[int, Parts]]:
     found: dict[str, dict[int, Parts]] = {}
     for world in sorted({t.topology.world for t in TRIALS.values()}):
         group = {name: t for name, t in TRIALS.items() if t.topology.world == world}
-        for answer in [fullest(group, TRAINING)] if world == 1 else in_world(world, fullest, group, TRAINING):
+        for answer in [fullest(group, RECIPE)] if world == 1 else in_world(world, fullest, group, RECIPE):
             for name, (rank, _, parts) in answer.items():
                 found.setdefault(name, {}).setdefault(rank, parts)
     return found

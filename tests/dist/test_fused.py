@@ -9,12 +9,12 @@ import pytest
 from dist.fused_cases import train_with
 from dist.many import in_world
 from seatrial.engine.fast.config import KernelConfig
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(600)
 
-TRAINING = Training(steps=3, lr=1e-2)
+RECIPE = Recipe(steps=3, lr=1e-2)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 GPT2 = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 FUSED = KernelConfig(fused=True, residual_in_gemm=True)
@@ -44,12 +44,12 @@ def found() -> dict[str, list[tuple[float, float]]]:
         cases[name] = trial(**layout), ALL
         cases[f"{name} fp8"] = trial(precision="fp8", **layout), ALL
     cases["bloom"] = trial(replace(GPT2, family="bloom"), tp=2, sequence_parallel=True), ALL
-    return in_world(2, train_with, cases, TRAINING)[0]
+    return in_world(2, train_with, cases, RECIPE)[0]
 
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, list[tuple[float, float]]]:
-    return train_with({"gpt2": (trial(), None), "bloom": (trial(replace(GPT2, family="bloom")), None)}, TRAINING)
+    return train_with({"gpt2": (trial(), None), "bloom": (trial(replace(GPT2, family="bloom")), None)}, RECIPE)
 
 
 @pytest.mark.parametrize("name", [*LAYOUTS, "bloom"])

@@ -16,10 +16,10 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
 from seatrial.engine.fast.choose import CannotRun
 from seatrial.engine.fast.config import KernelConfig, Tuned
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Model, Topology, Trial
-from seatrial.training import Training
 
-TRAINING = Training(steps=2, lr=1e-2)
+RECIPE = Recipe(steps=2, lr=1e-2)
 TRIAL = Trial(model=Model(layers=2, hidden=32, heads=4, vocab=101, seq=16), batch=Batch(gbs=2),
               topology=Topology(tp=2))
 FUSED = KernelConfig(fused=True, residual_in_gemm=True)
@@ -31,9 +31,9 @@ def as_chosen(by_rank: list[KernelConfig]) -> tuple[dict[str, Any], bool, list[t
     choose.choose = lambda *_: (mine, {})  # type: ignore[assignment]
     mesh = Mesh(TRIAL.topology, device=torch.device("cpu"))
     ops, config, _ = choose.ops_for(TRIAL, mesh)
-    engine = Engine(TRIAL, TRAINING, mesh, ops=ops)
+    engine = Engine(TRIAL, RECIPE, mesh, ops=ops)
     fused = all(block.impl is not None for chunk in engine.chunks for _, block in chunk.stage.blocks())
-    found = run_some(engine, 1, TRAINING.steps)
+    found = run_some(engine, 1, RECIPE.steps)
     mesh.close()
     return config.plain(), fused, found
 

@@ -67,8 +67,8 @@ def test_a_value_is_an_argument_and_never_shell_text(tmp_path: Path) -> None:
 def test_a_model_called_like_a_command_creates_nothing(tmp_path: Path) -> None:
     name = f"$(touch {tmp_path}/x)"
     data = {"model": {"base": "tiny", "name": name}, "batch": {"gbs": 1}, "command": {"argv": ["printf", "%s", "{model}"]}}
-    trial, training = trialfile.build(data)
-    run_trial(trial, training, Local(), tmp_path / "run")
+    trial, recipe = trialfile.build(data)
+    run_trial(trial, recipe, Local(), tmp_path / "run")
     assert files.node_log(tmp_path / "run", 0).read_text() == name
     assert not (tmp_path / "x").exists()
 
@@ -251,7 +251,7 @@ def test_ranks_that_leave_cleanly_after_a_stall_that_passed_were_not_cancelled_b
     monkeypatch.setattr(processes, "GRACE_AFTER_TERM_S", 60.0)
     (tmp_path / "goes_on.py").write_text(GOES_ON)
     command = {"argv": [sys.executable, "-I", "-S", str(tmp_path / "goes_on.py"), "{run_dir}"], "per": "rank"}
-    trial, training = trialfile.build({"model": "tiny", "topology": {"dp": 2}, "batch": {"gbs": 8}, "command": command})
-    record = run_trial(trial, training, Local(), tmp_path / "run", limits=Limits(time_limit_s=120))
+    trial, recipe = trialfile.build({"model": "tiny", "topology": {"dp": 2}, "batch": {"gbs": 8}, "command": command})
+    record = run_trial(trial, recipe, Local(), tmp_path / "run", limits=Limits(time_limit_s=120))
     assert record.outcome.status == "hang" and "stood still; the run went on" in record.outcome.message
     assert len(record.iterations) == 5 and record.state == "failed"

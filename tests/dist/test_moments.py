@@ -9,12 +9,12 @@ import pytest
 
 from dist.fused_cases import narrow_moments, taken_up
 from dist.many import in_world
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 pytestmark = pytest.mark.timeout(600)
 
-TRAINING = Training(steps=6, lr=1e-2, clip=0.0)
+RECIPE = Recipe(steps=6, lr=1e-2, clip=0.0)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24, moments="bf16")
 LAYOUTS: dict[str, dict[str, Any]] = {"replicas": {}, "zero 1": {"zero": 1}, "zero 2": {"zero": 2}, "zero 3": {"zero": 3}}
 
@@ -31,12 +31,12 @@ def folder(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def by_rank(folder) -> list[dict[str, Any]]:
-    return in_world(2, narrow_moments, {name: trial(dp=2, **layout) for name, layout in LAYOUTS.items()}, TRAINING, folder)
+    return in_world(2, narrow_moments, {name: trial(dp=2, **layout) for name, layout in LAYOUTS.items()}, RECIPE, folder)
 
 
 @pytest.fixture(scope="module")
 def alone(folder) -> dict[str, Any]:
-    return narrow_moments({"one": trial()}, TRAINING, folder)
+    return narrow_moments({"one": trial()}, RECIPE, folder)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -66,7 +66,7 @@ def test_a_checkpoint_goes_on_to_the_last_bit(name, by_rank, alone):
 
 @pytest.mark.parametrize("moments", ["bf16", "fp32"])
 def test_one_process_takes_up_what_shards_saved_in_either_form(moments, by_rank, alone, folder):
-    half = TRAINING.steps // 2
-    found = taken_up(replace(trial(), execution=replace(EXECUTION, moments=moments)), TRAINING, f"{folder}/2-zero 3", half)
+    half = RECIPE.steps // 2
+    found = taken_up(replace(trial(), execution=replace(EXECUTION, moments=moments)), RECIPE, f"{folder}/2-zero 3", half)
     expected = [v for pair in alone["one"][0][half:] for v in pair]
     assert [v for pair in found for v in pair] == pytest.approx(expected, rel=1e-5 if moments == "bf16" else 1e-3)

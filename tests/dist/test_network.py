@@ -118,9 +118,9 @@ def sent_bytes(host: str) -> int:
 def crossed(hosts: Sequence[str], out: Path) -> Record:
     data = {"model": {"base": "tiny", "layers": 2}, "topology": {"dp": 2}, "batch": {"gbs": 2},
             "training": {"steps": 5, "threads": 1, "device": "cpu", "warmup_iterations": 1, "stall_s": 60}}  # fmt: skip
-    trial, training = trialfile.build(data)
+    trial, recipe = trialfile.build(data)
     cluster = presets.cluster("jz-a100", nodes=2, procs_per_node=1)
-    return run_trial(replace(trial, cluster=cluster), training, Hosts(hosts), out, limits=Limits(time_limit_s=240))
+    return run_trial(replace(trial, cluster=cluster), recipe, Hosts(hosts), out, limits=Limits(time_limit_s=240))
 
 
 def test_ranks_of_two_hosts_cross_the_link_at_its_bandwidth(hosts: list[str], tmp_path: Path) -> None:
@@ -165,9 +165,9 @@ def test_torchrun_on_two_hosts_is_one_trial(hosts: list[str], tmp_path: Path) ->
     data = {"model": "tiny", "topology": {"dp": 2}, "batch": {"gbs": 2}, "command": {"argv": [
         "{python}", "-m", "torch.distributed.run", "--nnodes={nodes}", "--nproc-per-node={procs_per_node}",
         "--node-rank={node}", "--master-addr={master_addr}", "--master-port={master_port}", str(script)]}}  # fmt: skip
-    trial, training = trialfile.build(data)
+    trial, recipe = trialfile.build(data)
     trial = replace(trial, cluster=presets.cluster("jz-a100", nodes=2, procs_per_node=1))
-    record = run_trial(trial, training, Hosts(hosts), tmp_path / "run", limits=Limits(time_limit_s=240))
+    record = run_trial(trial, recipe, Hosts(hosts), tmp_path / "run", limits=Limits(time_limit_s=240))
     assert record.outcome is not None and record.outcome.status == "ok", record.outcome
     assert record.loss == 3.0, "the sum over both hosts"
 
@@ -177,9 +177,9 @@ def test_a_rank_that_dies_on_one_host_ends_those_of_the_other(hosts: list[str], 
     data = {"model": {"base": "tiny", "layers": 2}, "topology": {"dp": 2}, "batch": {"gbs": 2},
             "training": {"steps": 5, "threads": 1, "device": "cpu", "stall_s": 60},
             "environment": {"variables": {"SEATRIAL_FAULT": "die:1:2"}}}  # fmt: skip
-    trial, training = trialfile.build(data)
+    trial, recipe = trialfile.build(data)
     trial = replace(trial, cluster=presets.cluster("jz-a100", nodes=2, procs_per_node=1))
-    record = run_trial(trial, training, Hosts(hosts), tmp_path / "run", limits=Limits(time_limit_s=240))
+    record = run_trial(trial, recipe, Hosts(hosts), tmp_path / "run", limits=Limits(time_limit_s=240))
     assert record.outcome is not None and (record.outcome.status, record.outcome.rank) == ("crash", 1), record.outcome
 
 

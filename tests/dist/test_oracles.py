@@ -9,12 +9,12 @@ from dist.native import Found, compare_each, size_of
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
-from seatrial.huggingface.families import entries as entries_of
+from seatrial.huggingface.convert import tensor_names
 from seatrial.huggingface.hfconfig import model_of
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
-TRAINING = Training(steps=1, clip=0.0)
+RECIPE = Recipe(steps=1, clip=0.0)
 EXECUTION = Execution(bucket_mib=0.05)
 
 
@@ -28,7 +28,7 @@ def beside_native() -> list[dict[str, Found]]:
     """What each of four ranks found, by layout."""
     trials = {str(layout): Trial(model=UNTIED, batch=Batch(gbs=8), topology=Topology(**layout),
                                  execution=EXECUTION) for layout in LAYOUTS}
-    return in_world(4, compare_each, trials, TRAINING)
+    return in_world(4, compare_each, trials, RECIPE)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -64,13 +64,13 @@ def test_gradients_are_those_of_transformers(family: str) -> None:
     theirs = getattr(transformers, prefix + head)(getattr(transformers, prefix + "Config")(**config)).train()
     model = model_of(theirs.config.to_dict(), where=family)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2), execution=EXECUTION)
-    engine = Engine(trial, TRAINING, Mesh(trial.topology, device=torch.device("cpu")))
-    entries = entries_of(model)
+    engine = Engine(trial, RECIPE, Mesh(trial.topology, device=torch.device("cpu")))
+    entries = tensor_names(model)
     weights = {s.name: s.tensor for s in engine.shards() if s.kind == "weight"}
     with torch.no_grad():
         for entry in entries:
             theirs.get_parameter(entry.theirs).copy_(entry.made_of(weights, model))
-    batches = Batches(TRAINING, model, TRAINING.seed)
+    batches = Batches(RECIPE, model, RECIPE.seed)
     tokens, targets = batches.microbatch(0, 4)
     loss = torch.nn.functional.cross_entropy(theirs(tokens).logits.flatten(0, 1), targets.flatten())
     loss.backward()

@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from seatrial import presets
+from seatrial import machine, presets
 from seatrial.plan import network, probed
-from seatrial.probe import machine
 
 QUICK = ("--model", "tiny", "--tp", "1", "--mbs", "1", "--device", "cpu")
 

@@ -7,11 +7,11 @@ import pytest
 
 from dist.many import in_world
 from dist.rehearsing import Seen, fullest
+from seatrial.recipe import Recipe
 from seatrial.rehearse.run import RehearsalOptions, rehearse
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
-TRAINING = Training()
+RECIPE = Recipe()
 EXECUTION = Execution(bucket_mib=0.5, logits_chunk=64, device="cpu", threads=1)
 TOLERANCE = 0.03
 
@@ -35,7 +35,7 @@ def real() -> dict[str, dict[int, Seen]]:
     found: dict[str, dict[int, Seen]] = {}
     for world in sorted({t.topology.world for t in TRIALS.values()}):
         group = {name: t for name, t in TRIALS.items() if t.topology.world == world}
-        for answer in in_world(world, fullest, group, TRAINING):
+        for answer in in_world(world, fullest, group, RECIPE):
             for name, seen in answer.items():
                 found.setdefault(name, {}).setdefault(seen[0], seen)
     return found
@@ -43,7 +43,7 @@ def real() -> dict[str, dict[int, Seen]]:
 
 @pytest.mark.parametrize(("name", "memory_only"), [*((name, True) for name in TRIALS), ("all at once", False)])
 def test_every_rank_holds_what_it_holds_in_a_real_run(name, memory_only, real):
-    found = rehearse(TRIALS[name], TRAINING, RehearsalOptions(all_stages=True, memory_only=memory_only, repeats=1))
+    found = rehearse(TRIALS[name], RECIPE, RehearsalOptions(all_stages=True, memory_only=memory_only, repeats=1))
     assert {r for one in found.ranks for r in one.alike} == set(range(TRIALS[name].topology.pp))
     for one in found.ranks:
         assert one.memory.fake == memory_only

@@ -19,8 +19,8 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.io import checkpoint, indexed
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import events
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 STEPS, STOP = 6, 3
 MODELS = {
@@ -29,7 +29,7 @@ MODELS = {
     "qwen3": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, family="qwen3", kv_heads=2, ffn=40, head_dim=16,
                    norm_eps=1e-3),
 }
-TRAINING = Training(steps=STEPS, decay_steps=STEPS, lr=1e-2, min_lr=1e-3, eval_every=STEPS, eval_batches=1,
+RECIPE = Recipe(steps=STEPS, decay_steps=STEPS, lr=1e-2, min_lr=1e-3, eval_every=STEPS, eval_batches=1,
                     warmup_iterations=0)
 EXECUTION = Execution(bucket_mib=0.05)
 WRITERS = {
@@ -49,9 +49,9 @@ PAIRS = [(w, r) for i, w in enumerate(WRITERS) for j, r in enumerate(READERS) if
 """Every writer and every reader at least once; all 29 pairs that the models allow agree as well."""
 
 
-def run_file(model: Model, layout: dict[str, Any], out: Path, **training: Any) -> RunFile:
+def run_file(model: Model, layout: dict[str, Any], out: Path, **recipe: Any) -> RunFile:
     trial = Trial(model=model, batch=BATCH, topology=Topology(**layout), execution=EXECUTION)
-    return RunFile(trial=trial, training=replace(TRAINING, **training), out=str(out))
+    return RunFile(trial=trial, recipe=replace(RECIPE, **recipe), out=str(out))
 
 
 def said(out: Path, kind: str) -> list[float]:
@@ -133,7 +133,7 @@ def test_weights_alone_are_a_start(tmp_path):
     run = run_file(MODELS["gpt2"], {}, tmp_path / "a", steps=2)
     go([run])
     start = run_file(MODELS["gpt2"], {}, tmp_path / "b", steps=2, resume=True, checkpoint_dir=str(tmp_path / "c"))
-    engine = Engine(run.trial, run.training, Mesh(Topology(), device=torch.device("cpu")))
+    engine = Engine(run.trial, run.recipe, Mesh(Topology(), device=torch.device("cpu")))
     weights = [s for s in engine.shards() if s.kind == "weight"]
     keeper = checkpoint.Checkpointer(tmp_path / "c", rank=0, world=1, model=run.trial.model)
     keeper.write(0, checkpoint.chunks_of(weights), {"step": 0, "consumed_samples": 0, "weights_only": True})

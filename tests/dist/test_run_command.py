@@ -31,7 +31,7 @@ def seatrial(*args: object, env: dict[str, str] | None = None) -> tuple[int, dic
 
 
 CUBE = ["run", "--model", "tiny", "--dp", 2, "--tp", 2, "--pp", 2, "--mbs", 1, "--gbs", 8, "--steps", 4,
-        "--set", "model.layers=2", "--set", "training.trace_steps=[3]"]
+        "--set", "model.layers=2", "--set", "recipe.trace_steps=[3]"]
 
 
 def iterations_of(found: dict) -> list[list[dict]]:
@@ -85,7 +85,7 @@ FAULTS = {
 def test_a_failure_is_an_outcome_with_its_rank_and_what_was_measured_is_kept(tmp_path, fault):
     expected, rank, words = FAULTS[fault]
     status, found, _ = seatrial("run", "--model", "tiny", *SMALL, "--tp", 2, "--gbs", 2, "--steps", 3, "--out", tmp_path,
-                                "--set", "training.stall_s=8", env={"SEATRIAL_FAULT": fault})
+                                "--set", "recipe.stall_s=8", env={"SEATRIAL_FAULT": fault})
     assert (status, found["status"], found["rank"]) == (3, expected, rank)
     assert words in found["message"] and found["iteration"] == 2
     assert isinstance(found["losses"][0], float) and found["sec_per_it"] > 0
@@ -140,7 +140,7 @@ def write_corpus(prefix: Path, vocab: int) -> None:
 def test_damaged_data_is_refused_before_any_rank_starts(tmp_path):
     write_corpus(tmp_path / "corpus", 300)
     asked = ["run", "--model", "tiny", *SMALL, "--gbs", 2, "--steps", 1, "--out", tmp_path / "out", "--set",
-             f"training.data={tmp_path / 'corpus'}"]
+             f"recipe.data={tmp_path / 'corpus'}"]
     status, found, _ = seatrial(*asked)
     assert (status, found["status"]) == (2, "invalid") and "vocabulary of 256" in found["message"]
     bin_path = indexed.bin_path(tmp_path / "corpus")

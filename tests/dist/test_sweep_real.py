@@ -18,8 +18,8 @@ from seatrial.measurement import digits, estimate
 from seatrial.spec import Trial
 from trial_cases import CAP_GIB, CASES, STALL_S, TIME_LIMIT_S, processes_of
 
-TRAINING = {"steps": 3, "stall_s": STALL_S, "threads": 1, "device": "cpu"}
-BASE = {"model": {"base": "tiny", "layers": 2}, "batch": {"gbs": 4}, "training": TRAINING, "measure": {"known_to": 0},
+RECIPE = {"steps": 3, "stall_s": STALL_S, "threads": 1, "device": "cpu"}
+BASE = {"model": {"base": "tiny", "layers": 2}, "batch": {"gbs": 4}, "training": RECIPE, "measure": {"known_to": 0},
         "limits": {"time_s": TIME_LIMIT_S, "memory_gib": CAP_GIB}}  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def test_a_sweep_of_all_that_goes_wrong_ends_with_exactly_those_outcomes(tmp_pat
     file = sweeps.write(tmp_path / "outcomes.toml", {**BASE, "axes": {"case": [case_of(case) for case in CASES]}})
     killed = next(case for case in CASES if case.kill_rank is not None)
     # The trial that is killed from outside is the only one with so many steps.
-    assert killed.settings == ("training.steps=100000",)
+    assert killed.settings == ("recipe.steps=100000",)
     done = threading.Event()
     watcher = threading.Thread(target=kill_rank_when_it_trains, daemon=True,
                                args=(tmp_path / "book" / "runs" / "outcomes", '"steps":100000', killed.kill_rank, done))
@@ -159,7 +159,7 @@ def test_a_certain_loser_is_left_after_its_first_iterations(tmp_path):
 def test_an_allocator_is_compared_in_turns_and_really_loaded(tmp_path, seatrial):
     import json
 
-    file = sweeps.write(tmp_path / "one.toml", {**BASE, "training": {**TRAINING, "steps": 4}})
+    file = sweeps.write(tmp_path / "one.toml", {**BASE, "training": {**RECIPE, "steps": 4}})
     said = seatrial("compare", file, "--b", "environment.variables.LD_PRELOAD=libtcmalloc_minimal.so.4", "--logbook",
                     tmp_path / "book", "--repeats", 2, "--json")
     found = json.loads(said.out)

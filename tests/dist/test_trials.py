@@ -39,16 +39,16 @@ def test_the_culprit_among_eight_is_named(case: Case, tmp_path: Path) -> None:
 
 
 def test_a_time_limit_ends_a_trial_with_the_line_it_stood_at_and_what_it_measured(tmp_path: Path) -> None:
-    trial, training = words_of(Case(name="long", status="timeout", settings=("training.steps=100000",)))
+    trial, recipe = words_of(Case(name="long", status="timeout", settings=("recipe.steps=100000",)))
     local = Local()
-    handle = local.submit(prepare(trial, training, local, run_dir=tmp_path / "long", limits=Limits(time_limit_s=200)))
+    handle = local.submit(prepare(trial, recipe, local, run_dir=tmp_path / "long", limits=Limits(time_limit_s=200)))
     while local.poll([handle])[handle.key] != "done":
         events = tmp_path / "long" / files.EVENTS
         if events.exists() and len(read_events(events)) > 4:
             # How long the ranks take to start depends on the machine; the time is up when they have trained a little.
             local._running[handle.key].until = 0.0
         time.sleep(0.1)
-    record = conclude(trial, training, handle, local.finished(handle))
+    record = conclude(trial, recipe, handle, local.finished(handle))
     outcome = record.outcome
     assert outcome is not None and outcome.status == "timeout", outcome
     assert "not finished after" in outcome.message and ".py:" in str(outcome.evidence["stack"])

@@ -8,17 +8,17 @@ import torch
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 DEEP = Model(layers=8, hidden=32, heads=4, vocab=101, seq=16)
 
 
 def build(topology: Topology, pool: Pool | None) -> tuple[Engine, Batches]:
-    training = Training(steps=1)
+    recipe = Recipe(steps=1)
     trial = Trial(model=DEEP, batch=Batch(gbs=2), topology=topology, execution=Execution(bucket_mib=0.06))
-    engine = Engine(trial, training, Mesh(topology, device=torch.device("cpu"), pool=pool))
-    return engine, Batches(training, DEEP, training.seed)
+    engine = Engine(trial, recipe, Mesh(topology, device=torch.device("cpu"), pool=pool))
+    return engine, Batches(recipe, DEEP, recipe.seed)
 
 
 def reductions() -> dict[int, tuple[list[int], int]]:

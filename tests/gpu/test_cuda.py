@@ -14,23 +14,23 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import ops_for
 from seatrial.engine.io.data import Batches
 from seatrial.launch.trial import run_now
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Family, Model, Precision, Recompute, Topology, Trial
-from seatrial.training import Training
 
 pytestmark = pytest.mark.gpu
 
 
-def engine_of(trial: Trial, training: Training, device: str = "cuda") -> Engine:
+def engine_of(trial: Trial, recipe: Recipe, device: str = "cuda") -> Engine:
     mesh = Mesh(trial.topology, device=torch.device(device))
-    return Engine(trial, training, mesh, ops=ops_for(trial, mesh)[0])
+    return Engine(trial, recipe, mesh, ops=ops_for(trial, mesh)[0])
 
 
 def losses(device: str, model: Model, topology: Topology, *, compiled: bool = False) -> list[float]:
-    training = Training(steps=4, lr=1e-2)
+    recipe = Recipe(steps=4, lr=1e-2)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(compile=compiled, logits_chunk=24))
-    engine = engine_of(trial, training, device)
-    batches = Batches(training, model, training.seed)
-    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
+    engine = engine_of(trial, recipe, device)
+    batches = Batches(recipe, model, recipe.seed)
+    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
 
 
 KV_HEADS = {"llama": 2, "qwen3": 1}
@@ -55,10 +55,10 @@ def test_recompute_changes_nothing_on_the_device(recompute: Recompute) -> None:
 
 
 def test_the_host_waits_for_the_device_once_a_step() -> None:
-    model, training = model_of("gpt2"), Training(steps=2)
+    model, recipe = model_of("gpt2"), Recipe(steps=2)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(precision="bf16"))
-    engine = engine_of(trial, training)
-    batches = Batches(training, model, training.seed)
+    engine = engine_of(trial, recipe)
+    batches = Batches(recipe, model, recipe.seed)
     engine.step(1, first_sample=0, batches=batches)
     for bucket in engine.buckets:
         bucket.begin(4)
@@ -84,7 +84,7 @@ def test_a_compiled_run_gives_the_same_losses() -> None:
 
 def test_the_command_measures_time_and_memory_on_nccl(tmp_path: Path) -> None:
     trial = Trial(model=presets.model("tiny"), topology=Topology(mbs=2), batch=Batch(gbs=8), execution=Execution(device="cuda"))
-    found = run_now(trial, Training(steps=5), out=tmp_path, timeout_s=300)
+    found = run_now(trial, Recipe(steps=5), out=tmp_path, timeout_s=300)
     assert found["status"] == "ok", found
     assert sum(found["breakdown"].values()) >= 0.95 * found["sec_per_it"]
     memory = found["memory"]
@@ -92,9 +92,9 @@ def test_the_command_measures_time_and_memory_on_nccl(tmp_path: Path) -> None:
 
 
 def allocated_at_peak(trial: Trial) -> int:
-    training = Training()
-    engine = engine_of(trial, training)
-    batches = Batches(training, trial.model, training.seed)
+    recipe = Recipe()
+    engine = engine_of(trial, recipe)
+    batches = Batches(recipe, trial.model, recipe.seed)
     engine.step(1, first_sample=0, batches=batches)
     torch.cuda.reset_peak_memory_stats()
     engine.step(2, first_sample=trial.batch.gbs, batches=batches)

@@ -19,8 +19,8 @@ from seatrial.engine.fast.kernels.verified import CLOSE, CLOSE_FP8, difference
 from seatrial.engine.fast.ops import Fp32Gemm
 from seatrial.engine.fast.tuned_gemm import Cache, TunedGemm, autotune, cublaslt, gemm_shapes
 from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Recompute, Topology, Trial
-from seatrial.training import Training
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
@@ -67,20 +67,20 @@ def test_rows_of_common_and_rare_tokens_are_added_up_the_same_every_time(kind: t
     torch.testing.assert_close(found, expected, rtol=1e-2 if kind == torch.bfloat16 else 1e-4, atol=1e-3)
 
 
-def engine_of(trial: Trial, training: Training, config: KernelConfig | None = None) -> Engine:
+def engine_of(trial: Trial, recipe: Recipe, config: KernelConfig | None = None) -> Engine:
     mesh = Mesh(trial.topology, device=CUDA)
     ops, _, notes = ops_for(trial, mesh, config)
     assert not any("plain torch is used" in note for note in notes.values()), notes
-    return Engine(trial, training, mesh, ops=ops)
+    return Engine(trial, recipe, mesh, ops=ops)
 
 
 def losses(precision: str, recompute: Recompute = "none", *, mbs: int = 4, **changed: object) -> list[float]:
     topology = Topology(precision=precision, recompute=recompute, mbs=mbs)  # type: ignore[arg-type]
-    trial, training = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Training(steps=5, lr=1e-2)
+    trial, recipe = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology), Recipe(steps=5, lr=1e-2)
     config = replace(KernelConfig.of(CUDA, precision), **changed)  # type: ignore[arg-type]
-    engine = engine_of(trial, training, config)
-    batches = Batches(training, MODEL, training.seed)
-    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
+    engine = engine_of(trial, recipe, config)
+    batches = Batches(recipe, MODEL, recipe.seed)
+    return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
 
 
 @pytest.mark.parametrize("mbs", [4, 2])
@@ -107,15 +107,15 @@ def test_moments_in_bf16_train_as_those_in_fp32(precision: str) -> None:
     """In fp32, too, the update is the kernel's: torch's own takes one type alone."""
     found = {}
     for moments in ("bf16", "fp32"):
-        training = Training(steps=5, lr=1e-3)
+        recipe = Recipe(steps=5, lr=1e-3)
         topology = Topology(mbs=4, precision=precision)  # type: ignore[arg-type]
         trial = Trial(model=MODEL, batch=Batch(gbs=4), topology=topology, execution=Execution(moments=moments))
         # Each engine would time the attention backends for itself, and on so small a shape now one, now another is the fastest.
         config = replace(KernelConfig.of(CUDA, precision, trial.execution), attention="efficient")
-        engine = engine_of(trial, training, config)
+        engine = engine_of(trial, recipe, config)
         assert (engine.optimizer.one_pass is None) is ((precision, moments) == ("fp32", "fp32"))
-        batches = Batches(training, MODEL, training.seed)
-        found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(training.steps)]
+        batches = Batches(recipe, MODEL, recipe.seed)
+        found[moments] = [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
     assert found["bf16"] == pytest.approx(found["fp32"], rel=2e-3) and found["bf16"][0] == found["fp32"][0]
 
 
@@ -186,7 +186,7 @@ def test_a_tuned_gemm_is_torchs(precision: str, tmp_path: Path) -> None:
 def test_an_engine_with_tuned_gemms_trains_as_one_without(precision: str, tmp_path: Path,
                                                           monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    topology, training = Topology(mbs=8, precision=precision), Training(steps=4, lr=1e-3)  # type: ignore[arg-type]
+    topology, recipe = Topology(mbs=8, precision=precision), Recipe(steps=4, lr=1e-3)  # type: ignore[arg-type]
     trial, found = Trial(model=replace(LARGE, vocab=20000), batch=Batch(gbs=16), topology=topology), {}
     for tuned in (True, False):
         config = replace(KernelConfig.of(CUDA, precision), attention="flash", tuned_gemm=tuned)
@@ -194,7 +194,7 @@ def test_an_engine_with_tuned_gemms_trains_as_one_without(precision: str, tmp_pa
         assert ("tuned gemm" in notes) is tuned and config.tuned_gemm is tuned
         ops = build(config, trial, CUDA)
         assert isinstance(ops.gemm, TunedGemm) is bool(config.gemm_algorithms)
-        engine = Engine(trial, training, Mesh(topology, device=CUDA), ops=ops)
-        batches = Batches(training, trial.model, training.seed)
-        found[tuned] = [engine.step(i + 1, first_sample=16 * i, batches=batches).loss for i in range(training.steps)]
+        engine = Engine(trial, recipe, Mesh(topology, device=CUDA), ops=ops)
+        batches = Batches(recipe, trial.model, recipe.seed)
+        found[tuned] = [engine.step(i + 1, first_sample=16 * i, batches=batches).loss for i in range(recipe.steps)]
     assert found[True] == pytest.approx(found[False], rel=2e-3)

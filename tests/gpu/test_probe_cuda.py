@@ -4,11 +4,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seatrial import presets
+from seatrial import machine, presets
 from seatrial.engine.rendezvous import RankInfo
 from seatrial.plan import probed, step
 from seatrial.plan.configs import Configs
-from seatrial.probe import machine
 from seatrial.probe import run as probing
 from seatrial.probe.options import ProbeOptions
 

@@ -6,9 +6,9 @@ import math
 import pytest
 
 from seatrial import presets
+from seatrial.recipe import Recipe
 from seatrial.rehearse.run import RehearsalOptions, rehearse
 from seatrial.spec import Batch, Execution, Precision, Topology, Trial
-from seatrial.training import Training
 
 pytestmark = pytest.mark.gpu
 
@@ -20,7 +20,7 @@ def test_a_rank_of_a_layout_that_this_machine_does_not_have(precision: Precision
     trial = Trial(model=presets.model("gpt2-124m"), batch=Batch(gbs=32),
                   topology=Topology(dp=2, tp=2, pp=4, mbs=4, zero=1, recompute="full", precision=precision),
                   execution=Execution(device="cuda"))
-    found = rehearse(trial, Training(), RehearsalOptions(rank=rank), cluster=cluster)
+    found = rehearse(trial, Recipe(), RehearsalOptions(rank=rank), cluster=cluster)
     one = found.ranks[0]
     assert one.memory.allocated_bytes == pytest.approx(one.memory.peak_bytes, rel=0.1) and not one.memory.fake
     assert one.times is not None and found.iteration is not None

@@ -47,8 +47,8 @@ def test_an_allocation_runs_trials_side_by_side_on_its_nodes(slurm_cluster: Any,
     with Slurm.allocation(nodes=2, time_limit_s=600) as launcher:
         jobs = []
         for name in ("a", "b", "c"):
-            trial, training = words_of(GOOD)
-            jobs.append((trial, training, prepare(trial, training, launcher, run_dir=tmp_path / name,
+            trial, recipe = words_of(GOOD)
+            jobs.append((trial, recipe, prepare(trial, recipe, launcher, run_dir=tmp_path / name,
                                                   limits=Limits(time_limit_s=240))))
         handles: list[Handle] = []
         for _, _, job in jobs:
@@ -61,8 +61,8 @@ def test_an_allocation_runs_trials_side_by_side_on_its_nodes(slurm_cluster: Any,
             both += states == ["running", "running"]
             time.sleep(0.2)
         assert both > 0
-        for handle, (trial, training, _) in zip(handles, jobs):
-            record = conclude(trial, training, handle, launcher.finished(handle))
+        for handle, (trial, recipe, _) in zip(handles, jobs):
+            record = conclude(trial, recipe, handle, launcher.finished(handle))
             assert record.outcome is not None and record.outcome.status == "ok", record.outcome
         assert launcher.room_for(jobs[2][2], [])
 
@@ -70,34 +70,34 @@ def test_an_allocation_runs_trials_side_by_side_on_its_nodes(slurm_cluster: Any,
 def test_ranks_of_two_nodes_form_one_trial(slurm_cluster: Any, tmp_path: Path) -> None:
     from seatrial import presets
 
-    trial, training = words_of(replace(GOOD, settings=("topology.pp=2", "topology.dp=2")))
+    trial, recipe = words_of(replace(GOOD, settings=("topology.pp=2", "topology.dp=2")))
     cluster = presets.cluster("jz-a100", nodes=2, procs_per_node=2)
-    record = run_trial(replace(trial, cluster=cluster), training, Slurm(), tmp_path / "two", limits=Limits(time_limit_s=240))
+    record = run_trial(replace(trial, cluster=cluster), recipe, Slurm(), tmp_path / "two", limits=Limits(time_limit_s=240))
     assert record.outcome is not None and record.outcome.status == "ok", record.outcome
     assert len(record.host["nodes"]) == 2 and record.nodes == 2  # type: ignore[arg-type]
     assert all(files.node_exit(tmp_path / "two", node).exists() for node in (0, 1))
 
 
 def test_scancel_is_cancelled_and_not_a_crash(slurm_cluster: Any, tmp_path: Path) -> None:
-    trial, training = words_of(replace(GOOD, settings=("training.steps=100000",)))
+    trial, recipe = words_of(replace(GOOD, settings=("recipe.steps=100000",)))
     launcher = Slurm()
-    handle = launcher.submit(prepare(trial, training, launcher, run_dir=tmp_path / "c", limits=Limits(time_limit_s=240)))
+    handle = launcher.submit(prepare(trial, recipe, launcher, run_dir=tmp_path / "c", limits=Limits(time_limit_s=240)))
     _until(lambda: (tmp_path / "c" / files.EVENTS).exists())
     subprocess.run(["scancel", handle.job_id], check=True)
     _until(lambda: launcher.poll([handle])[handle.key] == "done")
-    record = conclude(trial, training, handle, launcher.finished(handle))
+    record = conclude(trial, recipe, handle, launcher.finished(handle))
     assert record.outcome is not None and record.outcome.status == "cancelled", record.outcome
     assert processes_of(tmp_path / "c") == []
 
 
 def test_a_job_that_never_starts_can_be_taken_back(slurm_cluster: Any, tmp_path: Path) -> None:
     launcher = Slurm(options={"begin": "now+1hour"})
-    trial, training = words_of(GOOD)
-    handle = launcher.submit(prepare(trial, training, launcher, run_dir=tmp_path / "q"))
+    trial, recipe = words_of(GOOD)
+    handle = launcher.submit(prepare(trial, recipe, launcher, run_dir=tmp_path / "q"))
     assert launcher.poll([handle])[handle.key] == "queued"
     launcher.cancel(handle)
     _until(lambda: launcher.poll([handle])[handle.key] == "done")
-    record = conclude(trial, training, handle, launcher.finished(handle))
+    record = conclude(trial, recipe, handle, launcher.finished(handle))
     assert record.outcome is not None and record.outcome.status == "cancelled", record.outcome
 
 

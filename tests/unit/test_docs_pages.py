@@ -48,7 +48,7 @@ def test_files_that_a_page_shows_are_what_they_claim_to_be(path):
 
 def test_every_key_of_the_files_that_people_write_has_a_meaning():
     empty = []
-    for name in ("trial-file", "training", "sweep-file", "config"):
+    for name in ("trial-file", "recipe", "sweep-file", "config"):
         asked = insert.fields_in(pages.DOCS / f"reference/{name}.md")
         assert asked
         for words in asked:
@@ -71,7 +71,7 @@ def test_every_event_of_the_engine_is_in_the_reference():
 
 
 def test_every_part_of_a_machine_file_is_in_the_reference():
-    from seatrial.probe.machine import PARTS
+    from seatrial.machine import PARTS
 
     page = (pages.DOCS / "reference/machine.md").read_text(encoding="utf-8")
     assert [part for part in PARTS if f"| `{part}` |" not in page] == []

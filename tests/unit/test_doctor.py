@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from seatrial import arith, presets, rules
-from seatrial.doctor import Finding, machine, network, nodes, proof, software, worst
+from seatrial.doctor import Finding, machine, network, proof, software, worst
+from seatrial.doctor import proof as nodes
 from seatrial.spec import GIB, Batch, Model, Topology, Trial
 
 

@@ -8,30 +8,28 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, TensorParallel
-from seatrial.engine.core.layout import Layout
 from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import LossScale, learning_rate
-from seatrial.engine.core.params import ParamSpec, Segment, spec_of
+from seatrial.engine.core.params import Layout, ParamSpec, Segment, fill_normal, spec_of
 from seatrial.engine.core.step import Engine, StepResult
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.timers import Timers
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 CPU = torch.device("cpu")
 TINY = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 
 
-def build(model: Model = TINY, training: Training | None = None, execution: Execution = Execution(),
+def build(model: Model = TINY, recipe: Recipe | None = None, execution: Execution = Execution(),
           **layout: object) -> tuple[Engine, Batches]:
-    training = training or Training(lr=1e-2)
+    recipe = recipe or Recipe(lr=1e-2)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(**layout),  # type: ignore[arg-type]
                   execution=execution)
-    return Engine(trial, training, Mesh(trial.topology, device=CPU)), Batches(training, model, training.seed)
+    return Engine(trial, recipe, Mesh(trial.topology, device=CPU)), Batches(recipe, model, recipe.seed)
 
 
 def steps(engine: Engine, batches: Batches, count: int) -> list[StepResult]:
@@ -43,16 +41,16 @@ def steps(engine: Engine, batches: Batches, count: int) -> list[StepResult]:
 
 def test_a_slice_of_initial_values_is_the_slice_of_the_whole() -> None:
     whole = torch.empty(300, 7)
-    init.fill_normal(whole, seed=1, name="x", first=0, std=0.02)
+    fill_normal(whole, seed=1, name="x", first=0, std=0.02)
     part = torch.empty(40, 7)
-    init.fill_normal(part, seed=1, name="x", first=100 * 7, std=0.02)
+    fill_normal(part, seed=1, name="x", first=100 * 7, std=0.02)
     assert torch.equal(part, whole[100:140])
 
 
 def test_initial_values_are_normal_and_differ_by_name_and_seed() -> None:
     def values(seed: int, name: str) -> torch.Tensor:
         out = torch.empty(600_000)
-        init.fill_normal(out, seed=seed, name=name, first=0, std=1.0)
+        fill_normal(out, seed=seed, name=name, first=0, std=1.0)
         return out.double()
 
     x = values(1, "x")
@@ -150,8 +148,8 @@ def test_only_matrices_decay() -> None:
 
 
 def test_clipping_bounds_the_update_not_the_reported_norm() -> None:
-    loose = steps(*build(training=Training(lr=1e-2, clip=0.0)), 2)
-    tight = steps(*build(training=Training(lr=1e-2, clip=1e-3)), 2)
+    loose = steps(*build(recipe=Recipe(lr=1e-2, clip=0.0)), 2)
+    tight = steps(*build(recipe=Recipe(lr=1e-2, clip=1e-3)), 2)
     assert loose[0].grad_norm == tight[0].grad_norm > 1e-3
     assert loose[1].loss != tight[1].loss
 
@@ -173,7 +171,7 @@ def test_a_step_that_is_not_finite_changes_nothing(optimizer: str, precision: st
 
 
 def test_loss_scale_halves_on_overflow_and_doubles_after_a_good_stretch() -> None:
-    scale = LossScale("fp16", Training(loss_scale=1024.0, loss_scale_window=3))
+    scale = LossScale("fp16", Recipe(loss_scale=1024.0, loss_scale_window=3))
     scale.update(overflowed=True)
     assert scale.value == 512.0
     for _ in range(3):
@@ -182,8 +180,8 @@ def test_loss_scale_halves_on_overflow_and_doubles_after_a_good_stretch() -> Non
 
 
 def test_learning_rate_warms_up_and_falls_to_its_floor() -> None:
-    training = Training(steps=100, lr=1e-3, min_lr=1e-4, warmup_steps=10)
-    rates = [learning_rate(training, s) for s in range(1, 121)]
+    recipe = Recipe(steps=100, lr=1e-3, min_lr=1e-4, warmup_steps=10)
+    rates = [learning_rate(recipe, s) for s in range(1, 121)]
     assert rates[:10] == pytest.approx([1e-4 * i for i in range(1, 11)])
     assert all(a >= b for a, b in itertools.pairwise(rates[9:]))
     assert rates[54] == pytest.approx((1e-3 + 1e-4) / 2)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from seatrial.engine.io import data, indexed
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe
 from seatrial.spec import Model
-from seatrial.training import Training
 
 MODEL = Model(layers=2, hidden=8, heads=2, vocab=300, seq=16)
 
@@ -58,8 +58,8 @@ def test_a_sample_runs_over_documents_and_its_last_target_is_the_next_ones_first
 
 @pytest.mark.parametrize("source", ["synthetic", "file"])
 def test_a_microbatch_is_its_samples_wherever_it_is_asked_for(source, corpus):
-    training = Training(data=str(corpus[0]) if source == "file" else None)
-    one, two = data.Batches(training, MODEL, 7), data.Batches(training, MODEL, 7)
+    recipe = Recipe(data=str(corpus[0]) if source == "file" else None)
+    one, two = data.Batches(recipe, MODEL, 7), data.Batches(recipe, MODEL, 7)
     tokens, targets = one.microbatch(12, 4)
     assert tokens.shape == targets.shape == (4, MODEL.seq)
     halves = [two.microbatch(14, 2), two.microbatch(12, 2)]
@@ -74,8 +74,8 @@ def test_synthetic_tokens_have_something_to_learn():
     assert torch.equal(tokens[:, 1::2], (tokens[:, 0:-1:2] * 7 + 3) % 1000)
     assert (tokens[:, ::2] < 63).double().mean() > 0.4  # (63/1000) ** (1/4) = 0.5: the common tokens are common
     assert len({tuple(row.tolist()) for row in tokens}) == 50
-    held_out = data.Batches(Training(), MODEL, 3, split="valid").sample(0)
-    assert not torch.equal(held_out, data.Batches(Training(), MODEL, 3).sample(0))
+    held_out = data.Batches(Recipe(), MODEL, 3, split="valid").sample(0)
+    assert not torch.equal(held_out, data.Batches(Recipe(), MODEL, 3).sample(0))
 
 
 def test_numbers_and_tensors_are_mixed_alike():
@@ -144,4 +144,4 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
 
 def test_validation_on_a_file_needs_held_out_tokens(corpus):
     with pytest.raises(BadInput, match="valid_data"):
-        data.check(Training(data=str(corpus[0]), eval_every=5), MODEL)
+        data.check(Recipe(data=str(corpus[0]), eval_every=5), MODEL)

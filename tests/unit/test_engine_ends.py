@@ -15,8 +15,8 @@ from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.tracker import LiveStorages
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 GPT2 = Model(layers=1, hidden=32, heads=4, vocab=67, seq=16)
 MODELS = {
@@ -28,12 +28,12 @@ MODELS = {
 
 def gradients(model: Model, config: KernelConfig | None, *, mbs: int, precision: str = "fp32") -> dict[str, torch.Tensor]:
     topology = Topology(mbs=mbs, precision=precision)  # type: ignore[arg-type]
-    training = Training(steps=1, clip=0)
+    recipe = Recipe(steps=1, clip=0)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=topology, execution=Execution(logits_chunk=24))
     cpu = torch.device("cpu")
-    engine = Engine(trial, training, Mesh(topology, device=cpu), ops=config and build(config, trial, cpu))
+    engine = Engine(trial, recipe, Mesh(topology, device=cpu), ops=config and build(config, trial, cpu))
     assert (engine.ops.layer_norm is not Ops().layer_norm) == (config is not None)
-    engine.step(1, first_sample=0, batches=Batches(training, model, training.seed))
+    engine.step(1, first_sample=0, batches=Batches(recipe, model, recipe.seed))
     return {spec_of(p).segments[0].name: p.main_grad.view().float().clone()  # type: ignore[attr-defined]
             for bucket in engine.buckets for p in bucket.params}
 

@@ -10,10 +10,10 @@ from seatrial.engine.core.masters import Masters, merge_bits, split_bits
 from seatrial.engine.fast.kernels import plain
 from seatrial.engine.fast.kernels.verified import difference
 from seatrial.engine.watch.tracker import LiveStorages
+from seatrial.recipe import Recipe
 from seatrial.rehearse import rank
 from seatrial.rehearse.fake import fake_world
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 
 def bits(*values: int) -> Tensor:
@@ -137,9 +137,9 @@ def test_a_gpus_rank_is_counted_with_the_masters_it_has(precision, optimizer, ea
     model = Model(layers=2, hidden=64, heads=4, vocab=256, seq=32)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(dp=2, zero=zero, precision=precision),
                   execution=Execution(optimizer=optimizer, bucket_mib=0.5))
-    training = Training()
+    recipe = Recipe()
     with fake_world(rank=0, world=2):
-        held = rank.measure_memory(trial, training, torch.device("cpu"), fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, recipe, torch.device("cpu"), fake=True, as_gpu=True)
     counted = footprint(trial, gpu=True)
     assert held.parts["optimizer"] == counted.optimizer and counted.optimizer % each == 0
     assert held.parts["weights"] == pytest.approx(counted.weights, rel=0.05)
@@ -151,5 +151,5 @@ def test_a_gpus_gradients_are_counted_as_such_in_16_bits_too(gbs):
     trial = Trial(model=Model(layers=2, hidden=64, heads=4, vocab=256, seq=32), batch=Batch(gbs=gbs),
                   topology=Topology(precision="bf16"))
     with fake_world(rank=0, world=1):
-        held = rank.measure_memory(trial, Training(), torch.device("cpu"), fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, Recipe(), torch.device("cpu"), fake=True, as_gpu=True)
     assert held.parts["gradients"] == footprint(trial, gpu=True).gradients > 0

@@ -20,8 +20,8 @@ from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.report import RankSpans, Scalars, write_trace
 from seatrial.engine.watch.timers import Span
 from seatrial.engine.watch.tracker import LiveStorages, tracker
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 
 def test_a_storage_is_counted_once_and_taken_off_when_it_dies():
@@ -108,7 +108,7 @@ def test_a_run_forgets_them_when_its_engine_is_built(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "forget_peaks", forget)
     trial = Trial(model=Model(layers=1, hidden=16, heads=2, vocab=32, seq=8), batch=Batch(gbs=1), topology=Topology())
     with pytest.raises(Built, match="cpu"):
-        loop.train(RunFile(out=str(tmp_path), trial=trial, training=Training(steps=1)), RankInfo(),
+        loop.train(RunFile(out=str(tmp_path), trial=trial, recipe=Recipe(steps=1)), RankInfo(),
                    torch.device("cpu"), Heartbeat(None, 0))
 
 
@@ -123,17 +123,18 @@ def test_a_run_says_its_memory_with_no_tracker_in_it(monkeypatch, tmp_path):
     monkeypatch.setattr(Engine, "step", watched)
     trial = Trial(model=Model(layers=3, hidden=64, heads=4, vocab=512, seq=64), batch=Batch(gbs=4), topology=Topology(mbs=4),
                   execution=Execution(logits_chunk=64))
-    training = Training(steps=2)
-    loop.train(RunFile(out=str(tmp_path), trial=trial, training=training), RankInfo(), torch.device("cpu"), Heartbeat(None, 0))
+    recipe = Recipe(steps=2)
+    loop.train(RunFile(out=str(tmp_path), trial=trial, recipe=recipe), RankInfo(), torch.device("cpu"), Heartbeat(None, 0))
     assert seen == [(True, 0)] * 2
     events = read_events(tmp_path / FILE_NAME)
     (kernels,) = (e for e in events if e["event"] == "kernels")
-    assert {"fused": False, "triton": [], "attention": "default", "compile": False}.items() <= kernels.items()
+    assert {"fused": False, "triton": [], "attention": "default"}.items() <= kernels["config"].items()
+    assert kernels["compile"] is False
     said = [e for e in events if e["event"] == "memory"]
     assert [e["step"] for e in said] == [1, 2] and all(e["mem_gib"] == e["fullest"]["rss_peak_gib"] > 0 for e in said)
-    engine = Engine(trial, training, Mesh(trial.topology, device=torch.device("cpu")))
+    engine = Engine(trial, recipe, Mesh(trial.topology, device=torch.device("cpu")))
     with tracker(engine) as live:
-        step(engine, 1, first_sample=0, batches=Batches(training, trial.model, training.seed))
+        step(engine, 1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
     assert said[0]["fullest"]["parts"] == pytest.approx(live.by_part(), rel=0.05)
 
 

@@ -22,21 +22,21 @@ from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
+from seatrial.recipe import EXECUTION, Recipe
 from seatrial.record import Outcome
 from seatrial.rehearse import rank
 from seatrial.rehearse.fake import fake_world
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 from seatrial.sweep import file as sweepfile
-from seatrial.training import EXECUTION, Training
 
 CPU = torch.device("cpu")
 TINY = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 
 
 def build(model: Model = TINY, gbs: int = 4, precision: Any = "fp32", config: KernelConfig | None = None,
-          **training: Any) -> tuple[Engine, Batches]:
-    execution = Execution(**{"moments": "bf16", **{k: training.pop(k) for k in [*training] if k in EXECUTION}})
-    asked = Training(**{"lr": 1e-2, **training})
+          **recipe: Any) -> tuple[Engine, Batches]:
+    execution = Execution(**{"moments": "bf16", **{k: recipe.pop(k) for k in [*recipe] if k in EXECUTION}})
+    asked = Recipe(**{"lr": 1e-2, **recipe})
     trial = Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=gbs, precision=precision), execution=execution)
     ops = config and choose.build(config, trial, CPU)
     return Engine(trial, asked, Mesh(trial.topology, device=CPU), ops=ops), Batches(asked, model, asked.seed)
@@ -52,9 +52,9 @@ def losses(engine: Engine, batches: Batches, first: int, last: int) -> list[floa
 
 @pytest.mark.parametrize(("name", "beta"), [("beta2", 0.999), ("beta2", 0.9962), ("beta1", 0.998)])
 def test_a_moment_that_would_stand_still_is_refused_with_what_would_work(name, beta):
-    Training(**{name: beta})
+    Recipe(**{name: beta})
     with pytest.raises(BadInput, match=rf"execution.moments: .*{name} {beta}.*{name} up to 0.996, or moments = \"fp32\""):
-        Training(**{name: beta}).check(Execution(moments="bf16"))
+        Recipe(**{name: beta}).check(Execution(moments="bf16"))
 
 
 @pytest.mark.parametrize(("share", "moves"), [(2.0**-8, True), (2.0**-8 - 2.0**-14, False)])
@@ -67,10 +67,10 @@ def test_the_bound_is_where_a_moment_no_longer_falls_when_gradients_vanish(share
                 keep=1.0)
     assert bool(((first < moments) & (second < moments)).all()) is moves
     if moves:
-        Training(beta1=1 - share, beta2=1 - share).check(Execution(moments="bf16"))
+        Recipe(beta1=1 - share, beta2=1 - share).check(Execution(moments="bf16"))
     else:
         with pytest.raises(BadInput):
-            Training(beta2=1 - share).check(Execution(moments="bf16"))
+            Recipe(beta2=1 - share).check(Execution(moments="bf16"))
 
 
 # how they are rounded
@@ -175,9 +175,9 @@ def test_a_gpus_rank_is_counted_with_the_moments_it_has(precision, optimizer, ea
     model = Model(layers=2, hidden=64, heads=4, vocab=256, seq=32)
     trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(dp=2, zero=zero, precision=precision),
                   execution=Execution(optimizer=optimizer, bucket_mib=0.5, moments="bf16"))
-    training = Training()
+    recipe = Recipe()
     with fake_world(rank=0, world=2):
-        held = rank.measure_memory(trial, training, CPU, fake=True, as_gpu=True)
+        held = rank.measure_memory(trial, recipe, CPU, fake=True, as_gpu=True)
     counted = footprint(trial, gpu=True)
     wide = footprint(replace(trial, execution=replace(trial.execution, moments="fp32")), gpu=True)
     assert held.parts["optimizer"] == counted.optimizer
@@ -234,4 +234,4 @@ def test_a_record_says_how_weights_were_updated_where_it_is_not_the_usual_way():
     assert Execution(moments="bf16", optimizer="adamw-plain").update == "adamw-plain, moments in bf16"
     for execution in (Execution(), Execution(moments="bf16")):
         trial = Trial(model=TINY, batch=Batch(gbs=4), topology=Topology(), execution=execution)
-        assert record_of(trial, Training(), Outcome(status="ok"), []).optimizer == execution.update
+        assert record_of(trial, Recipe(), Outcome(status="ok"), []).optimizer == execution.update

@@ -20,8 +20,8 @@ from seatrial.engine.fast.choose import CannotRun, build
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.kernels import NAMES
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 TRIAL = Trial(model=Model(layers=1, hidden=32, heads=4, vocab=101, seq=16), batch=Batch(gbs=1), topology=Topology())
@@ -103,4 +103,4 @@ def test_a_config_is_refused_where_this_rank_cannot_run_it(monkeypatch: pytest.M
 def test_a_precision_that_the_ops_do_not_have_is_refused() -> None:
     topology = Topology(precision="fp8")
     with pytest.raises(BadInput, match="no fp8 on this device; fp32, bf16, fp16 work"):
-        Engine(Trial(model=TRIAL.model, batch=Batch(gbs=1), topology=topology), Training(), Mesh(topology, device=CPU))
+        Engine(Trial(model=TRIAL.model, batch=Batch(gbs=1), topology=topology), Recipe(), Mesh(topology, device=CPU))

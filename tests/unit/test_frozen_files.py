@@ -21,7 +21,7 @@ def measured_in(run_dir):
     from seatrial.measurement import measure
 
     run = read(run_dir / "run.json")
-    found = measure(read_events(run_dir / "events.jsonl"), run.trial, run.training)
+    found = measure(read_events(run_dir / "events.jsonl"), run.trial, run.recipe)
     return {"sec_per_it": found.sec_per_it, "loss": found.loss, "iterations": found.iterations, "breakdown": found.breakdown,
             "mem_gib": found.memory["mem_gib"]}
 

@@ -59,7 +59,7 @@ def test_names_of_columns_forecast_what_they_did(folder):
 
 
 def test_every_path_can_still_be_set():
-    assert FROZEN["set"] == interface.SET and FROZEN["training"] == interface.TRAINING
+    assert FROZEN["set"] == interface.SET and FROZEN["training"] == interface.RECIPE
     said = cli("sweep", DATA / "outcomes.toml", "--set", "axes={}", "--set", "model.base=tiny", *interface.everything_set(),
                "--dry-run", "--json")  # fmt: skip
     assert said.status == 0, said.err

@@ -20,9 +20,9 @@ from seatrial.launch.local import Local
 from seatrial.launch.pjm import Pjm
 from seatrial.launch.slurm import Slurm
 from seatrial.launch.trial import prepare
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch as BatchSize
 from seatrial.spec import Environment, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 MODEL = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16)
 ANSWERS = {"slurm": ("sbatch", "echo 12"), "pjm": ("pjsub", "echo '[INFO] PJM 0000 pjsub Job 12 submitted.'")}
@@ -40,15 +40,15 @@ def with_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def test_more_processes_than_gpus_are_refused_here_but_cores_are_shared(tmp_path: Path, with_gpus) -> None:
     with_gpus(1)
     with pytest.raises(Infeasible, match="= 4 processes, but this machine has 1 CUDA device: use a topology of 1"):
-        prepare(trial(dp=4), Training(), Local(), run_dir=tmp_path / "a")
-    prepare(trial(dp=4, device="cpu"), Training(), Local(), run_dir=tmp_path / "b")
-    prepare(trial(), Training(), Local(), run_dir=tmp_path / "c")
+        prepare(trial(dp=4), Recipe(), Local(), run_dir=tmp_path / "a")
+    prepare(trial(dp=4, device="cpu"), Recipe(), Local(), run_dir=tmp_path / "b")
+    prepare(trial(), Recipe(), Local(), run_dir=tmp_path / "c")
     with_gpus(0)
-    prepare(trial(dp=8), Training(), Local(), run_dir=tmp_path / "d")
+    prepare(trial(dp=8), Recipe(), Local(), run_dir=tmp_path / "d")
     with pytest.raises(Infeasible, match="no CUDA device"):
-        prepare(trial(device="cuda"), Training(), Local(), run_dir=tmp_path / "e")
+        prepare(trial(device="cuda"), Recipe(), Local(), run_dir=tmp_path / "e")
     with pytest.raises(Infeasible, match="fp8: needs a GPU.*; here the engine has fp32, bf16, fp16"):
-        prepare(trial(precision="fp8"), Training(), Local(), run_dir=tmp_path / "e")
+        prepare(trial(precision="fp8"), Recipe(), Local(), run_dir=tmp_path / "e")
     assert not (tmp_path / "a").exists() and not (tmp_path / "e").exists(), "nothing is written of what cannot run"
 
 
@@ -67,52 +67,52 @@ def test_from_a_laptop_or_a_login_node_any_job_can_be_submitted(launcher: Batch,
     (tmp_path / program).write_text(f"#!/bin/sh\n{answer}\n")
     (tmp_path / program).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    there = Training(data="/only/on/the/nodes/corpus", checkpoint_dir="/only/on/the/nodes/saved", resume=True)
-    for device, training in (("auto", Training()), ("cuda", Training()), ("cuda", there)):
-        job = prepare(replace(LARGE, execution=Execution(device=device)), training, launcher, run_dir=tmp_path / "run")
+    there = Recipe(data="/only/on/the/nodes/corpus", checkpoint_dir="/only/on/the/nodes/saved", resume=True)
+    for device, recipe in (("auto", Recipe()), ("cuda", Recipe()), ("cuda", there)):
+        job = prepare(replace(LARGE, execution=Execution(device=device)), recipe, launcher, run_dir=tmp_path / "run")
         assert (job.world, job.nodes, job.device) == (384, 48, device)
         assert launcher.submit(job).job_id == "12" and (tmp_path / "run" / files.JOB).exists()
     with pytest.raises(BadInput, match="384 processes at 8 a node are 48 nodes, and this machine is one"):
-        prepare(LARGE, Training(), Local(), run_dir=tmp_path / "here")
+        prepare(LARGE, Recipe(), Local(), run_dir=tmp_path / "here")
 
 
 @pytest.mark.parametrize("launcher", [Local(), Slurm(), Pjm()], ids=lambda launcher: launcher.name)
-@pytest.mark.parametrize(("asked", "training", "words"), [
+@pytest.mark.parametrize(("asked", "recipe", "words"), [
     ({"dp": 3}, {}, "not a multiple of DP 3"), ({"tp": 3}, {}, "TP 3"), ({"pp": 8}, {}, "4 at most"),
     ({"tp": 4, "sequence_parallel": True, "mbs": 3}, {}, "MBS 3"),
     ({"precision": "fp8", "device": "cpu"}, {}, "execution.device is cpu; a CPU has fp32, bf16, fp16"),
     ({"precision": "fp8", "tp": 4}, {}, "need multiples of 16, hidden / TP is 8"),
-    ({}, {"resume": True}, "resume needs training.checkpoint_dir"),
-    ({}, {"save_every": 5}, "save_every needs training.checkpoint_dir"),
+    ({}, {"resume": True}, "resume needs recipe.checkpoint_dir"),
+    ({}, {"save_every": 5}, "save_every needs recipe.checkpoint_dir"),
 ])  # fmt: skip
-def test_what_can_run_nowhere_is_refused_by_every_launcher(launcher: Launcher, asked: dict, training: dict, words: str,
+def test_what_can_run_nowhere_is_refused_by_every_launcher(launcher: Launcher, asked: dict, recipe: dict, words: str,
                                                           tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=words):
-        prepare(trial(**asked), Training(**training), launcher, run_dir=tmp_path / "run")
+        prepare(trial(**asked), Recipe(**recipe), launcher, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("training", "words"), [
+@pytest.mark.parametrize(("recipe", "words"), [
     ({"resume": True, "checkpoint_dir": "/nowhere/at/all"}, "no such folder"), ({"data": "/nowhere/corpus"}, "no such file"),
 ])  # fmt: skip
-def test_what_is_named_must_be_there_where_it_is_needed(training: dict, words: str, tmp_path: Path) -> None:
+def test_what_is_named_must_be_there_where_it_is_needed(recipe: dict, words: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=words):
-        Ours().check(trial(), Training(**training), here=True)
-    Ours().check(trial(), Training(**training), here=False)
+        Ours().check(trial(), Recipe(**recipe), here=True)
+    Ours().check(trial(), Recipe(**recipe), here=False)
 
 
 def test_files_that_are_here_are_read_before_a_job_waits_for_hours(tmp_path: Path) -> None:
     (tmp_path / "corpus.idx").write_bytes(b"no index")
     (tmp_path / "corpus.bin").write_bytes(b"")
     with pytest.raises(BadInput, match="corpus"):
-        Ours().check(trial(), Training(data=str(tmp_path / "corpus")), here=False)
+        Ours().check(trial(), Recipe(data=str(tmp_path / "corpus")), here=False)
 
 
 def test_an_empty_folder_is_nothing_to_resume_from_and_a_fine_place_to_start(tmp_path: Path) -> None:
     for here in (True, False):
         with pytest.raises(BadInput, match="no whole checkpoint"):
-            Ours().check(trial(), Training(resume=True, checkpoint_dir=str(tmp_path)), here=here)
-        Ours().check(trial(), Training(checkpoint_dir=str(tmp_path)), here=here)
+            Ours().check(trial(), Recipe(resume=True, checkpoint_dir=str(tmp_path)), here=here)
+        Ours().check(trial(), Recipe(checkpoint_dir=str(tmp_path)), here=here)
 
 
 def test_the_nodes_of_a_batch_system_need_the_package_and_pytorch_alone() -> None:
@@ -125,5 +125,5 @@ def test_the_nodes_of_a_batch_system_need_the_package_and_pytorch_alone() -> Non
 def test_a_batch_systems_options_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     asked = replace(trial(), environment=Environment(scheduler={"wrap": "x"}))
     with pytest.raises(BadInput, match="scheduler.wrap: is set by seatrial itself"):
-        prepare(asked, Training(), Slurm(), run_dir=tmp_path / "run")
+        prepare(asked, Recipe(), Slurm(), run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()

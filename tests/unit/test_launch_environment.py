@@ -33,9 +33,9 @@ def test_a_secret_reaches_neither_the_record_nor_the_run_file(tmp_path: Path, mo
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
     data = {"model": "tiny", "batch": {"gbs": 1},
             "environment": {"variables": {"HF_TOKEN": SECRET, "OMP_NUM_THREADS": "2"}}}  # fmt: skip
-    trial, training = trialfile.build(data)
-    record = record_of(trial, training, Outcome(status="ok"), [])
-    prepare(trial, training, Local(), run_dir=tmp_path)
+    trial, recipe = trialfile.build(data)
+    record = record_of(trial, recipe, Outcome(status="ok"), [])
+    prepare(trial, recipe, Local(), run_dir=tmp_path)
     for text in (json.dumps(record.to_dict()), (tmp_path / files.RUN).read_text()):
         assert SECRET not in text and "HF_TOKEN" in text, "the name tells that it was set"
     assert record.env["OMP_NUM_THREADS"] == "2"

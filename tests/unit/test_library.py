@@ -99,6 +99,21 @@ def test_a_logbook_is_rows_with_typed_columns_and_a_page(tmp_path):
     assert api.report(tmp_path / "book", tmp_path / "page.html").read_text().lower().startswith("<!doctype html>")
 
 
+def test_a_page_can_stand_on_a_calibration(tmp_path):
+    from seatrial.report.forecasts import Clusters, of
+    from seatrial.report.read import read
+
+    api.calibrate(ROWS, "jz-a100").save(tmp_path / "calibration.json")
+    records = [record for record in read([ROWS])[0] if record.machine == "jz-a100" and record.nodes == 48][:8]
+    cold, learned = (of(records, Clusters.read(["jz-a100"], ["recompute=full"], files))
+                     for files in ((), [tmp_path / "calibration.json"]))
+    assert cold.keys() == learned.keys() and len(cold) > 4
+    errors = [sum(abs(found[i].sec / records[i].sec_per_it - 1) for i in found if records[i].sec_per_it)
+              for found in (cold, learned)]  # fmt: skip
+    assert errors[1] < errors[0]
+    assert all(found.hi / found.lo < cold[i].hi / cold[i].lo for i, found in learned.items())
+
+
 def test_a_frame_takes_the_rows():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(api.plan(**ASKED, top=5).rows)

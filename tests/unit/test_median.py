@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.engine.loop import Enough
 from seatrial.median import far_out, median_of, outermost
-from seatrial.training import Training
+from seatrial.recipe import Recipe
 
 
 def test_six_timings_are_the_fewest_that_say_anything():
@@ -40,7 +40,7 @@ def test_a_machine_that_still_warms_up_is_not_known():
 
 
 def stopped_after(draw, **settings):
-    enough = Enough(Training(steps=10_000, **settings), gbs=8)
+    enough = Enough(Recipe(steps=10_000, **settings), gbs=8)
     for count in range(1, 5000):
         if reason := enough.after(draw(), gbs=8):
             return reason, count
@@ -76,6 +76,6 @@ def test_time_ends_it_and_a_loser_is_left_early():
 
 
 def test_a_ramp_up_is_neither_mixed_in_nor_stopped_at():
-    enough = Enough(Training(known_to=0.01), gbs=8)
+    enough = Enough(Recipe(known_to=0.01), gbs=8)
     assert [enough.after(0.25, gbs=4) for _ in range(20)] == [""] * 20
     assert [enough.after(0.5, gbs=8) for _ in range(7)] == [""] * 6 + ["known"]

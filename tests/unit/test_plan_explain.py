@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial import presets, rules
+from seatrial import presets, rules, terminal
 from seatrial.errors import BadInput, Infeasible
-from seatrial.plan import explain, show, step, svg
+from seatrial.plan import explain, step
 from seatrial.plan.ask import one_trial
 from seatrial.plan.configs import Configs
 from seatrial.schedule import walk
@@ -96,7 +96,7 @@ def test_a_layout_that_does_not_fit_is_explained_and_says_so():
 
 def test_the_picture_as_svg_stands_alone_and_holds_every_action():
     made = walk("interleaved", pp=2, microbatches=4, virtual=2, forward_s=1.0, backward_s=2.0)
-    drawn = svg.timeline(made, title='<script>alert("x")</script> & more')
+    drawn = explain.svg(made, title='<script>alert("x")</script> & more')
     tree = ET.fromstring(drawn)
     assert "<script" not in drawn and "href" not in drawn
     titles = [element.text or "" for element in tree.iter("{http://www.w3.org/2000/svg}title")]
@@ -104,8 +104,8 @@ def test_the_picture_as_svg_stands_alone_and_holds_every_action():
 
 
 def test_bars_are_as_long_as_their_share():
-    assert [len(show.bar(share, 8).rstrip()) for share in (0.0, 0.5, 1.0, 7.0)] == [0, 4, 8, 8]
-    lines = show.breakdown({"a": 3.0, "b": 1.0, "c": 0.0001}, "s").splitlines()
+    assert [len(terminal.bar(share, 8).rstrip()) for share in (0.0, 0.5, 1.0, 7.0)] == [0, 4, 8, 8]
+    lines = terminal.breakdown({"a": 3.0, "b": 1.0, "c": 0.0001}, "s").splitlines()
     assert [line.split()[0] for line in lines] == ["a", "b", "the"]
     assert "75.0%" in lines[0]
 

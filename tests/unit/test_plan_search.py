@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial import arith, expression, presets, rules
+from seatrial.arith import TIE
 from seatrial.errors import BadInput
 from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs
 from seatrial.plan.forecast import limit_gib
 from seatrial.plan.nearest import ways
-from seatrial.plan.search import RULE_NAMES, TIE, configs_of, search
+from seatrial.plan.search import RULE_NAMES, configs_of, search
 from seatrial.plan.space import Space, chunks
 from seatrial.spec import Batch, Topology, Trial
 

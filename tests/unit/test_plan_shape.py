@@ -7,9 +7,8 @@ import pytest
 
 from seatrial import arith, presets
 from seatrial.errors import BadInput, Infeasible
-from seatrial.plan import sizes
 from seatrial.plan.request import Request
-from seatrial.plan.shape import check_shape
+from seatrial.plan.shape import check_shape, search_shapes, shapes
 
 BLOOM = presets.model("bloom-181b")
 A100 = presets.cluster("jz-a100")
@@ -68,7 +67,7 @@ def test_ranks_that_do_not_divide_the_heads_are_refused():
 @pytest.mark.parametrize(("base", "size", "tolerance"),
                          [("bloom-181b", 181e9, 0.03), ("llama3-8b", 8e9, 0.05), ("gpt2-124m", 1.3e8, 0.1)])
 def test_every_shape_has_the_size_asked_for(base, size, tolerance):
-    made = sizes.shapes(presets.model(base), size, tolerance)
+    made = shapes(presets.model(base), size, tolerance)
     assert len(made) == len(set(made)) > 5
     for model in made:
         assert abs(arith.parameters(model).total / size - 1) <= tolerance
@@ -76,19 +75,19 @@ def test_every_shape_has_the_size_asked_for(base, size, tolerance):
 
 
 def test_the_shapes_that_were_compared_by_hand_are_among_those_searched():
-    made = {(m.layers, m.hidden) for m in sizes.shapes(BLOOM, 181e9, 0.09)}
+    made = {(m.layers, m.hidden) for m in shapes(BLOOM, 181e9, 0.09)}
     assert {(72, 14336), (84, 13312), (78, 13824), (96, 12288)} <= made
 
 
 def test_a_size_that_no_shape_has_is_refused():
     with pytest.raises(BadInput, match="no shape has 0.1B parameters"):
-        sizes.shapes(BLOOM, 1e8, 0.01)
+        shapes(BLOOM, 1e8, 0.01)
 
 
 def test_shapes_are_ranked_by_seconds_at_one_size():
     asked = Request.read(model="bloom-181b", cluster="jz-a100", fixed={"gbs": "2048", "zero": "1", "recompute": "full",
                                                                        "schedule": "1f1b", "tp": "4", "pp": "12"})
-    found = sizes.search_shapes(asked, 181e9, 0.02)
+    found = search_shapes(asked, 181e9, 0.02)
     normalised = [float(found.sec[i]) * found.normal(i) for i in range(50)]
     assert normalised == sorted(normalised)
     assert len({found.trial(i).model for i in range(len(found))}) > 5
@@ -96,5 +95,5 @@ def test_shapes_are_ranked_by_seconds_at_one_size():
 
 def test_open_options_are_narrowed_to_those_that_win():
     asked = Request.read(model="gpt-1.3b", cluster="dgx-a100", nodes=1, fixed={"gbs": "64"})
-    found = sizes.search_shapes(asked, 1.3e9, 0.03)
+    found = search_shapes(asked, 1.3e9, 0.03)
     assert len(found) and len(found.space.models) > 5

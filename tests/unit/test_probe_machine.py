@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import machines
-from seatrial import presets, trialfile
+from seatrial import machine, presets, trialfile
 from seatrial.errors import BadInput
-from seatrial.probe import machine
 from seatrial.probe.shapes import GemmShape
 
 

@@ -6,9 +6,9 @@ import time
 import pytest
 import torch
 
-from seatrial import presets
+from seatrial import machine, presets
 from seatrial.engine.rendezvous import RankInfo
-from seatrial.probe import collectives, kernels, machine
+from seatrial.probe import collectives, kernels
 from seatrial.probe import run as probing
 from seatrial.probe.collectives import InterleavedGemm, Kind, Ranks
 from seatrial.probe.options import ProbeOptions

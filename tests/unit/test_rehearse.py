@@ -11,6 +11,7 @@ import torch
 from seatrial import presets
 from seatrial.engine.core.mesh import Mesh
 from seatrial.errors import BadInput, SeatrialError
+from seatrial.recipe import Recipe
 from seatrial.rehearse import rank, run
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.iteration import NOTHING, Curve, Free, Measured, Modelled, RankTimes, Timed, assemble, replay
@@ -20,9 +21,8 @@ from seatrial.rehearse.run import RehearsalOptions, distinct, rehearse, stage_ra
 from seatrial.rehearse.show import Forecast, record
 from seatrial.schedule import Kind, walk
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
-TRAINING = Training()
+RECIPE = Recipe()
 EXECUTION = Execution(bucket_mib=0.25, logits_chunk=64, device="cpu", threads=1)
 CPU = torch.device("cpu")
 
@@ -162,7 +162,7 @@ def test_ranks_are_distinct_by_layers_ends_and_what_they_hold():
 def test_what_is_not_there_is_said(asked, words):
     trial = trial_of(dp=2, pp=2)
     with pytest.raises(BadInput, match=words):
-        rehearse(trial, TRAINING, asked(trial))
+        rehearse(trial, RECIPE, asked(trial))
 
 
 # one rank
@@ -189,7 +189,7 @@ def test_losses_and_gradients_are_finite_with_peers_made_up(layout, monkeypatch)
 
     monkeypatch.setattr(rank.StandIn, "step", step)
     trial = trial_of(**layout)
-    found = rehearse(trial, TRAINING, RehearsalOptions(rank=trial.topology.world - 1, repeats=1))
+    found = rehearse(trial, RECIPE, RehearsalOptions(rank=trial.topology.world - 1, repeats=1))
     assert all(math.isfinite(r.loss) and math.isfinite(r.grad_norm) and r.grad_norm > 0 for r in seen)
     assert found.ranks[0].times is not None and found.ranks[0].times.forward[0].compute_s > 0
 
@@ -199,9 +199,9 @@ def test_losses_and_gradients_are_finite_with_peers_made_up(layout, monkeypatch)
 def test_part_of_a_long_batch_shows_the_fullest_moment(layout, monkeypatch):
     trial = trial_of(gbs=16, layers=4, **layout)
     with fake_world(rank=0, world=2):
-        short = rank.measure_memory(trial, TRAINING, CPU, fake=False, as_gpu=False)
+        short = rank.measure_memory(trial, RECIPE, CPU, fake=False, as_gpu=False)
         monkeypatch.setattr(rank, "microbatches_to_peak", lambda trial, pp_rank: trial.microbatches)
-        long = rank.measure_memory(trial, TRAINING, CPU, fake=False, as_gpu=False)
+        long = rank.measure_memory(trial, RECIPE, CPU, fake=False, as_gpu=False)
     assert short.microbatches < long.microbatches
     assert (short.peak_bytes, short.parts) == (long.peak_bytes, long.parts)
 
@@ -209,7 +209,7 @@ def test_part_of_a_long_batch_shows_the_fullest_moment(layout, monkeypatch):
 def test_tensors_without_memory_count_like_real_ones():
     with fake_world(rank=1, world=4):
         trial = trial_of(tp=2, pp=2, recompute="selective", family="bloom")
-        real, fake = (rank.measure_memory(trial, TRAINING, CPU, fake=f, as_gpu=False) for f in (False, True))
+        real, fake = (rank.measure_memory(trial, RECIPE, CPU, fake=f, as_gpu=False) for f in (False, True))
     assert fake.peak_bytes == real.peak_bytes and fake.parts == real.parts and fake.fake
 
 
@@ -218,21 +218,21 @@ def test_a_device_that_is_too_small_is_one_line_with_the_way_out(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has …")
 
     monkeypatch.setattr(rank, "StandIn", full)
-    with pytest.raises(rank.OutOfMemory, match=r"TP 2, PP 1, DP 1, MBS 1 needs about .* GiB a rank.*--memory-only") as error:
-        rehearse(trial_of(tp=2), TRAINING, RehearsalOptions())
+    with pytest.raises(rank.OutOfMemory, match=r"TP 2, PP 1, DP 1, MBS 1 needs about .* GiB per rank.*--memory-only") as error:
+        rehearse(trial_of(tp=2), RECIPE, RehearsalOptions())
     assert "\n" not in str(error.value)
     assert not torch.distributed.is_initialized()
 
 
 def test_a_rank_that_does_not_fit_is_counted_without_memory(monkeypatch):
     monkeypatch.setattr(run, "_free_gib", lambda device: 1e-6)
-    found = rehearse(trial_of(pp=2), TRAINING, RehearsalOptions())
+    found = rehearse(trial_of(pp=2), RECIPE, RehearsalOptions())
     assert found.iteration is None and found.ranks[0].memory.fake and "are free here" in found.notes[0]
 
 
 def test_the_logbook_never_takes_it_for_measured():
-    found = rehearse(trial_of(), TRAINING, RehearsalOptions(repeats=1))
-    kept = record(found, TRAINING)
+    found = rehearse(trial_of(), RECIPE, RehearsalOptions(repeats=1))
+    kept = record(found, RECIPE)
     assert kept.state == "estimated" and kept.measurement["kind"] == "rehearsed" and "sec_per_it" in kept.estimated
     assert kept.to_dict() and kept.sec_per_it and kept.mem_value is not None
 

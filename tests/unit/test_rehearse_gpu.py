@@ -11,10 +11,10 @@ import torch
 
 from seatrial.engine.fast.kernels import NAMES, plain
 from seatrial.engine.fast.kernels.verified import _call
+from seatrial.recipe import Recipe
 from seatrial.rehearse import fake
 from seatrial.rehearse.rank import measure_memory
 from seatrial.spec import GIB, Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 CPU = torch.device("cpu")
 MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks/results/gpu-h200.json").read_text())["runs"][-1]
@@ -38,8 +38,8 @@ def test_what_a_kernel_hands_back_has_the_shape_and_type_of_plain_torchs(name: s
     ("bf16-full@1.3b", NARROW, 16, {"recompute": "full"}),
 ])  # fmt: skip
 def test_the_bytes_are_those_that_an_h200s_allocator_counted(row: str, model: Model, mbs: int, given: dict[str, Any]) -> None:
-    training = Training()
+    recipe = Recipe()
     topology = replace(Topology(mbs=mbs, precision="bf16"), **{k: v for k, v in given.items() if k != "moments"})
     found = measure_memory(Trial(model=model, batch=Batch(gbs=mbs), topology=topology,
-                       execution=Execution(moments=given.get("moments", "fp32"))), training, CPU, fake=True, as_gpu=True)
+                       execution=Execution(moments=given.get("moments", "fp32"))), recipe, CPU, fake=True, as_gpu=True)
     assert found.peak_bytes / GIB == pytest.approx(MEASURED[row]["allocated_gib"], rel=0.01)

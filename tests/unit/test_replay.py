@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial import replay, replay_show
 from seatrial.errors import BadInput
+from seatrial.tune import replay
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +74,12 @@ def test_a_table_of_ones_own_is_told_too(tmp_path):
     story = replay.tell(str(table), cluster="jz-a100")
     assert story["log"] == "mine.csv" and story["topologies"] == 5 and story["best"]["sec_per_it"] == 1.9
     assert [stage["each_from_others"] for stage in story["stages"]] == [False, True], "four rows have no first five"
-    assert "Before any row" in replay_show.text(story)
+    assert "Before any row" in replay.text(story)
 
 
 def test_text_and_markdown_tell_the_same_story(bloom):
-    plain, marked = replay_show.text(bloom), replay_show.markdown(bloom)
-    assert all(len(line) <= replay_show.WIDTH for line in plain.splitlines())
+    plain, marked = replay.text(bloom), replay.markdown(bloom)
+    assert all(len(line) <= replay.WIDTH for line in plain.splitlines())
     for words in ("Before any row", "After the first 5 rows of the log", "After all 30 rows", "from nothing"):
         assert words in plain and f"## {words}" in marked or words in marked
     assert "| --- |" in marked and "| --- |" not in plain

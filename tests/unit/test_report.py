@@ -10,7 +10,8 @@ import pytest
 from seatrial import columns
 from seatrial.errors import BadInput
 from seatrial.record import Outcome, Record
-from seatrial.report import answers, data, effects, forecasts, page, pipelines
+from seatrial.report import answers, data, forecasts, page, pipelines
+from seatrial.report.answers import knobs, scaling
 from seatrial.report.forecasts import Clusters
 
 BIG = {"size_label": "181B", "layers": 72, "hidden": 14336, "heads": 64, "seq": 2048, "vocab": 50257, "nodes": 48,
@@ -97,7 +98,7 @@ def test_a_model_on_another_number_of_processes_is_another_question():
 
 def test_a_series_differs_in_its_knob_alone():
     records = [row(100.0, mbs=1), row(90.0, mbs=2), row(95.0, mbs=4), row(80.0, mbs=2, heads=32), row(70.0, mbs=1, dp=4, tp=8)]
-    found = {knob.name: knob for knob in effects.knobs(records, range(len(records)))}
+    found = {knob.name: knob for knob in knobs(records, range(len(records)))}
     assert [s.points for s in found["mbs"].series] == [((1, 0), (2, 1), (4, 2))]
     assert [s.points for s in found["heads"].series] == [((32, 3), (64, 1))]
     assert [s.points for s in found["tp"].series] == [((4, 0), (8, 4))], "DP gives way to TP"
@@ -107,12 +108,12 @@ def test_tables_of_one_file_are_compared_only_where_notes_do_so():
     records = [row(100.0, mbs=1, source_file="a", table=0), row(90.0, mbs=2, source_file="a", table=1),
                row(80.0, mbs=1, source_file="a", table=2, torch_version="1.10"),
                row(85.0, mbs=1, source_file="a", table=3, torch_version="1.7")]
-    assert [knob.name for knob in effects.knobs(records, range(4))] == ["torch_version"]
+    assert [knob.name for knob in knobs(records, range(4))] == ["torch_version"]
 
 
 def test_scaling_takes_the_best_row_of_each_size():
     records = [row(100.0, nodes=10), row(90.0, nodes=10, mbs=4), row(50.0, nodes=20)]
-    (one,) = effects.scaling(records, range(3))
+    (one,) = scaling(records, range(3))
     assert one.points == ((80, 1), (160, 2))
 
 
@@ -134,16 +135,16 @@ def test_a_forecast_does_not_change_with_what_was_measured():
 
 
 def test_the_planner_of_the_page_learns_from_the_rows_of_the_same_cluster():
-    from seatrial.report import whatif
+    from seatrial.report import serve
 
     records = [row(sec, mbs=mbs) for mbs, sec in ((1, 240.0), (2, 220.0), (4, 223.0))]
     made = data.build(records, title="", clusters=Clusters.read(["jz-a100"]))
     asked = {"model": "bloom-181b", "cluster": "jz-a100", "nodes": "48", "gbs": "2048", "tp": "4", "pp": "12", "zero": "1",
              "recompute": "full", "mbs": "2"}
-    cold, taught = (whatif.ask(asked, fit) for fit in (None, whatif.fit_of(made, "jz-a100")))
+    cold, taught = (serve.what_if(asked, fit) for fit in (None, serve.fit_of(made, "jz-a100")))
     assert taught["calibration"]["rows"] == 3
     assert cold["candidates"][0]["sec_per_it"] < taught["candidates"][0]["sec_per_it"] < 220.0
-    assert whatif.fit_of(made, "dgx-h100") is None
+    assert serve.fit_of(made, "dgx-h100") is None
 
 
 def test_a_cluster_can_be_named_for_some_rows():

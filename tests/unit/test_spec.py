@@ -92,8 +92,8 @@ def test_a_number_that_is_none_is_refused_in_one_line(value):
 
 
 def test_settings_of_the_command_line_reach_their_place():
-    t, training = trialfile.build(TINY, ["topology.tp=2", "model.family=llama", "training.lr=1e-3", "topology.schedule=gpipe"])
-    assert (t.topology.tp, t.model.family, t.model.kv, training.lr, t.topology.schedule) == (2, "llama", 4, 1e-3, "gpipe")
+    t, recipe = trialfile.build(TINY, ["topology.tp=2", "model.family=llama", "recipe.lr=1e-3", "topology.schedule=gpipe"])
+    assert (t.topology.tp, t.model.family, t.model.kv, recipe.lr, t.topology.schedule) == (2, "llama", 4, 1e-3, "gpipe")
 
 
 @pytest.mark.parametrize("setting", ["tp", "=3", "a..b=3", "model.name.x=3"])
@@ -103,9 +103,9 @@ def test_a_setting_that_cannot_be_placed_is_refused(setting):
 
 
 def test_a_trial_survives_toml():
-    t, training = trialfile.build({**TINY, "cluster": {"base": "jz-a100", "nodes": 2}, "topology": {"dp": 4, "pp": 4}},
-                                  ["training.steps=3"])
-    assert trialfile.build(tomllib.loads(trialfile.dumps(t, training))) == (t, training)
+    t, recipe = trialfile.build({**TINY, "cluster": {"base": "jz-a100", "nodes": 2}, "topology": {"dp": 4, "pp": 4}},
+                                  ["recipe.steps=3"])
+    assert trialfile.build(tomllib.loads(trialfile.dumps(t, recipe))) == (t, recipe)
 
 
 def test_identity_does_not_change_when_a_default_is_spelt_out():

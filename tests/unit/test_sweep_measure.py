@@ -26,7 +26,7 @@ def timed(timings, gbs=64):
 def judged(events, one, measure, status="ok") -> Record:
     """The record of a task whose run wrote these events."""
     wanted = run_config(one, measure)
-    return record_of(one.trial, wanted.training, Outcome(status=status), events, ran=wanted.trial)
+    return record_of(one.trial, wanted.recipe, Outcome(status=status), events, ran=wanted.trial)
 
 
 def test_warm_up_is_left_out_and_outliers_are_kept_and_marked():

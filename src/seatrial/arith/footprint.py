@@ -148,8 +148,8 @@ class BlockRows:
     """From a block's forward pass to its backward pass."""
     working: float
     """What the backward pass adds at its fullest: what it makes again, and gradients of the MLP's inner width."""
-    products: float
-    """Inputs and gradients of the four products, which a split backward pass keeps for the weights."""
+    gemms: float
+    """Inputs and gradients of the four GEMMs, which a split backward pass keeps for the weights."""
 
 
 def block_rows(m: Model, t: Topology, *, gpu: bool = False) -> BlockRows:
@@ -165,10 +165,10 @@ def block_rows(m: Model, t: Topology, *, gpu: bool = False) -> BlockRows:
         small += (1 + m.layernorm) * (m.heads // t.tp + -(-m.kv // t.tp)) / h
     whole = 4 * outside + qkv + rotated + context + up + inner + small + (inner if m.gated and gpu else 0.0)
     kept = {"none": whole, "selective": whole - 2 * outside - inner, "full": outside}[t.recompute]
-    # The gradient of the activation's output and, for a gated one, of its input with two products between.
+    # The gradient of the activation's output and, for a gated one, of its input with two GEMMs between.
     gradients = 4 * inner if m.gated else inner
     again = {"none": 0.0, "selective": inner, "full": whole - outside}[t.recompute]
-    return BlockRows(kept=kept, working=again + gradients, products=2 * outside + 2 + qkv + context + up + inner)
+    return BlockRows(kept=kept, working=again + gradients, gemms=2 * outside + 2 + qkv + context + up + inner)
 
 
 def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
@@ -189,7 +189,7 @@ def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
         chunk = split[stage] * rows.kept + (outside if m.normed_embedding and stage == 0 else 0.0)
         # Before the head: the norm's input and output.
         chunk += 2 * outside if stage == last else 0.0
-        deferred = split[stage] * rows.products if splits else 0.0
+        deferred = split[stage] * rows.gemms if splits else 0.0
         if action.kind is schedule.Kind.FORWARD:
             held += chunk
             peak = max(peak, held * row_bytes)
@@ -197,7 +197,7 @@ def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
             # The gradient that comes in, gathered where the sequence is cut. At the head the loss's gradient has come and the
             # norm's input is gone when the first block's backward pass begins.
             coming = 1.0 + (rows.working if split[stage] else 0.0) + (outside if _cuts_sequence(t) else 0.0)
-            # What the weights' products wait for is not let go as the pass goes on.
+            # What the weights' GEMMs wait for is not let go as the pass goes on.
             coming += m.inner / m.hidden / t.tp + 2 * outside if splits else 0.0
             peak = max(peak, (held + coming) * row_bytes + temporary)
             if stage == last:

@@ -145,21 +145,21 @@ def _draw(groups: list[Any], found: Any, a: str, b: str) -> None:
     """One configuration: every repeat of both sides. And of each configuration the ratio, beside what was forecast."""
     import statistics
 
-    from seatrial.plan import bars, show
+    from seatrial import terminal
 
     drawn = [group for group in groups if group.comparison is not None]
-    cells = min(show.width(), WIDEST)
+    cells = min(terminal.width(), WIDEST)
     if not drawn or cells < NARROWEST:
         return
     print()
     if len(drawn) == 1:
         sides = {a: drawn[0].a, b: drawn[0].b}
         label = min(max(map(len, sides)), cells // 4)
-        axis = bars.Axis(min(map(min, sides.values())), max(map(max, sides.values())), cells - label - 24)
+        axis = terminal.Axis(min(map(min, sides.values())), max(map(max, sides.values())), cells - label - 24)
         for (name, values), colour in zip(sides.items(), ("blue", "yellow")):
             middle = statistics.median(values)
-            show.painted([(f"{name[:label]:<{label}}  ", ""), (axis.dots(values, middle), colour),
-                          (f"  {show.digits(middle)} s per sample", "")])
+            terminal.painted([(f"{name[:label]:<{label}}  ", ""), (axis.dots(values, middle), colour),
+                              (f"  {terminal.digits(middle)} s per sample", "")])
         print()
     rows = [(group.label if len(drawn) > 1 else "ratio", group.comparison, group.forecast_ratio) for group in drawn]
     if len(drawn) > 1:
@@ -167,11 +167,11 @@ def _draw(groups: list[Any], found: Any, a: str, b: str) -> None:
     ends = [1.0, *(end for _, one, seen in rows for end in (one.ratio, *_ends(one), *([seen] if seen else [])))]
     span = max(ends) - min(ends) or 0.02
     label = min(max(len(name) for name, _, _ in rows), cells // 3)
-    axis = bars.Axis(min(ends) - 0.03 * span, max(ends) + 0.03 * span, cells - label - 24)
+    axis = terminal.Axis(min(ends) - 0.03 * span, max(ends) + 0.03 * span, cells - label - 24)
     for name, one, seen in rows:
         marks = {1.0: "┆"} | ({seen: "○"} if seen else {})
         line = axis.interval(one.low, one.ratio, one.high, marks=marks) if one.known else axis.point(one.ratio, marks=marks)
-        show.painted([(f"{name[:label]:<{label}}  ", ""), (line, "blue"), (f"  {one.ratio:.3f}", "")])
+        terminal.painted([(f"{name[:label]:<{label}}  ", ""), (line, "blue"), (f"  {one.ratio:.3f}", "")])
     forecast = ", ○ as forecast" if any(seen for _, _, seen in rows) else ""
     print(f"{b} over {a}: ● the ratio in its 95 % interval, ┆ equal{forecast}")
 

@@ -1,6 +1,6 @@
 """`seatrial convert`: Hugging Face weights in and out of checkpoints.
 
-    seatrial convert import gpt2/ start/          then train with training.checkpoint_dir = "start" and training.resume = true
+    seatrial convert import gpt2/ start/          then train with recipe.checkpoint_dir = "start" and recipe.resume = true
     seatrial convert export out/checkpoints hf/   the newest checkpoint, or a step-… folder
 """
 from __future__ import annotations

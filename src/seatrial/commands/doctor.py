@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str]) -> tuple[Trial, bool]:
     """The trial, and whether its model was chosen by somebody; one that was must go with the topology."""
     from seatrial import presets, rules, trialfile
-    from seatrial.training import moved
+    from seatrial.recipe import moved
 
     data = trialfile.over(moved(presets.read_toml(file)) if file is not None else {}, given)
     chosen = "model" in data or any(word.startswith("model.") for word in settings)
@@ -104,7 +104,7 @@ def launched() -> Any:
 
 def on_all_nodes(place: Any, *, as_json: bool) -> int:
     from seatrial import doctor as checks
-    from seatrial.doctor import nodes
+    from seatrial.doctor import proof as nodes
 
     by_node = nodes.gathered(place, checks.local_findings() if place.local_rank == 0 else [])
     if by_node is None:

@@ -90,6 +90,8 @@ def register(app: typer.Typer) -> None:
         for name, value in found["learned"].items():
             print(f"  {name:52} x {value['factor']:<8} ± {value['percent']} %")
         _doubts(fit)
+        if fit.ignored:
+            print(f"{rows}: nothing reads {', '.join(fit.ignored)}", file=sys.stderr)
         if output is not None:
             print(f"written to {output}", file=sys.stderr)
         return EXIT_GOOD
@@ -103,7 +105,7 @@ def _doubts(fit: Calibration) -> None:
 
 def _screen(header: tuple[str, ...], lines: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     """The trial, what tells it from the others, and the forecast."""
-    from seatrial.plan.show import plain_table
+    from seatrial.terminal import plain_table
 
     own = [c for c in ("trial", "nodes", "layers", "hidden", "dp", "tp", "pp", "mbs", "gbs") if c in header]
     if "trial" in own:

@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
         status = _several(argv, ranks) if ranks is not None and ranks > 1 else _alone(argv)
         # Under a launcher every rank is here, and one has the file.
         if status == EXIT_GOOD and _first_rank():
-            from seatrial.probe import machine
+            from seatrial import machine
 
             found = machine.read(output)
             print(json.dumps(found, allow_nan=False)) if as_json else _print(found, output)

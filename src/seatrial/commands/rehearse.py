@@ -2,7 +2,7 @@
 
     seatrial rehearse --model gpt2-124m --cluster jz-a100 --dp 4 --tp 2 --pp 4 --mbs 1 --gbs 64
     seatrial rehearse trial.toml --stage last --json
-    seatrial rehearse --model bloom-181b --cluster jz-a100 --dp 4 --tp 8 --pp 12 --gbs 2048 --zero 1 --memory-only
+    seatrial rehearse --model bloom-181b --cluster jz-a100 --dp 4 --tp 8 --pp 12 --gbs 2048 --memory-only
 
 Exit status: 0 good, 2 what was asked cannot run, 3 the device ran out of memory.
 """
@@ -21,8 +21,8 @@ from seatrial.errors import EXIT_GOOD, BadInput
 from seatrial.options import JSON, OPTIONS, SET_OTHER, Layout, spread
 
 if TYPE_CHECKING:
+    from seatrial.recipe import Recipe
     from seatrial.spec import Trial
-    from seatrial.training import Training
 
 
 def register(app: typer.Typer) -> None:
@@ -55,18 +55,18 @@ def register(app: typer.Typer) -> None:
         # A measured machine is a cluster of its own, or takes the place of another's data sheet.
         given["cluster"] = {"base": cluster, "machine": measured} if cluster else {"base": measured}
         given["execution"] = {"device": device}
-        trial, training = _asked(file, given, settings, which)
+        trial, recipe = _asked(file, given, settings, which)
         from seatrial.logbook import Logbook
         from seatrial.rehearse import run, show
 
         asked = run.RehearsalOptions(rank=rank or 0 if stage is None else run.stage_rank(trial, stage), all_stages=all_stages,
                             memory_only=memory_only, repeats=repeats)
         began = time.perf_counter()
-        found = run.rehearse(trial, training, asked, cluster=trial.cluster, say=_say)
-        said = show.document(found, training, seconds=time.perf_counter() - began)
+        found = run.rehearse(trial, recipe, asked, cluster=trial.cluster, say=_say)
+        said = show.document(found, recipe, seconds=time.perf_counter() - began)
         if logbook is not None:
             with Logbook(logbook, create=True) as book:
-                said["record_id"] = book.append(show.record(found, training).to_dict())
+                said["record_id"] = book.append(show.record(found, recipe).to_dict())
         if as_json:
             print(json.dumps(said, allow_nan=False))
         else:
@@ -78,19 +78,19 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _asked(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str) -> tuple[Trial, Training]:
+def _asked(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str) -> tuple[Trial, Recipe]:
     """The trial on as many nodes as it takes, in the precision that one trains in there."""
     from dataclasses import replace
 
     from seatrial.plan.request import usual_precision
 
-    trial, training = asked_for(file, given, settings, which)
+    trial, recipe = asked_for(file, given, settings, which)
     cluster = trial.cluster
     if cluster is None:
-        return trial, training
+        return trial, recipe
     said = given["topology"]["precision"] is not None or any(s.startswith("topology.precision") for s in settings)
     if not said and file is None:
         precision = usual_precision(cluster.device)
         trial = replace(trial, topology=replace(trial.topology, precision=precision))  # type: ignore[arg-type]
     nodes = -(-trial.topology.world // cluster.procs_per_node)
-    return replace(trial, cluster=cluster.with_nodes(nodes)), training
+    return replace(trial, cluster=cluster.with_nodes(nodes)), recipe

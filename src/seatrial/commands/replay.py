@@ -23,8 +23,7 @@ def register(app: typer.Typer) -> None:
         as_markdown: bool = typer.Option(False, "--markdown", help="Print the story as markdown."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
     ) -> int:
-        from seatrial import replay as replaying
-        from seatrial import replay_show
+        from seatrial.tune import replay as replaying
 
         if as_json and as_markdown:
             raise BadInput("--json and --markdown: one of them")
@@ -32,5 +31,5 @@ def register(app: typer.Typer) -> None:
         if as_json:
             print(json.dumps(story, ensure_ascii=False, allow_nan=False))
         else:
-            print(replay_show.markdown(story) if as_markdown else replay_show.text(story))
+            print(replaying.markdown(story) if as_markdown else replaying.text(story))
         return EXIT_GOOD

@@ -41,9 +41,9 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
     elif status == "ok":
         last = f"loss {found['losses'][-1]:.4f}, " if found["losses"] else ""
         if found["sec_per_it"]:
-            print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs a process ({found['formula']}), "
+            print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs per process ({found['formula']}), "
                   f"{found['mem_gib'] or 0:.2f} GiB on the fullest rank")
-        from seatrial.plan.show import breakdown
+        from seatrial.terminal import breakdown
 
         print(breakdown(found["breakdown"], "s"))
         print(f"  {found['events']}")
@@ -57,8 +57,8 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str = "") -> tuple[Any, Any]:
     """The file's words (of a sweep, those of the trial that `which` names), the options over them, --set over both."""
     from seatrial import trialfile
-    from seatrial.sweep import one
-    from seatrial.training import moved
+    from seatrial.recipe import moved
+    from seatrial.sweep import file as one
 
     data, label = one.tables(file, which) if file is not None else ({}, "")
     if label and not which:
@@ -89,16 +89,16 @@ def register(app: typer.Typer) -> None:
 
         try:
             given = layout.tables()
-            given["training"] = {"steps": steps, "seed": seed}
+            given["recipe"] = {"steps": steps, "seed": seed}
             given["execution"] = {"device": device}
             if file is None and layout.model is None:
                 raise BadInput("--model must be given, or a TOML file with a [model]")
-            trial, training = asked_for(file, given, settings)
+            trial, recipe = asked_for(file, given, settings)
             with opened(launcher, config) as chosen:
                 # A batch system's nodes see this folder, and not this machine's /tmp.
                 near = None if chosen.here else "."
                 folder = out or Path(tempfile.mkdtemp(prefix="seatrial-run-", dir=near))
-                found = run_now(trial, training, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
+                found = run_now(trial, recipe, out=folder, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
                                 fits=would_fit)
         except BadInput as error:
             if not as_json:
@@ -109,7 +109,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command("train", help="Train from a TOML file: checkpoints, validation loss, resume.")
     def train(
-        file: Path = typer.Argument(..., help="[model], [topology], [batch] and [training]."),
+        file: Path = typer.Argument(..., help="[model], [topology], [batch] and [recipe]."),
         out: Path = typer.Option(Path("out"), help="Folder for events, logs and (unless the file says where) checkpoints."),
         launcher: str = LAUNCHER,
         config: Path = CONFIG,
@@ -125,12 +125,12 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan.fits import would_fit
 
         try:
-            trial, training = asked_for(file, {}, settings)
+            trial, recipe = asked_for(file, {}, settings)
             # A real run always has somewhere to save: at its end, and when it is asked to stop.
-            folder = training.checkpoint_dir or str(out / "checkpoints")
-            training = replace(training, checkpoint_dir=folder, resume=resume or training.resume)
+            folder = recipe.checkpoint_dir or str(out / "checkpoints")
+            recipe = replace(recipe, checkpoint_dir=folder, resume=resume or recipe.resume)
             with opened(launcher, config) as chosen:
-                found = run_now(trial, training, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
+                found = run_now(trial, recipe, out=out, timeout_s=timeout, on_line=_lines(as_json), launcher=chosen,
                                 fits=would_fit)
         except BadInput as error:
             if not as_json:

@@ -15,10 +15,8 @@ from typing import Any
 
 import typer
 
-from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.errors import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_OTHER_OUTCOME, BadInput
 from seatrial.options import CONFIG, LAUNCHER
-
-EXIT_INTERRUPTED = 128 + 2
 
 
 def register(app: typer.Typer) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.commands.plan import learned_from
-from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_OTHER_OUTCOME, BadInput
 from seatrial.options import CALIBRATE, CONFIG, JSON, LAUNCHER, MODEL, OPTIONS, RULE, SET, Space, spread
 
 if TYPE_CHECKING:
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
 EXITS = ("Exit status: 0 a best was measured; 1 no layout works, with the reason; 2 bad input; 3 no trial ran to its end; "
          "130 interrupted, --resume goes on.")
-EXIT_INTERRUPTED = 128 + 2
 MOST = 400
 """Candidates that are weighed against each other; the planner's first so many."""
-OWN = ("measure", "limits", "execution", "training")
+OWN = ("measure", "limits", "execution", "recipe", "training")
 ORACLE = "Rows to take the measurements from, in place of the machine: CSV, or the folder of a logbook."
 LEAVE = "A row of the oracle that is not believed, as FILE:LINE; may be repeated."
 
@@ -141,18 +140,18 @@ def _oracle(path: Path, model: str | None, cluster: str, nodes_max: int | None, 
 def _measuring(settings: list[str]) -> tuple[Execution, dict[str, Any]]:
     """`--set measure.seconds=5`, `limits.time_s`, `execution.threads`: tables of a sweep file that nothing is searched in."""
     from seatrial import fields
+    from seatrial.recipe import Recipe, moved_path
     from seatrial.spec import Execution
     from seatrial.sweep.file import Limits, Measure
-    from seatrial.training import Training, moved_path
 
     data: dict[str, Any] = {}
     for text in settings:
         fields.assign(data, moved_path(text))
     execution = fields.build(Execution, data.get("execution", {}), where="execution")
-    training = fields.build(Training, data.get("training", {}), where="training")
-    training.check(execution)
+    recipe = fields.build(Recipe, data.get("recipe", {}), where="recipe")
+    recipe.check(execution)
     return execution, {"measure": fields.build(Measure, data.get("measure", {}), where="measure"),
-                       "limits": fields.build(Limits, data.get("limits", {}), where="limits"), "training": training}
+                       "limits": fields.build(Limits, data.get("limits", {}), where="limits"), "recipe": recipe}
 
 
 def _measured(tuner: Tuner, machine: Machine, budget: Budget, resume: bool, shown: Shown) -> int:

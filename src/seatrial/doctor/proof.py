@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import math
 import shutil
+import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.distributed as dist
+
 from seatrial import arith, columns, rules
-from seatrial.doctor import Finding
+from seatrial.doctor import Finding, worst
 from seatrial.doctor.machine import usable_bytes
+from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe
 from seatrial.schedule import KINDS
 from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits
-from seatrial.training import Training
 
 BAR = 1e-5
 """Largest relative difference of a loss or a gradient norm, as the tests of the engine have it."""
@@ -34,7 +39,7 @@ SMALL_PARAMETERS = 3e6
 SMALL_BATCH = 64
 RANK_BYTES = GIB // 2
 """What a rank of a small model takes, most of it torch itself."""
-LEARNING = Training(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0,
+LEARNING = Recipe(steps=STEPS, lr=1e-2, min_lr=1e-3, warmup_steps=1, warmup_iterations=0,
                     stall_s=60.0)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24, device="cpu", threads=1)
 
@@ -160,13 +165,13 @@ def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARN
     from seatrial.launch.trial import run_now, summary_of_invalid
 
     what, began = described(trial.topology), time.monotonic()
-    training = replace(LEARNING, seed=seed)
+    recipe = replace(LEARNING, seed=seed)
     folder = Path(tempfile.mkdtemp(prefix="seatrial-doctor-"))
     series = []
     for name, one in (("ranks", trial), ("alone", replace(trial, topology=Topology()))):
         left_s = max(1.0, timeout_s - (time.monotonic() - began))
         try:
-            found = run_now(one, training, out=folder / name, timeout_s=left_s)
+            found = run_now(one, recipe, out=folder / name, timeout_s=left_s)
         except BadInput as error:
             found = summary_of_invalid(error)
         if found["status"] != "ok":
@@ -184,3 +189,90 @@ def described(t: Topology) -> str:
     more = [column.text(value) for column in TOPOLOGY if not column.about.degree and column.field != "mbs"
             and (value := getattr(t, column.field)) != column.default]
     return ", ".join([degrees, *more, f"on {t.world} gloo rank{'s' if t.world > 1 else ''}"])
+
+
+# ---- the doctor on all nodes of a job at once: `srun seatrial doctor`, `torchrun … -m seatrial doctor`
+
+
+ROUNDS = 7
+JOIN_S = 120.0
+LARGEST_SKEW_S = 1.0
+"""Records of one run carry the time of their node: beyond this their order is not the order of events."""
+
+
+def gathered(place: RankInfo, findings: list[Finding]) -> dict[str, list[Finding]] | None:
+    """What every node found, and the clocks compared; on rank 0 alone."""
+    try:
+        join(place, torch.device("cpu"), timeout_s=JOIN_S)
+    except (RuntimeError, OSError) as error:
+        first = next(iter(str(error).splitlines()), "")[:200]
+        raise BadInput(f"rank {place.rank} did not meet the other {place.world - 1} within {JOIN_S:.0f} s ({first}): "
+                       "start the doctor once for every rank, as with srun or torchrun") from None
+    try:
+        mine = (f"{socket.gethostname()}:{place.rank}" if place.local_rank == 0 else "", findings)
+        everyone: list[tuple[str, list[Finding]]] = [("", [])] * place.world
+        dist.gather_object(mine, everyone if place.rank == 0 else None, dst=0)
+        leaders = [place.local_rank == 0]
+        flags: list[list[bool]] = [[False]] * place.world
+        dist.all_gather_object(flags, leaders)
+        offset_s = offsets(place.rank, [rank for rank, (leads,) in enumerate(flags) if leads and rank])
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+    if place.rank:
+        return None
+    by_node = {name: found for name, found in everyone if name}
+    first = next(iter(by_node))
+    by_node[first] = [*by_node[first], skew({name: offset_s.get(int(name.rpartition(":")[2]), (0.0, 0.0)) for name in by_node})]
+    return by_node
+
+
+def offsets(rank: int, peers: list[int]) -> dict[int, tuple[float, float]]:
+    """Rank 0: of each peer, how far its clock is ahead and how far that may be wrong, in seconds."""
+    found: dict[int, tuple[float, float]] = {}
+    beat = torch.zeros(1, dtype=torch.float64)
+    for peer in peers:
+        if rank == peer:
+            for _ in range(ROUNDS):
+                dist.recv(beat, src=0)
+                dist.send(torch.tensor([time.time()], dtype=torch.float64), dst=0)
+        elif rank == 0:
+            answers = []
+            for _ in range(ROUNDS):
+                sent = time.time()
+                dist.send(beat, dst=peer)
+                dist.recv(beat, src=peer)
+                received = time.time()
+                answers.append((received - sent, float(beat) - (sent + received) / 2))
+            trip_s, offset_s = min(answers)
+            found[peer] = offset_s, trip_s / 2
+    return found
+
+
+def skew(by_node: Mapping[str, tuple[float, float]]) -> Finding:
+    ahead = {name: offset for name, (offset, _) in by_node.items()}
+    spread = max(ahead.values()) - min(ahead.values())
+    error = max(error for _, error in by_node.values())
+    message = f"{len(by_node)} nodes, clocks within {1000 * spread:.1f} ms of each other (± {1000 * error:.1f})"
+    facts = {"ahead_s": ahead, "error_s": error}
+    if spread > LARGEST_SKEW_S + error:
+        return Finding("skew", "warn", message, "chrony or ntpd on every node", facts)
+    return Finding("skew", "ok", message, facts=facts)
+
+
+def merged(by_node: Mapping[str, list[Finding]]) -> list[Finding]:
+    """One line a check: rank 0's where all agree on the level, and each node that is worse by name."""
+    first, *others = by_node.items()
+    out = []
+    for finding in first[1]:
+        same = {name: next((f for f in found if f.name == finding.name), finding) for name, found in others}
+        all_of_them = [finding, *same.values()]
+        level = worst(all_of_them)
+        if level == "ok":
+            out.append(finding)
+            continue
+        named = {first[0]: finding, **same}
+        bad = [f"{name}: {f.text}" for name, f in named.items() if f.level == level]
+        rest = f" (and {len(bad) - 2} other nodes)" if len(bad) > 2 else ""
+        out.append(Finding(finding.name, level, "; ".join(bad[:2]) + rest, facts=finding.facts))
+    return out

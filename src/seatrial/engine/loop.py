@@ -29,13 +29,13 @@ from seatrial.engine.io.data import Batches
 from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
-from seatrial.engine.watch.fault import Fault
+from seatrial.engine.watch.failure import Fault
 from seatrial.engine.watch.heartbeat import START_S, Heartbeat
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
 from seatrial.median import median_of
-from seatrial.training import Training
+from seatrial.recipe import Recipe
 
 FIRST_LOOKS = 3
 """Iterations after the warm-up before a run can be called slow: the fastest of them is compared."""
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         run = runfile.read(argv[0])
         out = run.out
         compiles = run.trial.execution.compile
-        heartbeat = Heartbeat(out, info.rank, run.training.stall_s, world=info.world, slow_steps=int(compiles),
+        heartbeat = Heartbeat(out, info.rank, run.recipe.stall_s, world=info.world, slow_steps=int(compiles),
                               start_s=COMPILE_S if compiles else START_S)
         device = device_of(run.trial.execution.device, info)
         if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
@@ -80,12 +80,12 @@ def main(argv: list[str]) -> int:
 
 def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbeat, *, pool: Pool | None = None) -> None:
     """The whole run; `pool` keeps its process groups for another one in this process."""
-    trial, training = run.trial, run.training
+    trial, recipe = run.trial, run.recipe
     mesh = Mesh(trial.topology, device=device, pool=pool)
     timers = Timers(device.type)
     heartbeat.beat(phase="build")
     ops, kernels, notes = choose.ops_for(trial, mesh)
-    engine = Engine(trial, training, mesh, ops=ops, timers=timers, heartbeat=heartbeat)
+    engine = Engine(trial, recipe, mesh, ops=ops, timers=timers, heartbeat=heartbeat)
     memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
     report = Report(run, rank=info.rank, device=device, label=label)
@@ -94,28 +94,28 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
     report.kernels(kernels.summary(), notes)
-    batches = Batches(training, trial.model, training.seed)
-    held_out = Batches(training, trial.model, training.seed, split="valid") if training.eval_every else None
+    batches = Batches(recipe, trial.model, recipe.seed)
+    held_out = Batches(recipe, trial.model, recipe.seed, split="valid") if recipe.eval_every else None
     parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
     first = True
-    enough = Enough(training, gbs=trial.batch.gbs)
+    enough = Enough(recipe, gbs=trial.batch.gbs)
     heartbeat.beat(phase="meet")
     if dist.is_initialized():
         # Some build longer than others; who waits for them in the first step would time that wait, or take it for a stall.
         dist.barrier()
     with _stopping(engine):
         timers.take()
-        while progress.step < training.steps:
+        while progress.step < recipe.steps:
             step = progress.step + 1
             heartbeat.beat(step=step, phase="start", microbatch=0)
             fault.at(info.rank, step)
             engine.comm.skip_next = fault.takes("skip")
-            timers.keep_spans = step in training.trace_steps
+            timers.keep_spans = step in recipe.trace_steps
             began, origin_s = time.perf_counter(), time.time()
             timers.take()
             result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
             progress.done(result.gbs, skipped=result.skipped)
-            saved = progress.save(last=result.stop or step == training.steps)
+            saved = progress.save(last=result.stop or step == recipe.steps)
             taken = timers.take()
             seconds = time.perf_counter() - began
             heartbeat.beat(phase="report")
@@ -128,9 +128,9 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
             if first:
                 report.memory(step=step, parts=parts())
                 first = False
-            if held_out is not None and step % training.eval_every == 0:
+            if held_out is not None and step % recipe.eval_every == 0:
                 heartbeat.beat(phase="evaluation")
-                samples = training.eval_batches * trial.batch.gbs
+                samples = recipe.eval_batches * trial.batch.gbs
                 loss = engine.evaluate(held_out, first_sample=0, samples=samples)
                 report.validation(step=step, loss=loss, samples=samples)
             if result.stop:
@@ -141,7 +141,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     heartbeat.beat(phase="finish")
     progress.finish()
     report.memory(step=progress.step, parts=parts())
-    report.end("finished" if progress.step >= training.steps or enough.reason else "stopped", step=progress.step)
+    report.end("finished" if progress.step >= recipe.steps or enough.reason else "stopped", step=progress.step)
     mesh.close()
 
 
@@ -149,19 +149,19 @@ class Progress:
     """How far the run is, and its checkpoints."""
 
     def __init__(self, run: RunFile, engine: Engine, info: RankInfo, device: torch.device):
-        self.training, self.engine, self.device = run.training, engine, device
+        self.recipe, self.engine, self.device = run.recipe, engine, device
         self.step = self.consumed = self.skipped = 0
         self.keeper: Checkpointer | None = None
-        if run.training.checkpoint_dir is not None:
+        if run.recipe.checkpoint_dir is not None:
             self.keeper = Checkpointer(
-                run.training.checkpoint_dir, rank=info.rank, world=info.world, keep=run.training.keep, model=run.trial.model,
-                about={"run_id": run.run_id, "topology": fields.plain(run.trial.topology)}, background=run.training.async_save,
+                run.recipe.checkpoint_dir, rank=info.rank, world=info.world, keep=run.recipe.keep, model=run.trial.model,
+                about={"run_id": run.run_id, "topology": fields.plain(run.trial.topology)}, background=run.recipe.async_save,
                 barrier=lambda: dist.barrier() if dist.is_initialized() else None)
 
     def resume(self) -> None:
-        if not self.training.resume or self.training.checkpoint_dir is None:
+        if not self.recipe.resume or self.recipe.checkpoint_dir is None:
             return
-        found = checkpoint.latest(self.training.checkpoint_dir)
+        found = checkpoint.latest(self.recipe.checkpoint_dir)
         if found is None:
             return
         checkpoint.check_model(found, self.engine.trial.model)
@@ -182,12 +182,12 @@ class Progress:
 
     def save(self, *, last: bool) -> float | None:
         """Seconds that training waited, or None when nothing was due."""
-        due = self.training.save_every and self.step % self.training.save_every == 0
+        due = self.recipe.save_every and self.step % self.recipe.save_every == 0
         if self.keeper is None or not (due or last):
             return None
         self.engine.comm.heartbeat.beat(phase="checkpoint")
         began = time.perf_counter()
-        state = {"step": self.step, "consumed_samples": self.consumed, "skipped": self.skipped, "seed": self.training.seed,
+        state = {"step": self.step, "consumed_samples": self.consumed, "skipped": self.skipped, "seed": self.recipe.seed,
                  "loss_scale": self.engine.loss_scale.state()}
         with self.engine.timers("checkpoint"):
             self.keeper.save(self.step, checkpoint.chunks_of(s for s in self.engine.shards() if s.primary), state)
@@ -201,16 +201,16 @@ class Progress:
 class Enough:
     """When a run has been measured long enough: its median is known, its time is spent, or it is certain to lose.
 
-        enough = Enough(training, gbs=16)
+        enough = Enough(recipe, gbs=16)
         enough.after(0.52, gbs=16)          "" to go on, else the reason in a word: known, time, slow
 
     Rank 0 asks after every iteration. What it decides reaches the other ranks with the next iteration's own sum, so one more is
     run; it counts like the others.
     """
 
-    def __init__(self, training: Training, *, gbs: int):
-        self.training, self.gbs = training, gbs
-        self.asked = training.known_to > 0 or training.measure_s is not None or training.slow_s is not None
+    def __init__(self, recipe: Recipe, *, gbs: int):
+        self.recipe, self.gbs = recipe, gbs
+        self.asked = recipe.known_to > 0 or recipe.measure_s is not None or recipe.slow_s is not None
         self.reason = ""
         self.spent_s = 0.0
         self._size = 0
@@ -228,17 +228,17 @@ class Enough:
         if gbs != self._size:
             self._size, self._timings, self._next_look = gbs, [], 6
         self._timings.append(seconds)
-        timed = self._timings[self.training.warmup_iterations :]
-        if self.training.measure_s is not None and self.spent_s >= self.training.measure_s and timed and gbs == self.gbs:
+        timed = self._timings[self.recipe.warmup_iterations :]
+        if self.recipe.measure_s is not None and self.spent_s >= self.recipe.measure_s and timed and gbs == self.gbs:
             return "time"
         if gbs < self.gbs:
             return ""
-        if self.training.slow_s is not None and len(timed) >= FIRST_LOOKS and min(timed) > self.training.slow_s:
+        if self.recipe.slow_s is not None and len(timed) >= FIRST_LOOKS and min(timed) > self.recipe.slow_s:
             return "slow"
-        if self.training.known_to and len(timed) >= self._next_look:
+        if self.recipe.known_to and len(timed) >= self._next_look:
             # Looking after every iteration would sooner or later find a narrow interval by luck.
             self._next_look = len(timed) * 4 // 3 + 1
-            if median_of(timed).within(self.training.known_to):
+            if median_of(timed).within(self.recipe.known_to):
                 return "known"
         return ""
 

@@ -1,6 +1,6 @@
 """run.json: all that the engine is told. Written by the host, read by every rank; the same words as everywhere else.
 
-    write(RunFile(trial=…, training=…, out="out"), Path("out/run.json"))
+    write(RunFile(trial=…, recipe=…, out="out"), Path("out/run.json"))
     python -m seatrial.engine out/run.json
 """
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 from seatrial import fields
 from seatrial.errors import BadInput
 from seatrial.files import write_whole
+from seatrial.recipe import Recipe, moved
 from seatrial.spec import Trial
-from seatrial.training import Training, moved
 
 SCHEMA = 1
 
@@ -21,7 +21,7 @@ SCHEMA = 1
 @dataclass(frozen=True, kw_only=True)
 class RunFile:
     trial: Trial
-    training: Training = field(default_factory=Training)
+    recipe: Recipe = field(default_factory=Recipe)
     out: str = "."
     """The folder that events, traces, heartbeats and stacks are written to."""
     schema: int = SCHEMA
@@ -29,7 +29,7 @@ class RunFile:
     def __post_init__(self) -> None:
         if self.schema != SCHEMA:
             raise BadInput(f"run.json: schema {self.schema} is not the {SCHEMA} that this version reads")
-        self.training.check(self.trial.execution)
+        self.recipe.check(self.trial.execution)
 
     @property
     def run_id(self) -> str:
@@ -51,7 +51,7 @@ def read(path: Path | str) -> RunFile:
         raise BadInput(f"{path}: no such file") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not JSON ({error})") from None
-    if isinstance(data, dict) and isinstance(data.get("trial"), dict) and "training" in data:
+    if isinstance(data, dict) and isinstance(data.get("trial"), dict) and "training" in data:  # as older versions wrote it
         tables = moved({**data["trial"], "training": data["training"]}, where=str(path))
-        data = {**data, "training": tables.pop("training", {}), "trial": tables}
+        data = {**{k: v for k, v in data.items() if k != "training"}, "recipe": tables.pop("recipe", {}), "trial": tables}
     return fields.build(RunFile, data, where=str(path))

@@ -1,7 +1,7 @@
 """What an engine's adapter does: checks a trial, says what to start, reads what it left.
 
-    adapter.check(trial, training, here=True)       raises BadInput; nothing has been written then
-    adapter.argv(trial, training, run_dir)          what a rank, or a node, starts
+    adapter.check(trial, recipe, here=True)       raises BadInput; nothing has been written then
+    adapter.argv(trial, recipe, run_dir)          what a rank, or a node, starts
     adapter.events(run_dir)                         as our engine writes them, whoever did
     adapter.status_of(run_dir)                      of one that ended without a word
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from seatrial.engine.watch import events
 
 if TYPE_CHECKING:
+    from seatrial.recipe import Recipe
     from seatrial.record import Status
     from seatrial.spec import Trial
-    from seatrial.training import Training
 
 Event = dict[str, Any]
 Per = Literal["rank", "node"]
@@ -36,10 +36,10 @@ class Adapter(Protocol):
         """`cpu`, `cuda` or `auto`, for the launcher's check; empty where only the program knows."""
         return ""
 
-    def check(self, trial: Trial, training: Training, *, here: bool) -> None:
+    def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
         """Raises BadInput for what cannot run anywhere; `here`: and for files that are not on this machine."""
 
-    def argv(self, trial: Trial, training: Training, run_dir: Path) -> tuple[str, ...]:
+    def argv(self, trial: Trial, recipe: Recipe, run_dir: Path) -> tuple[str, ...]:
         """The program and its arguments, its configuration file written; run.json lies in the run folder already."""
 
     def events(self, run_dir: Path) -> list[Event]:

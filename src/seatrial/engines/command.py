@@ -16,9 +16,9 @@ from pathlib import Path
 from seatrial import columns, fields, rules
 from seatrial.engines.base import LOGS, Adapter, Event, Per, read_events
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe
 from seatrial.record import Record, Status
 from seatrial.spec import Trial
-from seatrial.training import Training
 
 LATE = ("rank", "local_rank", "node", "master_addr", "master_port")
 """Known only where the process starts."""
@@ -29,15 +29,15 @@ class Command(Adapter):
         assert trial.command is not None
         return trial.command.per
 
-    def check(self, trial: Trial, training: Training, *, here: bool) -> None:
+    def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
         if trial.command is None:
             raise BadInput(f"engine {trial.engine!r}: [command] must give its argv")
         rules.check(trial)
-        fill(trial.command.argv, template_values(trial, training, Path(".")))
+        fill(trial.command.argv, template_values(trial, recipe, Path(".")))
 
-    def argv(self, trial: Trial, training: Training, run_dir: Path) -> tuple[str, ...]:
+    def argv(self, trial: Trial, recipe: Recipe, run_dir: Path) -> tuple[str, ...]:
         assert trial.command is not None
-        return fill(trial.command.argv, template_values(trial, training, run_dir))
+        return fill(trial.command.argv, template_values(trial, recipe, run_dir))
 
     def events(self, run_dir: Path) -> list[Event]:
         return read_events(run_dir) or read_logs(run_dir)
@@ -51,11 +51,11 @@ class Command(Adapter):
         return next((row.outcome.status for row in rows if row.outcome is not None and row.outcome.status != "ok"), "crash")
 
 
-def template_values(trial: Trial, training: Training, run_dir: Path) -> dict[str, str]:
+def template_values(trial: Trial, recipe: Recipe, run_dir: Path) -> dict[str, str]:
     """What a template may name: the trial's fields, and what only a launch knows."""
     values = columns.by_field(trial) | {
         "run_dir": run_dir, "python": trial.environment.python or sys.executable, "model": trial.model.name,
-        "world": trial.topology.world, "microbatches": trial.microbatches, "steps": training.steps, "seed": training.seed,
+        "world": trial.topology.world, "microbatches": trial.microbatches, "steps": recipe.steps, "seed": recipe.seed,
         "repeat": trial.repeat,
     }  # fmt: skip
     return {name: str(value) for name, value in values.items() if value is not None}

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 from seatrial.errors import BadInput, Infeasible
 from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Finished, Handle, Job, Launcher, State
-from seatrial.launch.guard import Guard
+from seatrial.launch.limits import Guard
 from seatrial.launch.processes import Processes
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _check_devices(trial: Trial, job: Job) -> None:
     t = trial.topology
     there = gpus() if job.device != "cpu" else 0
     if t.precision == "fp8":
-        why = "needs a GPU with 8-bit matrix products"
+        why = "needs a GPU with 8-bit GEMMs"
         if there:
             import torch
 

@@ -10,19 +10,22 @@ program is not ours and left nothing else.
 """
 from __future__ import annotations
 
+import json
 import re
 import signal
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from seatrial.engine.watch import heartbeat
+from seatrial.engine.watch.heartbeat import Beat
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
-from seatrial.launch import files, hang
+from seatrial.launch import files
 from seatrial.launch.base import Finished, Job
 from seatrial.outcomes import BY_SCHEDULER, OUTCOMES, Status
 from seatrial.record import Outcome
-from seatrial.spec import GIB, Trial
+from seatrial.spec import GIB, Topology, Trial
 
 TAIL_LINES = 12
 NEAR_CAP = 0.97
@@ -71,7 +74,7 @@ class _Case:
             return self._killed(killed[0])
         if own:
             return self._of_failure(own[0])
-        if hang.reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen:
+        if reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen:
             return self._hang()
         if done.scheduler_state in BY_SCHEDULER:
             return self._ended_by_scheduler(BY_SCHEDULER[done.scheduler_state])
@@ -103,7 +106,7 @@ class _Case:
         for event in self._iterations():
             if isinstance(event.get("loss"), str):
                 ranks = event.get("nan_ranks") or [None]
-                at = "" if ranks[0] is None else f", first on {hang.label(ranks[0], self.trial.topology)}"
+                at = "" if ranks[0] is None else f", first on {rank_label(ranks[0], self.trial.topology)}"
                 return Outcome(status="nan", rank=ranks[0], iteration=event.get("step"), phase="loss",
                                message=f"the loss of step {event.get('step')} is {event['loss']}{at}",
                                evidence={"nan_ranks": event.get("nan_ranks", [])})
@@ -128,7 +131,7 @@ class _Case:
         if OUTCOMES[status].out_of_memory:
             message, evidence = self._out_of_memory(event)
             return Outcome(status=status, message=message, evidence={**evidence, "log": self._tail(rank)}, **place)
-        who = hang.label(rank, self.trial.topology)
+        who = rank_label(rank, self.trial.topology)
         message = event["message"] if status == "invalid" else f"{who}: {event['error']}: {event['message']}"
         wanted = ("error", "line", "frames", "collective", "group", "seq", "microbatch")
         return Outcome(status=status, message=message, **place,
@@ -145,25 +148,25 @@ class _Case:
             return Outcome(status="oom_host", message=message, evidence={**found, "log": self._tail(rank)}, **self._place(rank))
         beat = self.beats.get(rank)
         at = f" at step {beat.step} ({beat.phase})" if beat else ""
-        who = hang.label(rank, self.trial.topology) if self.job.per == "rank" else f"the program on node {rank}"
+        who = rank_label(rank, self.trial.topology) if self.job.per == "rank" else f"the program on node {rank}"
         evidence: dict[str, object] = {"signal": name, "rss_peak_bytes": rss, "data_peak_bytes": data, "log": self._tail(rank)}
         if cap:
             evidence["cap_bytes"] = cap
         return Outcome(status="crash", message=f"{who} was ended by {name}{at}", evidence=evidence, **self._place(rank))
 
     def _hang(self) -> Outcome:
-        found = hang.find(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen)
+        found = find_hang(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen)
         return Outcome(status="hang", rank=found.rank, iteration=found.iteration, phase=found.phase, message=found.message,
                        evidence=found.evidence)
 
     def _paused(self) -> Outcome:
-        stalls = sorted(hang.reports(self.run_dir).values(), key=lambda report: not report.get("first"))
+        stalls = sorted(reports(self.run_dir).values(), key=lambda report: not report.get("first"))
         seen: dict[str, Any] = stalls[0] if stalls else {}
-        who = hang.label(seen["rank"], self.trial.topology) if seen else "a rank"
+        who = rank_label(seen["rank"], self.trial.topology) if seen else "a rank"
         lasted = f" for {seen['silent_s']:.0f} s" if "silent_s" in seen else ""
         return Outcome(status="hang", rank=seen.get("rank"), iteration=seen.get("step", self._last_end().get("step")),
                        phase=seen.get("phase", ""), evidence={"why": "went on after the stall was seen"},
-                       message=f"{who} stood still{lasted}; the run went on, but was ended for it: a larger training.stall_s "
+                       message=f"{who} stood still{lasted}; the run went on, but was ended for it: a larger recipe.stall_s "
                                "or a machine with room for all ranks would let it")
 
     def _timeout(self, message: str) -> Outcome:
@@ -171,8 +174,8 @@ class _Case:
         evidence: dict[str, object] = {"frozen": list(self.finished.frozen)} if self.finished.frozen else {}
         rank = place.get("rank")
         if rank is not None:
-            message += f"; {hang.label(rank, self.trial.topology)} is at step {place['iteration']} ({place['phase']})"
-            if where := hang.standing_at(self.run_dir, rank):
+            message += f"; {rank_label(rank, self.trial.topology)} is at step {place['iteration']} ({place['phase']})"
+            if where := standing_at(self.run_dir, rank):
                 message += f", in {where[0]}"
                 evidence["stack"] = where
         return Outcome(status="timeout", message=message, evidence=evidence, **place)
@@ -193,7 +196,7 @@ class _Case:
         if self.job.per == "node":
             who = f"the program on node {rank}"
         else:
-            who = hang.label(rank, self.trial.topology)
+            who = rank_label(rank, self.trial.topology)
         ended = "is gone without an exit code" if code is None else f"ended with exit code {code}"
         if code == 0:
             ended = "ended well, but never said so"
@@ -217,7 +220,7 @@ class _Case:
         evidence: dict[str, object] = {"part": part, "used_bytes": used,
                                        **{k: event[k] for k in ("error", "line") if k in event}}
         kind = "device" if device else "host"
-        message = f"{hang.label(rank, self.trial.topology)} is out of {kind} memory in {event.get('phase') or 'start'}"
+        message = f"{rank_label(rank, self.trial.topology)} is out of {kind} memory in {event.get('phase') or 'start'}"
         if event.get("step"):
             message += f" of step {event['step']}"
         message += f": {part}"
@@ -238,7 +241,7 @@ class _Case:
     def _killed_for_memory(self, rank: int, *, used_bytes: int, how: str) -> tuple[str, dict[str, object]]:
         """Of a rank that could not say anything itself."""
         cap = self.job.memory_cap_bytes
-        message = f"{hang.label(rank, self.trial.topology)} was killed for memory ({how}) with {shown(used_bytes)} taken"
+        message = f"{rank_label(rank, self.trial.topology)} was killed for memory ({how}) with {shown(used_bytes)} taken"
         evidence: dict[str, object] = {"part": "unknown", "used_bytes": used_bytes, "how": how}
         if cap:
             evidence["cap_bytes"] = cap
@@ -297,3 +300,137 @@ def part_of(event: Event) -> str:
 
 def shown(size_bytes: float) -> str:
     return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB else f"{size_bytes / MIB:.0f} MiB"
+
+
+# ---- who never arrived: the rank behind a hang, the collective that the others wait in, and the line of code it stands at
+
+
+GROUPS = ("tp", "dp", "pp", "world")
+"""Innermost first: the order in which a hang spreads outwards."""
+FLIGHT_ENTRIES = 3
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
+_THREAD = re.compile(r"hread (?P<id>0x[0-9a-f]+)[^\n]*\(most recent call first\):\n(?P<frames>(?:  [^\n]*\n?)*)")
+_LIBRARIES = ("/torch/", "/lib/python", "<frozen", "<string>")
+
+Report = dict[str, Any]
+"""What the watch of a rank wrote when it saw the stall."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hang:
+    rank: int
+    message: str
+    iteration: int | None = None
+    phase: str = ""
+    evidence: dict[str, object] = field(default_factory=dict)
+
+
+def rank_label(rank: int, t: Topology) -> str:
+    """rank 1 (pp0 dp0 tp1)"""
+    return f"rank {rank} (pp{rank // (t.tp * t.dp)} dp{rank // t.tp % t.dp} tp{rank % t.tp})"
+
+
+def peers(group: str, rank: int, t: Topology) -> list[int]:
+    """All ranks of one group, this one among them."""
+    everyone = range(t.world)
+    if group == "tp":
+        return [r for r in everyone if r // t.tp == rank // t.tp]
+    if group == "dp":
+        return [r for r in everyone if (r // (t.tp * t.dp), r % t.tp) == (rank // (t.tp * t.dp), rank % t.tp)]
+    if group == "pp":
+        return [r for r in everyone if r % (t.tp * t.dp) == rank % (t.tp * t.dp)]
+    return list(everyone)
+
+
+def reports(run_dir: Path) -> dict[int, Report]:
+    found = {}
+    for path in (run_dir / files.WATCH).glob("rank*.stall.json"):
+        try:
+            report = json.loads(path.read_text())
+            found[int(report["rank"])] = report
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # half a file of a rank that was ended while it wrote
+    return found
+
+
+def find_hang(run_dir: Path, t: Topology, *, beats: dict[int, Beat], frozen: tuple[int, ...] = ()) -> Hang:
+    stalls = reports(run_dir)
+    silent = [r for r in range(t.world) if r not in stalls]
+    why = "was stopped (state T)" if frozen else "did not report" if silent else "lags its group"
+    rank = frozen[0] if frozen else silent[0] if silent else _behind(stalls, t)
+    beat = beats.get(rank)
+    missed = _missed(rank, stalls, beats, t)
+    where = standing_at(run_dir, rank)
+    waiting = sorted(r for r in stalls if r != rank)
+    words = [f"{rank_label(rank, t)} " + (f"never entered {missed}" if missed else _since(beat))]
+    if frozen:
+        words.append("it was stopped by a signal")
+    if where:
+        words.append(f"it is in {where[0]}")
+    if waiting:
+        words.append("1 other waits" if len(waiting) == 1 else f"{len(waiting)} others wait")
+    evidence: dict[str, object] = {"why": why, "waiting": waiting}
+    if missed:
+        evidence["missed"] = missed
+    if where:
+        evidence["stack"] = where
+    if flight := last_collectives(run_dir, waiting[0] if waiting else rank):
+        evidence["flight_recorder"] = flight
+    return Hang(rank=rank, message="; ".join(words), iteration=beat.step if beat else None, phase=beat.phase if beat else "",
+                evidence=evidence)
+
+
+def _since(beat: Beat | None) -> str:
+    return f"has not moved since step {beat.step} ({beat.phase})" if beat else "never came"
+
+
+def _behind(stalls: dict[int, Report], t: Topology) -> int:
+    for group in GROUPS:
+        if group == "pp":
+            continue  # stages take different numbers of messages
+        entered = {r: int(stalls[r].get("groups", {}).get(group, 0)) for r in stalls}
+        late = [r for r in stalls if entered[r] < max(entered[p] for p in peers(group, r, t) if p in stalls)]
+        if late:
+            return min(late, key=lambda r: entered[r])
+    return min(stalls, key=lambda r: (stalls[r].get("step", 0), stalls[r].get("beats", 0)))
+
+
+def _missed(rank: int, stalls: dict[int, Report], beats: dict[int, Beat], t: Topology) -> str:
+    """The collective that a peer of this rank waits in and this rank has not entered; empty when none can be told."""
+    mine: dict[str, int] = stalls[rank].get("groups", {}) if rank in stalls else {}
+    if not mine and rank in beats and beats[rank].group:
+        mine = {beats[rank].group: beats[rank].seq}
+    for group in GROUPS:
+        waits = [stalls[r] for r in peers(group, rank, t) if r != rank and r in stalls and stalls[r].get("group") == group]
+        ahead = [w for w in waits if int(w.get("seq", 0)) > mine.get(group, 0) or group == "pp"]
+        if ahead:
+            first = min(ahead, key=lambda w: int(w["seq"]))
+            number = mine.get(group, int(first["seq"]) - 1) + 1 if group != "pp" else int(first["seq"])
+            return f"{first['collective']} {number} of its {group} group"
+    return ""
+
+
+def standing_at(run_dir: Path, rank: int, *, most: int = 6) -> list[str]:
+    """Innermost lines of a rank's main thread, those of its own code first: `data.py:88 in batch`."""
+    try:
+        text = files.stacks(run_dir, rank).read_text(errors="replace")
+    except OSError:
+        return []
+    threads = list(_THREAD.finditer(text))
+    if not threads:
+        return []
+    # The main thread is the oldest, and the oldest is written last. Of several dumps the first counts: it was asked for.
+    first = next(t for t in threads if t["id"] == threads[-1]["id"])
+    frames = [(m["file"], f"{Path(m['file']).name}:{m['line']} in {m['function']}") for m in _FRAME.finditer(first["frames"])]
+    own = [said for file, said in frames if not any(words in file for words in _LIBRARIES)]
+    return (own or [said for _, said in frames])[:most]
+
+
+def last_collectives(run_dir: Path, rank: int) -> list[dict[str, object]]:
+    """The newest entries of torch's own flight recorder, where it kept any."""
+    try:
+        entries = json.loads(files.flight(run_dir, rank).read_text()).get("entries", [])
+    except (OSError, ValueError, AttributeError):
+        return []
+    wanted = ("collective_seq_id", "profiling_name", "state", "input_sizes", "process_group")
+    return [{k: e[k] for k in wanted if k in e} for e in entries[-FLIGHT_ENTRIES:] if isinstance(e, dict)]

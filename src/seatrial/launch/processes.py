@@ -25,8 +25,7 @@ from typing import Self
 
 from seatrial.launch import files
 from seatrial.launch.base import Job, NodeResult
-from seatrial.launch.guard import MARK, end_marked
-from seatrial.launch.share import Shares
+from seatrial.launch.limits import MARK, Shares, end_marked
 
 GRACE_AFTER_FAILURE_S = 6.0
 """Longer than the watch waits for the other ranks' stacks."""

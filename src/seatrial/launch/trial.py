@@ -1,12 +1,12 @@
 """One trial from words to a complete record, through any launcher.
 
-    record = run_trial(trial, training, Local(), out_dir=Path("runs/a"), limits=Limits(time_limit_s=600))
+    record = run_trial(trial, recipe, Local(), out_dir=Path("runs/a"), limits=Limits(time_limit_s=600))
 
-    job = prepare(trial, training, launcher, run_dir=…)     the same in three steps, for several trials side by side:
+    job = prepare(trial, recipe, launcher, run_dir=…)     the same in three steps, for several trials side by side:
     handle = launcher.submit(job)                       … launcher.poll([handle, …]) …
-    record = conclude(trial, training, handle, launcher.finished(handle))
+    record = conclude(trial, recipe, handle, launcher.finished(handle))
 
-    run_now(trial, training, out=Path("out"), timeout_s=600)        {"status": "ok", "losses": […], "sec_per_it": …, …}
+    run_now(trial, recipe, out=Path("out"), timeout_s=600)        {"status": "ok", "losses": […], "sec_per_it": …, …}
 
 What cannot run is a record too, with the outcome `invalid`: a sweep goes on. What was measured before a failure is kept.
 """
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import columns, fields
+from seatrial.arith import FORMULA
 from seatrial.engine import runfile
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
@@ -32,12 +33,12 @@ from seatrial.launch.base import Finished, Handle, Job, Launcher
 from seatrial.launch.local import Local, wait
 from seatrial.launch.outcome import Fits, classify
 from seatrial.launch.processes import end_leftovers
-from seatrial.measurement import FORMULA, RATES, digits, measure, rates
+from seatrial.measurement import RATES, digits, measure, rates
 from seatrial.outcomes import OUTCOMES
+from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.schedule import KINDS
 from seatrial.spec import Trial
-from seatrial.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,38 +52,38 @@ class Limits:
     """Processor time per rank, in cores."""
 
 
-def run_trial(trial: Trial, training: Training, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
+def run_trial(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
               session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None,
               fits: Fits | None = None) -> Record:
     """Runs it and waits. Never raises for what the trial does or cannot do."""
     try:
-        return attempt(trial, training, launcher, out_dir, limits=limits, session=session, notes=notes, on_line=on_line,
+        return attempt(trial, recipe, launcher, out_dir, limits=limits, session=session, notes=notes, on_line=on_line,
                        fits=fits)
     except BadInput as error:
         return invalid(trial, error, session=session, notes=notes)
 
 
-def attempt(trial: Trial, training: Training, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
+def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, limits: Limits = Limits(),
             session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None,
             fits: Fits | None = None) -> Record:
     """The same, but raises BadInput for what cannot start; with nothing written where the words alone tell."""
-    job = prepare(trial, training, launcher, run_dir=out_dir, limits=limits)
+    job = prepare(trial, recipe, launcher, run_dir=out_dir, limits=limits)
     earlier = len(engine_for(trial).events(job.run_dir))
     before = environment.machine()
     handle = launcher.submit(job)
     finished = wait(launcher, handle, on_line=on_line)
-    return conclude(trial, training, handle, finished, before=before, session=session, notes=notes, earlier=earlier,
+    return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, earlier=earlier,
                     fits=fits)
 
 
-def prepare(trial: Trial, training: Training, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits()) -> Job:
+def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits()) -> Job:
     """Checks the trial and writes its run folder. Raises BadInput, with nothing written, where it cannot run.
 
     Three checks: the rules and the engine's own, for any machine; the launcher's, for the one that it runs on.
     """
     run_dir = run_dir.absolute()
     engine = engine_for(trial)
-    engine.check(trial, training, here=launcher.here)
+    engine.check(trial, recipe, here=launcher.here)
     cap = limits.memory_cap_gib
     job = Job(
         name=trial.run_id(), run_dir=run_dir, argv=(), world=trial.topology.world, per=engine.per(trial),
@@ -93,12 +94,12 @@ def prepare(trial: Trial, training: Training, launcher: Launcher, *, run_dir: Pa
     launcher.check(trial, job)
     if run_dir.exists():
         end_leftovers(run_dir)
-        files.clear(run_dir, keep_events=training.resume)
-    runfile.write(runfile.RunFile(trial=environment.public(trial), training=training, out=str(run_dir)), run_dir / files.RUN)
-    return replace(job, argv=engine.argv(trial, training, run_dir))
+        files.clear(run_dir, keep_events=recipe.resume)
+    runfile.write(runfile.RunFile(trial=environment.public(trial), recipe=recipe, out=str(run_dir)), run_dir / files.RUN)
+    return replace(job, argv=engine.argv(trial, recipe, run_dir))
 
 
-def conclude(trial: Trial, training: Training, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
+def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
              session: str = "", notes: str = "", earlier: int = 0, fits: Fits | None = None,
              row: Trial | None = None) -> Record:
     """The record of a job that is done; also written into the run folder. `earlier` events are of what it resumed, `fits`
@@ -107,7 +108,7 @@ def conclude(trial: Trial, training: Training, handle: Handle, finished: Finishe
     run_dir = handle.job.run_dir
     events = engine_for(trial).events(run_dir)[earlier:]
     outcome = classify(run_dir, finished, job=handle.job, trial=trial, events=events, fits=fits)
-    record = record_of(row or trial, training, outcome, events, ran=trial, session=session, notes=notes)
+    record = record_of(row or trial, recipe, outcome, events, ran=trial, session=session, notes=notes)
     start: Event = next((e for e in events if e["event"] == "start"), {})
     after = environment.machine()
     host: dict[str, object] = {**(before or after), "load_after": after["load"], "seconds": round(finished.seconds, 3),
@@ -135,14 +136,14 @@ def invalid(trial: Trial, error: BadInput, *, session: str = "", notes: str = ""
     evidence: dict[str, object] = {"code": error.code} if isinstance(error, Infeasible) else {}
     outcome = Outcome(status="invalid", message=str(error), evidence=evidence)
     host = environment.machine()
-    return replace(record_of(trial, Training(), outcome, [], session=session, notes=notes), host=host,
+    return replace(record_of(trial, Recipe(), outcome, [], session=session, notes=notes), host=host,
                    machine=str(host.get("name", "")), versions=environment.versions())
 
 
-def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Event], *, ran: Trial | None = None,
+def record_of(trial: Trial, recipe: Recipe, outcome: Outcome, said: list[Event], *, ran: Trial | None = None,
               session: str = "", notes: str = "") -> Record:
     """The row of `trial`; `ran`: the trial as it was run, where that was with a smaller batch."""
-    got = measure(said, trial, training, ran=ran.batch if ran is not None else None)
+    got = measure(said, trial, recipe, ran=ran.batch if ran is not None else None)
     public = environment.public(trial)
     good = got.sec_per_it is not None and OUTCOMES[outcome.status].timed
     state = "planned" if outcome.status == "invalid" else "failed" if not good else "estimated" if got.estimated else "measured"
@@ -168,23 +169,23 @@ def record_of(trial: Trial, training: Training, outcome: Outcome, said: list[Eve
 # ---- one trial now
 
 
-def run_now(trial: Trial, training: Training, *, out: Path, timeout_s: float, on_line: Callable[[str], None] | None = None,
+def run_now(trial: Trial, recipe: Recipe, *, out: Path, timeout_s: float, on_line: Callable[[str], None] | None = None,
             launcher: Launcher | None = None, fits: Fits | None = None) -> dict[str, Any]:
     """What `seatrial run` and `train` print: plain data with the same keys whatever happened. Raises BadInput for what cannot
     start. On this machine unless another launcher is given."""
-    if (out / files.EVENTS).exists() and not training.resume:
+    if (out / files.EVENTS).exists() and not recipe.resume:
         # A checkpoint to resume from is the better thing to say.
-        engine_for(trial).check(trial, training, here=launcher is None or launcher.here)
+        engine_for(trial).check(trial, recipe, here=launcher is None or launcher.here)
         raise BadInput(f"{out / files.EVENTS}: is already there; name another folder with --out")
-    earlier = len(engine_for(trial).events(out)) if training.resume else 0
+    earlier = len(engine_for(trial).events(out)) if recipe.resume else 0
     with contextlib.nullcontext(launcher) if launcher is not None else contextlib.closing(Local()) as chosen:
-        record = attempt(trial, training, chosen, out, limits=Limits(time_limit_s=timeout_s), on_line=on_line, fits=fits)
-    return summary(trial, record, training, engine_for(trial).events(out)[earlier:], out=out)
+        record = attempt(trial, recipe, chosen, out, limits=Limits(time_limit_s=timeout_s), on_line=on_line, fits=fits)
+    return summary(trial, record, recipe, engine_for(trial).events(out)[earlier:], out=out)
 
 
-def summary(trial: Trial, record: Record, training: Training, events: list[Event], *, out: Path) -> dict[str, Any]:
+def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *, out: Path) -> dict[str, Any]:
     assert record.outcome is not None
-    got, outcome = measure(events, trial, training), record.outcome
+    got, outcome = measure(events, trial, recipe), record.outcome
     found: dict[str, Any] = {
         "status": outcome.status, "run_id": record.run_id,
         "losses": [i.get("loss") for i in got.iterations], "grad_norms": [i.get("grad_norm") for i in got.iterations],

@@ -7,24 +7,54 @@
 """
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from seatrial import arith, rules
+from seatrial.arith import TIE
 from seatrial.columns import DEGREES
 from seatrial.plan import cost, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
 from seatrial.plan.forecast import limit_gib
-from seatrial.plan.measured import Measured
 from seatrial.plan.nearest import Way
 from seatrial.plan.request import Request
-from seatrial.plan.search import TIE, By, Found, Held, configs_of, learned
-from seatrial.spec import Batch, Trial
+from seatrial.plan.rows import Row
+from seatrial.plan.search import By, Found, Held, configs_of, learned
+from seatrial.spec import Batch, Topology, Trial
 
 Document = dict[str, Any]
+
+Key = tuple[tuple[int, ...], Topology, int, int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of a layout: rows whose model, topology, batch and nodes are the same."""
+
+    by_layout: dict[Key, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Measured:
+        """Only rows that count: measured, no estimate, no copy of another."""
+        found: dict[Key, list[float]] = {}
+        for row in rows:
+            if row.counts and row.trial is not None and row.sec_per_it is not None:
+                found.setdefault(_key(row.trial), []).append(row.sec_per_it)
+        return cls(found)
+
+    def seconds(self, trial: Trial) -> tuple[float, ...]:
+        """Oldest row first; nothing where nobody ran it."""
+        return tuple(self.by_layout.get(_key(trial), ()))
+
+
+def _key(trial: Trial) -> Key:
+    m = trial.model
+    shape = (m.layers, m.hidden, m.heads, m.kv, m.inner, m.seq, m.vocab)
+    return shape, trial.topology, trial.batch.gbs, trial.cluster.nodes if trial.cluster is not None else 0
 
 
 def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | None = None, price: float | None = None,
@@ -158,6 +188,7 @@ def reason(found: Found) -> str:
         asked = " x ".join(f"{name.upper()} {','.join(map(str, values))}" for name in DEGREES
                            if (values := getattr(found.space, name)) is not None)
         there = f"{worlds[0]}" if len(worlds) == 1 else f"{worlds[0]} to {worlds[-1]}"
-        return (f"no layout has {asked or 'that shape'} on {there} processes: DP x TP x PP must equal nodes x processes a node")
+        return (f"no layout has {asked or 'that shape'} on {there} processes: DP x TP x PP must equal nodes x processes per "
+                "node")
     most = ", ".join(f"{code} {count}" for code, count in sorted(found.rejected.items(), key=lambda item: -item[1])[:3])
     return f"all {found.considered} layouts break a rule: {most}"

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, get_args
 
 from seatrial import expression, fields, presets, trialfile
 from seatrial.errors import BadInput
-from seatrial.plan import probed, sizes
-from seatrial.plan.answer import Document, answer
+from seatrial.plan import probed
+from seatrial.plan.answer import Document, Measured, answer
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.measured import Measured
 from seatrial.plan.nearest import ways
 from seatrial.plan.request import Request, usual_precision
 from seatrial.plan.search import RULE_NAMES, By, Found, search
+from seatrial.plan.shape import base_settings, search_shapes
 from seatrial.spec import Cluster, Model, Trial
 
 BY: tuple[str, ...] = get_args(By)
@@ -49,7 +49,7 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
     """Words of options, or values of a program; what a trial's or a sweep's file fixes is fixed where nothing else is said."""
     knobs, settings = {**knobs}, list(settings)
     if file is not None:
-        from seatrial.sweep import one
+        from seatrial.sweep import file as one
 
         told = one.asked(file)
         knobs = {name: told.knobs.get(name) if value is None else value for name, value in knobs.items()}
@@ -64,7 +64,7 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
     if cluster is None:
         raise BadInput("--cluster or --machine must be given, or a file with a [cluster] table")
     if shape_searched and model is None:
-        settings = [*sizes.base_settings(None), *settings]
+        settings = [*base_settings(None), *settings]
     request = Request.read(model=model, cluster=cluster, nodes=nodes, nodes_max=nodes_max, procs_per_node=procs_per_node,
                            fixed=knobs, sequence_parallel=sequence_parallel, precision=precision, engine=engine,
                            rampup=rampup, settings=settings)
@@ -89,7 +89,7 @@ def ask(request: Request, *, rules: Sequence[str] = (), by: str = "time", top: i
     ramp = request.batch if request.batch.rampup_start is not None else None
     ranked: By = by  # type: ignore[assignment]
     if size is not None:
-        found = sizes.search_shapes(request, size, size_tolerance, rules=parsed, ramp=ramp, by=ranked, fit=fit)
+        found = search_shapes(request, size, size_tolerance, rules=parsed, ramp=ramp, by=ranked, fit=fit)
     else:
         found = search(request.space, rules=parsed, ramp=ramp, precision=request.precision, by=ranked, fit=fit)
     out_of_it = [] if len(found) or size is not None else list(

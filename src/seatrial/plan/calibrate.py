@@ -122,6 +122,8 @@ class Calibration:
     held: MemoryFit
     used: tuple[Row, ...] = ()
     """The rows that it was learned from, so that more can be learned with them."""
+    ignored: tuple[str, ...] = ()
+    """Columns of their table that nothing reads."""
 
     def coefficients(self, session: str | None = None) -> Coefficients:
         """As of one session, by default the last one."""
@@ -295,7 +297,7 @@ def learn(rows: Sequence[Row], cluster: Cluster, *, also: Sequence[Row] = ()) ->
 
 def from_table(table: Table, cluster: Cluster) -> Calibration:
     """Rows of this machine, where the table names machines and this one is among them."""
-    return learn(table.of_machine(cluster.name), cluster)
+    return replace(learn(table.of_machine(cluster.name), cluster), ignored=table.ignored)
 
 
 def from_file(path: str | Path, cluster: Cluster) -> Calibration:

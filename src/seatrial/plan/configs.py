@@ -161,7 +161,7 @@ class Configs:
 
     @classmethod
     def from_trials(cls, trials: Iterable[Trial], cluster: Cluster | None = None) -> Configs:
-        """The cluster of a trial (or the one given) says how many nodes and processes a node there are."""
+        """The cluster of a trial (or the one given) says how many nodes and processes per node there are."""
         rows = [_row(trial, trial.cluster or cluster) for trial in trials]
         names = rows[0] if rows else {}
         return cls.from_columns(len(rows), **{name: np.array([row[name] for row in rows]) for name in names})

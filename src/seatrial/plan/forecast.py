@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import arith, presets
+from seatrial.arith import FORMULA
 from seatrial.files import save
-from seatrial.measurement import FORMULA
 from seatrial.plan import probed
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.rows import Row, Table, read

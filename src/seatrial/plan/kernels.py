@@ -1,14 +1,15 @@
-"""How long one kernel takes on a device: matrix products by shape, and kernels that only move memory.
+"""How long one kernel takes on a device: GEMMs by shape, and kernels that only move memory.
 
     machine = Machine.of(configs, cluster)
     matmul_s(machine, rows=8192, cols=5376, inner=14336, align=…)
 
-A GPU computes a product in tiles, one tile a multiprocessor at a time: what does not fill a tile, or the last wave of tiles,
+A GPU computes a GEMM in tiles, one tile a multiprocessor at a time: what does not fill a tile, or the last wave of tiles,
 is lost. It reads 16 bytes at a time: rows that do not begin at such a border cannot use the tensor cores. Nothing here is
 fitted; each constant has its reason beside it. Where the cluster names a machine file, `probed.py` corrects all of it.
 """
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -38,7 +39,7 @@ ALIGNMENT = {128: 1.0, 64: 0.99, 32: 0.98, 16: 0.95}
 7168, of which unfilled tiles explain 3 to 5."""
 
 SUSTAINED = 0.88
-"""What the power limit leaves of a device's best rate when products follow each other: 680 of 770 to 790 TFLOP/s on an H200
+"""What the power limit leaves of a device's best rate when GEMMs follow each other: 680 of 770 to 790 TFLOP/s on an H200
 (same benchmark; after 8 s of work). A shape that leaves multiprocessors idle also leaves power, so the two losses do not
 multiply."""
 
@@ -52,21 +53,21 @@ however fast the memory is: 5.5 to 8.1 on an H200 (same benchmark), where that i
 memory is slower."""
 
 FRESH_BYTES_S = 20e9
-"""Bytes a second that one process on a CPU moves through kernels whose results are newly allocated each time: the system hands
-out and clears the pages. An allocator that keeps them does better, which is learned."""
+"""Bytes per second that one process on a CPU moves through kernels whose results are newly allocated each time: the system
+hands out and clears the pages. An allocator that keeps them does better, which is learned."""
 
 USUAL_UNITS = 100
 """Multiprocessors of a large GPU: 80 to 132 since 2017."""
 
 VECTOR = 0.9
-"""Share of the fp32 units' peak that a product reaches which cannot use tensor cores."""
+"""Share of the fp32 units' peak that a GEMM reaches which cannot use tensor cores."""
 
 NARROW = 0.33
 """Share of the aligned rate when newer libraries feed the tensor cores with loads of less than 16 bytes: 0.28 to 0.57 on an
 H200 (same benchmark). Libraries of the A100's time went to the fp32 units."""
 
 DRAIN_S = 4e-6
-"""Between two products: the last tiles finish while the next kernel starts. 4 to 9 µs for small ones (same benchmark)."""
+"""Between two GEMMs: the last tiles finish while the next kernel starts. 4 to 9 µs for small ones (same benchmark)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +78,10 @@ class Machine:
     narrow_loads: bool
     """Whether the libraries use tensor cores for unaligned operands as well."""
     matrix_flops: Floats
-    """What a large, well shaped product reaches for a moment, in operations a second."""
+    """What a large, well shaped GEMM reaches for a moment, in operations per second."""
     vector_flops: Floats
     stream_bytes_s: Floats
-    """What the memory itself gives, as products read it."""
+    """What the memory itself gives, as GEMMs read it."""
     memory_bytes_s: Floats
     """Of kernels that copy or add."""
     element_bytes_s: Floats
@@ -95,14 +96,14 @@ class Machine:
     logits_bytes_s: Floats
     """Of the loss over the vocabulary."""
     optimizer_s: Floats | None = None
-    """Seconds a parameter, where that was measured; so are the next three."""
+    """Seconds per parameter, where that was measured; so are the next three."""
     host_forward_s: Floats | None = None
     """The host's time for one layer."""
     host_backward_s: Floats | None = None
     fixed_s: Floats | None = None
     """The host's time for one iteration."""
     figures: probed.Probed | None = None
-    """What corrects the model's products and attention."""
+    """What corrects the model's GEMMs and attention."""
 
     @classmethod
     def of(cls, configs: Configs, cluster: Cluster, found: probed.Probed | None = None, *,
@@ -187,12 +188,53 @@ def alignment_bytes(machine: Machine, *widths: Ints) -> Ints:
 
 
 def matmul_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, batch: Any = 1, kind: str = "forward") -> Floats:
-    """Seconds of `batch` products [rows, inner] x [inner, cols]; `align` in bytes, from the widths that lie contiguous in
+    """Seconds of `batch` GEMMs [rows, inner] x [inner, cols]; `align` in bytes, from the widths that lie contiguous in
     memory; `kind` says how the operands lie, as `probe/shapes.py` has it."""
     seconds = _modelled_s(machine, rows, cols, inner, align, batch)
     if machine.figures is None:
         return seconds
-    return seconds * machine.figures.product_factor(kind, machine.precision, rows, cols, inner, batch)
+    return seconds * _factor(_off_by(machine.figures), kind, machine.precision, rows, cols, inner, batch)
+
+
+def _factor(known: dict[tuple[str, str], probed.Points], kind: str, precision: Ints, rows: Any, cols: Any, inner: Any,
+            batch: Any) -> Floats:
+    found = np.ones(len(precision))
+    for code in np.unique(precision):
+        points = probed.first_of(known, [(name, kind) for name in probed.types(code)])
+        if points is None:
+            continue
+        where = precision == code
+        sides = [np.broadcast_to(side, found.shape)[where] for side in (rows, cols, inner, batch)]
+        found[where] = points.at(*sides)
+    return found
+
+
+def as_measured(found: probed.Probed, precisions: list[str]) -> Machine:
+    """The model's own machine for so many figures, as the process was that measured them."""
+    n = len(precisions)
+    procs = found.file["procs_per_node"]
+    codes = np.array([PRECISIONS.index(p) for p in precisions])
+    configs = Configs.from_columns(n, layers=1, hidden=1024, heads=8, seq=1024, vocab=1024, gbs=1, procs_per_node=procs,
+                                   precision=codes)
+    return Machine.of(configs, found.cluster, found, corrected=False)
+
+
+@functools.lru_cache(maxsize=64)
+def _off_by(figures: probed.Probed) -> dict[tuple[str, str], probed.Points]:
+    """By type and kind: measured seconds of a GEMM over the model's."""
+    known = figures.entries("matmul")
+    if not known:
+        return {}
+    machine = as_measured(figures, [e["dtype"] for e in known])
+    rows, cols, inner, batch = (np.array([e[side] for e in known]) for side in ("rows", "cols", "inner", "batch"))
+    weight = np.array([e["kind"] == "weight" for e in known])
+    align = alignment_bytes(machine, cols, np.where(weight, rows, inner))
+    factors = np.array([e["s"] for e in known]) / matmul_s(machine, rows, cols, inner, align, batch)
+    found = {}
+    for key in dict.fromkeys((e["dtype"], e["kind"]) for e in known):
+        mine = np.array([(e["dtype"], e["kind"]) == key for e in known])
+        found[key] = probed.Points(np.stack([rows, cols, inner, batch], axis=1)[mine], factors[mine])
+    return found
 
 
 def _modelled_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints, batch: Any) -> Floats:

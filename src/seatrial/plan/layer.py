@@ -1,4 +1,4 @@
-"""What one micro-batch costs in one layer, at the head and at the embedding: every product, pass over memory and collective
+"""What one micro-batch costs in one layer, at the head and at the embedding: every GEMM, pass over memory and collective
 counted.
 
 Bytes below are multiples of the element `e` (2 for fp16 and bf16). Attention without a fused kernel stores the scores, which
@@ -6,6 +6,7 @@ is what Megatron did before FlashAttention: a fused scale-mask-softmax, then dro
 """
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ import numpy as np
 from seatrial.arith.layer import gemms, widths
 from seatrial.plan import network
 from seatrial.plan.configs import RECOMPUTE, Configs, Floats, Ints
-from seatrial.plan.kernels import Machine, alignment_bytes, copy_s, element_s, matmul_s
+from seatrial.plan.kernels import Machine, alignment_bytes, as_measured, copy_s, element_s, matmul_s
+from seatrial.plan.probed import Points, Probed, first_of, types
 from seatrial.spec import Cluster
 
 FULL, SELECTIVE = RECOMPUTE.index("full"), RECOMPUTE.index("selective")
@@ -27,7 +29,7 @@ recompute. On the machine of `benchmarks/kernels_gpu.py` a layer small enough to
 blocking launches add 42."""
 
 FLASH_FORWARD, FLASH_BACKWARD = 0.6, 0.45
-"""Share of the large-product rate that fused attention kernels reach, forward and backward (their authors' own figures: 0.5 to
+"""Share of the large-GEMM rate that fused attention kernels reach, forward and backward (their authors' own figures: 0.5 to
 0.7)."""
 
 CROSS_ENTROPY_FORWARD, CROSS_ENTROPY_BACKWARD = 38, 14
@@ -79,7 +81,7 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
 
 SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",
           "flash", "procs_per_node")
-"""The columns that products and attention depend on."""
+"""The columns that GEMMs and attention depend on."""
 
 
 def _distinct(c: Configs, machine: Machine) -> tuple[Ints, Ints | None]:
@@ -105,7 +107,7 @@ def _spread(pair: tuple[Floats, Floats], back: Ints | None) -> tuple[Floats, Flo
 
 
 def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
-    """The four products of a layer; backward twice as many, for the input's and the weight's gradient."""
+    """The four GEMMs of a layer; backward twice as many, for the input's and the weight's gradient."""
     tokens = c.mbs * c.seq
     forward: Floats = np.zeros(len(c))
     backward: Floats = np.zeros(len(c))
@@ -135,16 +137,50 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     stored_b = scores + 3 * context + element_s(machine, softmax_b)
     flash_f, flash_b = fused_attention_s(machine, heads, c.seq, c.head_size)
     if machine.figures is not None:
-        flash_f = flash_f * machine.figures.attention_factor("forward_s", c)
-        flash_b = flash_b * machine.figures.attention_factor("backward_s", c)
+        flash_f = flash_f * _attention_factor(machine.figures, "forward_s", c)
+        flash_b = flash_b * _attention_factor(machine.figures, "backward_s", c)
     return np.where(flash, flash_f, stored_f), np.where(flash, flash_b, stored_b)
 
 
 def fused_attention_s(machine: Machine, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
     """Seconds forward and backward of so many heads, as the model has it."""
     elements = heads.astype(np.float64) * seq * seq
-    flops = 2.0 * elements * head_dim  # both products, half of them masked away
+    flops = 2.0 * elements * head_dim  # both GEMMs, half of them masked away
     return flops / (machine.matrix_flops * FLASH_FORWARD), 2.5 * flops / (machine.matrix_flops * FLASH_BACKWARD)
+
+
+def _attention_factor(figures: Probed, way: str, c: Configs) -> Floats:
+    found = np.ones(len(c))
+    biased = (c.rope == 0) & (c.learned == 0)
+    for code in np.unique(c.precision):
+        for bias in (False, True):
+            where = (c.precision == code) & (biased == bias)
+            keys = [(name, with_bias, way) for with_bias in (bias, not bias) for name in types(code)]
+            points = first_of(_attention_off_by(figures), keys)
+            if points is not None and where.any():
+                heads = np.maximum(c.mbs * c.heads // c.tp, 1)
+                found[where] = points.at(heads[where], c.seq[where], c.head_size[where])
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _attention_off_by(figures: Probed) -> dict[tuple[str, bool, str], Points]:
+    """By type, bias and way: measured seconds of fused attention over the model's."""
+    known = figures.entries("attention")
+    if not known:
+        return {}
+    machine = as_measured(figures, [e["dtype"] for e in known])
+    heads = np.array([e["batch"] * e["heads"] for e in known])
+    seq, dim = (np.array([e[side] for e in known]) for side in ("seq", "head_dim"))
+    modelled = dict(zip(("forward_s", "backward_s"), fused_attention_s(machine, heads, seq, dim)))
+    places = np.stack([heads, seq, dim], axis=1)
+    found = {}
+    for way, model_s in modelled.items():
+        factors = np.array([e[way] for e in known]) / model_s
+        for dtype, bias in dict.fromkeys((e["dtype"], bool(e["bias"])) for e in known):
+            mine = np.array([e["dtype"] == dtype and e["bias"] == bias for e in known])
+            found[dtype, bias, way] = Points(places[mine], factors[mine])
+    return found
 
 
 def _tensor_parallel(c: Configs, cluster: Cluster, size: Floats) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ import numpy as np
 from seatrial.arith.layer import widths
 from seatrial.plan import probed
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats
-from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, stage_parameters
+from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, Z90, stage_parameters
 from seatrial.schedule.vector import peaks
 from seatrial.spec import BYTES, GIB, Cluster
 
@@ -46,8 +46,6 @@ request; the rest lie between blocks in use."""
 
 SIGMA, SIGMA_CPU = 0.06, 0.15
 """Standard deviation of the logarithm: allocator and communication buffers are rules of thumb, the tensors are counted."""
-
-Z90 = 1.6449
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +129,7 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
 
 
 def _passing(c: Configs) -> Floats:
-    """Bytes a parameter that exist during the optimizer's step alone."""
+    """Bytes per parameter that exist during the optimizer's step alone."""
     copies = np.where(c.zero == 0, UNSHARDED_BYTES - LASTING_BYTES, (SHARDED_BYTES - LASTING_BYTES) / c.dp)
     return np.where(c.precision == FP32, 0.0, copies)
 

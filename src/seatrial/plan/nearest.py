@@ -1,9 +1,10 @@
 """When nothing works: the nearest that does. Each thing that was asked for is let go in turn, and what opens up is named.
 
-    for way in ways(request, rules): way.freed, way.found
+    for way in ways(request.space, rules=rules): way.freed, way.found
 """
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -42,9 +43,9 @@ def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None =
 
     fixed = [name for name in KNOBS if getattr(space, name) is not None]
     attempts: list[tuple[str, tuple[str, ...]]] = [(name, (name,)) for name in fixed]
-    attempts += [(f"{name} and dp", (name, "dp")) for name in ("tp", "pp") if name in fixed and "dp" in fixed]
-    attempts += [("tp and pp", ("tp", "pp"))] if {"tp", "pp"} <= set(fixed) else []
-    attempts += [("schedule and vp", ("schedule", "vp"))] if {"schedule", "vp"} <= set(fixed) else []
+    # The degrees make up for each other, DP for any; virtual stages come with their schedule.
+    pairs = [tuple(sorted(pair, key="dp".__eq__)) for pair in itertools.combinations(DEGREES, 2)]
+    attempts += [(" and ".join(pair), pair) for pair in (*pairs, ("schedule", "vp")) if set(pair) <= set(fixed)]
     for freed, names in attempts:
         if way := tried(freed, space.freed(*names)):
             yield way

@@ -6,8 +6,10 @@ file, what was measured corrects the model, group by group.
 """
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,7 +58,7 @@ def _rate(link: Link) -> float:
 
 
 def _across_rate(cluster: Cluster, sharers: Ints) -> Floats:
-    """Bytes a second of one group's ring through a node's adapters."""
+    """Bytes per second of one group's ring through a node's adapters."""
     rate = _rate(cluster.inter) / np.maximum(sharers, 1)
     return rate if cluster.inter.flow_gb_s is None else np.minimum(rate, cluster.inter.flow_gb_s * 1e9)
 
@@ -80,7 +82,59 @@ def ring_s(cluster: Cluster, group: Group, size_bytes: Any, *, passes: int, mess
     found = probed.of(cluster)
     if found is None:
         return seconds
-    return seconds * found.ring_factor(passes, group.size, group.nodes, np.asarray(size_bytes, dtype=np.float64) / messages)
+    return seconds * _ring_factor(found, passes, group, np.asarray(size_bytes, dtype=np.float64) / messages)
+
+
+def _ring_factor(figures: probed.Probed, passes: int, group: Group, call_bytes: Any) -> Floats:
+    size, nodes = group.size, group.nodes
+    found = np.ones(len(size))
+    call_bytes = np.broadcast_to(np.asarray(call_bytes, dtype=np.float64), found.shape)
+    for across in (False, True):
+        known = _rings_off_by(figures).get((passes, across))
+        where = (nodes > 1) == across
+        if not known or not where.any():
+            continue
+        wide, deep = np.log2(np.maximum(size[where], 1)), np.log2(np.maximum(nodes[where], 1))
+        apart = [np.abs(wide - math.log2(talk.size)) + np.abs(deep - math.log2(talk.nodes)) for talk in known]
+        nearest = np.argmin(apart, axis=0)
+        mine = np.ones(len(wide))
+        for i, talk in enumerate(known):
+            chosen = nearest == i
+            if chosen.any():
+                mine[chosen] = talk.factor.at(call_bytes[where][chosen])
+        found[where] = mine
+    return found
+
+
+class Talk(NamedTuple):
+    """One kind of group: how far the ring model is off, by the bytes of one call."""
+
+    size: float
+    nodes: float
+    factor: probed.Curve
+
+
+@functools.lru_cache(maxsize=64)
+def _rings_off_by(figures: probed.Probed) -> dict[tuple[int, bool], tuple[Talk, ...]]:
+    """By passes and whether nodes are crossed: measured seconds of a ring over the model's."""
+    cluster, entries = figures.cluster, figures.entries("collectives")
+    found: dict[tuple[int, bool], list[Talk]] = {}
+    kinds = dict.fromkeys((e["size"], e["per_node"], e["nodes"], e["groups"]) for e in entries)
+    for size, per_node, nodes, groups in kinds:
+        for passes, ops in ((2, ("all_reduce",)), (1, ("all_gather", "reduce_scatter"))):
+            seconds: dict[float, list[float]] = {}
+            for e in entries:
+                if (e["size"], e["per_node"], e["nodes"]) == (size, per_node, nodes) and e["op"] in ops:
+                    seconds.setdefault(e["bytes"], []).append(e["s"])
+            if not seconds:
+                continue
+            group = Group(size=np.array([size]), per_node=np.array([per_node]), sharers=np.array([groups]))
+            modelled = {b: float(ring_s(cluster, group, b, passes=passes)[0]) for b in seconds}
+            # Where one half of the pair is missing the other stands for both.
+            factors = [float(np.mean(s)) / modelled[b] for b, s in seconds.items()]
+            curve = probed.Curve(seconds, factors)
+            found.setdefault((passes, nodes > 1), []).append(Talk(size=size, nodes=nodes, factor=curve))
+    return {key: tuple(talks) for key, talks in found.items()}
 
 
 def all_reduce_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1) -> Floats:

@@ -53,7 +53,7 @@ DEFAULTS = {
 }
 """Column -> what an empty cell means."""
 
-KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precision", "glu", "mem_gib", "trial"})
+KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precision", "glu", "mem_gib", "trial", "doubted"})
 """Columns that are read beside the fields of a record."""
 
 YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
@@ -335,7 +335,7 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
 
 
 def _filled(world: int, nodes: int | None, procs: int | None, most: int) -> tuple[int, int]:
-    """Nodes and processes a node for so many processes, where the row does not say both."""
+    """Nodes and processes per node for so many processes, where the row does not say both."""
     if nodes is not None:
         shared = world // nodes if nodes > 0 and world > 0 and world % nodes == 0 and world // nodes <= most else most
         return nodes, procs or shared
@@ -377,7 +377,7 @@ def _factors(got: _Cells, trial: Trial) -> tuple[str, ...]:
 
 
 def _named(env: Mapping[str, str] | Iterable[str], torch: str, trial: Trial) -> tuple[str, ...]:
-    """Clock and processes a node are physics and have columns of their own.
+    """Clock and processes per node are physics and have columns of their own.
 
     On CPUs a message library watches every page that is given back, which a process that allocates anew all the time feels.
     """

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from seatrial import arith
+from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
 from seatrial.plan import memory, step
@@ -28,8 +29,6 @@ from seatrial.spec import Batch, Cluster, Model, Topology, Trial
 
 By = Literal["time", "tflops", "cost", "energy", "memory"]
 
-TIE = 0.01
-"""Under this nobody can tell: repeats of one configuration mostly differ by 0.4 %, and some by much more."""
 KEPT = 4096
 """The best that are carried from chunk to chunk."""
 TIMED = 1 << 15
@@ -131,7 +130,7 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
     coefficients = learned(fit)
     searched_zero = space.zero is None and space.options is None
     # sc21 credits full recompute with a third more operations, so it can only compare layouts of one recompute mode.
-    formula = "sc21" if space.recompute is not None and len(space.recompute) == 1 else "model"
+    formula = arith.FORMULA if space.recompute is not None and len(space.recompute) == 1 else "model"
     where, tried = product(space)
     lost = hopeless(where, space)
     rejected = _rejected_early(where[lost], tried, space, ramp, precision, rows)

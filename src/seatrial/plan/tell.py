@@ -1,16 +1,20 @@
-"""The planner's answer as a page of text.
+"""The planner's answers as pages of text.
 
     tell(answer(found, request, top=5, by="time"), request)
+    explained(explain(trial), top=5)
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from seatrial.columns import BY_FIELD, SEARCHED
-from seatrial.plan import bars, show
+from seatrial import terminal
+from seatrial.arith import TIE
+from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.plan.answer import Document
+from seatrial.plan.explain import WHY, Explained, better
 from seatrial.plan.request import Request
+from seatrial.schedule import picture
 
 DRAWN = 6
 """Layouts that are drawn: more are a wall, and the table has them."""
@@ -47,12 +51,12 @@ def tell(document: Document, request: Request) -> None:
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
     headers, rows, alike = _fitting(["#", *(column.header for column in columns)], rows)
     words = {column.header for column in columns if column.words}
-    show.table(headers, rows, bold=max(1, min(document["ties"], len(rows))),
+    terminal.table(headers, rows, bold=max(1, min(document["ties"], len(rows))),
                left=[i for i, header in enumerate(headers) if header in words])  # fmt: skip
     if alike:
         print(f"All of them: {', '.join(alike)}.")
     print()
-    draw(candidates[:DRAWN], cells=min(show.width(), WIDEST))
+    draw(candidates[:DRAWN], cells=min(terminal.width(), WIDEST))
     _remarks(document)
 
 
@@ -62,9 +66,9 @@ def _fitting(headers: list[str], rows: list[list[str]]) -> tuple[list[str], list
         return sum(max(map(len, column)) + 2 for column in zip(headers, *rows))
 
     alike: list[str] = []
-    if show.on_terminal() and len(rows) > 1:
+    if terminal.on_terminal() and len(rows) > 1:
         for name in (*(SHORT.get(name, name.upper()) for name in reversed(SEARCHED)), "nodes"):
-            if wide() > show.width() and name in headers:
+            if wide() > terminal.width() and name in headers:
                 place = headers.index(name)
                 if len({row[place] for row in rows}) == 1:
                     alike.append(f"{name} {rows[0][place]}")
@@ -77,25 +81,26 @@ def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
     """Where the time of the first layouts goes, and how sure that is; measured seconds beside the forecast."""
     if cells < NARROWEST:
         return
-    values = [show.seconds(c["sec_per_it"]) for c in candidates]
+    values = [terminal.seconds(c["sec_per_it"]) for c in candidates]
     label, value = len(str(len(candidates))), max(map(len, values))
     room = cells - label - value - 6
     longest = max(c["sec_per_it"] for c in candidates)
     print("Where the forecast's time goes" + (", the first's shares below:" if len(candidates) > 1 else ":"))
-    show.painted(*([(f"{i:>{label}}  ", ""), *bars.stacked(c["parts_s"], longest=longest, cells=room),
+    terminal.painted(*([(f"{i:>{label}}  ", ""), *terminal.stacked(c["parts_s"], longest=longest, cells=room),
                     (f"  {text:>{value}} s", "")] for i, (c, text) in enumerate(zip(candidates, values), 1)))
-    show.painted(*([(" " * (label + 2), ""), *line] for line in
-                   show.in_lines(bars.legend(candidates[0]["parts_s"]), cells - label - 2)))
+    terminal.painted(*([(" " * (label + 2), ""), *line] for line in
+                   terminal.in_lines(terminal.legend(candidates[0]["parts_s"]), cells - label - 2)))
     print()
     ends = [end for c in candidates for end in (c["sec_lo"], c["sec_hi"], *c["measured_s"])]
     seen = any(c["measured_s"] for c in candidates)
     beside = seen and cells >= SPACIOUS
-    axis = bars.Axis(min(ends), max(ends), cells - label - 2 - (len(MEASURED) + value + 4 if beside else 0))
-    print(f"90 % of each forecast, {show.short(axis.low)} to {show.short(axis.high)} s" + (", ◆ measured:" if seen else ":"))
+    axis = terminal.Axis(min(ends), max(ends), cells - label - 2 - (len(MEASURED) + value + 4 if beside else 0))
+    reach = f"{terminal.short(axis.low)} to {terminal.short(axis.high)} s"
+    print(f"90 % of each forecast, {reach}" + (", ◆ measured:" if seen else ":"))
     for i, c in enumerate(candidates, 1):
         line = axis.interval(c["sec_lo"], c["sec_per_it"], c["sec_hi"], marks=dict.fromkeys(c["measured_s"], "◆"))
-        said = f"  {show.seconds(min(c['measured_s'])):>{value}} {MEASURED}" if beside and c["measured_s"] else ""
-        show.painted([(f"{i:>{label}}  ", ""), (line, "blue"), (said, "")])
+        said = f"  {terminal.seconds(min(c['measured_s'])):>{value}} {MEASURED}" if beside and c["measured_s"] else ""
+        terminal.painted([(f"{i:>{label}}  ", ""), (line, "blue"), (said, "")])
     print()
 
 
@@ -108,18 +113,18 @@ def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_
     if several_nodes:
         columns.append(_plain("nodes"))
     columns += [
-        _Column("s/it", lambda c: show.seconds(c["sec_per_it"])),
-        _Column("90 %", lambda c: f"{show.short(c['sec_lo'])}-{show.short(c['sec_hi'])}"),
+        _Column("s/it", lambda c: terminal.seconds(c["sec_per_it"])),
+        _Column("90 %", lambda c: f"{terminal.short(c['sec_lo'])}-{terminal.short(c['sec_hi'])}"),
         _Column("GiB", lambda c: f"{c['mem_gib']:.1f}" + ("*" if c["fits"] == "tight" else "")),
-        _Column("TFLOPs", lambda c: show.short(c["tflops"])),
+        _Column("TFLOPs", lambda c: terminal.short(c["tflops"])),
         _Column("vs first", lambda c: "tie" if c["tie"] else f"+{c['worse_by']:.1%}" if c["worse_by"] else ""),
     ]  # fmt: skip
     if shapes:
-        columns.append(_Column("s at size", lambda c: show.seconds(c["sec_normalised"])))
+        columns.append(_Column("s at size", lambda c: terminal.seconds(c["sec_normalised"])))
     if "days" in first:
         columns.append(_Column("days", lambda c: f"{c.get('days_normalised', c['days']):.1f}"))
         if first["money"] is not None:
-            columns.append(_Column("money", lambda c: show.price(c["money"])))
+            columns.append(_Column("money", lambda c: terminal.price(c["money"])))
         if first["energy_mwh"] is not None:
             columns.append(_Column("MWh", lambda c: f"{c['energy_mwh']:,.0f}"))
     return columns
@@ -145,9 +150,10 @@ def _remarks(document: Document) -> None:
         print(f"The first {document['ties']} cannot be told apart: under {document['tie_within']:.0%} only measuring can tell.")
     if (runner_up := document["runner_up"]) is not None:
         more = f", {runner_up['days_more']:.1f} days more" if "days_more" in runner_up else ""
-        more += f", {show.price(runner_up['money_more'])} more money" if "money_more" in runner_up else ""
+        more += f", {terminal.price(runner_up['money_more'])} more money" if "money_more" in runner_up else ""
+        sign, sec = "+" if runner_up["sec_more"] >= 0 else "-", terminal.seconds(abs(runner_up["sec_more"]))
         print(f"The runner-up, number {runner_up['rank']}, is {runner_up['worse_by']:.1%} worse by {document['by']}: "
-              f"{'+' if runner_up['sec_more'] >= 0 else '-'}{show.seconds(abs(runner_up['sec_more']))} s an iteration{more}.")
+              f"{sign}{sec} s per iteration{more}.")
     if any(c["fits"] == "tight" for c in candidates):
         print("A * after GiB: it fits, but the interval of the forecast reaches over the limit.")
     if "calibration" in document:
@@ -158,7 +164,7 @@ def _remarks(document: Document) -> None:
     if warned:
         print(f"Warnings among these: {', '.join(warned)}.")
     marked = "; an s after TP is sequence parallelism" if any(c["sequence_parallel"] for c in candidates) else ""
-    print(f"TFLOPs a device by formula {document['tflops_formula']}{marked}.")
+    print(f"TFLOPs per device by formula {document['tflops_formula']}{marked}.")
     if "days" in candidates[0]:
         print("Days of training at this pace alone; energy is the devices' rated power, without hosts, network and cooling.")
 
@@ -172,3 +178,40 @@ def layout(c: dict[str, Any]) -> str:
 def _said(name: str, value: Any) -> str:
     """`DP 8`; nothing of one virtual stage, and a schedule by its own name."""
     return "" if name == "vp" and value == 1 else value if name == "schedule" else f"{SHORT.get(name, name.upper())} {value}"
+
+
+def pipeline_title(told: Explained) -> str:
+    t = told.trial.topology
+    return (f"{t.schedule}: PP {t.pp}{f' x VP {t.vp}' if t.vp > 1 else ''}, {told.drawn} of {told.trial.microbatches} "
+            f"micro-batches, {told.trial.model.name or 'model'}")
+
+
+def explained(told: Explained, top: int) -> None:
+    """One layout taken apart, for a person."""
+    t, cluster = told.trial.topology, told.trial.cluster
+    assert cluster is not None
+    degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES)
+    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
+          f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
+          f"recompute {t.recompute}, {t.precision}")
+    print(f"\n{told.sec:.2f} s per iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
+    print(terminal.breakdown(told.parts, "s", said=WHY))
+    print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
+    print(terminal.breakdown(told.memory, "GiB", whole=told.limit_gib))
+    if told.timeline is not None:
+        print(f"\n{pipeline_title(told)}; dots are the bubble")
+        print(picture(told.timeline, width=min(terminal.width(), 160)))
+    print("\nWhat limits it")
+    print("\n".join(f"  {line}" for line in told.limits) or "  nothing stands out")
+    for warning in told.warnings:
+        print(f"  {warning.code}: {warning.message}")
+    chosen = better(told.changes)[:top]
+    print("\nWhat to change")
+    for change in chosen:
+        print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
+    if not chosen:
+        print("  no single change is forecast to gain more than 1 %")
+    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > TIE]
+    if full and top:
+        print("  it would be faster, but does not fit: "
+              + "; ".join(f"{c.what} ({c.mem_gib:.1f} GiB)" for c in sorted(full, key=lambda c: c.mem_gib or 0.0)[:top]))

@@ -1,6 +1,6 @@
 """The verdicts of `rules.py` for a hundred thousand layouts at once.
 
-    codes = verdicts(columns, space, batch)        0 where a layout is accepted, else 1 + its position in CODES
+    codes = verdicts(columns, space, batch, "bf16")        0 where a layout is accepted, else 1 + its position in CODES
 
 `rules.py` is the truth: it says why and what would work, for one trial. Here is only whether, for columns, and a test holds the
 two equal on random layouts, code by code. The order of CODES is the order in which `rules.check` would meet them.

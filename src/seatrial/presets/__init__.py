@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial import fields
+from seatrial import fields, machine
 from seatrial.errors import BadInput
 from seatrial.spec import Cluster, Model
 
@@ -131,7 +131,7 @@ def _part(kind: str, value: Any, book: Book) -> Any:
 
 def cluster(name: str, changes: Mapping[str, Any] | None = None, *, nodes: int | None = None, procs_per_node: int | None = None,
             book: Book | None = None) -> Cluster:
-    """A cluster by the name of a preset or the path of a TOML file, with other values, nodes or processes a node."""
+    """A cluster by the name of a preset or the path of a TOML file, with other values, nodes or processes per node."""
     book = book or shipped()
     if name == "local":
         values = local_cluster()
@@ -205,8 +205,6 @@ def beside(file: str | os.PathLike[str], values: dict[str, Any]) -> dict[str, An
 
 def machine_for(cluster: Cluster, path: str | os.PathLike[str]) -> dict[str, Any]:
     """A machine file, once it is known to speak of this cluster's device."""
-    from seatrial.probe import machine
-
     found, device = machine.read(path), cluster.device
     if not machine.same_device(found["device"], name=device.name, kind=device.kind, memory_gib=device.memory_gib):
         seen = found["device"]
@@ -218,8 +216,6 @@ def machine_for(cluster: Cluster, path: str | os.PathLike[str]) -> dict[str, Any
 
 def probed_cluster(name: str) -> dict[str, Any]:
     """A cluster out of a machine file alone: as many nodes and processes as measured it, links as fast as they were."""
-    from seatrial.probe import machine
-
     path = MACHINE_FILE if name == HERE else name
     if name == HERE and not Path(path).exists():
         raise BadInput(f"--cluster here: no {MACHINE_FILE} in this folder; `seatrial probe` writes it, and --cluster local "
@@ -231,7 +227,7 @@ def probed_cluster(name: str) -> dict[str, Any]:
         rate = 2e-12 * p["rows"] * p["cols"] * p["inner"] * p["batch"] / p["s"]
         peaks[p["dtype"]] = max(peaks.get(p["dtype"], 0.0), rate)
     if not peaks:
-        raise BadInput(f"{path}: no product was measured: a cluster cannot be made of it; probe again, or name a --cluster")
+        raise BadInput(f"{path}: no GEMM was measured: a cluster cannot be made of it; probe again, or name a --cluster")
     gpu = device["kind"] == "gpu"
     split = 1 if gpu else procs
     copied = max((m["moved"] / m["s"] / 1e9 for m in figures.get("memory", []) if m["name"] in ("copy", "add")), default=10.0)

@@ -9,10 +9,9 @@ import sys
 import torch
 import torch.distributed as dist
 
-from seatrial import presets
+from seatrial import machine, presets
 from seatrial.engine.rendezvous import device_of, rank_from_env
 from seatrial.errors import SeatrialError
-from seatrial.probe import machine
 from seatrial.probe.options import ProbeOptions
 from seatrial.probe.run import probe
 

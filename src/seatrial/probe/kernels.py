@@ -22,8 +22,8 @@ from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
 from seatrial.probe.shapes import Attention, GemmShape
 from seatrial.probe.timing import Item, Sample, Works, summary
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
-from seatrial.training import Training
 
 TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 CROSS_ENTROPY_BYTES = 52
@@ -216,12 +216,12 @@ def _host_steps(layers: int, device: torch.device, repeats: int) -> tuple[Sample
     model = Model(layers=layers, hidden=32, heads=2, vocab=64, seq=HOST_SEQ)
     trial = Trial(model=model, batch=Batch(gbs=1), topology=Topology(precision="bf16" if device.type == "cuda" else "fp32"),
                   execution=Execution(device=device.type))  # type: ignore[arg-type]
-    training = Training(steps=1_000_000)
+    recipe = Recipe(steps=1_000_000)
     # Triton's kernels would be compiled for widths that nobody has.
     config = KernelConfig.of(device, trial.topology.precision)
     ops = choose.build(replace(config, triton=(), attention="default"), trial, device)
-    engine = Engine(trial, training, Mesh(trial.topology, device=device), ops=ops)
-    batches = Batches(training, model, training.seed)
+    engine = Engine(trial, recipe, Mesh(trial.topology, device=device), ops=ops)
+    batches = Batches(recipe, model, recipe.seed)
     steps, forwards = [], []
     for number in range(1, repeats + 4):
         began = time.perf_counter()

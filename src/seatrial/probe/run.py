@@ -21,9 +21,10 @@ import torch.distributed as dist
 
 from seatrial import __version__
 from seatrial.engine.rendezvous import RankInfo, join
+from seatrial.machine import KIND, PARTS, SCHEMA
+from seatrial.measurement import digits
 from seatrial.probe import collectives, kernels
 from seatrial.probe.collectives import GOOD, WHY, InterleavedGemm, Ranks, status_of
-from seatrial.probe.machine import KIND, PARTS, SCHEMA
 from seatrial.probe.options import ProbeOptions
 from seatrial.probe.timing import Clock, Item, Sample
 
@@ -100,7 +101,7 @@ class Probe:
         except (RuntimeError, MemoryError) as error:
             self._miss("host", WHY[status_of(error)])
             return
-        self.figures["host"].append({name: _digits(value) for name, value in found.items()})
+        self.figures["host"].append({name: digits(value) for name, value in found.items()})
 
     def _burn(self) -> None:
         if self.device.type != "cuda":
@@ -173,7 +174,7 @@ class Probe:
         if "both_s" in found:
             both = found.pop("both_s")
             found["backward_s"] = max(both - found["forward_s"], 0.1 * both)
-        return {**{key: _digits(value) for key, value in found.items()}, "spread": round(spread, 4)}
+        return {**{key: digits(value) for key, value in found.items()}, "spread": round(spread, 4)}
 
     def _network(self) -> None:
         place = self.place
@@ -211,15 +212,10 @@ class Probe:
         if isinstance(found, float):
             self._miss(Item(part, what, dict).label, WHY[found])
         else:
-            self.figures[part].append({**what, "s": _digits(found.s), "spread": round(found.spread, 4)})
+            self.figures[part].append({**what, "s": digits(found.s), "spread": round(found.spread, 4)})
 
     def _miss(self, what: str, why: str) -> None:
         self.missing.append({"what": what, "why": why})
-
-
-def _digits(value: float) -> float:
-    """Five significant digits: more would be a claim."""
-    return float(f"{value:.5g}")
 
 
 def _backend() -> str:

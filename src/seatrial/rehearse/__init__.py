@@ -1,6 +1,6 @@
 """One rank of any topology on one device: real kernels, real memory, peers that answer at once and a network that is charged.
 
-    found = rehearse(trial, training, RehearsalOptions(rank=0), cluster=cluster)
+    found = rehearse(trial, recipe, RehearsalOptions(rank=0), cluster=cluster)
     found.ranks[0].memory.peak_bytes, found.iteration.sec
 
 Read on in this order: `fake.py` (what is not there), `recorder.py` (when what happened), `rank.py` (the engine with both; one

@@ -1,8 +1,8 @@
 """One rank rehearsed: the engine without its peers, each action's time on real tensors, bytes by part over the schedule.
 
     with fake_world(rank=rank, world=trial.topology.world):
-        time_actions(trial, training, device, repeats=3, as_gpu=False)          moments, to be replayed with a network
-        measure_memory(trial, training, device, fake=True, as_gpu=False)        bytes by part at the fullest moment
+        time_actions(trial, recipe, device, repeats=3, as_gpu=False)          moments, to be replayed with a network
+        measure_memory(trial, recipe, device, fake=True, as_gpu=False)        bytes by part at the fullest moment
 
 Time needs each action a few times; memory needs the true number of micro-batches in flight, and no more:
 `microbatches_to_peak` says how many of a long batch show the fullest moment.
@@ -19,11 +19,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.mesh import Group, Mesh
-from seatrial.engine.core.messages import Messages, Order
 from seatrial.engine.core.ops import Ops
+from seatrial.engine.core.params import fill
+from seatrial.engine.core.pipeline import Messages, Order
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
 from seatrial.engine.fast.config import KernelConfig
@@ -33,12 +33,12 @@ from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
 from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import SeatrialError
+from seatrial.recipe import Recipe
 from seatrial.rehearse import fake
 from seatrial.rehearse.fake import Answers, no_memory
 from seatrial.rehearse.recorder import Moment, Recorder
 from seatrial.schedule import KINDS, Action, Kind, peak_activations, schedule, splits_backward
 from seatrial.spec import GIB, Batch, Topology, Trial
-from seatrial.training import Training
 
 UPDATED = "optimizer"
 """The timer of weights that come back from the ranks that updated them: here they stay as they were."""
@@ -157,16 +157,16 @@ class _Messages(Messages):
 
 
 class StandIn(Engine):
-    def __init__(self, trial: Trial, training: Training, mesh: Mesh, recorder: Recorder, ops: Ops, *, first_values: bool):
+    def __init__(self, trial: Trial, recipe: Recipe, mesh: Mesh, recorder: Recorder, ops: Ops, *, first_values: bool):
         """`first_values`: not made where nobody reads them."""
         self.whole, self.recorder = True, recorder
         comm = _Comm(mesh, Timers(mesh.device.type), recorder)
-        super().__init__(trial, training, mesh, comm=comm, ops=ops, first_values=first_values)
+        super().__init__(trial, recipe, mesh, comm=comm, ops=ops, first_values=first_values)
         for bucket in self.buckets:
             # The shards of the other replicas, whose first values would have come from them.
             for piece in bucket.pieces(0, bucket.layout.size) if first_values and bucket.zero in (1, 2) else ():
-                init.fill(bucket.flat[piece.start : piece.start + piece.numel], piece.spec, piece.segment, row=piece.row,
-                          seed=training.seed)
+                fill(bucket.flat[piece.start : piece.start + piece.numel], piece.spec, piece.segment, row=piece.row,
+                          seed=recipe.seed)
         scale = self.loss_scale.value / (trial.batch.gbs * trial.model.seq)
         self.made_up = self.pipeline.messages = _Messages(comm, self.pipeline.messages, gradient_std=scale)
 
@@ -226,32 +226,32 @@ def microbatches_to_peak(trial: Trial, pp_rank: int) -> int:
     return min(there, most.activations + most.weight_inputs + 2)
 
 
-def time_actions(trial: Trial, training: Training, device: torch.device, *, repeats: int, as_gpu: bool) -> list[Moment]:
+def time_actions(trial: Trial, recipe: Recipe, device: torch.device, *, repeats: int, as_gpu: bool) -> list[Moment]:
     """A step to warm up, and one of `repeats` micro-batches, one after the other through this rank's stages.
 
     `as_gpu`: whether the ranks that it stands for talk through NCCL, whose ways of sending and scattering differ from gloo's.
     """
     with _explained(trial, device):
-        engine = _engine(trial, training, device, as_gpu=as_gpu)
+        engine = _engine(trial, recipe, device, as_gpu=as_gpu)
         # The first step makes the gradients' buckets and picks kernels.
-        _one_by_one(engine, trial, training, 1)
-        return _one_by_one(engine, trial, training, repeats)
+        _one_by_one(engine, trial, recipe, 1)
+        return _one_by_one(engine, trial, recipe, repeats)
 
 
-def measure_memory(trial: Trial, training: Training, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
+def measure_memory(trial: Trial, recipe: Recipe, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
     """Over as much of the schedule as shows its fullest moment."""
     with _explained(trial, device), no_memory() if fake else contextlib.nullcontext():
-        engine = _engine(trial, training, device, as_gpu=as_gpu, fake=fake)
-        return _watched(engine, trial, training, fake=fake)
+        engine = _engine(trial, recipe, device, as_gpu=as_gpu, fake=fake)
+        return _watched(engine, trial, recipe, fake=fake)
 
 
-def time_and_memory(trial: Trial, training: Training, device: torch.device, *, repeats: int,
+def time_and_memory(trial: Trial, recipe: Recipe, device: torch.device, *, repeats: int,
          as_gpu: bool) -> tuple[list[Moment], Memory]:
     """On one engine, where the schedule fits and runs quickly enough: it is made once."""
     with _explained(trial, device):
-        engine = _engine(trial, training, device, as_gpu=as_gpu)
-        memory = _watched(engine, trial, training, fake=False)
-        return _one_by_one(engine, trial, training, repeats), memory
+        engine = _engine(trial, recipe, device, as_gpu=as_gpu)
+        memory = _watched(engine, trial, recipe, fake=False)
+        return _one_by_one(engine, trial, recipe, repeats), memory
 
 
 def gpu_ops(trial: Trial) -> Ops:
@@ -262,29 +262,29 @@ def gpu_ops(trial: Trial) -> Ops:
                         gemm=fake.FakeGemm() if config.fused else None, scaled_gemm=fake.scaled_gemm)
 
 
-def _engine(trial: Trial, training: Training, device: torch.device, *, as_gpu: bool, fake: bool = False) -> StandIn:
+def _engine(trial: Trial, recipe: Recipe, device: torch.device, *, as_gpu: bool, fake: bool = False) -> StandIn:
     """`fake`: its tensors have no memory, and its GPU may not be there."""
     acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
     _free(device)  # of the rank before
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
     ops = gpu_ops(trial) if fake and as_gpu else choose.build(choose.choose(trial, device)[0], trial, device)
-    return StandIn(trial, training, mesh, Recorder(device.type), ops, first_values=not fake)
+    return StandIn(trial, recipe, mesh, Recorder(device.type), ops, first_values=not fake)
 
 
-def _one_by_one(engine: StandIn, trial: Trial, training: Training, count: int) -> list[Moment]:
+def _one_by_one(engine: StandIn, trial: Trial, recipe: Recipe, count: int) -> list[Moment]:
     engine.take_part(with_microbatches(trial, count), whole=False)
     engine.recorder.take()
-    engine.step(1, first_sample=0, batches=Batches(training, trial.model, training.seed))
+    engine.step(1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
     engine.recorder.mark("end")
     return engine.recorder.take()
 
 
-def _watched(engine: StandIn, trial: Trial, training: Training, *, fake: bool) -> Memory:
+def _watched(engine: StandIn, trial: Trial, recipe: Recipe, *, fake: bool) -> Memory:
     device, count = engine.mesh.device, microbatches_to_peak(trial, engine.mesh.pp_rank)
     on_gpu = device.type == "cuda"
     engine.take_part(with_microbatches(trial, count), whole=True)
     # Tokens without values need no corpus.
-    batches = Batches(replace(training, data=None) if fake else training, trial.model, training.seed)
+    batches = Batches(replace(recipe, data=None) if fake else recipe, trial.model, recipe.seed)
     if isinstance(engine.ops, FastOps) and engine.ops.scales is not None:
         # The first step of all computes in bf16 and looks; memory is that of the others, with weights in eight bits.
         engine.ops.scales.updates += 1

@@ -1,6 +1,6 @@
 """Which ranks to rehearse, each of them once, and the iteration put together from them.
 
-    found = rehearse(trial, training, RehearsalOptions(all_stages=True), cluster=cluster)
+    found = rehearse(trial, recipe, RehearsalOptions(all_stages=True), cluster=cluster)
     found.ranks, found.iteration
 
 Ranks of a stage are alike. Stages differ in time by their layers, embedding and head; in memory also by how many micro-batches
@@ -20,13 +20,13 @@ from seatrial.arith import footprint
 from seatrial.engine.rendezvous import RankInfo, device_of
 from seatrial.engine.watch import memory as engine_memory
 from seatrial.errors import BadInput, Infeasible
+from seatrial.recipe import Recipe
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.iteration import Free, Iteration, Modelled, Network, RankTimes, assemble, replay
 from seatrial.rehearse.rank import Memory, measure_memory, microbatches_to_peak, time_actions, time_and_memory
 from seatrial.rehearse.recorder import Moment
 from seatrial.schedule import peak_activations, schedule
 from seatrial.spec import BYTES, GIB, Cluster, Trial, stages_of
-from seatrial.training import Training
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 REAL_WITHIN_S = 20.0
@@ -104,20 +104,20 @@ def stage_rank(trial: Trial, stage: str) -> int:
     return places[stage] * t.dp * t.tp
 
 
-def rehearse(trial: Trial, training: Training, options: RehearsalOptions, *, cluster: Cluster | None = None,
+def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster: Cluster | None = None,
              network: Network | None = None, say: Callable[[str], None] = lambda line: None) -> Rehearsal:
     """`network`: measured curves in place of the cluster's model."""
     check(trial, options)
     t = trial.topology
     device = device_of(trial.execution.device, RankInfo())
-    threads = threads_for(trial, training, cluster)
+    threads = threads_for(trial, recipe, cluster)
     if trial.execution.compile:
         raise BadInput("execution.compile: a rehearsal runs blocks as they are written; leave it out")
     notes: list[str] = []
     chosen = distinct(trial, options)
     memory_only = options.memory_only
     there = _free_gib(device)
-    needs = {c.pp_rank: _needs_gib(trial, training, c, device) for c in chosen}
+    needs = {c.pp_rank: _needs_gib(trial, recipe, c, device) for c in chosen}
     least = max(one for one, _ in needs.values())
     if not memory_only and least > there:
         memory_only = True
@@ -134,7 +134,7 @@ def rehearse(trial: Trial, training: Training, options: RehearsalOptions, *, clu
         for number, candidate in enumerate(chosen, 1):
             say(f"rank {candidate.rank} of {t.world} ({number} of {len(chosen)}): pipeline rank {candidate.pp_rank}, "
                 f"{sum(candidate.layers)} layers, {candidate.in_flight} in flight")
-            found.append(_one(trial, training, candidate, device, options, charged, memory_only, timed, as_gpu=as_gpu,
+            found.append(_one(trial, recipe, candidate, device, options, charged, memory_only, timed, as_gpu=as_gpu,
                               fits=needs[candidate.pp_rank][1] <= there))
     finally:
         torch.set_num_threads(before)
@@ -160,7 +160,7 @@ def check(trial: Trial, options: RehearsalOptions) -> None:
                        f"{t.world - 1}")
 
 
-def threads_for(trial: Trial, training: Training, cluster: Cluster | None) -> int:
+def threads_for(trial: Trial, recipe: Recipe, cluster: Cluster | None) -> int:
     """As many as the rank would have: the cores of this machine divided by the processes of a node."""
     if trial.execution.threads:
         return trial.execution.threads
@@ -183,7 +183,7 @@ def distinct(trial: Trial, options: RehearsalOptions) -> list[Candidate]:
             for (layers, first, last, peak), group in groups.items()]
 
 
-def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.device, options: RehearsalOptions,
+def _one(trial: Trial, recipe: Recipe, candidate: Candidate, device: torch.device, options: RehearsalOptions,
          network: Network, memory_only: bool, timed: dict[tuple[Any, ...], list[Moment]], *, as_gpu: bool, fits: bool) -> Rank:
     t = trial.topology
     times: RankTimes | None = None
@@ -191,14 +191,14 @@ def _one(trial: Trial, training: Training, candidate: Candidate, device: torch.d
     with fake_world(rank=candidate.rank, world=t.world):
         if not memory_only:
             if candidate.work not in timed and device.type == "cuda" and fits:
-                timed[candidate.work], found = time_and_memory(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
+                timed[candidate.work], found = time_and_memory(trial, recipe, device, repeats=options.repeats, as_gpu=as_gpu)
             elif candidate.work not in timed:
-                timed[candidate.work] = time_actions(trial, training, device, repeats=options.repeats, as_gpu=as_gpu)
+                timed[candidate.work] = time_actions(trial, recipe, device, repeats=options.repeats, as_gpu=as_gpu)
             times = RankTimes.of(replay(timed[candidate.work], network, overlap=as_gpu), t)
         if found is None:
             # A GPU's ways can be followed on a CPU, but only without memory: see `gpu_ways`.
             fake = times is None or not fits or device.type == "cpu" and (as_gpu or _long(trial, candidate.pp_rank, times))
-            found = measure_memory(trial, training, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
+            found = measure_memory(trial, recipe, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
     return Rank(**vars(candidate), times=times, memory=found)
 
 
@@ -214,7 +214,7 @@ def _free_gib(device: torch.device) -> float:
     return found["node_total_gib"] - found.get("node_used_gib", 0.0)
 
 
-def _needs_gib(trial: Trial, training: Training, candidate: Candidate, device: torch.device) -> tuple[float, float]:
+def _needs_gib(trial: Trial, recipe: Recipe, candidate: Candidate, device: torch.device) -> tuple[float, float]:
     """With one micro-batch at a time, which is enough for times, and with all that are in flight."""
     counted = footprint(trial, rank=candidate.pp_rank, gpu=device.type == "cuda")
     one = counted.total - counted.activations * (1 - 1 / max(1, candidate.in_flight))

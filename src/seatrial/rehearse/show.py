@@ -1,8 +1,8 @@
 """A rehearsal as one JSON object, as a record of the logbook, and for a person; with the planner's figures beside it.
 
-    said = document(found, training, seconds=12.0)          plain data
+    said = document(found, recipe, seconds=12.0)          plain data
     tell(said)                                              printed
-    record(found, training)                                 state `estimated`, never `measured`: no iteration was run
+    record(found, recipe)                                 state `estimated`, never `measured`: no iteration was run
     Forecast.of(trial, cluster).sec                         what the planner says of the same layout
 
 The planner forecasts the cluster's devices and Megatron's way of keeping memory; a rehearsal runs this device and this engine.
@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from seatrial import arith, columns, fields
-from seatrial.arith import footprint
+from seatrial import arith, columns, fields, terminal
+from seatrial.arith import FORMULA, footprint
 from seatrial.launch import environment
-from seatrial.measurement import FORMULA, digits
-from seatrial.plan import memory, show, step
+from seatrial.measurement import digits
+from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs, Floats
+from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.rehearse.iteration import RankTimes, Timed
 from seatrial.rehearse.run import Rank, Rehearsal
 from seatrial.spec import GIB, Cluster, Trial
-from seatrial.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def kind(pp_rank: int, pp: int) -> int:
 
 
 
-def document(found: Rehearsal, training: Training, *, seconds: float) -> dict[str, Any]:
+def document(found: Rehearsal, recipe: Recipe, *, seconds: float) -> dict[str, Any]:
     t = found.trial.topology
     forecast = Forecast.of(found.trial, found.cluster) if found.cluster is not None else None
     made: dict[str, Any] = {
@@ -87,7 +87,7 @@ def document(found: Rehearsal, training: Training, *, seconds: float) -> dict[st
         "cluster": found.cluster.name if found.cluster is not None else None, "topology": fields.plain(t),
         "gbs": found.trial.batch.gbs, "microbatches": found.trial.microbatches, "world": t.world, "device": found.device,
         "threads": found.threads if found.device_type == "cpu" else None, "took_s": seconds, "notes": list(found.notes),
-        "ranks": [_rank(one, found, training, forecast) for one in found.ranks],
+        "ranks": [_rank(one, found, recipe, forecast) for one in found.ranks],
         "iteration": None, "forecast": None,
     }  # fmt: skip
     if found.iteration is not None:
@@ -111,7 +111,7 @@ def _tflops(found: Rehearsal) -> float | None:
                         recompute=t.recompute, tp=t.tp, pp=t.pp)
 
 
-def _rank(one: Rank, found: Rehearsal, training: Training, forecast: Forecast | None) -> dict[str, Any]:
+def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None) -> dict[str, Any]:
     memory = one.memory
     kind_of_cluster = found.cluster.device.kind if found.cluster is not None else "cpu"
     counted = footprint(found.trial, rank=one.pp_rank,
@@ -145,7 +145,7 @@ def _actions(times: RankTimes) -> dict[str, Any]:
     return {**made, "reduce": plain(times.reduce), "update": plain(times.update)}
 
 
-def record(found: Rehearsal, training: Training, *, session: str = "") -> Record:
+def record(found: Rehearsal, recipe: Recipe, *, session: str = "") -> Record:
     trial = found.trial if found.cluster is None else replace(found.trial, cluster=found.cluster)
     iteration, tflops = found.iteration, _tflops(found)
     fullest = max(found.ranks, key=lambda one: one.memory.peak_bytes)
@@ -251,18 +251,19 @@ def _print_many(said: dict[str, Any]) -> None:
 
 def _print_iteration(said: dict[str, Any]) -> None:
     found, forecast = said["iteration"], said["forecast"]
-    print(f"\niteration: {show.seconds(found['sec_per_it'])} s put together from these actions, {found['tflops']:.3g} TFLOPs a "
-          f"process ({found['formula']})" + ("" if found["charged"] else "; communication not charged"))
+    print(f"\niteration: {terminal.seconds(found['sec_per_it'])} s put together from these actions, "
+          f"{found['tflops']:.3g} TFLOPs per process ({found['formula']})"
+          + ("" if found["charged"] else "; communication not charged"))
     if found["stages_taken_alike"]:
         print("  every stage taken to be like this one; --all-stages rehearses each")
-    print(show.breakdown(found["parts_s"], "s"))
+    print(terminal.breakdown(found["parts_s"], "s"))
     if forecast is not None:
-        print(f"the planner expects {show.seconds(forecast['sec_per_it'])} s on {said['cluster']}'s own devices "
-              f"(90 %: {show.seconds(forecast['sec_lo'])} to {show.seconds(forecast['sec_hi'])})")
-        print(show.breakdown(forecast["parts_s"], "s"))
+        print(f"the planner expects {terminal.seconds(forecast['sec_per_it'])} s on {said['cluster']}'s own devices "
+              f"(90 %: {terminal.seconds(forecast['sec_lo'])} to {terminal.seconds(forecast['sec_hi'])})")
+        print(terminal.breakdown(forecast["parts_s"], "s"))
     if forecast is not None:
         print(f"and in memory, on its fullest rank, {sum(forecast['memory_gib'].values()):.2f} GiB")
-        print(show.breakdown(forecast["memory_gib"], "GiB"))
+        print(terminal.breakdown(forecast["memory_gib"], "GiB"))
 
 
 def _range(numbers: list[int]) -> str:
@@ -270,7 +271,7 @@ def _range(numbers: list[int]) -> str:
 
 
 def _table(headers: list[str], rows: list[list[str]]) -> None:
-    print("\n".join(f"    {line}" for line in show.plain_table(headers, rows, left=(0,)).splitlines()))
+    print("\n".join(f"    {line}" for line in terminal.plain_table(headers, rows, left=(0,)).splitlines()))
 
 
 def _bytes(size: int) -> str:

@@ -19,8 +19,8 @@ from seatrial import __version__, columns
 from seatrial.notes.lint.sheet import Finding
 from seatrial.outcomes import OUTCOMES
 from seatrial.record import Record
-from seatrial.report import answers, effects, forecasts, pipelines
-from seatrial.report.answers import DOUBTFUL, Question
+from seatrial.report import answers, forecasts, pipelines
+from seatrial.report.answers import DOUBTFUL, Question, knobs, scaling
 from seatrial.report.forecasts import Clusters, Forecast
 from seatrial.tables.codec import number, shortest
 
@@ -152,8 +152,8 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
         "count": len(records),
         "ids": [record.record_id for record in records],
         "questions": [_question(q) for q in questions],
-        "scaling": [asdict(s) for s in effects.scaling(records, [row for row in usable if records[row].gbs])],
-        "knobs": [asdict(k) for k in effects.knobs(records, compared)],
+        "scaling": [asdict(s) for s in scaling(records, [row for row in usable if records[row].gbs])],
+        "knobs": [asdict(k) for k in knobs(records, compared)],
         "parts": _parts(records, made, questions),
         "failures": _failures(records),
         "findings": [{**finding.to_dict(), "row": row} for finding, row in zip(findings, _row_of(by_row, len(findings)))],

@@ -68,7 +68,7 @@ def _trial(run_dir: Path, session: str) -> dict[str, Any] | None:
     try:
         since = (run_dir / files.RUN).stat().st_mtime
         run = json.loads((run_dir / files.RUN).read_text(encoding="utf-8"))
-        trial, training = run["trial"], run.get("training", {})
+        trial, recipe = run["trial"], run.get("recipe") or run.get("training", {})
     except (OSError, ValueError, KeyError, TypeError):
         return None
     now = time.time()
@@ -82,11 +82,11 @@ def _trial(run_dir: Path, session: str) -> dict[str, Any] | None:
         return None
     seconds = [e["sec"] for e in _events(run_dir) if e.get("event") == "iteration" and isinstance(e.get("sec"), int | float)]
     behind = min(beats, key=lambda b: (b.step, b.microbatch, b.rank), default=None)
-    steps = training.get("steps") if isinstance(training, dict) else None
+    steps = recipe.get("steps") if isinstance(recipe, dict) else None
     left = None
     if isinstance(steps, int) and seconds:
         left = max(0.0, (steps - len(seconds)) * statistics.median(seconds))
-        if isinstance(most := training.get("measure_s"), int | float) and most > 0:
+        if isinstance(most := recipe.get("measure_s"), int | float) and most > 0:
             left = min(left, max(0.0, most - sum(seconds)))
     return {
         "session": session, "key": run_dir.name, "label": _label(trial), "since": since, "for_s": round(now - since, 1),

@@ -16,19 +16,25 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+from seatrial import presets
+from seatrial.columns import SEARCHED
 from seatrial.errors import BadInput, SeatrialError
+from seatrial.fields import nearest
 from seatrial.logbook import Logbook
-from seatrial.report import data, live, page, whatif
+from seatrial.report import data, live, page
 from seatrial.report.data import Linted, Made
 from seatrial.report.forecasts import Clusters
 from seatrial.report.read import Known, from_book
+
+if TYPE_CHECKING:
+    from seatrial.plan.calibrate import Calibration
 
 COOKIE = "seatrial-token"
 POLL_EVERY_S = 0.25
@@ -103,12 +109,12 @@ class Source:
     def fit(self, cluster: str) -> Any:
         """What this logbook's rows teach about a cluster, worked out once per version."""
         version, made = self.current()
-        if cluster not in whatif.choices()["clusters"]:
+        if cluster not in choices()["clusters"]:
             return None
         if self._fits is None or self._fits[0] != version:
             self._fits = (version, {})
         if cluster not in self._fits[1]:
-            self._fits[1][cluster] = whatif.fit_of(made, cluster)
+            self._fits[1][cluster] = fit_of(made, cluster)
         return self._fits[1][cluster]
 
     def close(self) -> None:
@@ -326,13 +332,13 @@ def _running(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
 
 
 def _choices(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
-    return _json(whatif.choices())
+    return _json(choices())
 
 
 def _whatif(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
     # One at a time: a page that types quickly must not take all cores of a head node.
     with server.planning:
-        return _json(whatif.ask(query, server.source.fit(query.get("cluster", "")) if query.get("learn") else None))
+        return _json(what_if(query, server.source.fit(query.get("cluster", "")) if query.get("learn") else None))
 
 
 ROUTES: dict[str, Callable[[Server, dict[str, str]], tuple[str, bytes]]] = {
@@ -340,3 +346,45 @@ ROUTES: dict[str, Callable[[Server, dict[str, str]], tuple[str, bytes]]] = {
     "/api/choices": _choices, "/api/whatif": _whatif,
 }  # fmt: skip
 """All that is answered."""
+
+
+# ---- the planner behind the page's form: model, cluster, batch and rules in, its ranking out
+
+
+MOST_NODES = 2048
+"""More layouts than a page should wait for."""
+SHOWN = 8
+
+
+def choices() -> dict[str, list[str]]:
+    book = presets.shipped()
+    return {"models": sorted(book["models"]), "clusters": sorted(book["clusters"])}
+
+
+def fit_of(made: Made, cluster: str) -> Calibration | None:
+    """What the rows on that cluster teach: those whose forecast stands on it, and which nothing speaks against."""
+    from seatrial.plan import calibrate, rows
+
+    machine = presets.cluster(cluster)
+    measured = [made.records[row] for row, found in made.forecasts.items() if row in set(made.usable)
+                and found.trial is not None and found.trial.cluster is not None and found.trial.cluster.name == machine.name]
+    return calibrate.learn([rows.read_row(r.to_dict(), machine) for r in measured], machine) if measured else None
+
+
+def what_if(query: Mapping[str, str], fit: Calibration | None = None) -> dict[str, Any]:
+    """The planner's document; BadInput says in one line what cannot be."""
+    from seatrial.plan import ask as planner
+    from seatrial.plan.request import integers, number
+
+    known = choices()
+    for name in ("model", "cluster"):
+        if query.get(name) not in known[f"{name}s"]:
+            raise BadInput(f"{name} {query.get(name, '')!r}: {nearest(query.get(name, ''), known[f'{name}s'])}")
+    nodes = integers("nodes", query["nodes"])[0] if query.get("nodes") else None
+    if nodes is not None and nodes > MOST_NODES:
+        raise BadInput(f"nodes {nodes}: up to {MOST_NODES} here; seatrial plan takes more")
+    rules = [text for part in query.get("rule", "").split(";") if (text := part.strip())]
+    tokens = number("tokens", query["tokens"]) if query.get("tokens") else None
+    asked = planner.question(model=query["model"], cluster=query["cluster"], nodes=nodes, rules=rules,
+                             knobs={knob: query.get(knob) or None for knob in SEARCHED})
+    return planner.ask(asked.request, rules=asked.rules, top=SHOWN, tokens=tokens, fit=fit).document

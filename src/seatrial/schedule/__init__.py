@@ -1,7 +1,7 @@
 """Pipeline schedules as data: what the engine executes, the planner times, the memory model counts and the page draws.
 
     python -m seatrial.schedule 1f1b 4 8            a picture of 4 ranks and 8 micro-batches
-    python -m seatrial.schedule interleaved 4 8 2   the same with 2 virtual stages a rank
+    python -m seatrial.schedule interleaved 4 8 2   the same with 2 virtual stages per rank
 
 `lists.py`: who does what in which order, what is held, who sends to whom. `time.py`: when, the walk over the lists and its
 picture. Both need the standard library alone. `vector.py`: how long and how full, exactly, for whole tables of layouts from

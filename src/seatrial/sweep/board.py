@@ -50,7 +50,7 @@ class Progress:
     """Outcome -> rows."""
     best: str = ""
     best_s: float | None = None
-    """Seconds an iteration of the best, where the sweep is of one model."""
+    """Seconds per iteration of the best, where the sweep is of one model."""
     spent_s: float = 0.0
     """By the trials themselves, also those of earlier controllers."""
     budget_s: float | None = None

@@ -255,7 +255,7 @@ class Controller:
         wanted = run_config(task, self.sweep.measure, slow_s=self._slow_s(task.trial), seconds=left)
         limits = Limits(time_limit_s=self.sweep.limits.time_s, memory_cap_gib=self.sweep.limits.memory_gib,
                         cores=self.sweep.limits.cores)
-        job = prepare(wanted.trial, wanted.training, self.launcher, run_dir=self.store.run_dir(task.key),
+        job = prepare(wanted.trial, wanted.recipe, self.launcher, run_dir=self.store.run_dir(task.key),
                       limits=limits)
         return task, wanted, replace(job, name=job_name(task.key, job.run_dir))
 
@@ -270,7 +270,7 @@ class Controller:
 
     def _finish(self, running: Running, pending: deque[Task]) -> None:
         self.view.running.remove(running)
-        record = conclude(running.config.trial, running.config.training, running.handle,
+        record = conclude(running.config.trial, running.config.recipe, running.handle,
                           self.launcher.finished(running.handle), before=running.before, row=running.task.trial,
                           fits=fits.would_fit)
         if record.outcome is not None and record.outcome.status != "ok" and self.store.is_full():
@@ -376,7 +376,7 @@ def config_of(task: Task, run_dir: Path) -> RunConfig | None:
         return None
     assert task.trial is not None
     trial = replace(task.trial, batch=run.trial.batch)
-    return RunConfig(trial=trial, training=run.training)
+    return RunConfig(trial=trial, recipe=run.recipe)
 
 
 def adopt(task: Task, store: Store, launcher: Launcher) -> tuple[RunConfig, Handle] | None:

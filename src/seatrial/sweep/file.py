@@ -34,14 +34,14 @@ from typing import Any, Literal
 from seatrial import columns, expression, fields, presets, rules, trialfile
 from seatrial.errors import BadInput, Infeasible
 from seatrial.measurement import TIMED_SHORT, short_batch
+from seatrial.recipe import Recipe, moved, moved_path
 from seatrial.spec import Topology, Trial
-from seatrial.training import Training, moved, moved_path
 
 MOST_TRIALS = 100_000
 
 Order = Literal["interleaved", "file", "shuffled", "forecast"]
 
-_CLASSES = {**columns.TABLES, "training": Training}
+_CLASSES = {**columns.TABLES, "recipe": Recipe}
 OWN = ("name", "rules", "repeats", "order", "budget_s", "axes", "measure", "stop", "limits", "notes")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
 
@@ -110,7 +110,7 @@ class Task:
     """One row that the sweep will end with."""
 
     key: str
-    """The trial's run id; with values of [training] on an axis those too."""
+    """The trial's run id; with values of [recipe] on an axis those too."""
     data: dict[str, Any]
     """The tables that the trial was built from."""
     knobs: dict[str, str]
@@ -118,7 +118,7 @@ class Task:
     repeat: int
     trial: Trial | None
     """None where not even the fields fit together; `invalid` says why."""
-    training: Training | None
+    recipe: Recipe | None
     invalid: str = ""
     code: str = ""
     """Of the rule that is broken."""
@@ -154,7 +154,7 @@ class RunConfig:
     """A trial as it is run, which may be with a smaller batch than the one the row is about."""
 
     trial: Trial
-    training: Training
+    recipe: Recipe
 
 
 def run_config(task: Task, measure: Measure, *, slow_s: float | None = None, seconds: float | None = None) -> RunConfig:
@@ -162,18 +162,18 @@ def run_config(task: Task, measure: Measure, *, slow_s: float | None = None, sec
 
     `slow_s`: an iteration beyond it is certain to lose; `seconds`: what the sweep's budget leaves for measuring.
     """
-    assert task.trial is not None and task.training is not None
+    assert task.trial is not None and task.recipe is not None
     short = short_batch(task.trial, measure.microbatches, warmup=measure.warmup) if measure.microbatches else None
     steps = measure.iterations_max + measure.warmup
     if short is not None:
         steps += TIMED_SHORT + measure.warmup
-    given = task.data.get("training", {})
-    training = dataclasses.replace(
-        task.training, steps=given.get("steps", steps), warmup_iterations=measure.warmup, known_to=measure.known_to,
+    given = task.data.get("recipe", {})
+    recipe = dataclasses.replace(
+        task.recipe, steps=given.get("steps", steps), warmup_iterations=measure.warmup, known_to=measure.known_to,
         measure_s=min(measure.seconds, seconds) if seconds is not None else measure.seconds,
         slow_s=None if short is not None else slow_s)
     trial = task.trial if short is None else dataclasses.replace(task.trial, batch=short)
-    return RunConfig(trial=trial, training=training)
+    return RunConfig(trial=trial, recipe=recipe)
 
 
 def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> Sweep:
@@ -301,16 +301,16 @@ def _tasks(fixed: Mapping[str, Any], axes: list[_Axis], combination: tuple[tuple
                 return
     knobs = {axis.name: label for axis, (label, _) in zip(axes, combination)}
     varied = {axis.name: value for axis, (_, value) in zip(axes, combination)
-              if axis.path[:1] == ("training",) or not axis.path and "training" in value}
+              if axis.path[:1] == ("recipe",) or not axis.path and "recipe" in value}
     for repeat in range(repeats):
         yield _task({**data, "repeat": repeat} if repeat else data, knobs, repeat, varied)
 
 
 def _task(data: dict[str, Any], knobs: dict[str, str], repeat: int, varied: dict[str, Any]) -> Task:
-    trial = training = None
+    trial = recipe = None
     invalid = code = ""
     try:
-        trial, training = trialfile.build(data)
+        trial, recipe = trialfile.build(data)
         rules.check(trial)
     except Infeasible as error:
         invalid, code = str(error), error.code
@@ -318,7 +318,7 @@ def _task(data: dict[str, Any], knobs: dict[str, str], repeat: int, varied: dict
         invalid, code = str(error), "words"
     key = fields.digest(data) if trial is None else trial.run_id()
     key += f"-{fields.digest(varied, length=6)}" if varied else ""
-    return Task(key=key, data=data, knobs=knobs, repeat=repeat, trial=trial, training=training,
+    return Task(key=key, data=data, knobs=knobs, repeat=repeat, trial=trial, recipe=recipe,
                 invalid=invalid, code=code)
 
 
@@ -396,3 +396,82 @@ def _table(value: object, where: str) -> Mapping[str, Any]:
 
 def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
     return {k: _copied(v) if isinstance(v, Mapping) else v for k, v in data.items()}
+
+
+# ---- files of trials for commands that want one of them, or the model and the machine alone
+
+
+SHOWN = 6
+"""Trials named in an error."""
+
+
+def is_sweep(data: Mapping[str, Any]) -> bool:
+    return any(key in data for key in OWN)
+
+
+def tables(path: str | os.PathLike[str], wanted: str = "") -> tuple[dict[str, Any], str]:
+    """The tables of one trial and its label; of a sweep the one that `wanted` names, else the first that can run."""
+    data = presets.read_toml(path)
+    if not is_sweep(data):
+        if wanted:
+            raise BadInput(f"{path}: is one trial, and has no {wanted!r} to choose")
+        return data, ""
+    task = _chosen(build(data, where=str(path), name="sweep"), wanted, str(path))
+    return {key: value for key, value in task.data.items() if key != "repeat"}, task.label
+
+
+def _chosen(sweep: Sweep, wanted: str, where: str) -> Task:
+    tasks = [task for task in sweep.tasks if task.repeat == 0]
+    words = wanted.split()
+    found = [task for task in tasks if all(_has(task, word) for word in words)]
+    if not words:
+        found = [task for task in tasks if not task.invalid][:1] or tasks[:1]
+    if len(found) != 1:
+        listed = "; ".join(task.label for task in (found or tasks)[:SHOWN]) + (" …" if len(found or tasks) > SHOWN else "")
+        how_many = f"{len(found)} trials are" if found else "no trial is"
+        raise BadInput(f"{where}: {how_many} {wanted!r}: name one of {listed}")
+    return found[0]
+
+
+def _has(task: Task, word: str) -> bool:
+    """`tp=4`, or a value alone."""
+    axis, equals, value = word.partition("=")
+    return task.knobs.get(axis) == value if equals else word in task.knobs.values()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a file says that the planner would otherwise be told by options."""
+
+    model: str
+    cluster: str
+    knobs: dict[str, Any] = field(default_factory=dict)
+    """gbs, and the fixed values of [topology]."""
+    engine: str | None = None
+    rampup: tuple[Any, ...] | None = None
+    rules: tuple[str, ...] = ()
+
+
+def asked(path: Path) -> Asked:
+    data = presets.read_toml(path)
+    for table in ("model", "cluster", "batch"):
+        if table not in data:
+            raise BadInput(f"{path}: a plan needs a [{table}] table in it")
+    topology, batch, axes = (_table_of(data, name, path) for name in ("topology", "batch", "axes"))
+    knobs = dict(topology)
+    for name in axes:
+        knobs.pop(name.removeprefix("topology."), None)
+    sizes = axes.get("gbs") or axes.get("batch.gbs") or [batch.get("gbs")]
+    if sizes[0] is not None:
+        knobs["gbs"] = list(sizes)
+    start = batch.get("rampup_start")
+    rampup = None if start is None else (start, batch.get("rampup_increment"), batch.get("rampup_samples"))
+    rules = fields.convert(data.get("rules", []), tuple[str, ...], where="rules")
+    return Asked(model=str(path), cluster=str(path), knobs=knobs, engine=data.get("engine"), rampup=rampup, rules=rules)
+
+
+def _table_of(data: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    table = data.get(name, {})
+    if not isinstance(table, Mapping):
+        raise BadInput(f"{path}: {name}: expected a table, found {table!r}")
+    return table

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from seatrial import arith, fields
+from seatrial.arith import FORMULA
 from seatrial.errors import BadInput
 from seatrial.launch import environment
 from seatrial.launch.trial import record_of
-from seatrial.measurement import FORMULA
+from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 from seatrial.sweep.file import Sweep, Task
 from seatrial.sweep.store import Row
-from seatrial.training import Training
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Table
@@ -95,7 +95,7 @@ def skipped_record(task: Task, seen: TrialForecast, best: Row, *, factor: float)
     assert task.trial is not None
     message = (f"not run: forecast {seen.low_s:.4g} to {seen.high_s:.4g} s/it, at its best still {factor:g} times behind "
                f"{best.label}")
-    record = record_of(task.trial, Training(), Outcome(status="cancelled", message=message), [])
+    record = record_of(task.trial, Recipe(), Outcome(status="cancelled", message=message), [])
     forecast: dict[str, object] = {"sec": seen.sec, "sec_lo": seen.low_s, "sec_hi": seen.high_s}
     host = environment.machine()
     return Record.from_dict({**record.to_dict(), "state": "planned", "forecast": forecast, "host": host,

@@ -23,7 +23,8 @@ WHERE_ROWS_DIFFER = (
     "session",
 )  # fmt: skip
 """Fields that become a column where rows differ in them, and are named above the table where they do not."""
-NOT_SHARED = {"procs_per_node", "kv_heads", "ffn", "family", "engine", "torch_version", "gpus", "vocab", "sequence_parallel"}
+NOT_SHARED = {"procs_per_node", "kv_heads", "ffn", "family", "engine", "torch_version", "gpus", "vocab", "sequence_parallel",
+              "threads", "device"}
 """Shared by all rows, these are not worth naming."""
 DEFAULTS = {name: COLUMNS[name].default for name in ("vp", "zero_stage", "recompute", "schedule", "engine")}
 """Nor are these at their default."""

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from seatrial.plan import calibrate
+from seatrial.plan import calibrate, step
 from seatrial.plan.configs import Floats
 from seatrial.plan.rows import Row
 from seatrial.spec import Cluster, Trial
@@ -57,7 +57,7 @@ class Posterior:
 
     def interval(self, i: int) -> tuple[float, float]:
         """The 90 % interval, no longer a logarithm."""
-        reach = 1.6449 * float(np.sqrt(self.covariance[i, i]))
+        reach = step.Z90 * float(np.sqrt(self.covariance[i, i]))
         return float(np.exp(self.mean[i] - reach)), float(np.exp(self.mean[i] + reach))
 
 

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 
 from seatrial import fields
 from seatrial.launch.base import Launcher
+from seatrial.recipe import Recipe
 from seatrial.record import Record
 from seatrial.spec import Trial
 from seatrial.sweep.board import Board
@@ -24,7 +25,6 @@ from seatrial.sweep.controller import Controller, View
 from seatrial.sweep.file import Limits, Sweep, Task
 from seatrial.sweep.file import Measure as HowLong
 from seatrial.sweep.store import Store
-from seatrial.training import Training
 from seatrial.tune.candidates import knobs
 from seatrial.tune.tuner import Expected, Standing, Tuner
 
@@ -111,11 +111,11 @@ class Machine:
     """Trials of a search on real processes: each is a sweep of one row, so it has everything that a sweep has."""
 
     def __init__(self, store: Store, launcher: Launcher, trials: Sequence[Trial], *, measure: HowLong = HowLong(),
-                 limits: Limits = Limits(), training: Training = Training(), budget_s: float | None = None):
+                 limits: Limits = Limits(), recipe: Recipe = Recipe(), budget_s: float | None = None):
         self.store, self.launcher, self.how, self.limits = store, launcher, measure, limits
         self.board = Board(store.folder, name=store.session, kind="tune", budget_s=budget_s)
         self._tasks = {
-            trial.run_id(): Task(key=trial.run_id(), data={}, knobs=named, repeat=0, trial=trial, training=training)
+            trial.run_id(): Task(key=trial.run_id(), data={}, knobs=named, repeat=0, trial=trial, recipe=recipe)
             for trial, named in zip(trials, knobs(trials))}
 
     def earlier(self) -> Iterator[tuple[Trial, Record]]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seatrial.spec import Trial
+from seatrial.terminal import plain_table
 from seatrial.tune.candidates import knobs, label
 from seatrial.tune.posterior import By
 from seatrial.tune.search import Ended, Spent, Step
@@ -138,7 +139,4 @@ def closing(found: dict[str, Any]) -> str:
         rows.append((label(own), digits(e["sec_per_it"]), f"{digits(e['sec_lo'], 3)}-{digits(e['sec_hi'], 3)}",
                      percent(e["runs"]), percent(e["chance_of_best"]), "yes" if e["measured"] else ""))
     head = ("as it looks now", "s/it", "90 %", "runs", "is the best", "measured")
-    widths = [max(map(len, column)) for column in zip(head, *rows)]
-    lines += ["", *("  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:]))]).rstrip()
-                    for row in (head, *rows))]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", plain_table(head, rows, left=(0,))])

@@ -18,10 +18,10 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from seatrial.arith import TIE
 from seatrial.errors import BadInput
 from seatrial.plan.configs import Floats
 from seatrial.plan.rows import Row
-from seatrial.plan.search import TIE
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 from seatrial.tune.candidates import Observation

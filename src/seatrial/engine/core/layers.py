@@ -7,15 +7,18 @@ list (zero-bubble schedules), the GEMM is put there and the input gradient goes 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint
 
 from seatrial.engine.core.comm import TensorParallel, enter, leave
 from seatrial.engine.core.params import whole_vector
+from seatrial.engine.watch.timers import Timers
 
 AddRows = Callable[[Tensor, Tensor, Tensor], None]
 """(gradient, rows, values): rows that the gradient does not have are left out."""
@@ -231,3 +234,47 @@ def swiglu(gate_up: Tensor) -> Tensor:
 
 def gelu(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
+
+
+# ---- recompute: what is thrown away in the forward pass and made again in the backward pass
+
+
+def recompute_block(block: Callable[[Tensor], Tensor], x: Tensor, timers: Timers) -> Tensor:
+    def contexts() -> tuple[AbstractContextManager, AbstractContextManager]:
+        return nullcontext(), timers("recompute")
+
+    return checkpoint(block, x, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
+
+
+class Discarded:
+    """An intermediate whose storage is empty between its use in the forward pass and its reader's backward pass.
+
+        h = Discarded(norm, x, timers)
+        y = h.free(linear(h.value))           the linear kept h.value for its backward; it comes back just before
+    """
+
+    def __init__(self, make: Callable[[Tensor], Tensor], source: Tensor, timers: Timers):
+        self.make, self.timers = make, timers
+        self.value = make(source)
+        self.bytes = self.value.untyped_storage().nbytes()
+        self._kept: tuple[Tensor, Tensor] | None = (source, self.value)
+
+    def free(self, result: Tensor) -> Tensor:
+        """Throw the value away; the gradient of `result` brings it back."""
+        value = self.value
+        del self.value
+        if result.requires_grad:
+            value.untyped_storage().resize_(0)
+            result.register_hook(self._restore)
+        return result
+
+    def _restore(self, grad: Tensor) -> None:
+        assert self._kept is not None
+        source, value = self._kept
+        # Hooks outlive the tensors that autograd saved: what they held would pile up until the whole graph is gone.
+        self._kept = None
+        with self.timers("recompute"), torch.no_grad():
+            again = self.make(source)
+            value.untyped_storage().resize_(self.bytes)
+            # Through .data: the saved tensor must not look modified, since it holds the same numbers again.
+            value.data.copy_(again)

@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from seatrial.arith import layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
-from seatrial.engine.core.layers import LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
+from seatrial.engine.core.layers import Discarded, LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
-from seatrial.engine.core.recompute import Discarded
 from seatrial.spec import Model
 
 TOKENS = "embed.tokens.weight"

@@ -1,7 +1,7 @@
 """The seam for speed: the few operations of a step that a device may have a better form of, each in plain torch here.
 
-    Engine(trial, training, mesh)                           all of it in plain torch
-    Engine(trial, training, mesh, ops=replace(Ops(), cross_entropy=mine))
+    Engine(trial, recipe, mesh)                           all of it in plain torch
+    Engine(trial, recipe, mesh, ops=replace(Ops(), cross_entropy=mine))
 
 `engine/fast` builds an `Ops` for a device (`fast/choose.py`); nothing in core knows what is in it.
 """

@@ -18,8 +18,8 @@ from torch import Tensor
 from seatrial.engine.core.ops import OnePassAdamW, Ops
 from seatrial.engine.core.zero import Bucket
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe
 from seatrial.spec import Execution
-from seatrial.training import Training
 
 TYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
                                  "fp8": torch.bfloat16}
@@ -36,10 +36,10 @@ def compute_type(precision: str, known: Sequence[str]) -> torch.dtype:
 class LossScale:
     """A power of two that keeps small fp16 gradients from vanishing: halved on overflow, doubled after a good stretch."""
 
-    def __init__(self, precision: str, training: Training):
+    def __init__(self, precision: str, recipe: Recipe):
         self.dynamic = precision == "fp16"
-        self.value = training.loss_scale if self.dynamic else 1.0
-        self.window = training.loss_scale_window
+        self.value = recipe.loss_scale if self.dynamic else 1.0
+        self.window = recipe.loss_scale_window
         self.good_steps = 0
 
     def update(self, *, overflowed: bool) -> None:
@@ -58,13 +58,13 @@ class LossScale:
         self.value, self.good_steps = float(state["value"]), int(state["good_steps"])
 
 
-def learning_rate(training: Training, step: int) -> float:
+def learning_rate(recipe: Recipe, step: int) -> float:
     """Of step 1, 2, …: linear warm-up, then a cosine from lr to min_lr, then min_lr."""
-    if step <= training.warmup_steps:
-        return training.lr * step / training.warmup_steps
-    span = max(1, (training.decay_steps or training.steps) - training.warmup_steps)
-    done = min(1.0, (step - training.warmup_steps) / span)
-    return training.min_lr + (training.lr - training.min_lr) * 0.5 * (1.0 + math.cos(math.pi * done))
+    if step <= recipe.warmup_steps:
+        return recipe.lr * step / recipe.warmup_steps
+    span = max(1, (recipe.decay_steps or recipe.steps) - recipe.warmup_steps)
+    done = min(1.0, (step - recipe.warmup_steps) / span)
+    return recipe.min_lr + (recipe.lr - recipe.min_lr) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 def squared_norm(buckets: list[Bucket], device: torch.device, ops: Ops) -> Tensor:
@@ -80,13 +80,13 @@ def divisor(norm: Tensor, *, clip: float, loss_scale: float) -> Tensor:
 
 
 class AdamW:
-    def __init__(self, buckets: list[Bucket], training: Training, device: torch.device, *, execution: Execution,
+    def __init__(self, buckets: list[Bucket], recipe: Recipe, device: torch.device, *, execution: Execution,
                  one_pass: OnePassAdamW | None = None):
-        self.training, self.execution, self.one_pass, self.buckets = training, execution, one_pass, buckets
+        self.recipe, self.execution, self.one_pass, self.buckets = recipe, execution, one_pass, buckets
         self.steps_done = torch.zeros((), dtype=torch.float32, device=device)
         """Updates that took place; skipped steps are not among them."""
         self.groups: list[tuple[float, list[tuple[Bucket, int, int]]]] = []
-        for decays, weight_decay in ((True, training.weight_decay), (False, 0.0)):
+        for decays, weight_decay in ((True, recipe.weight_decay), (False, 0.0)):
             cut = [(b, lo, hi) for b in buckets for lo, hi in b.layout.stretches(*b.shard, decay=decays)]
             self.groups.append((weight_decay, [p for stretch in cut for p in _pieces(*stretch)] if self._widens else cut))
 
@@ -119,7 +119,7 @@ class AdamW:
             update(masters, grads, exp_avgs, exp_avg_sqs, lr, weight_decay, divide_by, overflowed)
 
     def _in_one_pass(self, kernels: OnePassAdamW, lr: float, divide_by: Tensor, overflowed: Tensor) -> None:
-        t, done = self.training, self.steps_done.double()
+        t, done = self.recipe, self.steps_done.double()
         numbers = torch.stack((divide_by.double(), lr / (1.0 - t.beta1**done), (1.0 - t.beta2**done).sqrt(),
                                overflowed.double())).float()
         for weight_decay, cut in self.groups:
@@ -138,7 +138,7 @@ class AdamW:
 
     def _fused(self, masters: list[Tensor], grads: list[Tensor], exp_avgs: list[Tensor], exp_avg_sqs: list[Tensor], lr: float,
                weight_decay: float, divide_by: Tensor, overflowed: Tensor) -> None:
-        t = self.training
+        t = self.recipe
         torch._fused_adamw_(masters, grads, exp_avgs, exp_avg_sqs, [], [self.steps_done] * len(masters), lr=lr, beta1=t.beta1,
                             beta2=t.beta2, weight_decay=weight_decay, eps=t.eps, amsgrad=False, maximize=False,
                             grad_scale=divide_by, found_inf=overflowed)
@@ -155,7 +155,7 @@ class AdamW:
                weight_decay: float, divide_by: Tensor, overflowed: Tensor) -> None:
         if overflowed.item():
             return
-        t, done = self.training, self.steps_done.item()
+        t, done = self.recipe, self.steps_done.item()
         for master, grad, exp_avg, exp_avg_sq in zip(masters, grads, exp_avgs, exp_avg_sqs):
             grad = grad.float() / divide_by
             master.mul_(1.0 - lr * weight_decay)

@@ -7,13 +7,18 @@ holds is a rectangle of the global parameter, which is all that checkpoints need
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seatrial.arith.layer import Part
+from seatrial.engine.io.data import mix
+from seatrial.spec import round_up
 
 Fill = Literal["normal", "ones", "zeros"]
 
@@ -108,3 +113,145 @@ def vocabulary(name: str, vocab: int, padded: int, cols: int, *, rank: int, size
     rows = padded // size
     segment = Segment(name=name, global_shape=(vocab, cols), start=rank * rows, rows=rows)
     return parameter(ParamSpec(segments=(segment,), split=size > 1, decay=True, fill="normal", std=std, uses=uses, copy=copy))
+
+
+# ---- how parameters lie in a flat bucket, as plain numbers: where each starts, what decays, what a shard of it is made of
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParamRange:
+    """Where one parameter lies."""
+
+    index: int
+    """In the list that the layout was made from."""
+    spec: ParamSpec
+    start: int
+    numel: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Rows of one segment inside a stretch of the bucket: a rectangle of a global parameter."""
+
+    spec: ParamSpec
+    segment: Segment
+    row: int
+    """First global row."""
+    rows: int
+    start: int
+    """In the bucket."""
+    numel: int
+
+    def cut(self, most: int) -> Iterator[Piece]:
+        """The same rows in pieces of at most so many numbers, or of one row."""
+        width = self.numel // self.rows
+        step = max(1, most // width)
+        for row in range(0, self.rows, step):
+            rows = min(step, self.rows - row)
+            yield replace(self, row=self.row + row, rows=rows, start=self.start + row * width, numel=rows * width)
+
+
+class Layout:
+    def __init__(self, specs: list[ParamSpec], *, hidden: int, shards: int):
+        def rank_of(spec: ParamSpec) -> tuple[int, bool]:
+            return (0 if spec.decay else 1) if spec.split else (3 if spec.decay else 2), spec.partial
+
+        order = sorted(range(len(specs)), key=lambda i: rank_of(specs[i]))
+        self.ranges: list[ParamRange] = []
+        at = 0
+        for i in order:
+            numel = _numel(specs[i].shape)
+            self.ranges.append(ParamRange(index=i, spec=specs[i], start=at, numel=numel))
+            at = round_up(at + numel, hidden)
+        self.size = round_up(at, hidden * shards)
+        self.shard_size = self.size // shards
+
+    def shard(self, rank: int) -> tuple[int, int]:
+        return rank * self.shard_size, (rank + 1) * self.shard_size
+
+    def gaps(self) -> Iterator[tuple[int, int]]:
+        """What belongs to no parameter."""
+        ends = [s.start + s.numel for s in self.ranges]
+        for end, start in zip(ends, [s.start for s in self.ranges[1:]] + [self.size]):
+            if end < start:
+                yield end, start
+
+    def stretches(self, low: int, high: int, *, decay: bool | None = None, split: bool | None = None,
+                  wanted: Callable[[ParamSpec, Segment], bool] = lambda _spec, _segment: True) -> list[tuple[int, int]]:
+        """The parts of [low, high) whose parameters are as asked and whose segments are wanted, neighbours joined."""
+        found: list[tuple[int, int]] = []
+        for held in self.ranges:
+            if decay not in (None, held.spec.decay) or split not in (None, held.spec.split):
+                continue
+            at = held.start
+            for segment in held.spec.segments:
+                start, at = at, at + segment.rows * _numel(segment.global_shape[1:])
+                a, b = max(low, start), min(high, at)
+                if a >= b or not wanted(held.spec, segment):
+                    continue
+                if found and found[-1][1] == a:
+                    found[-1] = (found[-1][0], b)
+                else:
+                    found.append((a, b))
+        return found
+
+    def pieces(self, low: int, high: int) -> Iterator[Piece]:
+        """The rectangles of global parameters in [low, high), padding left out."""
+        for held in self.ranges:
+            at = held.start
+            for segment in held.spec.segments:
+                width = _numel(segment.global_shape[1:])
+                a = max(low, at) - at
+                b = min(high, at + segment.real_rows * width) - at
+                if a < b:
+                    assert a % width == 0 and b % width == 0, "shard borders lie between rows"
+                    yield Piece(spec=held.spec, segment=segment, row=segment.start + a // width, rows=(b - a) // width,
+                                start=at + a, numel=b - a)
+                at += segment.rows * width
+
+
+def _numel(shape: tuple[int, ...]) -> int:
+    return math.prod(shape)
+
+
+# ---- initial values out of a counter: the number at (seed, global name, index) is the same on every topology and device
+
+
+CHUNK = 1 << 18
+"""Numbers made at once: the intermediates stay in cache."""
+CHUNK_ON_GPU = 1 << 22
+"""There each operation costs a launch."""
+
+
+def key_of(seed: int, name: str) -> int:
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def fill_normal(out: Tensor, *, seed: int, name: str, first: int, std: float) -> None:
+    """Fill the contiguous `out` with N(0, std²); `first` is the global index of its first number."""
+    key = key_of(seed, name)
+    flat = out.view(-1)
+    chunk = CHUNK if out.device.type == "cpu" else CHUNK_ON_GPU
+    for at in range(0, flat.numel(), chunk):
+        n = min(chunk, flat.numel() - at)
+        index = torch.arange(first + at, first + at + n, dtype=torch.int64, device=out.device)
+        # Two words for each number: the second is a hash of the first, so one counter is enough.
+        one = mix(index ^ key)
+        two = mix(one)
+        radius = _uniform(one).log_().mul_(-2.0).sqrt_()
+        flat[at : at + n] = radius.mul_(_uniform(two).mul_(2 * math.pi).cos_()).mul_(std)
+
+
+def _uniform(bits: Tensor) -> Tensor:
+    """In (0, 1]: the top 53 bits, and never zero since its logarithm is taken."""
+    return (((bits >> 11) & ((1 << 53) - 1)) + 1).to(torch.float64).mul_(1.0 / (1 << 53))
+
+
+def fill(out: Tensor, spec: ParamSpec, segment: Segment, *, row: int, seed: int) -> None:
+    """Fill `out`, the rows of `segment` from global row `row` on."""
+    if spec.fill == "normal":
+        width = math.prod(segment.global_shape[1:])
+        fill_normal(out, seed=seed, name=segment.name, first=row * width, std=spec.std)
+    else:
+        out.fill_(1.0 if spec.fill == "ones" else 0.0)

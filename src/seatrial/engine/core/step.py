@@ -1,6 +1,6 @@
 """One training step on this rank: the model laid out, the schedule run, gradients reduced, weights updated.
 
-    engine = Engine(trial, training, mesh)
+    engine = Engine(trial, recipe, mesh)
     result = engine.step(1, first_sample=0, batches=batches)        result.loss, result.grad_norm
 
 The host waits for the device once a step, at its end.
@@ -17,19 +17,18 @@ from torch import Tensor
 from seatrial.engine.core.attention import Positions
 from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.mesh import Mesh
-from seatrial.engine.core.messages import Messages
 from seatrial.engine.core.model import Shared, Stage
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import MOMENTS, AdamW, LossScale, compute_type, divisor, learning_rate, squared_norm
-from seatrial.engine.core.pipeline import Chunk, Feeder, Pipeline, plan_of, positions_in_plan
+from seatrial.engine.core.pipeline import Chunk, Feeder, Messages, Pipeline, plan_of, positions_in_plan
 from seatrial.engine.core.state import Shard, iter_shards
 from seatrial.engine.core.zero import Bucket, buckets_of
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
+from seatrial.recipe import Recipe
 from seatrial.schedule import Action, Kind
 from seatrial.spec import Trial, stages_of
-from seatrial.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,23 +47,23 @@ class StepResult:
 
 
 class Engine:
-    def __init__(self, trial: Trial, training: Training, mesh: Mesh, *, ops: Ops | None = None, timers: Timers | None = None,
+    def __init__(self, trial: Trial, recipe: Recipe, mesh: Mesh, *, ops: Ops | None = None, timers: Timers | None = None,
                  heartbeat: Heartbeat | None = None, comm: Comm | None = None, first_values: bool = True):
         """`ops`: what suits the device (`engine/fast`); by default plain torch. `first_values`: else weights are zero."""
-        self.trial, self.training, self.mesh, self.ops = trial, training, mesh, ops or Ops()
+        self.trial, self.recipe, self.mesh, self.ops = trial, recipe, mesh, ops or Ops()
         t, m, execution = trial.topology, trial.model, trial.execution
         dtype = compute_type(t.precision, self.ops.precisions)
         self.timers = comm.timers if comm is not None else timers or Timers(mesh.device.type)
-        self.comm = comm or Comm(mesh, self.timers, heartbeat, check_order=training.check_order)
+        self.comm = comm or Comm(mesh, self.timers, heartbeat, check_order=recipe.check_order)
         if m.kv < t.tp:
             # Before anything else, on every rank alike: one without a layer would not ask for it.
             mesh.neighbours(t.tp // m.kv)
         self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not execution.compile)
         heads = m.heads // t.tp
         positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
-        self.shared = Shared(model=m, tp=self.tp, positions=positions, std=training.init_std, ops=self.ops,
+        self.shared = Shared(model=m, tp=self.tp, positions=positions, std=recipe.init_std, ops=self.ops,
                              recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile)
-        self.chunks = [self._chunk(c, dtype, training.seed if first_values else None) for c in range(t.vp)]
+        self.chunks = [self._chunk(c, dtype, recipe.seed if first_values else None) for c in range(t.vp)]
         self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
         in_flight: list[Bucket] = []
         for bucket in self.buckets:
@@ -72,8 +71,8 @@ class Engine:
         part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
-        self.optimizer = AdamW(self.buckets, training, mesh.device, execution=execution, one_pass=self.ops.update)
-        self.loss_scale = LossScale(t.precision, training)
+        self.optimizer = AdamW(self.buckets, recipe, mesh.device, execution=execution, one_pass=self.ops.update)
+        self.loss_scale = LossScale(t.precision, recipe)
         self.feeder = Feeder(t, mesh, ahead=any(c.stage.has_embedding or c.stage.has_head for c in self.chunks))
         self.stop_asked = False
         """Set by a signal; the next step's sum over the ranks carries it to all."""
@@ -134,10 +133,10 @@ class Engine:
         sums = torch.stack((squared, counted, torch.full_like(squared, float(self.stop_asked)), counted))
         self.comm.all_reduce(sums[:3], self.mesh.world, timer="grad_reduce")
         norm = sums[0].sqrt()
-        scale, lr = self.loss_scale.value, learning_rate(self.training, number)
+        scale, lr = self.loss_scale.value, learning_rate(self.recipe, number)
         overflowed = (~norm.isfinite()).float()
         self.optimizer.step(lr=lr, overflowed=overflowed,
-                            divide_by=divisor(norm / scale, clip=self.training.clip, loss_scale=scale))
+                            divide_by=divisor(norm / scale, clip=self.recipe.clip, loss_scale=scale))
         for pending in [bucket.publish() for bucket in self.buckets]:
             pending.wait()
         for bucket in self.buckets:

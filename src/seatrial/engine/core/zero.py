@@ -14,13 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from seatrial.engine.core import init
 from seatrial.engine.core.comm import Comm, Pending
-from seatrial.engine.core.layout import Layout, Piece
 from seatrial.engine.core.masters import Masters
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.ops import Ops
-from seatrial.engine.core.params import ParamSpec, Segment, spec_of
+from seatrial.engine.core.params import Layout, ParamSpec, Piece, Segment, fill, spec_of
 
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Stage
@@ -87,7 +85,7 @@ class Bucket:
             for piece in (piece for whole in self.pieces(*self.shard) for piece in whole.cut(FILLED_AT_ONCE)):
                 start = piece.start - self.shard[0]
                 with self.masters.changing(start, start + piece.numel) as values:
-                    init.fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
+                    fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
         self.publish().wait()
 
     def pieces(self, low: int, high: int) -> Iterator[Piece]:

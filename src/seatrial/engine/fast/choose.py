@@ -1,7 +1,7 @@
 """Which kernels a run has: tried on every rank's device, decided on rank 0, the same on all ranks.
 
     ops, config, notes = ops_for(trial, mesh)         before the engine is built; every rank calls it
-    engine = Engine(trial, training, mesh, ops=ops)
+    engine = Engine(trial, recipe, mesh, ops=ops)
 
     build(config, trial, device)                      the ops of a given config, for a benchmark or a test
 

@@ -297,7 +297,7 @@ def check(folder: Path | str, model: Model, *, resume: bool) -> Found | None:
     found = latest(folder)
     if not resume:
         if found is not None:
-            raise BadInput(f"{folder}: already holds a checkpoint of step {found.step}: resume it (training.resume = true, "
+            raise BadInput(f"{folder}: already holds a checkpoint of step {found.step}: resume it (recipe.resume = true, "
                            "or --resume), or name another folder")
         return None
     if found is not None:

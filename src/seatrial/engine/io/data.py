@@ -1,6 +1,6 @@
 """Tokens: the same sample for the same seed and number on every topology.
 
-    batches = Batches(training, model, seed=1234)
+    batches = Batches(recipe, model, seed=1234)
     batches.sample(17)                      seq + 1 tokens of global sample 17
     batches.microbatch(16, mbs=4)           (tokens_BS, targets_BS) of samples 16 to 19
 
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from seatrial.engine.io import indexed
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe
 from seatrial.spec import Model
-from seatrial.training import Training
 
 MASK = (1 << 64) - 1
 
@@ -28,8 +28,8 @@ class Source(Protocol):
 
 
 class Batches:
-    def __init__(self, training: Training, model: Model, seed: int, *, split: Literal["train", "valid"] = "train"):
-        prefix = training.data if split == "train" else training.valid_data
+    def __init__(self, recipe: Recipe, model: Model, seed: int, *, split: Literal["train", "valid"] = "train"):
+        prefix = recipe.data if split == "train" else recipe.valid_data
         self.source: Source
         if prefix is not None:
             self.source = Corpus(prefix, vocab=model.vocab, seq=model.seq, seed=seed)
@@ -45,14 +45,14 @@ class Batches:
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
-def check(training: Training, model: Model) -> None:
+def check(recipe: Recipe, model: Model) -> None:
     """Refuses data that cannot be trained on, before any rank starts."""
-    for prefix in (training.data, training.valid_data):
+    for prefix in (recipe.data, recipe.valid_data):
         if prefix is not None:
             indexed.check(prefix, vocab=model.vocab, seq=model.seq)
-    if training.eval_every and training.data is not None and training.valid_data is None:
-        raise BadInput(f"training.eval_every is {training.eval_every} and training.data is {training.data!r}: "
-                       "name the held-out tokens with training.valid_data, or set eval_every to 0")
+    if recipe.eval_every and recipe.data is not None and recipe.valid_data is None:
+        raise BadInput(f"recipe.eval_every is {recipe.eval_every} and recipe.data is {recipe.data!r}: "
+                       "name the held-out tokens with recipe.valid_data, or set eval_every to 0")
 
 
 class Corpus:

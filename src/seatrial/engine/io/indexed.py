@@ -33,7 +33,7 @@ CODES: dict[int, tuple[torch.dtype, str]] = {
 }  # fmt: skip
 UINT16 = 8
 LARGEST_UINT16_VOCAB = 65500
-"""Megatron writes two bytes a token below this vocabulary, four from there on."""
+"""Megatron writes two bytes per token below this vocabulary, four from there on."""
 SCAN_ALL_BYTES = 4 << 30
 SCAN_CHUNKS, SCAN_CHUNK_TOKENS = 256, 1 << 21
 

@@ -26,8 +26,6 @@ from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import events, memory
 from seatrial.engine.watch.timers import Span, Timers
 
-FORMULA = "sc21"
-
 
 class Result(Protocol):
     """One step, as `step.StepResult` has it."""
@@ -53,7 +51,7 @@ class Report:
         self.out = Path(run.out)
         is_root = rank == 0
         self.events = events.EventWriter(self.out / events.FILE_NAME if is_root else None)
-        self.scalars = Scalars(self.out / "tensorboard" if is_root and run.training.tensorboard else None)
+        self.scalars = Scalars(self.out / "tensorboard" if is_root and run.recipe.tensorboard else None)
         self.skipped = self.nan = 0
         """Since the last line, as the line prints them."""
         self._seconds: list[float] = []
@@ -65,13 +63,13 @@ class Report:
                           device=self._device_name(), backend=backend, torch=torch.__version__,
                           python=platform.python_version(), host=platform.node(), threads=torch.get_num_threads(),
                           trial=trial.to_dict(),
-                          training=fields.plain(self.run.training))
-        if self.run.training.tensorboard and self.rank == 0 and not self.scalars.available:
-            self.events.write("note", message="training.tensorboard is set, but TensorBoard is not installed here")
+                          recipe=fields.plain(self.run.recipe))
+        if self.run.recipe.tensorboard and self.rank == 0 and not self.scalars.available:
+            self.events.write("note", message="recipe.tensorboard is set, but TensorBoard is not installed here")
 
     def kernels(self, config: Mapping[str, object], notes: dict[str, str]) -> None:
         """What all ranks compute with, why, and which kernels of rank 0's device fell back to plain torch."""
-        self.events.write("kernels", **config, compile=self.run.trial.execution.compile)
+        self.events.write("kernels", config=dict(config), compile=self.run.trial.execution.compile)
         for name, note in notes.items():
             if not name.startswith("kernel ") or "plain torch is used" in note:
                 self.events.write("note", message=f"{name}: {note}")
@@ -81,7 +79,7 @@ class Report:
 
     def iteration(self, *, step: int, result: Result, seconds: float, taken: dict[str, float], consumed_samples: int,
                   nan_here: bool = False) -> None:
-        training, model, topology = self.run.training, self.run.trial.model, self.run.trial.topology
+        recipe, model, topology = self.run.recipe, self.run.trial.model, self.run.trial.topology
         self._seconds.append(seconds)
         for name, value in taken.items():
             self._taken[name] = self._taken.get(name, 0.0) + value
@@ -94,7 +92,7 @@ class Report:
         }  # fmt: skip
         if topology.precision == "fp16":
             event["loss_scale"] = result.loss_scale
-        logs = step % training.log_every == 0 or step == training.steps
+        logs = step % recipe.log_every == 0 or step == recipe.steps
         if logs or is_nan:
             count = len(self._seconds)
             mine = {"timers": {n: round(v / count, 7) for n, v in self._taken.items()},
@@ -108,14 +106,15 @@ class Report:
                     event["nan_ranks"] = [rank for rank, r in enumerate(every) if r["nan"]]
         if self.rank == 0:
             mean_s = sum(self._seconds) / len(self._seconds)
-            event["tflops"] = arith.tflops(FORMULA, model, samples=result.gbs, sec_per_it=mean_s, processes=topology.world,
-                                           recompute=topology.recompute, tp=topology.tp, pp=topology.pp)
-            event["formula"] = FORMULA
+            event["formula"] = arith.FORMULA
+            event["tflops"] = arith.tflops(event["formula"], model, samples=result.gbs, sec_per_it=mean_s,
+                                           processes=topology.world, recompute=topology.recompute, tp=topology.tp,
+                                           pp=topology.pp)
             self.events.write("iteration", **event)
             self.scalars.write(step, {name: event[name] for name in ("loss", "grad_norm", "lr", "sec", "tflops")})
             if logs:
                 self.say(events.iteration_line(
-                    step=step, steps=training.steps, consumed_samples=consumed_samples,
+                    step=step, steps=recipe.steps, consumed_samples=consumed_samples,
                     consumed_tokens=consumed_samples * model.seq, sec_per_it=mean_s, lr=result.lr, gbs=result.gbs,
                     loss=None if is_nan else result.loss, grad_norm=result.grad_norm,
                     loss_scale=result.loss_scale if topology.precision == "fp16" else None, tflops=event["tflops"],

@@ -191,7 +191,7 @@ def _record(current: _Iteration, file: str, outline: Outline, ended: Outcome | N
         message = "an iteration line without its time"
         return Problem(file=file, line=current.line, cell=current.text[:80], message=message, level="row", rows=1)
     if values["sec_per_it"] <= 0:
-        message = f"{values['sec_per_it']} seconds an iteration is not above 0"
+        message = f"{values['sec_per_it']} seconds per iteration is not above 0"
         return Problem(file=file, line=current.line, cell=current.text[:80], message=message, level="row", rows=1)
     around = outline.around(current.line)
     inferred = tuple(sorted(name for name in around.inferred if name not in values))

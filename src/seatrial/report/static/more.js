@@ -55,7 +55,7 @@ function drawKnobs() {
       const from = Math.max(0, low - pad), x = (i) => l + 20 + (i / Math.max(1, values.length - 1)) * (width - l - 48), yy = (v) => 10 + (1 - (v - from) / (top + pad - from)) * (high - 46);
       return s("svg", { class: "chart", viewBox: `0 0 ${width} ${high}`, height: high, role: "group", "aria-label": `${knob.title}: ${series.label}` },
         ticks(from, top + pad, 4).map((v) => [s("line", { x1: l, x2: width, y1: yy(v), y2: yy(v), class: "axis" }), s("text", { x: l - 6, y: yy(v) + 4, "text-anchor": "end", class: "dimt", text: num(v, 3) })]),
-        values.map((v, i) => s("text", { x: x(i), y: high - 20, "text-anchor": values.length === 2 && String(v).length > 10 ? (i ? "end" : "start") : "middle", text: v })), s("text", { x: l, y: high - 4, class: "dimt", text: rated ? "TFLOPs a process" : "samples per second" }),
+        values.map((v, i) => s("text", { x: x(i), y: high - 20, "text-anchor": values.length === 2 && String(v).length > 10 ? (i ? "end" : "start") : "middle", text: v })), s("text", { x: l, y: high - 4, class: "dimt", text: rated ? "TFLOPs per process" : "samples per second" }),
         s("polyline", { points: middle.map((v, i) => `${x(i)},${yy(v)}`).join(" "), class: "m-line" }),
         points.map(([v, row]) => { const g = s("g", { "aria-label": `${v}: ${num(y(row))}` }, s("circle", { cx: x(values.indexOf(v)), cy: yy(y(row)), r: 10, fill: "transparent" }), s("circle", { cx: x(values.indexOf(v)), cy: yy(y(row)), r: 4.5, class: "m-dot" }));
           tip(g, `${knob.title} ${v}\n${num(y(row))} ${rated ? "TFLOPs" : "samples per second"}${has(cell("sec", row)) ? `, ${shown("sec", row)} s` : ""}\n${place(row)}`); return opens(g, row); }));
@@ -81,7 +81,7 @@ function pipelineParts(one) {
   const f = one.forecast, m = one.measured;
   return [f && gantt(f, `Forecast: ${f.schedule}, ${f.drawn < f.microbatches ? `the first ${f.drawn} of ${f.microbatches} micro-batches` : plural(f.microbatches, "micro-batch").replace("batchs", "batches")}; grey is the bubble`),
     m && gantt(m, `Measured: step ${m.step}, one rank per stage, by the run's own timers`),
-    f && !m && h("p", { class: "dim small", text: "No measured timeline: this row has no trace (training.trace_steps makes one)." }),
+    f && !m && h("p", { class: "dim small", text: "No measured timeline: this row has no trace (recipe.trace_steps makes one)." }),
     m && !f && h("p", { class: "dim small", text: "No forecast: the trial names no cluster (--cluster does)." })];
 }
 function drawPipeline() {

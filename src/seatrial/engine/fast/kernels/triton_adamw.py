@@ -1,6 +1,6 @@
 """AdamW in one pass: reads a 16- or 32-bit gradient, updates masters and moments, writes the weights that are computed with.
 
-Masters that are split (`masters.py`) are put together in registers, 26 bytes a parameter with a 16-bit gradient; whole ones
+Masters that are split (`masters.py`) are put together in registers, 26 bytes per parameter with a 16-bit gradient; whole ones
 take 28. Moments in 16 bits take 8 less; they are rounded once, to the nearest, after the step was computed with them.
 """
 # mypy: disable-error-code="no-untyped-def"

@@ -1,6 +1,6 @@
 """What a run trains with, beside the trial itself: optimizer, data, checkpoints, measurement. One table of a TOML file.
 
-    [training]
+    [recipe]
     steps = 200
     lr = 6e-4
     data = "corpus"            # the prefix of corpus.bin and corpus.idx; left out, synthetic tokens
@@ -22,7 +22,7 @@ than half of one, up to 2^-8 of the moment, is rounded away. With a smaller shar
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Recipe:
     steps: int = 10
     """Iterations to train."""
     seed: int = 1234
@@ -97,14 +97,14 @@ class Training:
     """Debug: compare the order of collectives across ranks."""
 
     def __post_init__(self) -> None:
-        fields.positive("training", steps=self.steps, lr=self.lr, eps=self.eps, keep=self.keep, stall_s=self.stall_s,
+        fields.positive("recipe", steps=self.steps, lr=self.lr, eps=self.eps, keep=self.keep, stall_s=self.stall_s,
                         init_std=self.init_std, loss_scale=self.loss_scale, loss_scale_window=self.loss_scale_window,
                         measure_s=self.measure_s, slow_s=self.slow_s)
         if self.min_lr > self.lr or self.min_lr < 0:
-            raise BadInput(f"training: min_lr {self.min_lr} must lie between 0 and lr {self.lr}")
+            raise BadInput(f"recipe: min_lr {self.min_lr} must lie between 0 and lr {self.lr}")
         for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to"):
             if getattr(self, name) < 0:
-                raise BadInput(f"training.{name}: {getattr(self, name)} is negative")
+                raise BadInput(f"recipe.{name}: {getattr(self, name)} is negative")
 
     def check(self, execution: Execution) -> None:
         """What takes both to see: moments in bf16 must not round a step away."""
@@ -120,21 +120,24 @@ EXECUTION = frozenset(f.name for f in dataclasses.fields(Execution))
 
 
 def moved(data: Mapping[str, Any], *, where: str = "trial") -> dict[str, Any]:
-    """The same tables, with what an older [training] says of the execution in [execution]."""
+    """The same tables, with what an older [training] says in [execution] and [recipe]."""
     table = data.get("training")
-    if not isinstance(table, Mapping) or not EXECUTION & table.keys():
+    if not isinstance(table, Mapping):
+        if table is not None:
+            raise BadInput(f"{where}: training: expected a table, found {table!r}")
         return dict(data)
-    execution = data.get("execution", {})
-    older = {name: value for name, value in table.items() if name in EXECUTION}
-    for name in older:
-        if name in execution:
-            raise BadInput(f"{where}: execution.{name} is given twice: training.{name} is its older name, leave that out")
-    rest = {name: value for name, value in table.items() if name not in EXECUTION}
-    others = {name: value for name, value in data.items() if name != "training"}
-    return {**others, "execution": {**execution, **older}, **({"training": rest} if rest else {})}
+    found = {name: value for name, value in data.items() if name != "training"}
+    for name, value in table.items():
+        now = "execution" if name in EXECUTION else "recipe"
+        if name in data.get(now, {}):
+            raise BadInput(f"{where}: {now}.{name} is given twice: training.{name} is its older name, leave that out")
+        found[now] = {**found.get(now, {}), name: value}
+    return found
 
 
 def moved_path(path: str) -> str:
-    """`training.compile` and its like as they are called now: `execution.compile`."""
+    """`training.compile` and its like as they are called now: `execution.compile`, `recipe.lr`."""
     table, dot, name = path.partition(".")
-    return f"execution.{name}" if table == "training" and name.partition("=")[0].strip() in EXECUTION else table + dot + name
+    if table != "training":
+        return path
+    return f"execution.{name}" if name.partition("=")[0].strip() in EXECUTION else f"recipe{dot}{name}"

@@ -2,6 +2,7 @@
 
     story = replay.tell("bloom-prequel")            one of the shipped logs, or a CSV file with a cluster
     story["stages"][0]["top"], story["tune"]["trials"], story["saved"]["device_hours"]
+    print(text(story)), print(markdown(story))      for a terminal or as markdown
 
 The question is taken from the rows: the model with the most topologies on one number of nodes, by seconds per sample; where a
 log varies the nodes instead, the model with the most topologies on any, by device-seconds per sample. The planner answers it
@@ -11,7 +12,8 @@ and sees none before it asks.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,14 +29,14 @@ from seatrial.plan.forecast import limit_gib
 from seatrial.plan.rows import SLOW_ALLOCATOR, Row
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
+from seatrial.terminal import plain_table
 from seatrial.tune.candidates import knobs, label
 from seatrial.tune.oracle import FAILED, Oracle, names, outcome_of
 from seatrial.tune.posterior import By, row_of, unit
+from seatrial.tune.show import digits
 from seatrial.tune.tuner import Tuner
 
 LOGS = ("bloom-prequel", "fugaku-1.3b", "fugaku-30b", "fugaku-sweep", "tcmalloc")
-DOUBTED = {"bloom-prequel:475": "the same topology as the line above it, with other figures for both time and memory"}
-"""Rows of the shipped logs that are not believed, and why."""
 FIRST = 5
 FEWEST = 4
 """Topologies that make a search."""
@@ -156,7 +158,8 @@ def _belongs(row: Row, group: tuple[object, ...]) -> bool:
 
 
 def doubt(row: Row) -> str | None:
-    return next((DOUBTED[name] for name in names(row) if name in DOUBTED), None)
+    """Why a row is not believed, where its table has a column that says so."""
+    return str(row.cells.get("doubted") or "") or None
 
 
 def _trial(row: Row) -> Trial:
@@ -295,3 +298,113 @@ def _saved(question: Question, verdicts: list[dict[str, Any]]) -> dict[str, Any]
             "iterations_a_row": ITERATIONS,
             "assumption": f"{ITERATIONS} iterations a row, a warm-up and one that counts; nothing for starting a job, for "
                           "queueing, or for runs that failed. So this is the least that was saved"}
+
+
+# ---- the story
+
+WIDTH = 118
+WORDS = {"rule": "could never run, by the engine's rules", "memory": "forecast to run out of memory",
+         "copy": "said again what an earlier row said", "repeat": "measured a topology again",
+         "slower": "surely slower, by what tune's own trials taught", "behind": "too unlikely to be the best"}
+
+
+def text(story: dict[str, Any]) -> str:
+    lines = _lines(story, heading=lambda words: ["", words, "-" * len(words)], table=_aligned, item="  ")
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent=_indent(line)) or [""])
+
+
+def _indent(line: str) -> str:
+    """Under the words of an item, else where the line began."""
+    return " " * 5 if line.startswith("  ") else ""
+
+
+def markdown(story: dict[str, Any]) -> str:
+    return "\n".join(_lines(story, heading=lambda words: ["", f"## {words}", ""], table=_piped, item="- "))
+
+
+def _lines(story: dict[str, Any], *, heading: Any, table: Any, item: str) -> Iterable[str]:
+    m, best, saved = story["model"], story["best"], story["saved"]
+    when = f" between {story['dates'][0]} and {story['dates'][-1]}" if len(story["dates"]) > 1 else ""
+    yield (f"{story['log']}: {m['layers']} layers x {m['hidden']}, {m['heads']} heads, on {_range(story['nodes'])} nodes of "
+           f"{story['cluster']} ({_range(story['devices'])} processes).")
+    least = "time" if story["by"] == "time" else "device-time"
+    yield (f"{story['rows']} of the log's {story['rows_in_log']} rows{when} ask one question: which topology takes the least "
+           f"{least} per sample? They try {story['topologies']} that can be started.")
+    yield f"The best: {best['topology']}, {best['sec_per_it']:g} s/it, {_shown_each(best, story)} ({best['row']})."
+    for one in story["doubted"]:
+        yield f"Not believed: {one['row']}: {one['why']}."
+    full: list[str] = []
+    for stage in story["stages"]:
+        yield from heading(_title(stage))
+        yield from _shown_stage(stage, story, table)
+        if stage["out_of_memory"] and stage["out_of_memory"] != full:
+            yield f"Would run out of memory: {'; '.join(stage['out_of_memory'])}."
+        full = stage["out_of_memory"]
+    tune = story["tune"]
+    yield from heading("The same search by `seatrial tune`, from nothing")
+    rows = [("trial", "topology", "outcome", "s/it", "forecast", "odds of better left")]
+    rows += [(str(n), one["topology"], one["status"], f"{one['sec_per_it']:g}" if one["sec_per_it"] else "",
+              digits(one["forecast_s"]), _percent(one["odds_of_better"])) for n, one in enumerate(tune["trials"], 1)]
+    yield from table(rows)
+    yield ""
+    yield (f"It ends by itself after {len(tune['trials'])} trials with {tune['best']} at {tune['best_s']:g} s/it. The odds "
+           f"that a topology left is more than {100 * tune['margin']:g} % better are {_percent(tune['odds_of_better'])}.")
+    yield from heading("Rows that nobody had to run")
+    for reason, words in WORDS.items():
+        mine = [v for v in story["rows_left_out"] if v["reason"] == reason]
+        if mine:
+            yield f"{item}{len(mine):2d} {words}: line {', '.join(v['row'].rpartition(':')[2] for v in mine)}"
+    yield ""
+    yield (f"Saved: {saved['rows']} of {saved['of_rows']} rows, {saved['seconds'] / 60:.0f} of {saved['of_seconds'] / 60:.0f} "
+           f"minutes of running, {digits(saved['device_hours'], 3)} of {digits(saved['of_device_hours'], 3)} device-hours.")
+    yield f"Assumed: {saved['assumption']}."
+
+
+def _title(stage: dict[str, Any]) -> str:
+    if stage["each_from_others"]:
+        return f"After all {stage['learned_rows']} rows"
+    return f"After the first {stage['learned_rows']} rows of the log" if stage["learned_rows"] else "Before any row"
+
+
+def _range(values: Sequence[int]) -> str:
+    return f"{values[0]}" if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+
+def _shown_each(one: dict[str, Any], story: dict[str, Any]) -> str:
+    if story["by"] == "time":
+        return f"{digits(1000 * one['each_s'])} ms per sample"
+    return f"{digits(one['each_s'])} device-seconds per sample"
+
+
+def _shown_stage(stage: dict[str, Any], story: dict[str, Any], table: Any) -> Iterable[str]:
+    rows = [("", "topology", "s/it", "90 %", "that is")]
+    rows += [(str(n), one["topology"], digits(one["sec_per_it"]), f"{digits(one['sec_lo'], 3)}-{digits(one['sec_hi'], 3)}",
+              _shown_each(one, story)) for n, one in enumerate(stage["top"], 1)]
+    yield from table(rows)
+    yield ""
+    behind = stage["pick_behind_percent"]
+    pick = "was never measured" if behind is None else (
+        "is the log's best" if behind < 1e-9 else f"was measured {behind:.1f} % behind the log's best")
+    ties = stage["tied_with_first"] - 1
+    tied = "" if ties < 1 else f", {ties} more within 1 % of it" if ties > 1 else ", one more within 1 % of it"
+    stands = f"stands at number {stage['rank_of_best']}" if stage["rank_of_best"] else "would not fit"
+    yield f"The first {pick}{tied}; the log's best {stands}."
+    of = "each row from all the others" if stage["each_from_others"] else (
+        f"the {stage['forecast_rows']} rows" + (" to come" if stage["learned_rows"] else ""))
+    yield f"Forecasts of {of} are {stage['forecast_error_percent']:.1f} % off on average."
+
+
+def _percent(share: float) -> str:
+    return "under 1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    words = [i for i, column in enumerate(zip(*rows)) if any(cell and not cell[0].isdigit() for cell in column[1:])]
+    yield from plain_table(rows[0], rows[1:], left=words).splitlines()
+
+
+def _piped(rows: Sequence[Sequence[str]]) -> Iterable[str]:
+    for n, row in enumerate(rows):
+        yield "| " + " | ".join(row) + " |"
+        if n == 0:
+            yield "|" + " --- |" * len(row)
