@@ -64,9 +64,9 @@ def test_every_rank_runs_what_rank_0_chose(first: KernelConfig) -> None:
 def test_a_rank_that_cannot_says_so() -> None:
     tuned = {"a GEMM": Tuned(algorithm="AAAA", torch_ms=2.0, ms=1.0)}
     said = in_world(2, refusal, replace(FUSED, triton=("norm",), fp32_gradient_gemm=True, gemm_algorithms=tuned,
-                                        cublaslt_version=130100))
+                                        cublaslt_version=1))
     assert said[0] == "" and said[1].startswith("rank 1 cannot run what rank 0 chose: norm (not tried); GEMMs of 16-bit")
-    assert "; GEMM algorithms of cuBLASLt 130100 (none here)" in said[1]
+    assert "; GEMM algorithms of cuBLASLt 1 (" in said[1]
 
 
 @pytest.mark.parametrize("precision, sequence_parallel", [("bf16", False), ("bf16", True), ("fp8", False)])
