@@ -55,7 +55,7 @@ def test_the_nodes_of_a_job_answer_together(port: int) -> None:
 
 
 def test_a_rank_whose_peers_do_not_come_says_so_in_one_line(port: int) -> None:
-    code = ("import sys; from seatrial.doctor import nodes; nodes.JOIN_S = 2.0; from seatrial.cli import main; "
+    code = ("import sys; from seatrial.doctor import proof; proof.JOIN_S = 2.0; from seatrial.cli import main; "
             "sys.exit(main(['doctor']))")
     env = {**os.environ, "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=200)

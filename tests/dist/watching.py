@@ -30,7 +30,7 @@ def reductions() -> dict[int, tuple[list[int], int]]:
 def starts(engine: Engine, batches: Batches) -> tuple[list[int], int]:
     arrivals, started = 0, list[int]()
     for bucket in engine.buckets:
-        def arrived(original: Callable[[], None] = bucket.arrived) -> None:
+        def arrived(original: Callable[[], None] = bucket.gradient_ready) -> None:
             nonlocal arrivals
             arrivals += 1
             original()
@@ -39,7 +39,7 @@ def starts(engine: Engine, batches: Batches) -> tuple[list[int], int]:
             started.append(arrivals)
             original()
 
-        bucket.arrived, bucket._reduce = arrived, reduce  # type: ignore[method-assign]
+        bucket.gradient_ready, bucket._reduce = arrived, reduce  # type: ignore[method-assign]
     engine.step(1, first_sample=0, batches=batches)
     return started, arrivals
 
