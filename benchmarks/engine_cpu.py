@@ -46,7 +46,7 @@ def forward_backward(engine: Engine, batches: Batches) -> None:
     gbs = engine.trial.batch.gbs
     for bucket in engine.buckets:
         bucket.begin(engine.microbatches(gbs))
-    engine.pipeline.run(engine.plan(gbs), engine.feed(batches, 0), scale=1.0 / (gbs * engine.trial.model.seq))
+    engine.pipeline.run(engine.plan(gbs), engine.feeder.feed(batches, 0), scale=1.0 / (gbs * engine.trial.model.seq))
     for bucket in engine.buckets:
         bucket.finish()
 

@@ -67,7 +67,7 @@ def attention(seq: int = 2048, heads: int = 8, batch: int = 4) -> list[dict]:
 
 @torch.jit.script
 def bias_dropout_add(x: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-    return residual + torch.nn.functional.dropout(x + bias, p=0.1, recipe=True)
+    return residual + torch.nn.functional.dropout(x + bias, p=0.1, training=True)
 
 
 @torch.jit.script
