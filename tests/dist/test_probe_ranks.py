@@ -38,7 +38,7 @@ def test_two_ranks_measure_what_they_say_to_each_other(tmp_path):
     for e in found["figures"]["collectives"]:
         if e["op"] == "all_reduce":
             assert network.all_reduce_s(cluster, group, e["bytes"])[0] == pytest.approx(e["s"], rel=1e-6)
-    assert probed.told(cluster, precision="fp32", processes=2)["not_measured"] == []
+    assert probed.basis(cluster, precision="fp32", processes=2)["not_measured"] == []
 
 
 def test_ranks_of_two_nodes_measure_across_them(tmp_path, port):

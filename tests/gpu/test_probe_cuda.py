@@ -35,5 +35,5 @@ def test_a_probe_of_a_gpu_makes_a_cluster(tmp_path, monkeypatch):
     cluster = presets.cluster(str(tmp_path / "machine.json"))
     c = Configs.from_columns(1, layers=12, hidden=768, heads=12, seq=1024, vocab=50304, gbs=4, mbs=4)
     assert 0 < step.time(c, cluster).sec[0] < 5
-    told = probed.told(cluster, precision="bf16", processes=1)
+    told = probed.basis(cluster, precision="bf16", processes=1)
     assert told is not None and told["not_measured"] == []

@@ -230,13 +230,13 @@ def test_noise_widens_the_interval_and_a_probe_narrows_a_cpus(tmp_path):
 
 def test_what_was_not_measured_is_named(h200, tmp_path):
     cluster = talking(h200, tmp_path)
-    told = probed.told(cluster, precision="bf16", processes=64)
+    told = probed.basis(cluster, precision="bf16", processes=64)
     assert told is not None
     gaps = told["not_measured"]
     assert gaps[0] == "products in bf16" and "attention" in gaps and "the optimizer" in gaps
     assert "collectives across nodes over more than 16 processes" in gaps
     assert not any("inside a node" in gap for gap in gaps)
-    assert probed.told(h200, precision="bf16", processes=64) is None
+    assert probed.basis(h200, precision="bf16", processes=64) is None
 
 
 def test_a_file_that_changes_is_read_again(h200, tmp_path):

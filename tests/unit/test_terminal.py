@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial import terminal
-from seatrial.plan import tell
+from seatrial.plan import show
 from seatrial.plan.step import SCALES
 
 PARTS = {"matmul": 60.0, "memory": 10.0, "tensor": 10.0, "p2p": 5.0, "gradients": 5.0, "launch": 4.0, "bubble": 6.0}
@@ -54,20 +54,20 @@ def test_an_interval_has_its_ends_its_middle_and_its_marks():
 
 @pytest.mark.parametrize("cells", [36, 50, 80, 100])
 def test_no_line_of_the_picture_is_wider_than_the_terminal(capsys, cells):
-    tell.draw([candidate(100.0, measured_s=[101.0, 140.0]), candidate(104.5), candidate(111.25)], cells=cells)
+    show.draw([candidate(100.0, measured_s=[101.0, 140.0]), candidate(104.5), candidate(111.25)], cells=cells)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 8 and max(len(line) for line in lines if not line.endswith(":")) <= cells
 
 
 def test_what_was_measured_stands_on_the_forecasts_axis(capsys):
-    tell.draw([candidate(100.0, measured_s=[110.0]), candidate(100.0)], cells=100)
+    show.draw([candidate(100.0, measured_s=[110.0]), candidate(100.0)], cells=100)
     first, second = [line for line in capsys.readouterr().out.splitlines() if "├" in line]
     assert first.index("◆") > first.index("●") and "110.00 s measured" in first
     assert "◆" not in second and second.index("●") == first.index("●")
 
 
 def test_a_terminal_too_narrow_gets_no_picture(capsys):
-    tell.draw([candidate(100.0)], cells=30)
+    show.draw([candidate(100.0)], cells=30)
     assert capsys.readouterr().out == ""
 
 
@@ -92,6 +92,6 @@ def test_on_a_narrow_terminal_what_is_alike_leaves_the_table(monkeypatch):
     headers, rows = ["#", "DP", "VP", "schedule"], [["1", "16", "1", "1f1b"], ["2", "8", "1", "1f1b"]]
     monkeypatch.setattr(terminal, "on_terminal", lambda: True)
     monkeypatch.setattr(terminal, "width", lambda: 14)
-    assert tell._fitting(headers, rows) == (["#", "DP", "VP"], [["1", "16", "1"], ["2", "8", "1"]], ["schedule 1f1b"])
+    assert show._fitting(headers, rows) == (["#", "DP", "VP"], [["1", "16", "1"], ["2", "8", "1"]], ["schedule 1f1b"])
     monkeypatch.setattr(terminal, "width", lambda: 80)
-    assert tell._fitting(headers, rows) == (headers, rows, [])
+    assert show._fitting(headers, rows) == (headers, rows, [])

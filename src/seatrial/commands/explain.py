@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> int:
         from seatrial.plan import explain as taking_apart
-        from seatrial.plan import tell
+        from seatrial.plan import show
         from seatrial.plan.ask import rests_on, with_machine
 
         if file is None:
@@ -51,19 +51,19 @@ def register(app: typer.Typer) -> None:
         given = {**layout.tables(), "cluster": {"base": cluster, "nodes": nodes, "procs_per_node": procs_per_node}}
         trial = asked_trial(file, given, engine, settings, which)
         assert trial.cluster is not None
-        told = taking_apart.explain(trial, learned_from(calibrate, trial.cluster))
+        explained = taking_apart.explain(trial, learned_from(calibrate, trial.cluster))
         if svg is not None:
-            if told.timeline is None:
-                raise BadInput(f"--svg: PP {told.trial.topology.pp} has more stages than a picture can show")
-            svg.write_text(taking_apart.svg(told.timeline, title=tell.pipeline_title(told)), encoding="utf-8")
-        found = taking_apart.document(told, top)
+            if explained.timeline is None:
+                raise BadInput(f"--svg: PP {explained.trial.topology.pp} has more stages than a picture can show")
+            svg.write_text(taking_apart.svg(explained.timeline, title=show.pipeline_title(explained)), encoding="utf-8")
+        found = taking_apart.document(explained, top)
         found |= rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
         say_gaps(found)
         if as_json:
             print(json.dumps(found, allow_nan=False))
         else:
-            tell.explained(told, top)
-        return EXIT_GOOD if told.fits else EXIT_FINDINGS
+            show.explained(explained, top)
+        return EXIT_GOOD if explained.fits else EXIT_FINDINGS
 
 
 def asked_trial(file: Path | None, given: dict[str, dict[str, Any]], engine: str | None, settings: list[str],

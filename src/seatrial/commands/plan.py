@@ -64,7 +64,7 @@ def register(app: typer.Typer) -> None:
         preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),
         as_json: bool = JSON,
     ) -> int:
-        from seatrial.plan import ask, tell
+        from seatrial.plan import ask, show
         from seatrial.plan.request import number, share
 
         if emit not in (None, "megatron"):
@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
             if not len(found):
                 print(f"seatrial: {document['reason']}", file=sys.stderr)
         else:
-            tell.tell(document, asked)
+            show.print_plan(document, asked)
             for name, text in document.get("emitted", {}).items():
                 print(f"wrote {name}" if out is not None else f"\n# ---- {name}\n{text}", end="\n" if out is not None else "")
         return EXIT_GOOD if len(found) else EXIT_FINDINGS

@@ -1,8 +1,8 @@
 """The planner's door: what is asked, in plain values, and the answer as one document.
 
     asked = question(model="bloom-181b", cluster="jz-a100", knobs={"gbs": 2048, "zero": 1}, nodes=48)
-    told = ask(asked.request, rules=["dp % 4 == 0"], top=5)
-    told.document["candidates"][0]["sec_per_it"], told.found.trial(0)
+    answered = ask(asked.request, rules=["dp % 4 == 0"], top=5)
+    answered.document["candidates"][0]["sec_per_it"], answered.found.trial(0)
 
 Behind `seatrial plan`, `tune`, the page's what-if and `seatrial.api`.
 """
@@ -49,14 +49,14 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
     """Words of options, or values of a program; what a trial's or a sweep's file fixes is fixed where nothing else is said."""
     knobs, settings = {**knobs}, list(settings)
     if file is not None:
-        from seatrial.sweep import file as one
+        from seatrial.sweep import file as sweepfile
 
-        told = one.asked(file)
-        knobs = {name: told.knobs.get(name) if value is None else value for name, value in knobs.items()}
-        model, cluster, rampup = model or told.model, cluster or told.cluster, rampup or told.rampup
-        engine, rules = told.engine or engine, [*told.rules, *rules]
-        precision = precision or told.knobs.get("precision")
-        sequence_parallel = told.knobs.get("sequence_parallel", sequence_parallel)
+        asked = sweepfile.asked(file)
+        knobs = {name: asked.knobs.get(name) if value is None else value for name, value in knobs.items()}
+        model, cluster, rampup = model or asked.model, cluster or asked.cluster, rampup or asked.rampup
+        engine, rules = asked.engine or engine, [*asked.rules, *rules]
+        precision = precision or asked.knobs.get("precision")
+        sequence_parallel = asked.knobs.get("sequence_parallel", sequence_parallel)
     if model is None and not shape_searched:
         raise BadInput("--model must be given (or --size, to look for a shape; or a file with a [model] table)")
     if machine is not None:
@@ -106,7 +106,7 @@ def rules_of(texts: Sequence[str]) -> list[expression.Expression]:
 
 def rests_on(cluster: Cluster, *, precision: str, processes: int) -> Document:
     """`machine`: what of the forecast was measured by a probe, and what was not; nothing where there was none."""
-    found = probed.told(cluster, precision=precision, processes=processes)
+    found = probed.basis(cluster, precision=precision, processes=processes)
     return {} if found is None else {"machine": found}
 
 
@@ -145,8 +145,8 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
     if trial.cluster is None:
         raise BadInput("--cluster must be given, or a [cluster] table")
     own = tables.get("topology", {})
-    said = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
+    stated = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
     usual = {"dp": max(1, trial.cluster.world // (trial.topology.tp * trial.topology.pp)),
              "precision": usual_precision(trial.cluster.device)}
-    tables["topology"] = {**{name: value for name, value in usual.items() if name not in said}, **own}
+    tables["topology"] = {**{name: value for name, value in usual.items() if name not in stated}, **own}
     return trialfile.build(tables, settings, where=where)[0]

@@ -1,7 +1,7 @@
 """One layout taken apart: where its seconds and its GiB go, what limits it, and which single change would make it better.
 
-    told = explain(trial)
-    told.parts["bubble"], told.memory["weights"], told.limits, told.changes[0]
+    explained = explain(trial)
+    explained.parts["bubble"], explained.memory["weights"], explained.limits, explained.changes[0]
 
 A change is one knob (micro-batch, ZeRO, recompute, schedule, sequence parallelism) or one factor moved between DP, TP and PP.
 """
@@ -131,16 +131,16 @@ def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
 
 def limits(parts: dict[str, float], sec: float, gib: float, need_gib: float, limit_gib: float) -> list[str]:
     """What takes more than its due, in words."""
-    said = []
+    lines = []
     if need_gib > limit_gib:
-        said.append(f"memory: it needs {need_gib:.1f} GiB of {limit_gib:.1f}: it would run out")
+        lines.append(f"memory: it needs {need_gib:.1f} GiB of {limit_gib:.1f}: it would run out")
     elif gib > 0.95 * limit_gib:
-        said.append(f"memory: {gib:.1f} GiB of {limit_gib:.1f}, of which it cannot do without {need_gib:.1f}: tight")
+        lines.append(f"memory: {gib:.1f} GiB of {limit_gib:.1f}, of which it cannot do without {need_gib:.1f}: tight")
     for name, value in sorted(parts.items(), key=lambda item: -item[1]):
         due = 0.6 if name == "matmul" else 0.05
         if value > due * sec and name in REMEDY:
-            said.append(f"{name}: {value / sec:.0%} of the time; {REMEDY[name]}")
-    return said
+            lines.append(f"{name}: {value / sec:.0%} of the time; {REMEDY[name]}")
+    return lines
 
 
 def changes(trial: Trial, sec: float, fit: Calibration | None = None) -> list[Change]:
@@ -203,15 +203,17 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
     return out
 
 
-def document(told: Explained, top: int) -> dict[str, Any]:
+def document(explained: Explained, top: int) -> dict[str, Any]:
     """All of it as plain data, with the best `top` changes apart."""
+    trial = explained.trial
     return {
-        "model": told.trial.model.name or None, "cluster": told.trial.cluster.name if told.trial.cluster else None,
-        **by_field(told.trial, LAYOUT), "sec_per_it": told.sec, "sec_lo": told.lo, "sec_hi": told.hi, "parts_s": told.parts,
-        "mem_gib": told.mem_gib, "mem_limit_gib": told.limit_gib, "fits": told.fits, "memory_gib": told.memory,
-        "limits": told.limits, "warnings": [warning.code for warning in told.warnings],
-        "better": [_change(change) for change in better(told.changes)[:top]],
-        "changes": [_change(change) for change in told.changes],
+        "model": trial.model.name or None, "cluster": trial.cluster.name if trial.cluster else None, **by_field(trial, LAYOUT),
+        "sec_per_it": explained.sec, "sec_lo": explained.lo, "sec_hi": explained.hi, "parts_s": explained.parts,
+        "mem_gib": explained.mem_gib, "mem_limit_gib": explained.limit_gib, "fits": explained.fits,
+        "memory_gib": explained.memory,
+        "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
+        "better": [_change(change) for change in better(explained.changes)[:top]],
+        "changes": [_change(change) for change in explained.changes],
     }  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def cluster_of(name: str | Cluster | None, machine: str | Path | None = None) ->
 def rests_on(table: Table, cluster: Cluster) -> dict[str, Any]:
     """As `machine`, what of the forecast was measured by a probe; nothing where there was none."""
     trials = [row.trial for row in table.rows if row.trial is not None]
-    found = probed.told(cluster, precision=trials[0].topology.precision,
+    found = probed.basis(cluster, precision=trials[0].topology.precision,
                         processes=max(trial.world for trial in trials)) if trials else None  # fmt: skip
     return {} if found is None else {"machine": found}
 

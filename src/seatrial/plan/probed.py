@@ -213,7 +213,7 @@ def _messages(entries: list[dict[str, Any]]) -> dict[bool, Curve]:
     return found
 
 
-def told(cluster: Cluster, *, precision: str, processes: int) -> dict[str, Any] | None:
+def basis(cluster: Cluster, *, precision: str, processes: int) -> dict[str, Any] | None:
     """What a forecast rests on where a machine was measured, as plain data."""
     found = of(cluster)
     if found is None:
@@ -227,28 +227,28 @@ def told(cluster: Cluster, *, precision: str, processes: int) -> dict[str, Any] 
 def gaps(found: Probed, cluster: Cluster, *, precision: str, processes: int) -> list[str]:
     """What a forecast for so many processes takes from the data sheet all the same, in words."""
     nodes = -(-processes // cluster.procs_per_node)
-    said = []
+    gaps = []
     named = [name for name in (precision, *KIN[precision]) if any(e["dtype"] == name for e in found.entries("matmul"))]
     if not named:
-        said.append(f"GEMMs in {precision}")
+        gaps.append(f"GEMMs in {precision}")
     elif named[0] != precision:
-        said.append(f"GEMMs in {precision} (taken as {named[0]})")
+        gaps.append(f"GEMMs in {precision} (taken as {named[0]})")
     if not found.entries("attention"):
-        said.append("attention")
+        gaps.append("attention")
     for what, there in (("memory-bound kernels", found.element_rate), ("the optimizer", found.optimizer_s),
                         ("the host's time", found.host_s)):
         if not there:
-            said.append(what)
+            gaps.append(what)
     if processes > 1:
-        for across, words in ((False, "collectives inside a node"), (True, "collectives across nodes")):
+        for across, what_across in ((False, "collectives inside a node"), (True, "collectives across nodes")):
             if across and nodes == 1 or not across and cluster.procs_per_node == 1:
                 continue
             known = [e["size"] for e in found.entries("collectives") if e["op"] == "all_reduce" and (e["nodes"] > 1) == across]
             needed = processes if across else min(processes, cluster.procs_per_node)
             if not known:
-                said.append(words)
+                gaps.append(what_across)
             elif (largest := max(known)) < needed:
-                said.append(f"{words} over more than {largest:g} processes")
+                gaps.append(f"{what_across} over more than {largest:g} processes")
         if (nodes > 1) not in found.messages:
-            said.append("messages between stages")
-    return said
+            gaps.append("messages between stages")
+    return gaps

@@ -1,7 +1,7 @@
 """A rehearsal as one JSON object, as a record of the logbook, and for a person; with the planner's figures beside it.
 
-    said = document(found, recipe, seconds=12.0)          plain data
-    tell(said)                                              printed
+    doc = document(found, recipe, seconds=12.0)          plain data
+    tell(doc)                                              printed
     record(found, recipe)                                 state `estimated`, never `measured`: no iteration was run
     Forecast.of(trial, cluster).sec                         what the planner says of the same layout
 
@@ -172,28 +172,28 @@ MANY = 4
 """With more ranks than this one table of all of them is enough."""
 
 
-def print_rehearsal(said: dict[str, Any]) -> None:
-    t = said["topology"]
+def print_rehearsal(doc: dict[str, Any]) -> None:
+    t = doc["topology"]
 
     def knob(name: str, otherwise: object) -> object:
         return t.get(name, otherwise)
 
-    print(f"{said['model'] or 'the model'}: DP {knob('dp', 1)} x TP {knob('tp', 1)} x PP {knob('pp', 1)} = {said['world']} "
-          f"process{'es' if said['world'] > 1 else ''}, MBS {knob('mbs', 1)}, batch {said['gbs']} = {said['microbatches']} "
+    print(f"{doc['model'] or 'the model'}: DP {knob('dp', 1)} x TP {knob('tp', 1)} x PP {knob('pp', 1)} = {doc['world']} "
+          f"process{'es' if doc['world'] > 1 else ''}, MBS {knob('mbs', 1)}, batch {doc['gbs']} = {doc['microbatches']} "
           f"micro-batches, ZeRO {knob('zero', 0)}, recompute {knob('recompute', 'none')}, {knob('schedule', '1f1b')}, "
           f"{knob('precision', 'fp32')}")
-    threads = f", {said['threads']} thread{'s' if said['threads'] > 1 else ''}" if said["threads"] else ""
-    network = f"network of {said['cluster']}" if said["cluster"] else "no network"
-    print(f"rehearsed on {said['device']}{threads}; {network}")
-    for note in said["notes"]:
+    threads = f", {doc['threads']} thread{'s' if doc['threads'] > 1 else ''}" if doc["threads"] else ""
+    network = f"network of {doc['cluster']}" if doc["cluster"] else "no network"
+    print(f"rehearsed on {doc['device']}{threads}; {network}")
+    for note in doc["notes"]:
         print(f"  {note}")
-    if len(said["ranks"]) > MANY:
-        _print_many(said)
+    if len(doc["ranks"]) > MANY:
+        _print_many(doc)
     else:
-        for one in said["ranks"]:
-            _print_rank(one, said["topology"])
-    if said["iteration"] is not None:
-        _print_iteration(said)
+        for one in doc["ranks"]:
+            _print_rank(one, doc["topology"])
+    if doc["iteration"] is not None:
+        _print_iteration(doc)
 
 
 def _print_rank(one: dict[str, Any], topology: dict[str, Any]) -> None:
@@ -235,9 +235,9 @@ def _print_actions(actions: dict[str, Any], forecast: dict[str, Any] | None) -> 
     _table(headers, [row[: len(headers)] for row in rows])
 
 
-def _print_many(said: dict[str, Any]) -> None:
+def _print_many(doc: dict[str, Any]) -> None:
     rows = []
-    for one in said["ranks"]:
+    for one in doc["ranks"]:
         actions, forecast = one["actions"], one["forecast"]
         both = sum(t["compute_s"] for name in ("forward", "backward", "weight") for t in actions[name]) if actions else None
         rows.append([_range(one["stands_for"]), str(sum(one["layers"])), str(one["in_flight"]),
@@ -249,8 +249,8 @@ def _print_many(said: dict[str, Any]) -> None:
     _table([headers[i] for i in kept], [[row[i] for i in kept] for row in rows])
 
 
-def _print_iteration(said: dict[str, Any]) -> None:
-    found, forecast = said["iteration"], said["forecast"]
+def _print_iteration(doc: dict[str, Any]) -> None:
+    found, forecast = doc["iteration"], doc["forecast"]
     print(f"\niteration: {terminal.seconds(found['sec_per_it'])} s put together from these actions, "
           f"{found['tflops']:.3g} TFLOPs per process ({found['formula']})"
           + ("" if found["charged"] else "; communication not charged"))
@@ -258,7 +258,7 @@ def _print_iteration(said: dict[str, Any]) -> None:
         print("  every stage taken to be like this one; --all-stages rehearses each")
     print(terminal.breakdown(found["parts_s"], "s"))
     if forecast is not None:
-        print(f"the planner expects {terminal.seconds(forecast['sec_per_it'])} s on {said['cluster']}'s own devices "
+        print(f"the planner expects {terminal.seconds(forecast['sec_per_it'])} s on {doc['cluster']}'s own devices "
               f"(90 %: {terminal.seconds(forecast['sec_lo'])} to {terminal.seconds(forecast['sec_hi'])})")
         print(terminal.breakdown(forecast["parts_s"], "s"))
     if forecast is not None:

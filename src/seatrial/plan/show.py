@@ -1,6 +1,6 @@
 """The planner's answers as pages of text.
 
-    tell(answer(found, request, top=5, by="time"), request)
+    print_plan(answer(found, request, top=5, by="time"), request)
     explained(explain(trial), top=5)
 """
 from __future__ import annotations
@@ -28,10 +28,10 @@ MEASURED = "s measured"
 class _Column(NamedTuple):
     header: str
     cell: Callable[[dict[str, Any]], str]
-    words: bool = False
+    left: bool = False
 
 
-def tell(document: Document, request: Request) -> None:
+def print_plan(document: Document, request: Request) -> None:
     cluster, candidates = request.cluster, document["candidates"]
     shapes = bool(candidates) and "layers" in candidates[0]
     print(f"{'shapes' if shapes else request.model.name or 'the model'} on {cluster.name}: {cluster.nodes} nodes x "
@@ -50,9 +50,9 @@ def tell(document: Document, request: Request) -> None:
     columns = _columns(candidates[0], shapes, several_nodes=request.space.nodes is not None)
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
     headers, rows, alike = _fitting(["#", *(column.header for column in columns)], rows)
-    words = {column.header for column in columns if column.words}
+    left = {column.header for column in columns if column.left}
     terminal.table(headers, rows, bold=max(1, min(document["ties"], len(rows))),
-               left=[i for i, header in enumerate(headers) if header in words])  # fmt: skip
+               left=[i for i, header in enumerate(headers) if header in left])  # fmt: skip
     if alike:
         print(f"All of them: {', '.join(alike)}.")
     print()
@@ -99,8 +99,8 @@ def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
     print(f"90 % of each forecast, {reach}" + (", ◆ measured:" if seen else ":"))
     for i, c in enumerate(candidates, 1):
         line = axis.interval(c["sec_lo"], c["sec_per_it"], c["sec_hi"], marks=dict.fromkeys(c["measured_s"], "◆"))
-        said = f"  {terminal.seconds(min(c['measured_s'])):>{value}} {MEASURED}" if beside and c["measured_s"] else ""
-        terminal.painted([(f"{i:>{label}}  ", ""), (line, "blue"), (said, "")])
+        text = f"  {terminal.seconds(min(c['measured_s'])):>{value}} {MEASURED}" if beside and c["measured_s"] else ""
+        terminal.painted([(f"{i:>{label}}  ", ""), (line, "blue"), (text, "")])
     print()
 
 
@@ -141,7 +141,7 @@ SHORT = {"zero": "ZeRO", "recompute": "recompute", "schedule": "schedule"}
 def _knob(name: str) -> _Column:
     """TP with an s where the sequence is split over it."""
     return _Column(SHORT.get(name, name.upper()), lambda c: f"{c[name]}" + "s" * (name == "tp" and c["sequence_parallel"]),
-                   words=isinstance(BY_FIELD[name].default, str))
+                   left=isinstance(BY_FIELD[name].default, str))
 
 
 def _remarks(document: Document) -> None:
@@ -171,47 +171,47 @@ def _remarks(document: Document) -> None:
 
 def layout(c: dict[str, Any]) -> str:
     """One layout in a few words."""
-    words = [said for name in SEARCHED if (said := _said(name, c[name])) and name != "gbs"]
-    return " ".join([*words, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
+    knobs = [text for name in SEARCHED if (text := _knob_text(name, c[name])) and name != "gbs"]
+    return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
 
 
-def _said(name: str, value: Any) -> str:
+def _knob_text(name: str, value: Any) -> str:
     """`DP 8`; nothing of one virtual stage, and a schedule by its own name."""
     return "" if name == "vp" and value == 1 else value if name == "schedule" else f"{SHORT.get(name, name.upper())} {value}"
 
 
-def pipeline_title(told: Explained) -> str:
-    t = told.trial.topology
-    return (f"{t.schedule}: PP {t.pp}{f' x VP {t.vp}' if t.vp > 1 else ''}, {told.drawn} of {told.trial.microbatches} "
-            f"micro-batches, {told.trial.model.name or 'model'}")
+def pipeline_title(explained: Explained) -> str:
+    trial, t = explained.trial, explained.trial.topology
+    return (f"{t.schedule}: PP {t.pp}{f' x VP {t.vp}' if t.vp > 1 else ''}, {explained.drawn} of {trial.microbatches} "
+            f"micro-batches, {trial.model.name or 'model'}")
 
 
-def explained(told: Explained, top: int) -> None:
+def explained(explained: Explained, top: int) -> None:
     """One layout taken apart, for a person."""
-    t, cluster = told.trial.topology, told.trial.cluster
+    t, cluster = explained.trial.topology, explained.trial.cluster
     assert cluster is not None
     degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES)
-    print(f"{told.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
-          f"MBS {t.mbs}, batch {told.trial.batch.gbs} = {told.trial.microbatches} micro-batches, ZeRO {t.zero}, "
+    print(f"{explained.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
+          f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
           f"recompute {t.recompute}, {t.precision}")
-    print(f"\n{told.sec:.2f} s per iteration (90 %: {told.lo:.1f} to {told.hi:.1f})")
-    print(terminal.breakdown(told.parts, "s", said=WHY))
-    print(f"\n{told.mem_gib:.1f} GiB of {told.limit_gib:.1f} on the fullest device")
-    print(terminal.breakdown(told.memory, "GiB", whole=told.limit_gib))
-    if told.timeline is not None:
-        print(f"\n{pipeline_title(told)}; dots are the bubble")
-        print(picture(told.timeline, width=min(terminal.width(), 160)))
+    print(f"\n{explained.sec:.2f} s per iteration (90 %: {explained.lo:.1f} to {explained.hi:.1f})")
+    print(terminal.breakdown(explained.parts, "s", said=WHY))
+    print(f"\n{explained.mem_gib:.1f} GiB of {explained.limit_gib:.1f} on the fullest device")
+    print(terminal.breakdown(explained.memory, "GiB", whole=explained.limit_gib))
+    if explained.timeline is not None:
+        print(f"\n{pipeline_title(explained)}; dots are the bubble")
+        print(picture(explained.timeline, width=min(terminal.width(), 160)))
     print("\nWhat limits it")
-    print("\n".join(f"  {line}" for line in told.limits) or "  nothing stands out")
-    for warning in told.warnings:
+    print("\n".join(f"  {line}" for line in explained.limits) or "  nothing stands out")
+    for warning in explained.warnings:
         print(f"  {warning.code}: {warning.message}")
-    chosen = better(told.changes)[:top]
+    chosen = better(explained.changes)[:top]
     print("\nWhat to change")
     for change in chosen:
         print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
     if not chosen:
         print("  no single change is forecast to gain more than 1 %")
-    full = [change for change in told.changes if change.reject == "memory" and (change.gain or 0) > TIE]
+    full = [change for change in explained.changes if change.reject == "memory" and (change.gain or 0) > TIE]
     if full and top:
         print("  it would be faster, but does not fit: "
               + "; ".join(f"{c.what} ({c.mem_gib:.1f} GiB)" for c in sorted(full, key=lambda c: c.mem_gib or 0.0)[:top]))
