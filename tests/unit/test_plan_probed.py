@@ -233,7 +233,7 @@ def test_what_was_not_measured_is_named(h200, tmp_path):
     told = probed.basis(cluster, precision="bf16", processes=64)
     assert told is not None
     gaps = told["not_measured"]
-    assert gaps[0] == "products in bf16" and "attention" in gaps and "the optimizer" in gaps
+    assert gaps[0] == "GEMMs in bf16" and "attention" in gaps and "the optimizer" in gaps
     assert "collectives across nodes over more than 16 processes" in gaps
     assert not any("inside a node" in gap for gap in gaps)
     assert probed.basis(h200, precision="bf16", processes=64) is None

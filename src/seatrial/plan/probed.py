@@ -227,18 +227,18 @@ def basis(cluster: Cluster, *, precision: str, processes: int) -> dict[str, Any]
 def gaps(found: Probed, cluster: Cluster, *, precision: str, processes: int) -> list[str]:
     """What a forecast for so many processes takes from the data sheet all the same, in words."""
     nodes = -(-processes // cluster.procs_per_node)
-    gaps = []
+    missing = []
     named = [name for name in (precision, *KIN[precision]) if any(e["dtype"] == name for e in found.entries("matmul"))]
     if not named:
-        gaps.append(f"GEMMs in {precision}")
+        missing.append(f"GEMMs in {precision}")
     elif named[0] != precision:
-        gaps.append(f"GEMMs in {precision} (taken as {named[0]})")
+        missing.append(f"GEMMs in {precision} (taken as {named[0]})")
     if not found.entries("attention"):
-        gaps.append("attention")
+        missing.append("attention")
     for what, there in (("memory-bound kernels", found.element_rate), ("the optimizer", found.optimizer_s),
                         ("the host's time", found.host_s)):
         if not there:
-            gaps.append(what)
+            missing.append(what)
     if processes > 1:
         for across, what_across in ((False, "collectives inside a node"), (True, "collectives across nodes")):
             if across and nodes == 1 or not across and cluster.procs_per_node == 1:
@@ -246,9 +246,9 @@ def gaps(found: Probed, cluster: Cluster, *, precision: str, processes: int) -> 
             known = [e["size"] for e in found.entries("collectives") if e["op"] == "all_reduce" and (e["nodes"] > 1) == across]
             needed = processes if across else min(processes, cluster.procs_per_node)
             if not known:
-                gaps.append(what_across)
+                missing.append(what_across)
             elif (largest := max(known)) < needed:
-                gaps.append(f"{what_across} over more than {largest:g} processes")
+                missing.append(f"{what_across} over more than {largest:g} processes")
         if (nodes > 1) not in found.messages:
-            gaps.append("messages between stages")
-    return gaps
+            missing.append("messages between stages")
+    return missing
