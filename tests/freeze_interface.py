@@ -232,7 +232,7 @@ def forecast_cells(folder: Path) -> list[dict[str, str]]:
 def everything_set() -> list[str]:
     """All settings as words of a command line; a sweep counts its repeats itself."""
     values = {path: value for path, value in SET.items() if path != "repeat"}
-    values |= {f"recipe.{name}": value for name, value in RECIPE.items()}
+    values |= {f"training.{name}": value for name, value in RECIPE.items()}
     return [word for path, value in values.items() for word in ("--set", f"{path}={_as_toml(value)}")]
 
 
