@@ -328,5 +328,5 @@ def _words(trial: Trial, device: torch.device, error: BaseException) -> str:
     t = trial.topology
     needs = max(footprint(trial, rank=r, gpu=device.type == "cuda").total for r in {0, t.pp - 1}) / GIB
     said = str(error).split(". ")[0].splitlines()[0] if str(error) else type(error).__name__
-    return (f"{trial.model.name or 'this model'} at TP {t.tp}, PP {t.pp}, DP {t.dp}, MBS {t.mbs} needs about {needs:.1f} GiB per "
-            f"rank, which {device.type} does not have ({said}): --memory-only counts the bytes without allocating them")
+    return (f"{trial.model.name or 'this model'} at TP {t.tp}, PP {t.pp}, DP {t.dp}, MBS {t.mbs} needs about {needs:.1f} "
+            f"GiB per rank, which {device.type} does not have ({said}): --memory-only counts the bytes without allocating them")
