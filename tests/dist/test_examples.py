@@ -7,8 +7,8 @@ import pytest
 
 import sweeps
 from seatrial.errors import BadInput
-from seatrial.launch.limits import Shares
 from seatrial.launch.local import preload_problem
+from seatrial.launch.share import Shares
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -29,7 +29,7 @@ def test_the_small_sweep_of_a_log_runs_every_trial_to_its_row(tmp_path):
 
 @pytest.mark.timeout(300)
 def test_a_sweep_can_hold_its_ranks_to_a_part_of_a_core(tmp_path):
-    """How well the kernel keeps it is in tests/unit/test_launch_limits.py; here that it reaches the ranks and the record."""
+    """How well the kernel keeps it is in tests/unit/test_launch_share.py; here that it reaches the ranks and the record."""
     try:
         Shares(0.5, ranks=[0]).close()
     except BadInput as error:

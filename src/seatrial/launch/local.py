@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 from seatrial.errors import BadInput, Infeasible
 from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Finished, Handle, Job, Launcher, State
-from seatrial.launch.limits import Guard
+from seatrial.launch.guard import Guard
 from seatrial.launch.processes import Processes
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from typing import Self
 
 from seatrial.launch import files
 from seatrial.launch.base import Job, NodeResult
-from seatrial.launch.limits import MARK, Shares, end_marked
+from seatrial.launch.guard import MARK, end_marked
+from seatrial.launch.share import Shares
 
 GRACE_AFTER_FAILURE_S = 6.0
 """Longer than the watch waits for the other ranks' stacks."""

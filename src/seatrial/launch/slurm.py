@@ -24,7 +24,7 @@ from seatrial.errors import BadInput
 from seatrial.launch import files
 from seatrial.launch.base import Handle, Job, State
 from seatrial.launch.batch import SLACK_S, Batch, Settings, ask, safe_name
-from seatrial.launch.limits import Guard
+from seatrial.launch.guard import Guard
 
 OURS = ("nodes", "ntasks", "ntasks-per-node", "time", "output", "error", "job-name", "wrap", "export", "chdir", "requeue",
         "no-requeue", "parsable", "array", "dependency", "wait", "test-only")

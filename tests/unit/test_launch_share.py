@@ -11,7 +11,7 @@ import pytest
 
 import attempts
 from seatrial.errors import BadInput
-from seatrial.launch import limits
+from seatrial.launch import share
 from seatrial.launch.base import Job
 from seatrial.launch.processes import waiting
 
@@ -21,7 +21,7 @@ BUSY = "import time\nuntil = time.monotonic() + 1.5\nwhile time.monotonic() < un
 @pytest.fixture
 def shares():
     try:
-        made = limits.Shares(0.25, ranks=[0, 1])
+        made = share.Shares(0.25, ranks=[0, 1])
     except BadInput as error:
         pytest.skip(str(error))
     yield made
@@ -50,29 +50,29 @@ def test_the_group_of_a_launcher_that_died_is_swept_out(shares):
     parent = next(iter(shares._folders.values())).parent
     dead = subprocess.Popen(["true"])
     dead.wait()
-    left = parent / f"{limits.PREFIX}-{dead.pid}-abc-0"
+    left = parent / f"{share.PREFIX}-{dead.pid}-abc-0"
     left.mkdir()
-    limits.Shares(0.5, ranks=[0]).close()
+    share.Shares(0.5, ranks=[0]).close()
     assert not left.exists()
 
 
 def test_where_groups_cannot_be_made_one_line_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(limits, "_parents", lambda: iter([(tmp_path / "not-there", 1)]))
+    monkeypatch.setattr(share, "_parents", lambda: iter([(tmp_path / "not-there", 1)]))
     with pytest.raises(BadInput, match="cannot be held to 0.5 cores here .*not-there.*root may"):
-        limits.Shares(0.5, ranks=[0])
-    monkeypatch.setattr(limits, "_parents", lambda: iter([]))
+        share.Shares(0.5, ranks=[0])
+    monkeypatch.setattr(share, "_parents", lambda: iter([]))
     with pytest.raises(BadInput, match="no control groups with processor time are mounted"):
-        limits.Shares(0.5, ranks=[0])
+        share.Shares(0.5, ranks=[0])
     with pytest.raises(BadInput, match="0.001 cores per rank: the kernel gives 0.01"):
-        limits.Shares(0.001, ranks=[0])
+        share.Shares(0.001, ranks=[0])
 
 
 @pytest.mark.parametrize(("cores", "said"), [(0.5, "10000 20000"), (2.0, "40000 20000"), (0.02, "2000 100000")])
 def test_the_second_version_of_groups_is_told_quota_and_period(monkeypatch, tmp_path, cores, said):
     """A folder of plain files stands for what the kernel would offer."""
     (tmp_path / "cgroup.subtree_control").write_text("memory")
-    monkeypatch.setattr(limits, "_parents", lambda: iter([(tmp_path, 2)]))
-    shares = limits.Shares(cores, ranks=[0, 3])
+    monkeypatch.setattr(share, "_parents", lambda: iter([(tmp_path, 2)]))
+    shares = share.Shares(cores, ranks=[0, 3])
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
     assert [(folder / "cpu.max").read_text() for folder in shares._folders.values()] == [said, said]
     shares.join(3)
