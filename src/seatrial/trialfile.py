@@ -30,7 +30,7 @@ def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> tuple[Tr
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "trial") -> tuple[Trial, Recipe]:
     """From plain data as a TOML file holds it, with `a.b=value` settings put over it."""
-    data = _deep_copy(moved(data, where=where))
+    data = copied(moved(data, where=where))
     for setting in settings:
         fields.assign(data, moved_path(setting))
     for key in data:
@@ -56,8 +56,8 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
     return trial, recipe
 
 
-def _deep_copy(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: _deep_copy(v) if isinstance(v, Mapping) else v for k, v in data.items()}
+def copied(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: copied(v) if isinstance(v, Mapping) else v for k, v in data.items()}
 
 
 def read_model(value: Any, book: presets.Book) -> Model:

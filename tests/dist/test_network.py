@@ -40,7 +40,7 @@ class Hosts(Launcher):
     def submit(self, job: Job) -> Handle:
         path = files.write_job(job)
         for node, host in enumerate(self.hosts):
-            with files.agent_log(job.run_dir, node).open("wb") as log:
+            with (job.run_dir / files.LOGS / f"agent{node}.log").open("wb") as log:
                 argv = [IP, "netns", "exec", host, sys.executable, "-m", "seatrial.launch.agent", str(path)]
                 env = {**os.environ, "SEATRIAL_NODE": str(node)}
                 self.agents.append(subprocess.Popen(argv, stdout=log, stderr=log, env=env))

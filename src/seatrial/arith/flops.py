@@ -101,9 +101,6 @@ def tflops(formula: str, model: Model, *, samples: float, sec_per_it: float, pro
 
 # ---- what a time per iteration means: TFLOPs per process and node, aggregate, samples and tokens per second, MFU and HFU
 
-TIE = 0.01
-"""Under this nobody can tell two apart: repeats of one configuration mostly differ by 0.4 %, and some by much more."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:

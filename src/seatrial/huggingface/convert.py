@@ -3,7 +3,7 @@
     import_weights("gpt2/", "start/")           a checkpoint of step 0 that `recipe.resume` starts from, on any topology
     export_weights("out/checkpoints", "hf/")    a folder that `from_pretrained` loads
 
-Each model type is a table of our names and theirs, with what turns one into the other (`py`). A model larger than the
+Each model type is a table of our names and theirs, with what turns one into the other (`tensor_names`). A model larger than the
 machine passes through: one tensor at a time is in memory on the way in, one file of 5 GB on the way out. A tensor that nothing
 takes, and a number that is none, is refused by the tensor's name.
 """

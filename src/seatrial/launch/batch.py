@@ -26,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -77,25 +78,26 @@ class Batch(Launcher):
 
     # ---- what a batch system has of its own
 
+    @abstractmethod
     def start_argv(self, job: Job) -> list[str]:
         """What the script starts one agent per node with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def options_argv(self, options: Mapping[str, str]) -> list[str]:
         """`{"partition": "gpu"}` as arguments, each one word whatever it holds. Raises BadInput for what is no option."""
-        raise NotImplementedError
 
+    @abstractmethod
     def enqueue(self, job: Job, script: Path, options: list[str]) -> str:
         """Submits it and returns its number. Raises BadInput where the batch system refuses."""
-        raise NotImplementedError
 
+    @abstractmethod
     def states(self, handles: Sequence[Handle]) -> dict[str, str]:
         """`queued`, `running`, or how it ended: COMPLETED, FAILED, or a word of `outcomes.BY_SCHEDULER`; without those that the
         batch system does not know."""
-        raise NotImplementedError
 
+    @abstractmethod
     def delete(self, job_id: str) -> None:
-        raise NotImplementedError
+        """Ends a job, queued or running."""
 
     # ---- what they share
 

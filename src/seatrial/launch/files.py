@@ -45,10 +45,6 @@ def node_log(run_dir: Path, node: int) -> Path:
     return run_dir / LOGS / f"node{node}.log"
 
 
-def agent_log(run_dir: Path, node: int) -> Path:
-    return run_dir / LOGS / f"agent{node}.log"
-
-
 def node_here(run_dir: Path, node: int) -> Path:
     """Written by an agent when it starts: its host and address."""
     return run_dir / NODES / f"node{node}.here.json"

@@ -67,7 +67,7 @@ def _fitting(headers: list[str], rows: list[list[str]]) -> tuple[list[str], list
 
     alike: list[str] = []
     if terminal.on_terminal() and len(rows) > 1:
-        for name in (*(SHORT.get(name, name.upper()) for name in reversed(SEARCHED)), "nodes"):
+        for name in (*(_header(name) for name in reversed(SEARCHED)), "nodes"):
             if wide() > terminal.width() and name in headers:
                 place = headers.index(name)
                 if len({row[place] for row in rows}) == 1:
@@ -134,13 +134,13 @@ def _plain(name: str) -> _Column:
     return _Column(name, lambda c: f"{c[name]}")
 
 
-SHORT = {"zero": "ZeRO", "recompute": "recompute", "schedule": "schedule"}
-"""What a table and a sentence call a knob whose name in capitals would not do."""
+def _header(name: str) -> str:
+    return BY_FIELD[name].word or name
 
 
 def _knob(name: str) -> _Column:
     """TP with an s where the sequence is split over it."""
-    return _Column(SHORT.get(name, name.upper()), lambda c: f"{c[name]}" + "s" * (name == "tp" and c["sequence_parallel"]),
+    return _Column(_header(name), lambda c: f"{c[name]}" + "s" * (name == "tp" and c["sequence_parallel"]),
                    left=isinstance(BY_FIELD[name].default, str))
 
 
@@ -171,13 +171,8 @@ def _remarks(document: Document) -> None:
 
 def layout(c: dict[str, Any]) -> str:
     """One layout in a few words."""
-    knobs = [text for name in SEARCHED if (text := _knob_text(name, c[name])) and name != "gbs"]
+    knobs = [BY_FIELD[name].text(c[name]) for name in SEARCHED if name != "gbs" and (name, c[name]) != ("vp", 1)]
     return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
-
-
-def _knob_text(name: str, value: Any) -> str:
-    """`DP 8`; nothing of one virtual stage, and a schedule by its own name."""
-    return "" if name == "vp" and value == 1 else value if name == "schedule" else f"{SHORT.get(name, name.upper())} {value}"
 
 
 def pipeline_title(explained: Explained) -> str:

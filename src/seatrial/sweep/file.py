@@ -181,7 +181,7 @@ def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> Sweep:
 
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "sweep", name: str = "sweep") -> Sweep:
-    data = _copied(moved(data, where=where))
+    data = trialfile.copied(moved(data, where=where))
     for setting in settings:
         fields.assign(data, moved_path(setting))
     own = {key: data.pop(key) for key in OWN if key in data}
@@ -287,7 +287,7 @@ def _label(value: object) -> str:
 
 def _tasks(fixed: Mapping[str, Any], axes: list[_Axis], combination: tuple[tuple[str, Any], ...],
            required: list[expression.Expression], repeats: int, left_out: dict[str, int]) -> Iterator[Task]:
-    data = _copied(fixed)
+    data = trialfile.copied(fixed)
     for axis, (_, value) in zip(axes, combination):
         _put(data, axis.path, value)
     if required:
@@ -394,10 +394,6 @@ def _table(value: object, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: _copied(v) if isinstance(v, Mapping) else v for k, v in data.items()}
-
-
 # ---- files of trials for commands that want one of them, or the model and the machine alone
 
 
@@ -457,7 +453,7 @@ def asked(path: Path) -> Asked:
     for table in ("model", "cluster", "batch"):
         if table not in data:
             raise BadInput(f"{path}: a plan needs a [{table}] table in it")
-    topology, batch, axes = (_table_of(data, name, path) for name in ("topology", "batch", "axes"))
+    topology, batch, axes = (_table(data.get(name, {}), f"{path}: {name}") for name in ("topology", "batch", "axes"))
     knobs = dict(topology)
     for name in axes:
         knobs.pop(name.removeprefix("topology."), None)
@@ -468,10 +464,3 @@ def asked(path: Path) -> Asked:
     rampup = None if start is None else (start, batch.get("rampup_increment"), batch.get("rampup_samples"))
     rules = fields.convert(data.get("rules", []), tuple[str, ...], where="rules")
     return Asked(model=str(path), cluster=str(path), knobs=knobs, engine=data.get("engine"), rampup=rampup, rules=rules)
-
-
-def _table_of(data: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
-    table = data.get(name, {})
-    if not isinstance(table, Mapping):
-        raise BadInput(f"{path}: {name}: expected a table, found {table!r}")
-    return table

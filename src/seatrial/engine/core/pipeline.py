@@ -2,7 +2,7 @@
 
 A stage's forward keeps its input and a root to start the backward pass from; what it sends on is not held. The last stage
 computes the loss, with its gradients, at the start of the backward action, so that a chunk of one micro-batch's logits is the
-most that ever exists. Schedules that split the backward pass collect the weight weight_gemms of B and run them in W.
+most that ever exists. Schedules that split the backward pass collect the GEMMs of the weight gradients in B and run them in W.
 """
 from __future__ import annotations
 
