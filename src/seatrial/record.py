@@ -102,6 +102,9 @@ class Record:
     schedule: str = ""
     dtype: str = ""
     sequence_parallel: bool | None = None
+    zero_group: int | None = None
+    attention: str = ""
+    overlap: str = ""
     compile: bool | None = None
     bucket_mib: float | None = None
     logits_chunk: int | None = None

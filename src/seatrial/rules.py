@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from seatrial.engines import model as engine_models
 from seatrial.errors import Infeasible
 from seatrial.schedule import GROUPED, KINDS
 from seatrial.spec import Batch, Cluster, Model, Topology, Trial, divisors_near, kv_fits, stages_of
@@ -24,8 +25,16 @@ class Violation:
     level: Literal["error", "warning"] = "error"
 
 
+_PIPELINES = {"megatron-deepspeed": "DeepSpeed's pipeline engine", "deepspeed": "DeepSpeed's pipeline engine"}
+
+
+def _facts(engine: str) -> engine_models.EngineModel:
+    return engine_models.model_of(engine)
+
+
 def violations(trial: Trial) -> list[Violation]:
-    found = [*topology_fits_model(trial.model, trial.topology, trial.engine), *batch_fits(trial.batch, trial.topology)]
+    found = [*topology_fits_model(trial.model, trial.topology, trial.engine), *batch_fits(trial.batch, trial.topology),
+             *execution_fits(trial)]  # fmt: skip
     if all(violation.level == "warning" for violation in found):
         found.extend(schedule_fits(trial))
     if trial.cluster is not None:
@@ -76,7 +85,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
         yield Violation(code="kv-heads-divisible",
                         message=f"{model.kv} key-value heads and TP {t.tp}: neither is a multiple of the other, so ranks "
                                 f"cannot share them evenly: TP {' or '.join(map(str, near))} would do")
-    elif engine == "megatron" and (model.heads // t.tp) * t.mbs % 4:
+    elif _facts(engine).attention == "stored" and (model.heads // t.tp) * t.mbs % 4:
         yield Violation(code="fused-softmax", level="warning",
                         message=f"(heads {model.heads} / TP {t.tp}) x MBS {t.mbs} = {model.heads // t.tp * t.mbs} is not a "
                                 "multiple of 4: Megatron's fused softmax is not used")
@@ -89,15 +98,24 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
     if t.sequence_parallel and model.seq % t.tp:
         yield Violation(code="seq-divisible", message=f"sequence {model.seq} is not a multiple of TP {t.tp}, which sequence "
                                                       f"parallelism needs: the nearest are {_multiples_near(model.seq, t.tp)}")
-    if engine == "megatron" and t.zero >= 2 and t.pp > 1:
+    facts = _facts(engine)
+    if t.pp > 1 and t.zero > facts.zero_with_pipeline:
         yield Violation(code="zero-pipeline", level="warning",
-                        message=f"ZeRO {t.zero} with PP {t.pp}: DeepSpeed's pipeline engine refuses ZeRO above 1")
+                        message=f"ZeRO {t.zero} with PP {t.pp}: {_PIPELINES.get(facts.name, facts.name)} refuses ZeRO above "
+                                f"{facts.zero_with_pipeline}")
+    if t.zero_group is not None and t.zero_group != t.dp and not facts.hybrid_sharding:
+        yield Violation(code="zero-group", message=f"zero_group {t.zero_group}: {facts.name} shards over all of DP {t.dp}")
 
 
 def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
     stages, layers = t.pp * t.vp, model.layers
-    if engine == "megatron" and t.stage_layers is None:
-        if layers % stages and (layers + 2) % stages:
+    uneven = _facts(engine).uneven
+    if uneven != "any" and t.stage_layers is None:
+        if layers % stages and uneven == "equal":
+            yield Violation(code="layers-divisible",
+                            message=f"{layers} layers over {stages} stages: {layers} % {stages} = {layers % stages}; "
+                                    f"{divisors_near(layers, stages, between=' or ')} stages would do")
+        elif layers % stages and (layers + 2) % stages:
             over = f"PP {t.pp}" + (f" x VP {t.vp}" if t.vp > 1 else "")
             yield Violation(code="layers-divisible",
                             message=f"{layers} layers over {over}: {layers} % {stages} = {layers % stages}, and with embedding "
@@ -130,6 +148,18 @@ def schedule_fits(trial: Trial) -> Iterator[Violation]:
                             message=f"{t.schedule} stages need micro-batches in groups of PP {t.pp}: a batch of {size} gives "
                                     f"{microbatches}; batches of {works} would do")
             return
+
+
+def execution_fits(trial: Trial) -> Iterator[Violation]:
+    """What is asked of an engine beyond the layout."""
+    x, facts = trial.execution, _facts(trial.engine)
+    if facts.footprint and x.attention == "stored":
+        yield Violation(code="attention", message="attention stored: this engine never keeps the scores; fused is what it has")
+    if facts.footprint and x.overlap is not None:
+        yield Violation(code="overlap", message=f"overlap {x.overlap}: what this engine overlaps is not a choice; leave it out")
+    if x.attention == "fused-hopper" and trial.cluster is not None and "fp8" not in trial.cluster.device.peak_tflops:
+        yield Violation(code="attention", message=f"attention fused-hopper: {trial.cluster.device.name} is older than those "
+                                                  "kernels; fused or stored would do")
 
 
 def device_fits(t: Topology, cluster: Cluster) -> Iterator[Violation]:

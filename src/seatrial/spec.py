@@ -24,6 +24,7 @@ Mlp = Literal["gelu", "swiglu"]
 Biases = Literal["all", "attention", "qkv", "mlp", "none"]
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
+Attention = Literal["stored", "fused", "fused-hopper"]
 
 GIB = 1024**3
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
@@ -297,6 +298,10 @@ class Topology:
     """Whether norms and dropout split the sequence over TP."""
     stage_layers: tuple[int, ...] | None = None
     """Layers of each of the pp x vp stages, in model order; by default `stage_split` decides."""
+    zero_group: int | None = fields.field(None, label="ZG", kind="count", title="ZeRO group", word="ZeRO group",
+        names="zero group, shard group, sharding group, hsdp shard, dp shard, data parallel shard degree, "
+              "data parallel shard, mics shard size, zero hpz partition size")
+    """Ranks that share one sharded copy, a divisor of DP; the groups are replicas of each other (HSDP). By default all of DP."""
 
     def __post_init__(self) -> None:
         fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, vp=self.vp, mbs=self.mbs)
@@ -304,6 +309,10 @@ class Topology:
             raise BadInput(f"topology.zero: {self.zero} is not a ZeRO stage; 0, 1, 2 and 3 are")
         if wrong := virtual_stages_wrong(self.schedule, pp=self.pp, virtual=self.vp):
             raise BadInput(f"topology: {wrong}")
+        fields.positive("topology", zero_group=self.zero_group)
+        if self.zero_group is not None and self.dp % self.zero_group:
+            raise BadInput(f"topology.zero_group: {self.zero_group} does not divide DP {self.dp}: "
+                           f"{divisors_near(self.dp, self.zero_group, between=' or ')} would")
         if self.stage_layers is not None and len(self.stage_layers) != self.pp * self.vp:
             raise BadInput(f"topology.stage_layers: {len(self.stage_layers)} entries for pp {self.pp} x vp {self.vp} "
                            f"= {self.pp * self.vp} stages")
@@ -507,9 +516,13 @@ class Environment:
         fields.positive("environment", clock_ghz=self.clock_ghz)
 
 
+OVERLAPS = ("gradients", "parameters", "tensor")
+"""Collectives that an engine may hide behind computation."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How our engine computes a trial: what changes its time or its memory and is neither model nor layout."""
+    """How an engine computes a trial: what changes its time or its memory and is neither model nor layout."""
 
     optimizer: Literal["adamw-fused", "adamw-plain"] = "adamw-fused"
     """`adamw-plain` is one operation at a time, for comparison."""
@@ -529,8 +542,17 @@ class Execution:
     threads: int | None = fields.field(None, label="Threads", kind="count", title="Threads per process",
         names="threads, omp threads")
     """Compute threads per process; by default the cores divided by the processes of the node."""
+    attention: Attention | None = fields.field(None, label="Attention",
+        names="attention, attention kernel, attention implementation, attn implementation, attn impl, attention backend")
+    """The kernel of attention: stored keeps the scores; fused is FlashAttention 2 and its like; fused-hopper is the generation
+    after it (FlashAttention 3, cuDNN). By default as the engine has it on the device."""
+    overlap: str | None = fields.field(None, label="Overlap", names="overlap, comm overlap, communication overlap")
+    """What travels beside computation where the engine leaves the choice: none, all, or some of gradients, parameters, tensor
+    with + between. By default as the engine has it."""
 
     def __post_init__(self) -> None:
+        if self.overlap is not None and not set(self.overlap.split("+")) <= {"none", "all", *OVERLAPS}:
+            raise BadInput(f"execution.overlap: {self.overlap!r}: use none, all, or some of {', '.join(OVERLAPS)} with + between")
         fields.positive("execution", bucket_mib=self.bucket_mib, logits_chunk=self.logits_chunk, threads=self.threads)
 
     @property
@@ -565,8 +587,8 @@ class Trial:
     environment: Environment = field(default_factory=Environment)
     execution: Execution = field(default_factory=Execution)
     engine: str = fields.field("seatrial", label="Engine", names="engine, framework, code, codebase, library")
-    """seatrial, megatron, command, or one that is installed: `megatron` wants equal stages (or layers + 2), ours takes uneven
-    ones."""
+    """Who trains: seatrial, megatron-core, megatron-deepspeed, fsdp2, fsdp1, deepspeed, plain-3d, one of their aliases, command,
+    one that is installed, or a TOML file of one's own."""
     command: Command | None = None
     """What is run when it is not our own engine."""
     repeat: int = 0

@@ -1,7 +1,8 @@
 """Programs that train, behind one interface: ours, any command, and those that other distributions register.
 
     adapter = engine_for(trial)                     by the trial's `engine`, or its [command]
-    ENGINES.names()                                 seatrial, megatron, command and what is installed
+    ENGINES.names()                                 seatrial, command, the engines of `model.py` and what is installed
+    model.model_of("torchtitan")                    what the planner knows of one
 
     [project.entry-points."seatrial.engines"]       in the pyproject.toml of somebody else's distribution
     titan = "our_titan.adapter:Titan"
@@ -18,19 +19,33 @@ if TYPE_CHECKING:
     from seatrial.spec import Trial
 
 ENGINES = Registry("engine", group="seatrial.engines", builtin={
-    "seatrial": "seatrial.engines.ours:Ours", "megatron": "seatrial.engines.command:Command",
-    "command": "seatrial.engines.command:Command",
+    "seatrial": "seatrial.engines.ours:Ours",
+    **dict.fromkeys(("megatron", "megatron-core", "megatron-deepspeed", "fsdp2", "fsdp1", "deepspeed", "plain-3d", "command"),
+                    "seatrial.engines.command:Command"),
 })  # fmt: skip
-"""`megatron` is a set of rules: what is run is the [command] that the user gives."""
+"""Of engines other than ours rules and forecasts are known: what is run is the [command] that the user gives."""
 
 
 def engine_name(value: object) -> str:
-    """As a file gives it. Raises BadInput that names the known ones."""
+    """As a file gives it: a name, an alias, or the file of an engine of one's own. Raises BadInput that names the known ones."""
+    from seatrial.engines import model
+
     name = fields.convert(value, str, where="engine")
-    ENGINES.check(name)
+    if name.endswith(".toml"):
+        model.model_of(name)
+    elif not model.known(name):
+        ENGINES.check(name)
     return name
 
 
 def engine_for(trial: Trial) -> Adapter:
-    found: Adapter = ENGINES.get("command" if trial.command is not None else trial.engine)()
+    """An alias or an engine's file says what is forecast and no program: it takes a [command] as those do."""
+    name = trial.engine if trial.engine in ENGINES.builtin or not _described(trial.engine) else "command"
+    found: Adapter = ENGINES.get("command" if trial.command is not None else name)()
     return found
+
+
+def _described(name: str) -> bool:
+    from seatrial.engines import model
+
+    return name.endswith(".toml") or model.known(name)

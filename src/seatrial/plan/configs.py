@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.columns import BY_FIELD, KNOBS, LAYOUT, by_field
+from seatrial.engines.model import DEFAULT, EngineModel, model_of
 from seatrial.errors import BadInput
-from seatrial.spec import Cluster, Topology, Trial, stage_split, stages_of
+from seatrial.spec import OVERLAPS, Cluster, Execution, Topology, Trial, stage_split, stages_of
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -35,14 +36,19 @@ OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gat
 
 
 
+OVERLAP_BITS = {name: bit for bit, name in enumerate(OVERLAPS)}
+ATTENTION = BY_FIELD["attention"].choices
+
+
 def encode(knobs: Mapping[str, Any]) -> dict[str, int]:
-    return {name: CHOICES[name].index(value) if name in CHOICES else int(value) for name, value in knobs.items()}
+    """What is not stated counts 0."""
+    return {name: CHOICES[name].index(value) if name in CHOICES else int(value or 0) for name, value in knobs.items()}
 
 
 def decoded(row: Mapping[str, int]) -> dict[str, Any]:
     """The knobs among a row's numbers, as a topology and a batch have them."""
     return {name: CHOICES[name][row[name]] if name in CHOICES else BY_FIELD[name].type(row[name])
-            for name in KNOBS if name in row}  # fmt: skip
+            for name in KNOBS if name in row and (row[name] or BY_FIELD[name].default is not None)}  # fmt: skip
 
 
 def coded(trial: Trial) -> dict[str, int]:
@@ -52,7 +58,7 @@ def coded(trial: Trial) -> dict[str, int]:
 
 DEFAULTS: dict[str, float] = {
     "gated": 0, "layernorm": 1, "learned": 1, "rope": 0, "qkv_bias": 1, "out_bias": 1, "mlp_bias": 1, "normed_qk": 0,
-    "normed_embedding": 0, "ties": 1, "flash": -1, "nodes": 1, "procs_per_node": 1, "clock_ghz": np.nan,
+    "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "nodes": 1, "procs_per_node": 1, "clock_ghz": np.nan,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
 
@@ -94,8 +100,14 @@ class Configs:
     schedule: Ints
     precision: Ints
     sequence_parallel: Ints
-    flash: Ints
-    """Attention that stores no scores: 1 yes, 0 no, -1 as is usual on the device."""
+    zero_group: Ints
+    """Ranks of one sharded copy; 0 for all of DP."""
+    attention: Ints
+    """The kernel: the index in ATTENTION, -1 as the engine has it on the device."""
+    overlap: Ints
+    """What is hidden, a bit each of OVERLAP_BITS; -1 as the engine has it."""
+    engine: Ints
+    """Who trains: `engine_at` has its facts."""
     nodes: Ints
     procs_per_node: Ints
     split: Ints
@@ -119,6 +131,11 @@ class Configs:
     @property
     def world(self) -> Ints:
         return self.dp * self.tp * self.pp
+
+    @property
+    def shards(self) -> Ints:
+        """Ranks over which ZeRO cuts."""
+        return np.where(self.zero_group > 0, self.zero_group, self.dp)
 
     def by_schedule(self, rows: Ints) -> Iterator[tuple[str, int, int, Ints]]:
         """Kind, PP, VP and which of `rows` have them, for each that there is."""
@@ -174,9 +191,32 @@ def _row(trial: Trial, cluster: Cluster | None) -> dict[str, float]:
     return {
         **{name: getattr(m, name) for name in OF_MODEL}, "vocab": m.padded_vocab(t.tp),
         **coded(trial), "nodes": cluster.nodes if cluster else 1, "procs_per_node": procs,
-        **rank_layers(split, t.pp),
+        **rank_layers(split, t.pp), **asked(trial.execution), "engine": engine_code(trial.engine),
         "clock_ghz": np.nan if trial.environment.clock_ghz is None else trial.environment.clock_ghz,
     }
+
+
+def asked(execution: Execution) -> dict[str, int]:
+    """What an execution says of attention and overlap, as the columns have it."""
+    said = execution.overlap
+    chosen = set() if said in (None, "none") else set(OVERLAPS) if said == "all" else set(str(said).split("+"))
+    return {"attention": -1 if execution.attention is None else ATTENTION.index(execution.attention),
+            "overlap": -1 if said is None else sum(1 << OVERLAP_BITS[name] for name in chosen)}
+
+
+_ENGINES: list[EngineModel] = [model_of(DEFAULT)]
+"""Every engine that was met, each once; the first is that of a row that names none."""
+
+
+def engine_code(name: str) -> int:
+    found = model_of(name)
+    if found not in _ENGINES:
+        _ENGINES.append(found)
+    return _ENGINES.index(found)
+
+
+def engine_at(code: int) -> EngineModel:
+    return _ENGINES[code]
 
 
 SPLITS: list[tuple[int, ...]] = []

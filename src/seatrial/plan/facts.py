@@ -1,0 +1,54 @@
+"""Facts of engines for the planner's columns: one number where all configurations have one engine, else a column.
+
+    of(c, "gradient_bytes")             4.0, or an array of [n]
+    says(c, "selective", "attention")   whether the fact is that word
+    attention(c, device)                the kernel each configuration takes: an index in ATTENTION
+    overlaps(c, "tensor")               whether that was asked for, asked not, or is left to the engine: 1, 0, -1
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from seatrial.engines.model import DEFAULT, EngineModel, model_of
+from seatrial.plan.configs import ATTENTION, OVERLAP_BITS, Configs, Ints, engine_at
+from seatrial.spec import Device
+
+STORED, FUSED, HOPPER = range(3)
+
+
+def engines(c: Configs) -> tuple[list[EngineModel], Ints | None]:
+    """Those that occur, and for each configuration which; None where there is one."""
+    if not len(c):
+        return [model_of(DEFAULT)], None
+    first = c.engine[0]
+    if (c.engine == first).all():
+        return [engine_at(int(first))], None
+    codes, back = np.unique(c.engine, return_inverse=True)
+    return [engine_at(int(code)) for code in codes], back
+
+
+def of(c: Configs, name: str) -> Any:
+    found, back = engines(c)
+    values = [getattr(engine, name) for engine in found]
+    return values[0] if back is None else np.array(values)[back]
+
+
+def says(c: Configs, name: str, word: str) -> Any:
+    found, back = engines(c)
+    values = [getattr(engine, name) == word for engine in found]
+    return np.full(len(c), values[0]) if back is None else np.array(values)[back]
+
+
+def attention(c: Configs, device: Device) -> Ints:
+    name = "attention_hopper" if device.fuses_attention else "attention"
+    found, back = engines(c)
+    usual = np.array([ATTENTION.index(getattr(engine, name)) for engine in found])
+    if device.kind == "cpu" or "fp8" not in device.peak_tflops:
+        usual = np.minimum(usual, FUSED)
+    return np.where(c.attention >= 0, c.attention, usual[0] if back is None else usual[back])
+
+
+def overlaps(c: Configs, what: str) -> Ints:
+    return np.where(c.overlap < 0, -1, (c.overlap >> OVERLAP_BITS[what]) & 1)
