@@ -384,7 +384,8 @@ class Link:
 
     def __post_init__(self) -> None:
         fields.positive(f"link {self.name}".strip(), bandwidth_gb_s=self.bandwidth_gb_s, latency_us=self.latency_us,
-                        efficiency=self.efficiency, flow_gb_s=self.flow_gb_s, hop_us=self.hop_us, half_rate_mb=self.half_rate_mb)
+                        efficiency=self.efficiency, flow_gb_s=self.flow_gb_s, hop_us=self.hop_us,
+                        half_rate_mb=self.half_rate_mb)
         for name, by_size in (("group_share", self.group_share), ("reduce_gain", self.reduce_gain)):
             for size, value in by_size.items():
                 if not size.isdecimal() or int(size) < 2:
