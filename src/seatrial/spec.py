@@ -375,6 +375,17 @@ class Link:
     """Share of the nominal bandwidth that large collectives reach."""
     flow_gb_s: float | None = None
     """The most that one communicator, or one pair of processes, gets of it, where that is less than its share."""
+    group_share: dict[str, float] = field(default_factory=dict)
+    """Share of the rate that a group of so many processes reaches, by its size; sizes between are interpolated, larger ones
+    have the last. Without a switch few processes have few of the links: { 2 = 0.14 } where there is one to each of 7 peers."""
+    reduce_gain: dict[str, float] = field(default_factory=dict)
+    """What an all-reduce reaches relative to a gather or scatter, by the size of its group: a switch that adds up (NVLink
+    SHARP) spares it a pass."""
+    hop_us: float | None = None
+    """Of one step of a ring, beside `latency_us` once a call. Where it is not known a call has log2(processes) latencies."""
+    half_rate_mb: float | None = None
+    """1e6 bytes of one call at which half of the rate is reached; smaller calls wait for their latency. Where it is not known
+    any call, however small, pays for 8 more."""
     name: str = ""
     """What tables call it."""
     source: str = ""
@@ -382,7 +393,13 @@ class Link:
 
     def __post_init__(self) -> None:
         fields.positive(f"link {self.name}".strip(), bandwidth_gb_s=self.bandwidth_gb_s, latency_us=self.latency_us,
-                        efficiency=self.efficiency, flow_gb_s=self.flow_gb_s)
+                        efficiency=self.efficiency, flow_gb_s=self.flow_gb_s, hop_us=self.hop_us,
+                        half_rate_mb=self.half_rate_mb)
+        for name, by_size in (("group_share", self.group_share), ("reduce_gain", self.reduce_gain)):
+            for size, value in by_size.items():
+                if not size.isdecimal() or int(size) < 2:
+                    raise BadInput(f"link {self.name}.{name}: {size!r} is no number of processes; 2 or more")
+                fields.positive(f"link {self.name}.{name}", **{size: value})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,7 +427,9 @@ class Device:
     launch_us: float = 5.0
     """Time to start one kernel when nothing hides it."""
     matmul_efficiency: float = 0.85
-    """Share of `peak_tflops` that a large, well shaped GEMM reaches."""
+    """Share of `peak_tflops` that a large, well shaped GEMM reaches for a moment."""
+    sustained: float = 0.88
+    """What the power limit leaves of that when large GEMMs follow each other."""
     fused_attention: bool | None = None
     """Whether attention is computed without storing the scores (FlashAttention and its like); by default where the device has
     fp8, whose software is younger than that."""
@@ -422,7 +441,7 @@ class Device:
     def __post_init__(self) -> None:
         fields.positive(f"device {self.name}", memory_gib=self.memory_gib, memory_gb_s=self.memory_gb_s, units=self.units,
                         usable_gib=self.usable_gib, clock_ghz=self.clock_ghz, launch_us=self.launch_us,
-                        matmul_efficiency=self.matmul_efficiency)
+                        matmul_efficiency=self.matmul_efficiency, sustained=self.sustained)
         if not self.peak_tflops:
             raise BadInput(f"device {self.name}: peak_tflops must name at least one precision")
         for precision, value in self.peak_tflops.items():
@@ -456,6 +475,8 @@ class Cluster:
     """Between the processes of one node, as one process sees it."""
     inter: Link
     """Between nodes, as one NODE sees it (all its adapters together)."""
+    domain_nodes: int = 1
+    """Nodes whose processes reach each other over `intra`: 18 of 4 GPUs in one NVLink domain of 72."""
     nodes_per_switch: int | None = None
     """For the record; the planner does not use it."""
     memory_convention: Literal["device", "node"] = "device"
@@ -473,11 +494,16 @@ class Cluster:
 
     def __post_init__(self) -> None:
         fields.positive(f"cluster {self.name}", nodes=self.nodes, procs_per_node=self.procs_per_node,
-                        host_memory_gib=self.host_memory_gib)
+                        domain_nodes=self.domain_nodes, host_memory_gib=self.host_memory_gib)
 
     @property
     def world(self) -> int:
         return self.nodes * self.procs_per_node
+
+    @property
+    def domain(self) -> int:
+        """Processes that reach each other over `intra`."""
+        return self.procs_per_node * self.domain_nodes
 
     def with_nodes(self, nodes: int) -> Cluster:
         return replace(self, nodes=nodes)
@@ -492,6 +518,18 @@ class Cluster:
                          memory_gb_s=d.memory_gb_s * share, units=max(1, round(d.units * share)),
                          usable_gib=None if d.usable_gib is None else d.usable_gib * share)
         return replace(self, procs_per_node=procs, device=device)
+
+
+KNOWN_OF_MACHINE = frozenset({"machine", "domain_nodes", "sustained", "group_share", "reduce_gain", "hop_us", "half_rate_mb"})
+"""What later versions, or a measurement, say about the same machine."""
+
+
+def _less_known(cluster: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in cluster.items() if key not in KNOWN_OF_MACHINE}
+    for part in ("device", "intra", "inter"):
+        if part in kept:
+            kept[part] = {key: value for key, value in kept[part].items() if key not in KNOWN_OF_MACHINE}
+    return kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -598,10 +636,10 @@ class Trial:
         return fields.plain(self)
 
     def run_id(self) -> str:
-        """What is known about a machine changes the forecast, not the run: the machine file is left out."""
+        """What is known about a machine changes the forecast, not the run: it is left out."""
         asked = self.to_dict()
         if "cluster" in asked:
-            asked["cluster"] = {key: value for key, value in asked["cluster"].items() if key != "machine"}
+            asked["cluster"] = _less_known(asked["cluster"])
         return fields.digest(asked)
 
     @property

@@ -38,11 +38,6 @@ ALIGNMENT = {128: 1.0, 64: 0.99, 32: 0.98, 16: 0.95}
 """Measured on an H200 with `benchmarks/kernels_gpu.py`: widths of 1800, 5400 and 7200 lose 3 to 8 % against 1792, 5376 and
 7168, of which unfilled tiles explain 3 to 5."""
 
-SUSTAINED = 0.88
-"""What the power limit leaves of a device's best rate when GEMMs follow each other: 680 of 770 to 790 TFLOP/s on an H200
-(same benchmark; after 8 s of work). A shape that leaves multiprocessors idle also leaves power, so the two losses do not
-multiply."""
-
 STREAM = 0.85
 """Share of the memory's peak that plain copies and sums reach: 0.88 on an H200 (same benchmark), 0.80 to 0.92 in STREAM-like
 tests."""
@@ -80,6 +75,8 @@ class Machine:
     matrix_flops: Floats
     """What a large, well shaped GEMM reaches for a moment, in operations per second."""
     vector_flops: Floats
+    sustained: float
+    """What the power limit leaves of it."""
     stream_bytes_s: Floats
     """What the memory itself gives, as GEMMs read it."""
     memory_bytes_s: Floats
@@ -169,6 +166,7 @@ class Machine:
             narrow_loads=device.fuses_attention,
             matrix_flops=by_code[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
             vector_flops=vector * 1e12 * VECTOR * share * clock,
+            sustained=device.sustained,
             stream_bytes_s=stream * share,
             memory_bytes_s=stream * share if gpu else element,
             element_bytes_s=element,
@@ -249,7 +247,8 @@ def _modelled_s(machine: Machine, rows: Any, cols: Any, inner: Any, align: Ints,
     vector = flops / (machine.vector_flops * np.minimum(align / 8.0, 1.0))
     if machine.narrow_loads:
         vector = tensor / NARROW
-    floor = np.maximum(traffic_s, flops / (machine.matrix_flops * SUSTAINED))
+    # A shape that leaves multiprocessors idle also leaves power, so the two losses do not multiply.
+    floor = np.maximum(traffic_s, flops / (machine.matrix_flops * machine.sustained))
     return np.maximum(np.where(align >= 16, tensor, np.maximum(tensor, vector)), floor) + DRAIN_S
 
 

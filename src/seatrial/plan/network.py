@@ -1,14 +1,17 @@
 """How long processes talk: collectives inside a node or across, and messages between pipeline stages.
 
 Ranks are laid out as Megatron lays them: tensor-parallel neighbours next to each other, then data-parallel, then pipeline. So a
-node's adapters are shared by as many data-parallel groups as it holds tensor-parallel ranks. Where the cluster names a machine
-file, what was measured corrects the model, group by group.
+node's adapters are shared by as many data-parallel groups as it holds tensor-parallel ranks. Nodes of one NVLink domain count
+as one: `Cluster.domain_nodes`. A ring over several nodes enters and leaves each of them once, whatever it does inside: its
+bytes pass the node's adapters once, and the slower of the two ways sets the pace; tensor parallelism is no exception. Where the
+cluster names a machine file, what was measured corrects the model, group by group.
 """
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +22,7 @@ from seatrial.spec import Cluster, Link
 
 HALF_RATE_BYTES = 8e6
 """A ring moves at half its best rate when this much is reduced: its steps are filled one after another. NCCL's own tests show
-half of the best rate at 4 to 16 MB in a node of eight."""
+half of the best rate at 4 to 16 MB in a node of eight. For links that say nothing of their own (`Link.half_rate_mb`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,36 +34,99 @@ class Group:
     """Members that share a node."""
     sharers: Ints
     """Groups of this kind that use a node's adapters at the same time."""
+    stride: Ints | None = None
+    """Ranks from one member to the next, where the group may be wider than a node and a node less than a domain."""
+    procs: Ints | None = None
+    """Ranks of a node; with `stride`."""
 
     @property
     def nodes(self) -> Ints:
         return -(-self.size // self.per_node)
 
+    def in_domains(self, nodes: int) -> Group:
+        """The same group where so many nodes are as one."""
+        if nodes == 1 or self.stride is None or self.procs is None:
+            return self
+        reach = self.procs * nodes
+        per_domain = np.clip(reach // self.stride, 1, self.size)
+        return replace(self, per_node=per_domain, sharers=np.maximum(1, reach // per_domain), stride=None)
+
+
+def _every(stride: Ints, size: Ints, c: Configs) -> Group:
+    """`size` ranks, each so many after the one before."""
+    per_node = np.clip(c.procs_per_node // stride, 1, size)
+    return Group(size=size, per_node=per_node, sharers=np.maximum(1, c.procs_per_node // per_node), stride=stride,
+                 procs=c.procs_per_node)
+
 
 def tensor_group(c: Configs) -> Group:
-    per_node = np.minimum(c.tp, c.procs_per_node)
-    return Group(size=c.tp, per_node=per_node, sharers=np.maximum(1, c.procs_per_node // per_node))
+    return _every(np.ones_like(c.tp), c.tp, c)
 
 
 def data_group(c: Configs) -> Group:
-    per_node = np.clip(c.procs_per_node // c.tp, 1, c.dp)
-    return Group(size=c.dp, per_node=per_node, sharers=np.maximum(1, c.procs_per_node // per_node))
+    return _every(c.tp, c.dp, c)
+
+
+def _sharded_over(c: Configs) -> Ints:
+    found: Ints = getattr(c, "zero_group", c.dp)
+    return np.where(found > 0, found, c.dp)
+
+
+def shard_group(c: Configs) -> Group:
+    """Data-parallel ranks that hold one copy between them: consecutive ones, inside a node where they fit."""
+    return _every(c.tp, _sharded_over(c), c)
+
+
+def replica_group(c: Configs) -> Group:
+    """Those that hold the same shard of different copies."""
+    over = _sharded_over(c)
+    return _every(c.tp * over, np.maximum(1, c.dp // over), c)
 
 
 def embedding_group(c: Configs) -> Group:
     """The first and the last stage, which hold the same matrix."""
     near = c.world <= c.procs_per_node
-    return Group(size=np.full_like(c.tp, 2), per_node=np.where(near, 2, 1), sharers=np.minimum(c.procs_per_node, c.dp * c.tp))
+    return Group(size=np.full_like(c.tp, 2), per_node=np.where(near, 2, 1), sharers=np.minimum(c.procs_per_node, c.dp * c.tp),
+                 stride=-(-c.world // 2), procs=c.procs_per_node)
 
 
 def _rate(link: Link) -> float:
     return link.bandwidth_gb_s * 1e9 * link.efficiency
 
 
+def _by_size(table: Mapping[str, float], size: Ints) -> Floats | float:
+    """A figure that depends on the size of a group; 1 where nothing is said."""
+    if not table:
+        return 1.0
+    known = sorted((int(size), value) for size, value in table.items())
+    return np.interp(np.log2(np.maximum(size, 1)), np.log2([at for at, _ in known]), [value for _, value in known])
+
+
+def _inside_rate(link: Link, members: Ints, passes: int) -> Floats | float:
+    """Bytes per second of a ring of so many members inside a node."""
+    gain = _by_size(link.reduce_gain, members) if passes == 2 else 1.0
+    return _rate(link) * _by_size(link.group_share, members) * gain
+
+
 def _across_rate(cluster: Cluster, sharers: Ints) -> Floats:
-    """Bytes per second of one group's ring through a node's adapters."""
-    rate = _rate(cluster.inter) / np.maximum(sharers, 1)
+    """Bytes per second of one group's ring through a node's adapters, or a domain's."""
+    rate = _rate(cluster.inter) * cluster.domain_nodes / np.maximum(sharers, 1)
     return rate if cluster.inter.flow_gb_s is None else np.minimum(rate, cluster.inter.flow_gb_s * 1e9)
+
+
+def _filling(link: Link, size_bytes: Floats, messages: Any) -> Any:
+    """Bytes that could have moved while the steps of so many calls were filled."""
+    if link.half_rate_mb is None:
+        return HALF_RATE_BYTES * messages
+    half = link.half_rate_mb * 1e6 * np.asarray(messages, dtype=np.float64)
+    return half * size_bytes / (size_bytes + half)
+
+
+def _inside_us(link: Link, members: Ints, passes: int) -> Floats:
+    """Latency of one call inside a node."""
+    if link.hop_us is None:
+        return passes * np.log2(np.maximum(members, 1)) * link.latency_us
+    return np.where(members > 1, link.latency_us, 0.0) + passes * (members - 1) * link.hop_us
 
 
 def ring_s(cluster: Cluster, group: Group, size_bytes: Any, *, passes: int, messages: Any = 1) -> Floats:
@@ -69,20 +135,23 @@ def ring_s(cluster: Cluster, group: Group, size_bytes: Any, *, passes: int, mess
     `messages`: how many calls the bytes are cut into; each pays the latency. Libraries go over to trees when latency rules, so
     a pass over n nodes pays log2 n hops between them, and n for the scatter and gather collectives, which have no tree.
     """
+    group = group.in_domains(cluster.domain_nodes)
+    intra, inter = cluster.intra, cluster.inter
+    size = np.asarray(size_bytes, dtype=np.float64)
     g = group.size.astype(np.float64)
-    volume = passes * (g - 1) / g * (np.asarray(size_bytes, dtype=np.float64) + HALF_RATE_BYTES * messages)
-    inside_s = volume / _rate(cluster.intra)
+    moved = passes * (g - 1) / g
+    inside_s = moved * (size + _filling(intra, size, messages)) / _inside_rate(intra, group.per_node, passes)
     across = group.nodes > 1
-    across_s = np.maximum(volume / _across_rate(cluster, group.sharers), np.where(group.per_node > 1, inside_s, 0.0))
+    across_s = moved * (size + _filling(inter, size, messages)) / _across_rate(cluster, group.sharers)
+    across_s = np.maximum(across_s, np.where(group.per_node > 1, inside_s, 0.0))
     nodes = group.nodes.astype(np.float64)
     hops = np.where(across, np.log2(np.maximum(nodes, 1)) if passes == 2 else nodes - 1, 0.0)
-    inside = np.log2(np.maximum(group.per_node, 1))
-    latency_s = passes * (hops * cluster.inter.latency_us + inside * cluster.intra.latency_us) * 1e-6
+    latency_s = (passes * hops * inter.latency_us + _inside_us(intra, group.per_node, passes)) * 1e-6
     seconds = np.where(g > 1, np.where(across, across_s, inside_s) + latency_s * messages, 0.0)
     found = probed.of(cluster)
     if found is None:
         return seconds
-    return seconds * _ring_factor(found, passes, group, np.asarray(size_bytes, dtype=np.float64) / messages)
+    return seconds * _ring_factor(found, passes, group, size / messages)
 
 
 def _ring_factor(figures: probed.Probed, passes: int, group: Group, call_bytes: Any) -> Floats:
@@ -154,14 +223,16 @@ def send_s(c: Configs, cluster: Cluster, size_bytes: Any) -> Floats:
     """
     size = np.asarray(size_bytes, dtype=np.float64)
     stage = c.dp * c.tp
+    reach = c.procs_per_node * cluster.domain_nodes
     per_node = np.minimum(c.tp, c.procs_per_node)
     rate = np.full(len(c), _rate(cluster.inter))
     if cluster.inter.flow_gb_s is not None:
         rate = np.minimum(rate, cluster.inter.flow_gb_s * 1e9 * per_node)
     across_s = size * (per_node / c.tp) / rate + cluster.inter.latency_us * 1e-6
-    inside_s = size / c.tp / _rate(cluster.intra) + cluster.intra.latency_us * 1e-6
+    pair = _inside_rate(cluster.intra, np.full_like(c.tp, 2), passes=1)
+    inside_s = size / c.tp / pair + cluster.intra.latency_us * 1e-6
     if (found := probed.of(cluster)) is not None:
         inside_s = found.messages[False].grown(size / c.tp) if False in found.messages else inside_s
         across_s = found.messages[True].grown(size / c.tp) if True in found.messages else across_s
-    crossing = np.where(c.world <= c.procs_per_node, 0.0, np.minimum(1.0, stage / c.procs_per_node))
+    crossing = np.where(c.world <= reach, 0.0, np.minimum(1.0, stage / reach))
     return np.where(c.pp > 1, crossing * across_s + (1 - crossing) * inside_s, 0.0)
