@@ -7,6 +7,7 @@ alone, which says what everything else in such a block costs. `plan/attention.py
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import time
@@ -72,12 +73,14 @@ class Block(nn.Module):
         self.norm1, self.norm2 = nn.RMSNorm(hidden), nn.RMSNorm(hidden)
         self.q, self.k, self.v = (nn.Linear(hidden, n * self.dim, bias=False) for n in (heads, kv, kv))
         self.out = nn.Linear(hidden, hidden, bias=False)
-        self.gate, self.up, self.down = (nn.Linear(a, b, bias=False) for a, b in ((hidden, inner), (hidden, inner), (inner, hidden)))
+        self.gate, self.up = (nn.Linear(hidden, inner, bias=False) for _ in range(2))
+        self.down = nn.Linear(inner, hidden, bias=False)
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         b, s, _ = x.shape
         y = self.norm1(x)
-        q, k, v = (m(y).view(b, s, n, self.dim).transpose(1, 2) for m, n in ((self.q, self.heads), (self.k, self.kv), (self.v, self.kv)))
+        made = ((self.q, self.heads), (self.k, self.kv), (self.v, self.kv))
+        q, k, v = (linear(y).view(b, s, n, self.dim).transpose(1, 2) for linear, n in made)
         q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.kv != self.heads)
         x = x + self.out(y.transpose(1, 2).reshape(b, s, -1))
@@ -150,8 +153,7 @@ def casts() -> list[dict[str, Any]]:
         optimizer = torch.optim.AdamW(params, foreach=how == "foreach", fused=how == "fused")
         found.append({"what": "adamw", "how": how, "parameters": sum(p.numel() for p in params), "s": seconds(optimizer.step)})
         found.append({"what": "clip", "how": how, "parameters": sum(p.numel() for p in params),
-                      "s": seconds(lambda: nn.utils.clip_grad_norm_(params, 1.0))})
-        del params, optimizer
+                      "s": seconds(functools.partial(nn.utils.clip_grad_norm_, params, 1.0))})
     logits = torch.randn(4096, 128256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     target = torch.randint(0, 128256, (4096,), device="cuda")
 
@@ -198,7 +200,8 @@ def main() -> None:
     save()
     tokens = 16384
     shapes = [(kernel, dim, seq, bias) for dim in (128, 64, 256, 96, 80) for seq in (2048, 8192, 4096, 512, 1024, 16384, 32768)
-              for kernel in KERNELS for bias in (False, True) if not (bias and (kernel == "flash" or seq > 8192 or dim not in (64, 128)))]
+              for kernel in KERNELS for bias in (False, True)
+              if not (bias and (kernel == "flash" or seq > 8192 or dim not in (64, 128)))]
     for kernel, dim, seq, bias in shapes:
         if time.perf_counter() > end:
             found["cut"] = True

@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "kernels-h200.json"
 
 
 def configs(**columns: object) -> Configs:
-    fixed = {"layers": 1, "seq": 2048, "vocab": 50304, "recompute": 2, "flash": 0, "procs_per_node": 8}
+    fixed = {"layers": 1, "seq": 2048, "vocab": 50304, "recompute": 2, "attention": 0, "procs_per_node": 8}
     n = max(np.size(v) for v in columns.values())
     return Configs.from_columns(n, **fixed, precision=PRECISIONS.index("bf16"), **columns)
 

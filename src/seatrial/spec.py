@@ -301,7 +301,7 @@ class Topology:
     zero_group: int | None = fields.field(None, label="ZG", kind="count", title="ZeRO group", word="ZeRO group",
         names="zero group, shard group, sharding group, hsdp shard, dp shard, data parallel shard degree, "
               "data parallel shard, mics shard size, zero hpz partition size")
-    """Ranks that share one sharded copy, a divisor of DP; the groups are replicas of each other (HSDP). By default all of DP."""
+    """Ranks that share one sharded copy, a divisor of DP; the groups are replicas of each other (HSDP). By default DP."""
 
     def __post_init__(self) -> None:
         fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, vp=self.vp, mbs=self.mbs)
@@ -590,7 +590,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         if self.overlap is not None and not set(self.overlap.split("+")) <= {"none", "all", *OVERLAPS}:
-            raise BadInput(f"execution.overlap: {self.overlap!r}: use none, all, or some of {', '.join(OVERLAPS)} with + between")
+            raise BadInput(f"execution.overlap {self.overlap!r}: none, all, or some of {', '.join(OVERLAPS)} with + between")
         fields.positive("execution", bucket_mib=self.bucket_mib, logits_chunk=self.logits_chunk, threads=self.threads)
 
     @property
@@ -625,7 +625,7 @@ class Trial:
     environment: Environment = field(default_factory=Environment)
     execution: Execution = field(default_factory=Execution)
     engine: str = fields.field("seatrial", label="Engine", names="engine, framework, code, codebase, library")
-    """Who trains: seatrial, megatron-core, megatron-deepspeed, fsdp2, fsdp1, deepspeed, plain-3d, one of their aliases, command,
+    """Who trains: seatrial, megatron-core, megatron-deepspeed, fsdp2, fsdp1, deepspeed, plain-3d, their aliases, command,
     one that is installed, or a TOML file of one's own."""
     command: Command | None = None
     """What is run when it is not our own engine."""

@@ -27,7 +27,7 @@ ENGINES = Registry("engine", group="seatrial.engines", builtin={
 
 
 def engine_name(value: object) -> str:
-    """As a file gives it: a name, an alias, or the file of an engine of one's own. Raises BadInput that names the known ones."""
+    """As a file gives it: a name, an alias, or the file of one's own engine. Raises BadInput that names the known ones."""
     from seatrial.engines import model
 
     name = fields.convert(value, str, where="engine")

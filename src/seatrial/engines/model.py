@@ -4,8 +4,8 @@
     model_of("ours.toml")               base = "megatron-core", and what differs from it
     names()                             the engines that come with seatrial
 
-The files lie in `presets/engines`; each fact there has its source beside it, the documentation or the engine's own code. Bytes are
-for training in 16 bits unless a field says otherwise; in fp32 what is copied to fp32 is not.
+The files lie in `presets/engines`; each fact there has its source beside it, the documentation or the engine's own code. Bytes
+are for training in 16 bits unless a field says otherwise; in fp32 what is copied to fp32 is not.
 """
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ class EngineModel:
     (embedding-slots), or any."""
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     """Those that it has, and the planner searches."""
+    usual_zero: int = 0
+    """What a table of its runs means that names no ZeRO stage."""
     zero_with_pipeline: int = 3
     """The highest ZeRO stage that goes with a pipeline."""
     sequence_parallel: bool = False
@@ -84,8 +86,8 @@ class EngineModel:
     pipeline_unshards: bool = False
     """ZeRO 3 with a pipeline: whether a stage keeps its weights gathered and its gradients whole until the last micro-batch."""
     reduced_bytes: float = 0.0
-    """Sharded gradients: bytes for each parameter of one layer while its gradients are whole: themselves and the buffer in which
-    they are reduced …"""
+    """Sharded gradients: bytes for each parameter of one layer while its gradients are whole: themselves and the buffer in
+    which they are reduced …"""
     head_bytes: float = 0.0
     """… and for each parameter of the head's matrix, gathered with its gradients beside all activations."""
     fp8_weight_bytes: float = 2.0
@@ -104,7 +106,9 @@ class EngineModel:
     gathers_norms: bool = False
     """Whether with tensor parallelism the whole sequence's norm outputs are kept, 4 bytes per token and hidden."""
     selective: Selective = "attention"
-    """What selective recompute makes again: attention (Megatron), every second GEMM (torchtitan), norms and activations (own)."""
+    """What selective recompute makes again: attention (Megatron), every second GEMM (torchtitan), norms and activations."""
+    last_gemm_kept: bool = False
+    """Whether full recompute leaves out a layer's last GEMM, whose output nobody needs again."""
     stage_outputs: bool = False
     """Whether a pipeline stage keeps each micro-batch's output until its gradient has come."""
     logits_bytes: float = 12.0
@@ -122,8 +126,12 @@ class EngineModel:
     """The kernel it takes before the Hopper generation …"""
     attention_hopper: Attention = "fused"
     """… and from it on."""
+    tunes_attention: bool = False
+    """Whether it takes the fastest of what a device has, timed at the start."""
     element_bytes: float = 1.0
     """Bytes that its norms, activations, positions and copies move, over those of a layer with Megatron's fused kernels."""
+    fused_elements: bool = False
+    """Whether those are fused into few kernels, which move them as fast as copies."""
     accumulate_bytes: float = 6.0
     """For each number of a weight's gradient and micro-batch, to add it to what has accumulated; nothing with one."""
     always_accumulates: bool = False

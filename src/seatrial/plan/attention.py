@@ -4,8 +4,8 @@
 
 Two generations: FlashAttention 2 and its like, which every GPU since Ampere runs, and those written for Hopper (FlashAttention
 3, cuDNN). A kernel comes near its best rate with long sequences, and needs blocks of rows enough for all multiprocessors; head
-sizes that it has no form for are padded. Figures are `benchmarks/attention_gpu.py` on an H200 (results/attention-h200.json); for
-Ampere the ratio to the peak that its authors state for their second version (arXiv:2307.08691), for Volta that of the
+sizes that it has no form for are padded. Figures are `benchmarks/attention_gpu.py` on an H200 (results/attention-h200.json);
+for Ampere the ratio to the peak that its authors state for their second version (arXiv:2307.08691), for Volta that of the
 memory-efficient kernels which are all it has.
 """
 from __future__ import annotations

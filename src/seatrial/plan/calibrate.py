@@ -246,7 +246,7 @@ def _array(values: Any, shape: tuple[int, ...]) -> Floats:
 
 def _plain_row(row: Row) -> dict[str, Any]:
     assert row.trial is not None and row.trial.cluster is not None
-    said = {"where": row.where, "session": row.session, "factors": list(row.factors), "flash": row.flash,
+    said = {"where": row.where, "session": row.session, "factors": list(row.factors),
             "sec_per_it": row.sec_per_it, "mem_gib": row.mem_gib, "nodes": row.trial.cluster.nodes,
             "procs_per_node": row.trial.cluster.procs_per_node}
     return {**said, "trial": fields.plain(replace(row.trial, cluster=None))}
@@ -255,7 +255,7 @@ def _plain_row(row: Row) -> dict[str, Any]:
 def _row_of(data: Mapping[str, Any], cluster: Cluster) -> Row:
     trial = fields.build(Trial, data["trial"], where="trial")
     here = cluster.with_procs(data["procs_per_node"]).with_nodes(data["nodes"])
-    return Row(cells={}, trial=replace(trial, cluster=here), where=data["where"], session=data["session"], flash=data["flash"],
+    return Row(cells={}, trial=replace(trial, cluster=here), where=data["where"], session=data["session"],
                factors=tuple(data["factors"]), sec_per_it=data["sec_per_it"], mem_gib=data["mem_gib"], counts=True)
 
 
@@ -410,7 +410,7 @@ class MemoryFit:
 
     @classmethod
     def cold(cls, cluster: Cluster) -> MemoryFit:
-        own = memory.SIGMA if cluster.device.kind == "gpu" else memory.SIGMA_CPU
+        own = 0.06 if cluster.device.kind == "gpu" else memory.SIGMA_CPU
         return cls(theta=np.zeros(3), covariance=np.zeros((3, 3)), noise=own)
 
     def apply(self, held: memory.Memory) -> tuple[Floats, Floats]:

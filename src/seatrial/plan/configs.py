@@ -58,7 +58,8 @@ def coded(trial: Trial) -> dict[str, int]:
 
 DEFAULTS: dict[str, float] = {
     "gated": 0, "layernorm": 1, "learned": 1, "rope": 0, "qkv_bias": 1, "out_bias": 1, "mlp_bias": 1, "normed_qk": 0,
-    "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "nodes": 1, "procs_per_node": 1, "clock_ghz": np.nan,
+    "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "nodes": 1,
+    "procs_per_node": 1, "clock_ghz": np.nan,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
 

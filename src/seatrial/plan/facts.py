@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seatrial.engines.model import DEFAULT, EngineModel, model_of
 from seatrial.plan.configs import ATTENTION, OVERLAP_BITS, Configs, Ints, engine_at
@@ -52,3 +53,13 @@ def attention(c: Configs, device: Device) -> Ints:
 
 def overlaps(c: Configs, what: str) -> Ints:
     return np.where(c.overlap < 0, -1, (c.overlap >> OVERLAP_BITS[what]) & 1)
+
+
+def newest(device: Device) -> int:
+    """The kernel that libraries take on it by themselves: what a probe of the device measured."""
+    return HOPPER if "fp8" in device.peak_tflops else FUSED
+
+
+def cuts_sequence(c: Configs) -> NDArray[np.bool_]:
+    """Whether norms lie over the tensor-parallel ranks."""
+    return (c.sequence_parallel == 1) | (np.asarray(of(c, "sequence_parallel")) & (c.tp > 1))

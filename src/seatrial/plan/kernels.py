@@ -10,7 +10,7 @@ fitted; each constant has its reason beside it. Where the cluster names a machin
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,13 @@ hands out and clears the pages. An allocator that keeps them does better, which 
 USUAL_UNITS = 100
 """Multiprocessors of a large GPU: 80 to 132 since 2017."""
 
+FP8 = 0.855
+"""What 8-bit GEMMs reach of their peak, over what 16-bit ones reach of theirs: 1354 of 1979 TFLOP/s at best on an H200 (the
+shipped probe), where these have 790 of 989."""
+
+SUSTAINED_FP8 = 0.93
+"""What the power limit leaves of that: 1240 to 1310 in the largest of the same probe. An 8-bit operation draws less."""
+
 VECTOR = 0.9
 """Share of the fp32 units' peak that a GEMM reaches which cannot use tensor cores."""
 
@@ -73,10 +80,18 @@ class Machine:
     narrow_loads: bool
     """Whether the libraries use tensor cores for unaligned operands as well."""
     matrix_flops: Floats
-    """What a large, well shaped GEMM reaches for a moment, in operations per second."""
+    """What a large, well shaped GEMM of a layer's linears reaches for a moment, in operations per second …"""
+    wide_flops: Floats
+    """… and one outside of them, which 8 bits leave alone: the head's, attention's."""
+    peak_flops: Floats
+    """The data sheet's, for those."""
+    bf16: bool
+    """Whether the device has it: Ampere and younger."""
     vector_flops: Floats
-    sustained: float
+    sustained: Floats
     """What the power limit leaves of it."""
+    power_bound: bool
+    """Whether the clock follows the power that kernels draw: devices since Hopper at their limit."""
     stream_bytes_s: Floats
     """What the memory itself gives, as GEMMs read it."""
     memory_bytes_s: Floats
@@ -110,6 +125,13 @@ class Machine:
         plain = cls._from_sheet(configs, cluster)
         return plain if found is None else plain._with(found, configs, corrected)
 
+    def wide(self) -> Machine:
+        """For what is computed in 16 bits though the linears are in 8."""
+        eight, sixteen = PRECISIONS.index("fp8"), PRECISIONS.index("bf16")
+        if not (self.precision == eight).any():
+            return self
+        return replace(self, matrix_flops=self.wide_flops, precision=np.where(self.precision == eight, sixteen, self.precision))
+
     def take(self, index: Any) -> Machine:
         """Some of the configurations."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -123,6 +145,7 @@ class Machine:
         if not self.gpu:
             peaks = np.array([found.best_flops(p) or found.best_flops("fp32") or 0.0 for p in PRECISIONS])
             values["matrix_flops"] = np.where(peaks[c.precision] > 0, peaks[c.precision] * share, self.matrix_flops)
+            values["wide_flops"] = values["matrix_flops"]
         if found.copy_rate is not None:
             values["memory_bytes_s"] = found.copy_rate.at(c.hidden * c.inner / c.tp * self.element_bytes) * share
             if not self.gpu:
@@ -131,13 +154,15 @@ class Machine:
             values["element_bytes_s"] = found.element_rate.at(c.mbs * c.seq * c.hidden * self.element_bytes) * share
         values["logits_bytes_s"] = values["memory_bytes_s"] if found.logits_rate is None else found.logits_rate * share
         each = np.array([found.optimizer_rate(p) or np.nan for p in PRECISIONS])
-        if not np.isnan(each).any():
+        # On a GPU an engine's own kernels decide, and one iteration's host time hides behind the one before.
+        if not np.isnan(each).any() and not self.gpu:
             values["optimizer_s"] = each[c.precision] / share
         if found.launch_s is not None:
             values["launch_s"] = found.launch_s * crowd
         if found.host_s is not None:
             forward, backward, fixed = found.host_s
-            values |= {"host_forward_s": forward * crowd, "host_backward_s": backward * crowd, "fixed_s": fixed * crowd}
+            values |= {"host_forward_s": forward * crowd, "host_backward_s": backward * crowd}
+            values |= {} if self.gpu else {"fixed_s": fixed * crowd}
         return Machine(**{**values, "figures": found if corrected else None})
 
     @classmethod
@@ -155,6 +180,9 @@ class Machine:
         # A GPU's fp32 matrices go through the tf32 units where there are any.
         if gpu and "tf32" in peaks:
             by_code[PRECISIONS.index("fp32")] = peaks["tf32"]
+        wide = by_code.copy()
+        wide[PRECISIONS.index("fp8")] = fallback
+        by_code[PRECISIONS.index("fp8")] *= FP8
         vector = peaks.get("fp32", max(peaks.values()) / 16)
         stream = device.memory_gb_s * 1e9 * STREAM
         # A device that does not say how many multiprocessors it has is taken for one of the usual size.
@@ -165,8 +193,13 @@ class Machine:
             gpu=gpu,
             narrow_loads=device.fuses_attention,
             matrix_flops=by_code[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
+            wide_flops=wide[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
+            peak_flops=wide[configs.precision] * 1e12 * share * clock,
+            bf16="bf16" in peaks,
             vector_flops=vector * 1e12 * VECTOR * share * clock,
-            sustained=device.sustained,
+            sustained=np.where(configs.precision == PRECISIONS.index("fp8"), max(device.sustained, SUSTAINED_FP8),
+                               device.sustained),
+            power_bound=gpu and device.fuses_attention,
             stream_bytes_s=stream * share,
             memory_bytes_s=stream * share if gpu else element,
             element_bytes_s=element,

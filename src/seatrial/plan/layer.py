@@ -7,34 +7,33 @@ is what Megatron did before FlashAttention: a fused scale-mask-softmax, then dro
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from seatrial.arith.layer import gemms, widths
-from seatrial.plan import network
-from seatrial.plan.configs import RECOMPUTE, Configs, Floats, Ints
+from seatrial.arith.layer import Widths, gemms, widths
+from seatrial.plan import facts, network
+from seatrial.plan.attention import fused_s
+from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, alignment_bytes, as_measured, copy_s, element_s, matmul_s
 from seatrial.plan.probed import Points, Probed, first_of, types
 from seatrial.spec import Cluster
 
 FULL, SELECTIVE = RECOMPUTE.index("full"), RECOMPUTE.index("selective")
+FP8 = PRECISIONS.index("fp8")
 
-KERNELS_FORWARD, KERNELS_BACKWARD = 24, 46
-"""Kernels of one layer with unfused attention, counted from the operations below and the copies between them."""
+USUAL_LAUNCH_S = 5e-6
+"""Of the hosts that the engines' host times are of: one that starts kernels slower is slower in all."""
 
-HOST_FACTOR = 8.0
-"""Host time for each of these kernels over a bare launch: module code, dispatch, autograd, the random state kept for
-recompute. On the machine of `benchmarks/kernels_gpu.py` a layer small enough to be paced by the host takes 36 µs a kernel, and
-blocking launches add 42."""
+LOSS_FORWARD = 38 / 52
+"""Share of the loss's traffic that is forward. Vocabulary-parallel cross entropy in separate kernels: to fp32 (6), maximum (4),
+subtract (8), exponential (8), sum (4), divide (8); backward scale (8) and to 16 bits (6)."""
 
-FLASH_FORWARD, FLASH_BACKWARD = 0.6, 0.45
-"""Share of the large-GEMM rate that fused attention kernels reach, forward and backward (their authors' own figures: 0.5 to
-0.7)."""
+CPU_FORWARD, CPU_BACKWARD = 0.6, 0.45
+"""Share of the large-GEMM rate that attention without stored scores reaches on a CPU."""
 
-CROSS_ENTROPY_FORWARD, CROSS_ENTROPY_BACKWARD = 38, 14
-"""Bytes for each logit in vocabulary-parallel cross entropy: to fp32 (6), maximum (4), subtract (8), exponential (8), sum (4),
-divide (8); backward scale (8) and to 16 bits (6)."""
+WEIGHTS_SHARE = 0.5
+"""Of the backward pass's GEMMs: those of the weights, beside which collectives can travel."""
 
 
 class Cost(NamedTuple):
@@ -47,7 +46,7 @@ class Cost(NamedTuple):
 def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     e = machine.element_bytes
     tokens = c.mbs * c.seq
-    wide = np.where(c.sequence_parallel == 1, c.tp, 1)
+    wide = np.where(facts.cuts_sequence(c), c.tp, 1)
     w = widths(c, c.tp)
     full = c.recompute == FULL
 
@@ -55,7 +54,7 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     small = machine if back is None else machine.take(few)
     shapes = c if back is None else c.take(few)
     matmul_f, matmul_b = _spread(_linears(shapes, small), back)
-    scores_f, scores_b = _spread(_attention(shapes, cluster, small), back)
+    scores_f, scores_b = _spread(_attention(shapes, cluster, small.wide()), back)
     # The activation reads and writes; backward it also reads what came in.
     activation_f, activation_b = e * (w.up + w.inner), e * (2 * w.up + w.inner)
     # Two norms (read, write) and two bias-dropout-adds (two read, one written, a mask byte).
@@ -63,24 +62,80 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     # The same backward, and the residual's gradient added twice.
     whole_b = c.hidden * (16 * e + 2) / wide
     copies = (w.qkv + w.context) * 2 * e + c.rope * w.qkv * 2 * e + c.normed_qk * w.rotated * 2 * e
-    memory_f = element_s(machine, tokens * (whole_f + copies + activation_f))
-    memory_b = element_s(machine, tokens * (whole_b + copies + activation_b + e * (w.inner + w.qkv)))
-    tensor_f, tensor_b = _tensor_parallel(c, cluster, tokens * c.hidden * e)
-    # Each micro-batch's weight gradient is added to what has accumulated: read both, write one.
-    accumulate = np.where(c.microbatches > 1, copy_s(machine, w.linears * c.hidden * 3 * e), 0.0)
+    more = facts.of(c, "element_bytes")
+    moves_f = tokens * (whole_f + copies + activation_f) * more
+    moves_b = tokens * (whole_b + copies + activation_b + e * (w.inner + w.qkv)) * more
+    fused = np.asarray(facts.of(c, "fused_elements"))
+    memory_f = np.where(fused, copy_s(machine, moves_f), element_s(machine, moves_f))
+    memory_b = np.where(fused, copy_s(machine, moves_b), element_s(machine, moves_b))
+    cast_f, cast_b = _casts(c, machine, tokens)
+    memory_f, memory_b = memory_f + cast_f, memory_b + cast_b
+    tensor_f, tensor_b = _tensor_parallel(c, cluster, tokens * c.hidden * e, matmul_b)
+    # Each micro-batch's weight gradient is added to what has accumulated.
+    adds = (c.microbatches > 1) | facts.of(c, "always_accumulates")
+    accumulate = np.where(adds, copy_s(machine, w.linears * c.hidden * facts.of(c, "accumulate_bytes") * e / 2), 0.0)
+    redone = _recomputed(c, w)
+    matmul_f = _rested(machine, matmul_f, scores_f + memory_f)
+    matmul_b = _rested(machine, matmul_b, scores_b + memory_b)
     cost = {
-        "matmul": Cost(matmul_f, matmul_b + np.where(full, matmul_f, 0.0)),
-        "attention": Cost(scores_f, scores_b + np.where(full | (c.recompute == SELECTIVE), scores_f, 0.0)),
-        "memory": Cost(memory_f, memory_b + np.where(full, memory_f, 0.0)),
-        "tensor": Cost(tensor_f, tensor_b + np.where(full, tensor_f, 0.0)),
+        "matmul": Cost(matmul_f, matmul_b + redone.gemms * matmul_f),
+        "attention": Cost(scores_f, scores_b + redone.attention * scores_f),
+        "memory": Cost(memory_f, memory_b + redone.elements * memory_f),
+        "tensor": Cost(tensor_f, tensor_b + redone.collectives * tensor_f),
         "accumulate": Cost(np.zeros_like(accumulate), accumulate),
     }
-    cost["launch"] = _launch(machine, cost, full)
+    cost["launch"] = _launch(c, machine, cost, full)
     return cost
 
 
+RESTED = 0.12
+"""Power that attention and passes over memory leave unused, which the clock gives to the GEMMs between them. On an H200 at its
+limit 0.25 in a step a quarter of which is such kernels, 0.08 in one with an eighth (the profiles of docs/gpu.md), less in
+single blocks (`benchmarks/attention_gpu.py`, `kernels_gpu.py`)."""
+
+
+def _rested(machine: Machine, matmul_s: Floats, others_s: Floats) -> Floats:
+    """GEMMs of a device that is at its power limit, between other kernels."""
+    if not machine.power_bound:
+        return matmul_s
+    return np.maximum(matmul_s * machine.sustained, matmul_s - RESTED * others_s)
+
+
+class Recomputed(NamedTuple):
+    """Shares of the forward pass that the backward pass makes again."""
+
+    gemms: Floats
+    attention: Floats
+    elements: Floats
+    collectives: Floats
+
+
+def _recomputed(c: Configs, w: Widths) -> Recomputed:
+    full, some = c.recompute == FULL, c.recompute == SELECTIVE
+    attention = some & facts.says(c, "selective", "attention")
+    half = some & facts.says(c, "selective", "half-gemms")
+    elements = some & facts.says(c, "selective", "elements")
+    # Every second GEMM of a block: the keys', the attention's output, the MLP's second; attention and its like are kept.
+    redone = (w.context + np.where(c.gated == 1, (w.qkv - w.context) / 2, 0.0) + w.inner) / w.linears
+    all_of = np.where(np.asarray(facts.of(c, "last_gemm_kept")), 1 - w.inner / w.linears, 1.0)
+    return Recomputed(gemms=np.where(full, all_of, np.where(half, redone, 0.0)), attention=np.where(full | attention, 1.0, 0.0),
+                      elements=np.where(full | half, 1.0, np.where(elements, 0.5, 0.0)),
+                      collectives=np.where(full, 1.0, np.where(half, 0.5, 0.0)))
+
+
+def _casts(c: Configs, machine: Machine, tokens: Ints) -> tuple[Any, Any]:
+    """To 8 bits: what enters the four linears, and backward their outputs' gradients."""
+    eight = c.precision == FP8
+    if not eight.any():
+        return 0.0, 0.0
+    enter = sum(inner for _, _, _, inner in gemms(c, c.tp))
+    leave = sum(cols for _, _, cols, _ in gemms(c, c.tp))
+    each = np.where(eight, facts.of(c, "fp8_cast_bytes") / 2, 0.0)
+    return copy_s(machine, tokens * enter * each), copy_s(machine, tokens * leave * each)
+
+
 SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",
-          "flash", "procs_per_node")
+          "attention", "engine", "procs_per_node")
 """The columns that GEMMs and attention depend on."""
 
 
@@ -123,7 +178,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     """Scores, softmax, dropout and the weighted sum."""
     e = machine.element_bytes
     heads = c.mbs * c.heads // c.tp
-    flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fuses_attention)) == 1
+    kernel = facts.attention(c, cluster.device)
     align = alignment_bytes(machine, c.head_size)
     scores = matmul_s(machine, c.seq, c.seq, c.head_size, align, heads, kind="batched")
     context = matmul_s(machine, c.seq, c.head_size, c.seq, align, heads, kind="batched")
@@ -135,18 +190,23 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     softmax_b = elements * (5 * e + 1 + np.where(fused, 0.0, 4 * e + 12))
     stored_f = scores + context + element_s(machine, softmax_f)
     stored_b = scores + 3 * context + element_s(machine, softmax_b)
-    flash_f, flash_b = fused_attention_s(machine, heads, c.seq, c.head_size)
+    fused_f, fused_b = _fused(machine, kernel, heads, c.seq, c.head_size)
     if machine.figures is not None:
-        flash_f = flash_f * _attention_factor(machine.figures, "forward_s", c)
-        flash_b = flash_b * _attention_factor(machine.figures, "backward_s", c)
-    return np.where(flash, flash_f, stored_f), np.where(flash, flash_b, stored_b)
+        newest = (kernel == facts.newest(cluster.device)) | (not machine.gpu)
+        # An engine that times kernels at its start is at least as good as the one that the probe met.
+        most = np.where(facts.of(c, "tunes_attention"), 1.0, np.inf)
+        fused_f = fused_f * np.where(newest, np.minimum(_attention_factor(machine.figures, "forward_s", c), most), 1.0)
+        fused_b = fused_b * np.where(newest, np.minimum(_attention_factor(machine.figures, "backward_s", c), most), 1.0)
+    stored = kernel == facts.STORED
+    return np.where(stored, stored_f, fused_f), np.where(stored, stored_b, fused_b)
 
 
-def fused_attention_s(machine: Machine, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
+def _fused(machine: Machine, kernel: Ints, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
     """Seconds forward and backward of so many heads, as the model has it."""
-    elements = heads.astype(np.float64) * seq * seq
-    flops = 2.0 * elements * head_dim  # both GEMMs, half of them masked away
-    return flops / (machine.matrix_flops * FLASH_FORWARD), 2.5 * flops / (machine.matrix_flops * FLASH_BACKWARD)
+    if machine.gpu:
+        return fused_s(machine, kernel, heads, seq, head_dim)
+    flops = 2.0 * heads.astype(np.float64) * seq * seq * head_dim  # both GEMMs, half of them masked away
+    return flops / (machine.matrix_flops * CPU_FORWARD), 2.5 * flops / (machine.matrix_flops * CPU_BACKWARD)
 
 
 def _attention_factor(figures: Probed, way: str, c: Configs) -> Floats:
@@ -172,7 +232,8 @@ def _attention_off_by(figures: Probed) -> dict[tuple[str, bool, str], Points]:
     machine = as_measured(figures, [e["dtype"] for e in known])
     heads = np.array([e["batch"] * e["heads"] for e in known])
     seq, dim = (np.array([e[side] for e in known]) for side in ("seq", "head_dim"))
-    modelled = dict(zip(("forward_s", "backward_s"), fused_attention_s(machine, heads, seq, dim)))
+    kernel = np.full(len(known), facts.newest(figures.cluster.device))
+    modelled = dict(zip(("forward_s", "backward_s"), _fused(machine, kernel, heads, seq, dim)))
     places = np.stack([heads, seq, dim], axis=1)
     found = {}
     for way, model_s in modelled.items():
@@ -183,25 +244,34 @@ def _attention_off_by(figures: Probed) -> dict[tuple[str, bool, str], Points]:
     return found
 
 
-def _tensor_parallel(c: Configs, cluster: Cluster, size: Floats) -> tuple[Floats, Floats]:
-    """Two all-reduces forward and two backward; sequence parallelism gathers its input once more for each weight gradient."""
+def _tensor_parallel(c: Configs, cluster: Cluster, size: Floats, matmul_b: Floats) -> tuple[Floats, Floats]:
+    """Two all-reduces forward and two backward; sequence parallelism gathers its input once more for each weight gradient,
+    unless it was kept. What may hide behind the weights' GEMMs does as far as these last."""
     group = network.tensor_group(c)
     reduce = 2 * network.all_reduce_s(cluster, group, size)
-    again = np.where(c.sequence_parallel == 1, 2 * network.gather_s(cluster, group, size), 0.0)
-    return reduce, reduce + again
+    again = np.where(facts.cuts_sequence(c) & ~np.asarray(facts.of(c, "gathers_norms")),
+                     2 * network.gather_s(cluster, group, size), 0.0)
+    hidden, asked, deep = facts.of(c, "tensor_hidden"), facts.overlaps(c, "tensor"), facts.of(c, "tensor_overlapped")
+    backward = reduce + again
+    share_f = np.where(asked == 1, deep, 0.0)
+    share_b = np.where(asked == 1, np.maximum(deep, hidden), np.where(asked == 0, 0.0, hidden))
+    drawn = facts.of(c, "contention")
+    hidden_b = np.minimum(backward * share_b, WEIGHTS_SHARE * matmul_b)
+    return reduce * (1 - share_f * (1 - drawn)), backward - hidden_b * (1 - drawn)
 
 
-def _launch(machine: Machine, cost: dict[str, Cost], full: Floats) -> Cost:
+def _launch(c: Configs, machine: Machine, cost: dict[str, Cost], full: Floats) -> Cost:
     """Where the host sets the pace, what the device waits for it."""
-    again = np.where(full, KERNELS_FORWARD, 0)
+    forward, each_s = facts.of(c, "kernels_forward"), machine.launch_s / USUAL_LAUNCH_S * facts.of(c, "host_us") * 1e-6
+    again = np.where(full, forward, 0)
     waits = []
-    for side, kernels in (("forward", np.full(len(full), KERNELS_FORWARD)), ("backward", KERNELS_BACKWARD + again)):
-        host_s = kernels * machine.launch_s * HOST_FACTOR
+    for side, kernels in (("forward", forward), ("backward", facts.of(c, "kernels_backward") + again)):
+        host_s = kernels * each_s
         if machine.host_forward_s is not None and machine.host_backward_s is not None and not machine.exposed_launch:
             whole = machine.host_backward_s + np.where(full, machine.host_forward_s, 0.0)
             host_s = machine.host_forward_s if side == "forward" else whole
         if machine.exposed_launch or not machine.gpu:
-            waits.append(host_s)
+            waits.append(np.broadcast_to(host_s, full.shape))
         else:
             waits.append(np.maximum(host_s - sum(getattr(part, side) for part in cost.values()), 0.0))
     return Cost(*waits)
@@ -214,9 +284,11 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     size = tokens * c.hidden * e
     group = network.tensor_group(c)
     few, back = _distinct(c, machine)
-    logits = _logits(c, machine) if back is None else _spread(_logits(c.take(few), machine.take(few)), back)
-    forward = logits[0] + CROSS_ENTROPY_FORWARD * tokens * rows / machine.logits_bytes_s
-    backward = (logits[1] + CROSS_ENTROPY_BACKWARD * tokens * rows / machine.logits_bytes_s
+    plain = machine.wide()
+    logits = _logits(c, plain) if back is None else _spread(_logits(c.take(few), plain.take(few)), back)
+    loss_s = facts.of(c, "loss_bytes") * tokens * rows / machine.logits_bytes_s
+    forward = logits[0] + LOSS_FORWARD * loss_s
+    backward = (logits[1] + (1 - LOSS_FORWARD) * loss_s
                 + np.where(c.microbatches > 1, copy_s(machine, rows * c.hidden * 3 * e), 0.0)
                 + network.all_reduce_s(cluster, group, size))
     return Cost(forward, backward)

@@ -11,41 +11,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.arith.layer import widths
-from seatrial.plan import probed
+from seatrial.arith.layer import numbers, tensors, widths
+from seatrial.plan import facts, probed
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats
 from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, Z90, stage_parameters
 from seatrial.schedule.vector import peaks
 from seatrial.spec import BYTES, GIB, Cluster
 
 NONE, SELECTIVE, FULL = (RECOMPUTE.index(r) for r in ("none", "selective", "full"))
-FP32 = PRECISIONS.index("fp32")
+FP32, FP8 = PRECISIONS.index("fp32"), PRECISIONS.index("fp8")
 
-SHARDED_BYTES = 18
-"""A parameter's share of the optimizer in mixed precision: master and two moments in fp32 (12), and at the step the gradient
-of the own shard joined in 16 bits (2) and in fp32 (4). ZeRO divides it by DP."""
+FP32_BYTES = 12.0
+"""A parameter's share of the optimizer in fp32 alone: the two moments, and the contiguous buffer in which gradients are summed
+and travel beside their own tensors."""
 
-LASTING_BYTES = 12
-"""Of either: master and moments."""
-
-UNSHARDED_BYTES = 20
-"""The same without ZeRO, where DeepSpeed copies the gradients to fp32 tensor by tensor (4) and joins the copies into one
-(4)."""
-
-BUCKET_ELEMENTS = 5e8
-"""DeepSpeed's default size of the buffer in which gradients travel."""
-
-GROUP_GIB = 0.25
-"""Buffers of one NCCL communicator: some two dozen channels of 4 MiB and more each way. A pipeline has one to each neighbour,
-its own group, the group that shares a replica and that of the tied embedding; tensor and data parallelism and the whole job
-one each."""
-
-FRAGMENTED = 0.15
-"""What a caching allocator holds beyond the activations it handed out. Shapes repeat, so most freed blocks fit the next
-request; the rest lie between blocks in use."""
-
-SIGMA, SIGMA_CPU = 0.06, 0.15
-"""Standard deviation of the logarithm: allocator and communication buffers are rules of thumb, the tensors are counted."""
+SIGMA_CPU = 0.15
+"""Standard deviation of the logarithm where there is no caching allocator to count and pages belong to the system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +41,8 @@ class Memory:
     """[3, n]: the first pipeline rank, the fullest in between, the last."""
     need_gib: Floats
     """The least it can run with: gradient copies of the optimizer step may lie where activations lay before."""
+    sigma: Floats
+    """Standard deviation of the logarithm of either, before any row was seen."""
 
 
 def peak(configs: Configs, cluster: Cluster) -> Memory:
@@ -69,6 +52,7 @@ def peak(configs: Configs, cluster: Cluster) -> Memory:
     return Memory(
         gib=np.concatenate([p.gib for p in pieces]), lo=np.concatenate([p.lo for p in pieces]),
         hi=np.concatenate([p.hi for p in pieces]), need_gib=np.concatenate([p.need_gib for p in pieces]),
+        sigma=np.concatenate([p.sigma for p in pieces]),
         parts={name: np.concatenate([p.parts[name] for p in pieces]) for name in pieces[0].parts},
         by_rank=np.concatenate([p.by_rank for p in pieces], axis=1),
     )
@@ -84,11 +68,11 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     parts["activations"] = held
     parts["working"] = working
     parts["logits"] = _logits(c, element)
-    parts["slack"] = FRAGMENTED * (held + working + parts["logits"]) * (1.0 if gpu else 0.5)
+    parts["slack"] = facts.of(c, "slack") * (held + working + parts["logits"]) * (1.0 if gpu else 0.5)
     groups = (c.tp > 1) * 1.0 + (c.dp > 1) + 5.0 * (c.pp > 1) + (c.world > 1)
-    buffers = GROUP_GIB * GIB * groups * gpu
-    bucket = np.where((c.zero >= 1) & gpu, np.minimum(BUCKET_ELEMENTS, parameters) * element, 0.0)
-    parts["communication"] = bucket + buffers
+    buffers = facts.of(c, "group_gib") * GIB * groups * gpu
+    size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
+    parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0) + buffers
     parts["context"] = np.full_like(held, device.context_gib * GIB)
     in_gib = {name: np.where(exists, value / GIB, 0.0) for name, value in parts.items()}
     saved = np.minimum(parameters * _passing(c) / GIB, in_gib["activations"] + in_gib["working"] + in_gib["logits"])
@@ -108,29 +92,46 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
         system = device.context_gib * (share - 1)
         gib, need = gib * share - system, need * share - system
         pick = {name: value * share - (system if name == "context" else 0.0) for name, value in pick.items()}
-    sigma = SIGMA if gpu else SIGMA_CPU
+    sigma = np.broadcast_to(facts.of(c, "memory_sigma") if gpu else SIGMA_CPU, len(c))
     return Memory(gib=gib, lo=gib * np.exp(-Z90 * sigma), hi=gib * np.exp(Z90 * sigma), parts=pick, by_rank=by_rank,
-                  need_gib=need)
+                  need_gib=need, sigma=sigma)
 
 
 def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats]:
     """Weights, gradients and optimizer, [3, n] bytes."""
-    dp = c.dp.astype(np.float64)
+    shards = c.shards.astype(np.float64)
     mixed = c.precision != FP32
-    # fp32 alone: the two moments, and the contiguous buffer in which gradients are summed and travel beside their own tensors.
-    optimizer = np.where(mixed, np.where(c.zero == 0, UNSHARDED_BYTES, SHARDED_BYTES), 12.0)
+    wide = facts.of(c, "fp32_weights")
+    # A copy to compute with is made of fp32 weights where nothing is sharded too.
+    weights = np.where(wide & mixed, 4.0, element)
+    computed = np.where(wide & mixed & (c.zero < 3), element, 0.0)
+    masters = np.where(wide | ~mixed, 0.0, 4.0)
+    copies = np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes"))
+    optimizer = np.where(mixed, masters + facts.of(c, "moments_bytes") + copies, FP32_BYTES)
+    gradient = np.where(mixed, facts.of(c, "gradient_bytes"), element)
     one_layer = (parameters[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
-    gathered = np.where(c.zero == 3, 2 * one_layer * element, 0.0)
+    one_layer = np.where(c.pp > 2, one_layer, (numbers(tensors(c, c.tp)))[None])
+    full = element / 2
+    keeps = (c.zero == 3) & (c.pp > 1) & np.asarray(facts.of(c, "pipeline_unshards"))
+    layer = np.where(c.zero == 3, one_layer * facts.of(c, "gathered_bytes") * full, 0.0)
+    most = facts.of(c, "gathered_elements")
+    layer = layer + np.where((c.zero == 3) & (np.asarray(most) > 0), np.minimum(most, parameters) * element, 0.0)
+    reduced = np.where(c.zero >= 2, one_layer * facts.of(c, "reduced_bytes") * full, 0.0)
+    head = np.where(c.zero >= 2, c.vocab / c.tp * c.hidden * facts.of(c, "head_bytes") * full, 0.0)
+    reduced = reduced + np.stack([np.where(c.pp == 1, head, 0.0), np.zeros(len(c)), head])
+    held = c.zero >= facts.of(c, "gradients_sharded_from")
+    eight = np.where(c.precision == FP8, facts.of(c, "fp8_weight_bytes"), 0.0) * np.where(c.zero == 3, one_layer, parameters)
+    own = np.where((c.zero == 3) | (np.asarray(wide) & (c.zero > 0)), weights / shards, weights)
     return {
-        "weights": parameters * np.where(c.zero == 3, element / dp, element) + gathered,
-        "gradients": parameters * np.where(c.zero >= 2, element / dp, element),
-        "optimizer": parameters * np.where(c.zero >= 1, optimizer / dp, optimizer),
+        "weights": parameters * (own + np.where(keeps, element, computed)) + np.where(keeps, 0.0, layer) + eight,
+        "gradients": parameters * np.where(held & ~keeps, gradient / shards, gradient) + reduced,
+        "optimizer": parameters * np.where(c.zero >= 1, optimizer / shards, optimizer),
     }
 
 
 def _passing(c: Configs) -> Floats:
     """Bytes per parameter that exist during the optimizer's step alone."""
-    copies = np.where(c.zero == 0, UNSHARDED_BYTES - LASTING_BYTES, (SHARDED_BYTES - LASTING_BYTES) / c.dp)
+    copies = np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes") / c.shards)
     return np.where(c.precision == FP32, 0.0, copies)
 
 
@@ -146,21 +147,36 @@ def in_flight(c: Configs) -> Floats:
 def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, Floats]:
     """Bytes that one layer keeps of one micro-batch, and that it uses while it is (re)computed.
 
-    After Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models": s b h (10 + 24/t + 5 a s / h t)
-    in 16 bits.
+    The engine says what is kept of each width; scores where they are stored, 5 a s / h t, as Korthikanti et al. have it
+    ("Reducing Activation Recomputation in Large Transformer Models").
     """
     tokens = (c.mbs * c.seq).astype(np.float64)
     h, scale = c.hidden, element / 2
-    whole = 10 * h * scale / np.where(c.sequence_parallel == 1, c.tp, 1)
-    # Of the 24: query, key, value and context (8 with as many key-value heads), the MLP's inner width before and after (16).
-    split = 2 * widths(c, c.tp).linears * scale
-    flash = np.where(c.flash >= 0, c.flash, int(cluster.device.fuses_attention)) == 1
-    scores = np.where(flash, 0.0, (4 * scale + 1) * c.heads * c.seq / c.tp)
+    cut = np.where(facts.cuts_sequence(c), c.tp, 1)
+    w = widths(c, c.tp)
+    masks = 2.0 * np.asarray(facts.of(c, "masks"))
+    stored = facts.attention(c, cluster.device) == facts.STORED
+
+    def kept_by(name: str) -> tuple[Floats, Floats]:
+        """Bytes per token outside of tensor parallelism, and inside."""
+        by_h, by_q, by_kv, by_f = np.moveaxis(np.asarray(facts.of(c, name), dtype=np.float64), -1, 0)
+        gathered = np.where(np.asarray(facts.of(c, "gathers_norms")) & (c.tp > 1) & (by_h > 4), 4.0, 0.0)
+        outside = ((by_h - gathered) / cut + gathered + masks / cut) * h * scale
+        inner = np.where(c.gated == 1, by_f, np.minimum(by_f, 4.0))
+        inside = (by_q * w.context + by_kv * (w.qkv - w.context) / 2 + inner * w.inner) * scale
+        return outside, inside + np.where(stored, 0.0, 4.0 * c.heads / c.tp)
+
+    plain, eight, some = kept_by("kept"), kept_by("kept_fp8"), kept_by("kept_selective")
+    lower = c.precision == FP8
+    whole, split = np.where(lower, eight[0], plain[0]), np.where(lower, eight[1], plain[1])
+    scores = np.where(stored, (4 * scale + 1) * c.heads * c.seq / c.tp, 0.0)
     everything = tokens * (whole + split + scores)
-    boundary = tokens * 2 * h * scale / np.where(c.sequence_parallel == 1, c.tp, 1)
-    kept = np.select([c.recompute == FULL, c.recompute == SELECTIVE], [boundary, tokens * (whole + split)], default=everything)
+    boundary = tokens * 2 * h * scale / cut
+    partly = tokens * (some[0] + some[1] + np.where(facts.says(c, "selective", "attention"), 0.0, scores))
+    kept = np.select([c.recompute == FULL, c.recompute == SELECTIVE], [boundary, partly], default=everything)
     # While its backward runs, a layer has its own activations and the gradients of the largest of them.
-    working = np.where(c.recompute == NONE, 0.0, everything) + tokens * (2 * h * scale + np.maximum(split / 2, scores / 2))
+    at_work = np.select([c.recompute == NONE, c.recompute == FULL], [0.0, everything], default=everything - kept * (1 - stored))
+    working = np.maximum(at_work, 0.0) + tokens * (2 * h * scale + np.maximum(split / 2, scores / 2))
     return kept, working
 
 
@@ -171,13 +187,13 @@ def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     flight = in_flight(c)
     boundary = c.mbs * c.seq * c.hidden * element
     # A pipeline also keeps each micro-batch's output until its gradient has come, and two buffers for messages.
-    output = np.where(c.pp == 1, 0.0, (flight + 2) * boundary)
+    output = np.where(c.pp == 1, 0.0, (flight * np.asarray(facts.of(c, "stage_outputs")) + 2) * boundary)
     return depth * flight * kept + output, np.broadcast_to(working, depth.shape)
 
 
 def _logits(c: Configs, element: Floats) -> Floats:
     """The last rank: logits, their fp32 copy, and the gradient of either."""
-    size = c.mbs * c.seq * (c.vocab / c.tp) * (2 * element + 8.0)
+    size = c.mbs * c.seq * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
     out = np.zeros((3, len(c)))
     out[LAST] = size
     out[FIRST] = np.where(c.pp == 1, size, 0.0)

@@ -19,11 +19,13 @@ from typing import Any
 
 from seatrial import fields, rules
 from seatrial.columns import COLUMNS, LAYOUT, SHAPE, Column, flat
+from seatrial.engines import engine_name
+from seatrial.engines.model import known, model_of
 from seatrial.errors import BadInput, Infeasible
 from seatrial.fields import nearest
 from seatrial.plan.configs import Configs
 from seatrial.plan.request import usual_precision
-from seatrial.spec import Batch, Cluster, Environment, Model, Topology, Trial
+from seatrial.spec import OVERLAPS, Batch, Cluster, Environment, Execution, Model, Topology, Trial
 
 DEFAULTS = {
     "layers": "needed",
@@ -40,14 +42,15 @@ DEFAULTS = {
     "dp": "what the nodes leave beside TP x PP",
     ", ".join(name for name in LAYOUT if COLUMNS[name].default == 1 and COLUMNS[name].type is int and name != "dp"): "1",
     "gbs": "DP x MBS",
-    "zero_stage": "0",
+    "zero_stage": "what the engine is usually run with: 0, with megatron-core 1, with FSDP 3",
     "activation_ckpt or recompute": "none",
     "schedule": "1f1b; interleaved with VP above 1",
     "dtype": "bf16 where the device has it, else fp16; fp32 on a CPU",
-    "sequence_parallel": "no",
-    "flash": "as is usual on the device",
+    "sequence_parallel": "no; with an engine that cannot do without, yes",
+    "attention or flash": "as the engine has it on the device",
+    "overlap": "as the engine has it",
     "session": "the date, where there is one",
-    "engine": "megatron",
+    "engine": "megatron-deepspeed, also called megatron",
     "freq_ghz": "the device's clock",
     "env, torch_version": "none",
 }
@@ -58,8 +61,19 @@ KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precisio
 
 YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
 ALIASES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "tf32": "fp32"}
-ENGINES = {"": "megatron", "megatron": "megatron", "deepspeed": "megatron", "nemo": "megatron"}
-"""Whose rules an engine has, by the first word of its name."""
+ATTENTIONS = {
+    "stored": "stored, math, eager, unfused, torch, naive, no, false, 0, off",
+    "fused": "fused, flash, flash attention, flash attn, fa, fa2, flash2, flash attention 2, flash attn 2, sdpa, "
+             "triton, xformers, efficient, mem efficient, memory efficient",
+    "fused-hopper": "fused hopper, fa3, flash3, flash attention 3, flash attn 3, cudnn, te, transformer engine",
+}  # fmt: skip
+"""What tables call the kernels of attention, in plain words; `flash yes` is whatever the engine takes that stores no scores."""
+_ATTENTION_OF = {name.strip(): kernel for kernel, names in ATTENTIONS.items() for name in names.split(",")}
+_OVERLAP_OF = {"yes": "all", "true": "all", "1": "all", "on": "all", "no": "none", "false": "none", "0": "none", "off": "none",
+               "grad": "gradients", "grads": "gradients", "dp": "gradients", "gradient": "gradients", "param": "parameters",
+               "params": "parameters", "parameter": "parameters", "tp": "tensor"}  # fmt: skip
+DEFAULT_NAME = "megatron"
+"""Of a row that names no engine: as trials have always called it."""
 UNSTATED = ("", "unstated", "-", "n/a", "none stated")
 MOST_ROWS = 200_000
 
@@ -78,7 +92,6 @@ class Row:
     """None when the row was rejected."""
     reject: str = ""
     """`code: message`, or nothing."""
-    flash: int = -1
     session: str = ""
     factors: tuple[str, ...] = ()
     """What of its environment may change its speed, each a name: an allocator, a version."""
@@ -112,10 +125,7 @@ class Table:
 
 
 def configs_of(rows: list[Row]) -> Configs:
-    import numpy as np
-
-    kept = Configs.from_trials([row.trial for row in rows if row.trial is not None])
-    return Configs(**{**vars(kept), "flash": np.array([row.flash for row in rows], dtype=np.int64)})
+    return Configs.from_trials([row.trial for row in rows if row.trial is not None])
 
 
 def read(path: str | Path, cluster: Cluster) -> Table:
@@ -182,7 +192,6 @@ def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "") -> Row:
     try:
         if why := _lacking(got):
             raise Infeasible(why, code="unknown-axis")
-        flash = -1 if got.value("flash") is None else int(got.flag("flash"))
         trial = _exact(got, cluster) or _trial(got, cluster)
         rules.check(trial)
     except Infeasible as e:
@@ -194,7 +203,7 @@ def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "") -> Row:
         memory /= 1024
     counts = status in ("", "ok", "measured") and got.text("state").lower() in ("", "measured")
     outcome = got.value("outcome")
-    return Row(cells=line, trial=trial, flash=flash, session=session, factors=_factors(got, trial),
+    return Row(cells=line, trial=trial, session=session, factors=_factors(got, trial),
                sec_per_it=got.number("sec_per_it"), mem_gib=memory, counts=counts and not got.text("duplicate_of"), where=where,
                status=status or (str(outcome.get("status", "")) if isinstance(outcome, Mapping) else ""))
 
@@ -319,19 +328,54 @@ def _placed(trial: Trial, cluster: Cluster, nodes: int | None, procs: int | None
 
 
 def _trial(got: _Cells, cluster: Cluster) -> Trial:
-    knobs = {"precision": usual_precision(cluster.device), **got.table(LAYOUT)}
+    engine = _engine(got)
+    facts = model_of(engine)
+    knobs = {"precision": usual_precision(cluster.device), "zero": facts.usual_zero, **got.table(LAYOUT)}
     gbs, rest = knobs.pop("gbs", None), knobs.get("tp", 1) * knobs.get("pp", 1)
     nodes, procs = got.whole("nodes"), got.whole("procs_per_node")
     if "dp" not in knobs:
         knobs["dp"] = max(1, nodes * (procs or cluster.procs_per_node) // rest) if nodes else 1
     knobs.setdefault("schedule", "interleaved" if knobs.get("vp", 1) > 1 else "1f1b")
-    engine = ENGINES.get(got.text("engine").lower().partition("-")[0], "") or got.choice(("seatrial", "command"), "engine")
     # The places first: what a row says of its nodes is refused before its model is.
     nodes, procs = _filled(knobs["dp"] * rest, nodes, procs, cluster.procs_per_node)
     here = cluster.with_procs(procs).with_nodes(nodes)
     model, topology = _model(got, knobs.get("tp", 1)), Topology(**knobs)
     return Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs), topology=topology, cluster=here,
-                 environment=Environment(clock_ghz=got.number("freq_ghz")), engine=engine)
+                 environment=Environment(clock_ghz=got.number("freq_ghz")), execution=_execution(got, cluster, engine),
+                 engine=engine)
+
+
+def _engine(got: _Cells) -> str:
+    """As a table names it: `Megatron-LM 0.12` is megatron-lm. One that is empty is the default."""
+    said = re.sub(r"[\s_/]+", "-", got.text("engine").lower().strip())
+    bare = re.sub(r"[-@]?v?\d+(\.\d+)+.*$", "", said)
+    name = next((name for name in (said, bare, bare.partition("-")[0]) if name and (known(name) or name.endswith(".toml"))), "")
+    if said and not name:
+        engine_name(said)
+    return name or said or DEFAULT_NAME
+
+
+def _execution(got: _Cells, cluster: Cluster, engine: str) -> Execution:
+    """Attention and overlap, in the words of tables."""
+    attention = overlap = None
+    if said := _plain(got.text("attention")) or _plain(got.text("flash")):
+        if said in YES:
+            facts = model_of(engine)
+            attention = facts.attention_hopper if cluster.device.fuses_attention else facts.attention
+            attention = "fused" if attention == "stored" else attention
+        elif (attention := _ATTENTION_OF.get(said)) is None:
+            raise BadInput(f"attention is {said!r}: {nearest(said, _ATTENTION_OF)}")
+    if said := got.text("overlap").lower():
+        words = [_OVERLAP_OF.get(word, word) for word in re.split(r"[\s,;+/]+", said) if word]
+        whole = [word for word in words if word in ("all", "none")]
+        overlap = whole[0] if whole else "+".join(name for name in OVERLAPS if name in words)
+        if unknown := [word for word in words if word not in ("all", "none", *OVERLAPS)]:
+            raise BadInput(f"overlap is {said!r}: {unknown[0]!r} is none of yes, no, {', '.join(OVERLAPS)}")
+    return Execution(attention=attention, overlap=overlap)  # type: ignore[arg-type]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\s_-]+", " ", text.lower()).strip()
 
 
 def _filled(world: int, nodes: int | None, procs: int | None, most: int) -> tuple[int, int]:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.arith.layer import norm, numbers, tensors
-from seatrial.plan import network
-from seatrial.plan.configs import RECOMPUTE, SPLITS, Configs, Floats, Ints
+from seatrial.plan import facts, network
+from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SPLITS, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine
 from seatrial.plan.layer import Cost, embedding, head, layer
 from seatrial.schedule.vector import Layouts, makespans_of
@@ -28,19 +28,8 @@ CHUNK = 16_384
 """Configurations worked on at once: columns that stay in cache."""
 
 FULL = RECOMPUTE.index("full")
+FP8 = PRECISIONS.index("fp8")
 FIRST, MIDDLE, LAST = range(3)
-
-FIXED_S = 0.02
-"""Per iteration: the loss, the norm of the gradients, the log line, the next batch."""
-
-OPTIMIZER_BYTES = 40
-"""A parameter's traffic in one Adam step: master, two moments and gradient read (16), written but the gradient (12), the
-working copy written (2), and the gradient read and scaled for clipping (10)."""
-
-OVERLAP = 0.5
-"""Share of compute under which ZeRO 2 and 3 hide their traffic: they fetch a layer ahead, and kernels slow down while copies
-run."""
-
 
 class Shape(NamedTuple):
     """What decides which kernels a library picks for a layer. 0 stands for any value."""
@@ -113,9 +102,14 @@ NAMES = ("compute", "head", "memory", "tensor", "pipeline", "gradients", "launch
 Z90 = 1.6449
 
 
-EXPOSED_INTERLEAVED = 0.5
-"""Share of a message that interleaved stages wait for: later versions send while another chunk computes, earlier ones did
-not."""
+class Hidden(NamedTuple):
+    """Traffic that may travel beside computation."""
+
+    traffic: Floats
+    forward: Floats
+    """Share of an iteration's forward passes behind which it may …"""
+    backward: Floats
+    """… and of its backward passes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +124,13 @@ class Parts:
     send: Floats
     """One message between two stages."""
     gradients: Floats
-    """Traffic of data parallelism, an iteration, if nothing hides it."""
-    hidden_share: Floats
-    """Share of the iteration's compute that can hide it."""
+    """Traffic of data parallelism, an iteration, that nothing hides …"""
+    hidden: tuple[Hidden, ...]
+    """… and what may hide."""
+    shown: Floats
+    """Share of what hides that shows in any case …"""
+    contention: Floats
+    """… and by which it slows what it hides behind."""
     optimizer: Floats
     fixed: Floats
     gpu: bool
@@ -233,18 +231,18 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
     boundary = c.mbs * c.seq * c.hidden * machine.element_bytes
     send = network.send_s(c, cluster, boundary)
     # The receiver puts the slices of the tensor-parallel ranks together again, unless each goes on with its own.
-    whole = (c.pp > 1) & (c.sequence_parallel == 0)
+    whole = (c.pp > 1) & ~facts.cuts_sequence(c)
     send = send + np.where(whole, network.gather_s(cluster, network.tensor_group(c), boundary), 0.0)
-    send = send * np.where(c.vp > 1, EXPOSED_INTERLEAVED, 1.0)
+    send = send * np.where(c.vp > 1, facts.of(c, "messages_exposed_interleaved"), facts.of(c, "messages_exposed"))
     parameters = stage_parameters(c)
-    gradients, hidden_share = _gradients(c, cluster, machine, parameters)
-    shard = np.where(c.zero >= 1, c.dp, 1)
-    each_s = OPTIMIZER_BYTES / machine.memory_bytes_s if machine.optimizer_s is None else machine.optimizer_s
+    gradients, hidden = _gradients(c, cluster, machine, parameters)
+    shard = np.where(c.zero >= 1, c.shards, 1)
+    each_s = facts.of(c, "optimizer_bytes") / machine.memory_bytes_s if machine.optimizer_s is None else machine.optimizer_s
     return Parts(
         configs=c, layer=layer(c, cluster, machine), head=head(c, cluster, machine), embedding=embedding(c, cluster, machine),
-        send=send, gradients=gradients, hidden_share=hidden_share,
-        optimizer=parameters.max(axis=0) / shard * each_s,
-        fixed=np.full(len(c), FIXED_S) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
+        send=send, gradients=gradients, hidden=hidden, shown=np.broadcast_to(facts.of(c, "exposed"), len(c)),
+        contention=np.broadcast_to(facts.of(c, "contention"), len(c)), optimizer=parameters.max(axis=0) / shard * each_s,
+        fixed=np.broadcast_to(facts.of(c, "fixed_s"), len(c)) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
         probed=machine.figures is not None, unsteady=0.0 if machine.figures is None else machine.figures.noise,
     )
 
@@ -263,24 +261,56 @@ def stage_parameters(c: Configs) -> Floats:
     return np.stack([first, c.middle_layers * each, np.where(one, first, last)])
 
 
-def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Floats) -> tuple[Floats, Floats]:
-    """Seconds of data-parallel traffic an iteration and the share of compute that may hide it."""
-    group = network.data_group(c)
-    size = parameters.max(axis=0) * machine.element_bytes
+def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Floats) -> tuple[Floats, tuple[Hidden, ...]]:
+    """Seconds of data-parallel traffic an iteration: what nothing hides, and what may hide.
+
+    ZeRO 1: a reduce-scatter and an all-gather, the two halves of an all-reduce. ZeRO 2 reduces after each micro-batch, unless a
+    pipeline makes it wait for the last. ZeRO 3 gathers the weights for each forward and each backward as well. Groups that
+    shard apart from each other (HSDP) add up their shards after every reduction.
+    """
+    group, replicas = network.shard_group(c), network.replica_group(c)
+    full = machine.element_bytes / 2
+    most = parameters.max(axis=0)
+    reduced = most * facts.of(c, "reduce_bytes") * full
+    each = np.where(c.precision == FP8, facts.of(c, "fp8_gather_bytes"), facts.of(c, "gather_bytes"))
+    gathered = most * each * full
     m = c.microbatches
-    buckets = np.ceil(parameters.max(axis=0) / 5e8)
-    tensors = c.layers / c.pp * 12
-    reduce_all = network.all_reduce_s(cluster, group, size, buckets)
-    once = network.gather_s(cluster, group, size, buckets)
-    piecewise = network.gather_s(cluster, group, size, tensors)
-    # ZeRO 1: a reduce-scatter and an all-gather, the two halves of an all-reduce. ZeRO 2 reduces after each micro-batch,
-    # unless a pipeline makes it wait for the last. ZeRO 3 gathers the weights for each forward and each backward as well.
-    reductions = np.where(c.pp > 1, 1, m)
-    traffic = np.select([c.zero == 0, c.zero == 1, c.zero == 2], [reduce_all, 2 * once, (1 + reductions) * once],
-                        default=3 * m * piecewise)
-    tied = network.all_reduce_s(cluster, network.embedding_group(c), c.vocab / c.tp * c.hidden * machine.element_bytes)
-    traffic = traffic + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0)
-    return traffic, np.where((c.zero >= 2) & (c.pp == 1), OVERLAP, 0.0)
+    buckets = np.ceil(most / 5e8)
+    pieces = np.ceil(c.layers / c.pp * facts.of(c, "messages_per_layer"))
+    across = network.all_reduce_s(cluster, replicas, reduced / c.shards, buckets)
+    scatter = np.where(facts.of(c, "reduces_whole"), network.all_reduce_s(cluster, group, reduced, buckets),
+                       network.gather_s(cluster, group, reduced, buckets)) + across
+    collect = network.gather_s(cluster, group, gathered, buckets)
+    reductions = np.where((c.pp > 1) | ~np.asarray(facts.of(c, "reduces_each_microbatch")), 1, m)
+    # ZeRO 3, layer by layer. A pipeline that keeps its weights gathered fetches them once.
+    keeps = np.asarray(facts.of(c, "pipeline_unshards")) & (c.pp > 1)
+    passes = np.where((c.recompute == FULL) & np.asarray(facts.of(c, "gathers_again")), 3, 2) * m
+    fetch = np.where(keeps, 1, passes) * network.gather_s(cluster, group, gathered, pieces)
+    piecewise = np.where(keeps, 1, m) * (network.gather_s(cluster, group, reduced, pieces) + across)
+
+    every = network.all_reduce_s(cluster, network.data_group(c), reduced, buckets)
+    zero1, sharded = c.zero == 1, c.zero >= 2
+    reduce = np.select([c.zero == 0, zero1, c.zero == 2], [every, scatter, reductions * scatter], default=piecewise)
+    gather = np.select([c.zero == 0, c.zero < 3], [0.0, collect], default=fetch)
+    words = c.vocab / c.tp * c.hidden * facts.of(c, "reduce_bytes") * full
+    exposed = np.where((c.pp > 1) & (c.ties == 1), network.all_reduce_s(cluster, network.embedding_group(c), words), 0.0)
+
+    def share(name: str, asked: str) -> Floats:
+        known, said = facts.of(c, name), facts.overlaps(c, asked)
+        return np.where(said == 1, np.maximum(known, OVERLAPPED), np.where(said == 0, 0.0, known))
+
+    behind = np.where(sharded, np.where(c.pp == 1, share("sharded_hidden", "gradients"), 0.0),
+                      share("gradients_hidden", "gradients") / m)
+    ahead = np.where(sharded, behind, share("parameters_hidden", "parameters") / m)
+    none = np.zeros(len(c))
+    # With sharded gradients both hide behind all of the computation; else one behind the last backward pass, and the other
+    # behind the first forward pass.
+    return exposed, (Hidden(np.where(sharded, reduce + gather, reduce), np.where(sharded, behind, none), behind),
+                     Hidden(np.where(sharded, none, gather), ahead, none))
+
+
+OVERLAPPED = 0.9
+"""Share of the computation behind which traffic may hide where a row says that it does."""
 
 
 def assemble(p: Parts, k: Coefficients = COLD, span: Floats | None = None) -> StepTime:
@@ -297,9 +327,14 @@ def assemble(p: Parts, k: Coefficients = COLD, span: Floats | None = None) -> St
     parts = {name: m * np.take_along_axis(seconds, slow, 0)[0] for name, seconds in both.items()}
     busy = _total(parts.values())
     parts["bubble"] = np.maximum(span - busy, 0.0)
-    # Traffic that may hide behind compute hides in part: the first layer's has nothing to hide behind.
-    traffic = p.gradients * scale["gradients"]
-    parts["gradients"] = np.maximum(traffic - p.hidden_share * busy, (1 - p.hidden_share) * traffic)
+    parts["gradients"] = p.gradients * scale["gradients"]
+    sides = [m * np.take_along_axis(_total(side.values()), slow, 0)[0] for side in (forward, backward)] if p.hidden else []
+    for traffic, ahead, behind in p.hidden:
+        # The first layer's has nothing to hide behind, nor has what is longer than the computation.
+        wanted = traffic * scale["gradients"]
+        may = (ahead > 0) | (behind > 0)
+        shown = np.where(may, np.maximum(wanted - ahead * sides[0] - behind * sides[1], p.shown * wanted), wanted)
+        parts["gradients"] = parts["gradients"] + shown + p.contention * (wanted - shown)
     parts["optimizer"] = p.optimizer * scale["optimizer"]
     parts["fixed"] = p.fixed * scale["fixed"]
     whole = k.whole * np.exp(k.waiting * np.log2(c.dp)) if k.waiting else k.whole
