@@ -124,7 +124,8 @@ def block(hidden: int, heads: int, kv: int, inner: int, batch: int, seq: int, co
     total = 0.0
     for a, b in gemms:
         w, i, o = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in ((b, a), (tokens, a), (tokens, b)))
-        total += seconds(lambda: F.linear(i, w)) + seconds(lambda: o @ w) + seconds(lambda: o.t() @ i)
+        total += (seconds(functools.partial(F.linear, i, w)) + seconds(functools.partial(torch.matmul, o, w))
+                  + seconds(functools.partial(torch.matmul, o.t(), i)))
     row["gemms_s"] = total
     one = attention("flash", batch, heads, seq, hidden // heads, False)
     row["attention_s"] = one["forward_s"] + one["backward_s"]

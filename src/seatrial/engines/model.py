@@ -132,6 +132,8 @@ class EngineModel:
     """Bytes that its norms, activations, positions and copies move, over those of a layer with Megatron's fused kernels."""
     fused_elements: bool = False
     """Whether those are fused into few kernels, which move them as fast as copies."""
+    fuses_gated: bool = True
+    """Whether that holds for gated models too; else their blocks are of separate kernels."""
     accumulate_bytes: float = 6.0
     """For each number of a weight's gradient and micro-batch, to add it to what has accumulated; nothing with one."""
     always_accumulates: bool = False
@@ -143,6 +145,8 @@ class EngineModel:
     fp8_cast_bytes: float = 8.0
     """In fp8 for each number that enters a GEMM, forward and backward together: read, largest found, written in 8 bits and
     transposed."""
+    fp8_weight_cast_bytes: float = 0.0
+    """… and for each number of the weights and micro-batch, where they are cast anew each time."""
     kernels_forward: float = 24.0
     """Kernels that the host starts for a layer …"""
     kernels_backward: float = 46.0
@@ -166,6 +170,8 @@ class EngineModel:
     """From ZeRO 2 on and without a pipeline: whether gradients travel after every micro-batch."""
     gathers_again: bool = False
     """ZeRO 3 with full recompute: whether weights are gathered for it apart from forward and backward."""
+    shard_copy_bytes: float = 0.0
+    """ZeRO 3: bytes that each parameter and micro-batch costs in copies into and out of the buffers of collectives."""
     messages_per_layer: float = 1.0
     """Collectives into which a layer's traffic is cut with ZeRO 3."""
     gradients_hidden: float = 0.0

@@ -61,6 +61,14 @@ shipped probe), where these have 790 of 989."""
 SUSTAINED_FP8 = 0.93
 """What the power limit leaves of that: 1240 to 1310 in the largest of the same probe. An 8-bit operation draws less."""
 
+UNLIKE = 0.015
+"""Standard deviation of the rate of devices that are at their power limit: 639 to 673 TFLOP/s of H200s and 677 to 707 of H100s
+in kernel tables of single ones; clusters differ more (Sinha et al., "Not All GPUs Are Created Equal", SC22). A step ends with
+the slowest of them."""
+
+SLOWEST = (0.0, 0.56, 1.03, 1.42, 1.77, 2.07, 2.34, 2.59, 2.83, 3.04, 3.24, 3.43, 3.61, 3.78, 3.94)
+"""By how many standard deviations the largest of 1, 2, 4, 8, … numbers lies above their mean."""
+
 VECTOR = 0.9
 """Share of the fp32 units' peak that a GEMM reaches which cannot use tensor cores."""
 
@@ -189,17 +197,20 @@ class Machine:
         units = device.units if device.units > 1 or not gpu else USUAL_UNITS
         issue = units * (device.clock_ghz or 1.4) * 1e9 * ISSUE_BYTES
         element = np.full(n, min(stream, issue)) if gpu else np.minimum(stream * share, FRESH_BYTES_S * clock)
+        power_bound = gpu and device.fuses_attention
+        deviations = np.interp(np.log2(configs.world), range(len(SLOWEST)), SLOWEST) if power_bound else np.zeros(n)
+        slowest = 1 / (1 + UNLIKE * deviations)
         return cls(
             gpu=gpu,
             narrow_loads=device.fuses_attention,
-            matrix_flops=by_code[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
-            wide_flops=wide[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
-            peak_flops=wide[configs.precision] * 1e12 * share * clock,
+            matrix_flops=slowest * by_code[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
+            wide_flops=slowest * wide[configs.precision] * 1e12 * device.matmul_efficiency * share * clock,
+            peak_flops=slowest * wide[configs.precision] * 1e12 * share * clock,
             bf16="bf16" in peaks,
             vector_flops=vector * 1e12 * VECTOR * share * clock,
             sustained=np.where(configs.precision == PRECISIONS.index("fp8"), max(device.sustained, SUSTAINED_FP8),
                                device.sustained),
-            power_bound=gpu and device.fuses_attention,
+            power_bound=power_bound,
             stream_bytes_s=stream * share,
             memory_bytes_s=stream * share if gpu else element,
             element_bytes_s=element,

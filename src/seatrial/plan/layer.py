@@ -62,10 +62,10 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     # The same backward, and the residual's gradient added twice.
     whole_b = c.hidden * (16 * e + 2) / wide
     copies = (w.qkv + w.context) * 2 * e + c.rope * w.qkv * 2 * e + c.normed_qk * w.rotated * 2 * e
-    more = facts.of(c, "element_bytes")
+    fused = np.asarray(facts.of(c, "fused_elements")) & ((c.gated == 0) | np.asarray(facts.of(c, "fuses_gated")))
+    more = np.where(fused, facts.of(c, "element_bytes"), np.maximum(facts.of(c, "element_bytes"), 1.0))
     moves_f = tokens * (whole_f + copies + activation_f) * more
     moves_b = tokens * (whole_b + copies + activation_b + e * (w.inner + w.qkv)) * more
-    fused = np.asarray(facts.of(c, "fused_elements"))
     memory_f = np.where(fused, copy_s(machine, moves_f), element_s(machine, moves_f))
     memory_b = np.where(fused, copy_s(machine, moves_b), element_s(machine, moves_b))
     cast_f, cast_b = _casts(c, machine, tokens)
@@ -131,7 +131,8 @@ def _casts(c: Configs, machine: Machine, tokens: Ints) -> tuple[Any, Any]:
     enter = sum(inner for _, _, _, inner in gemms(c, c.tp))
     leave = sum(cols for _, _, cols, _ in gemms(c, c.tp))
     each = np.where(eight, facts.of(c, "fp8_cast_bytes") / 2, 0.0)
-    return copy_s(machine, tokens * enter * each), copy_s(machine, tokens * leave * each)
+    weights = np.where(eight, facts.of(c, "fp8_weight_cast_bytes") / 2, 0.0) * widths(c, c.tp).linears * c.hidden
+    return copy_s(machine, tokens * enter * each + weights), copy_s(machine, tokens * leave * each + weights)
 
 
 SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from seatrial.arith.layer import norm, numbers, tensors
 from seatrial.plan import facts, network
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SPLITS, Configs, Floats, Ints
-from seatrial.plan.kernels import Machine
+from seatrial.plan.kernels import Machine, copy_s
 from seatrial.plan.layer import Cost, embedding, head, layer
 from seatrial.schedule.vector import Layouts, makespans_of
 from seatrial.spec import Cluster
@@ -293,7 +293,9 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     reduce = np.select([c.zero == 0, zero1, c.zero == 2], [every, scatter, reductions * scatter], default=piecewise)
     gather = np.select([c.zero == 0, c.zero < 3], [0.0, collect], default=fetch)
     words = c.vocab / c.tp * c.hidden * facts.of(c, "reduce_bytes") * full
-    exposed = np.where((c.pp > 1) & (c.ties == 1), network.all_reduce_s(cluster, network.embedding_group(c), words), 0.0)
+    copied = np.where(c.zero == 3, np.where(keeps, 1, m) * copy_s(machine, most * facts.of(c, "shard_copy_bytes") * full), 0.0)
+    tied = network.all_reduce_s(cluster, network.embedding_group(c), words)
+    exposed = copied + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0)
 
     def share(name: str, asked: str) -> Floats:
         known, said = facts.of(c, name), facts.overlaps(c, asked)
