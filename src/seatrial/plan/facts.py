@@ -1,13 +1,16 @@
 """Facts of engines for the planner's columns: one number where all configurations have one engine, else a column.
 
     of(c, "gradient_bytes")             4.0, or an array of [n]
+    timed(c, machine)("host_us")        the same of what happens on a GPU alone
     says(c, "selective", "attention")   whether the fact is that word
     attention(c, device)                the kernel each configuration takes: an index in ATTENTION
     overlaps(c, "tensor")               whether that was asked for, asked not, or is left to the engine: 1, 0, -1
 """
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +18,9 @@ from numpy.typing import NDArray
 from seatrial.engines.model import DEFAULT, EngineModel, model_of
 from seatrial.plan.configs import ATTENTION, OVERLAP_BITS, Configs, Ints, engine_at
 from seatrial.spec import Device
+
+if TYPE_CHECKING:
+    from seatrial.plan.kernels import Machine
 
 STORED, FUSED, HOPPER = range(3)
 
@@ -34,6 +40,12 @@ def of(c: Configs, name: str) -> Any:
     found, back = engines(c)
     values = [getattr(engine, name) for engine in found]
     return values[0] if back is None else np.array(values)[back]
+
+
+def timed(c: Configs, machine: Machine) -> Callable[[str], Any]:
+    """Facts of kernels, host and traffic. On CPUs an engine's GPU kernels and streams do not count: there all are as plain as
+    Megatron's of 2022."""
+    return partial(of, c) if machine.gpu else partial(getattr, model_of(DEFAULT))
 
 
 def says(c: Configs, name: str, word: str) -> Any:

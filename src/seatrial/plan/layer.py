@@ -44,6 +44,7 @@ class Cost(NamedTuple):
 
 
 def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
+    fact = facts.timed(c, machine)
     e = machine.element_bytes
     tokens = c.mbs * c.seq
     wide = np.where(facts.cuts_sequence(c), c.tp, 1)
@@ -62,18 +63,18 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     # The same backward, and the residual's gradient added twice.
     whole_b = c.hidden * (16 * e + 2) / wide
     copies = (w.qkv + w.context) * 2 * e + c.rope * w.qkv * 2 * e + c.normed_qk * w.rotated * 2 * e
-    fused = np.asarray(facts.of(c, "fused_elements")) & ((c.gated == 0) | np.asarray(facts.of(c, "fuses_gated")))
-    more = np.where(fused, facts.of(c, "element_bytes"), np.maximum(facts.of(c, "element_bytes"), 1.0))
+    fused = np.asarray(fact("fused_elements")) & ((c.gated == 0) | np.asarray(fact("fuses_gated")))
+    more = np.where(fused, fact("element_bytes"), np.maximum(fact("element_bytes"), 1.0))
     moves_f = tokens * (whole_f + copies + activation_f) * more
     moves_b = tokens * (whole_b + copies + activation_b + e * (w.inner + w.qkv)) * more
     memory_f = np.where(fused, copy_s(machine, moves_f), element_s(machine, moves_f))
     memory_b = np.where(fused, copy_s(machine, moves_b), element_s(machine, moves_b))
     cast_f, cast_b = _casts(c, machine, tokens)
     memory_f, memory_b = memory_f + cast_f, memory_b + cast_b
-    tensor_f, tensor_b = _tensor_parallel(c, cluster, tokens * c.hidden * e, matmul_b)
+    tensor_f, tensor_b = _tensor_parallel(c, cluster, machine, tokens * c.hidden * e, matmul_b)
     # Each micro-batch's weight gradient is added to what has accumulated.
-    adds = (c.microbatches > 1) | facts.of(c, "always_accumulates")
-    accumulate = np.where(adds, copy_s(machine, w.linears * c.hidden * facts.of(c, "accumulate_bytes") * e / 2), 0.0)
+    adds = (c.microbatches > 1) | fact("always_accumulates")
+    accumulate = np.where(adds, copy_s(machine, w.linears * c.hidden * fact("accumulate_bytes") * e / 2), 0.0)
     redone = _recomputed(c, w)
     matmul_f = _rested(machine, matmul_f, scores_f + memory_f)
     matmul_b = _rested(machine, matmul_b, scores_b + memory_b)
@@ -125,13 +126,14 @@ def _recomputed(c: Configs, w: Widths) -> Recomputed:
 
 def _casts(c: Configs, machine: Machine, tokens: Ints) -> tuple[Any, Any]:
     """To 8 bits: what enters the four linears, and backward their outputs' gradients."""
+    fact = facts.timed(c, machine)
     eight = c.precision == FP8
     if not eight.any():
         return 0.0, 0.0
     enter = sum(inner for _, _, _, inner in gemms(c, c.tp))
     leave = sum(cols for _, _, cols, _ in gemms(c, c.tp))
-    each = np.where(eight, facts.of(c, "fp8_cast_bytes") / 2, 0.0)
-    weights = np.where(eight, facts.of(c, "fp8_weight_cast_bytes") / 2, 0.0) * widths(c, c.tp).linears * c.hidden
+    each = np.where(eight, fact("fp8_cast_bytes") / 2, 0.0)
+    weights = np.where(eight, fact("fp8_weight_cast_bytes") / 2, 0.0) * widths(c, c.tp).linears * c.hidden
     return copy_s(machine, tokens * enter * each + weights), copy_s(machine, tokens * leave * each + weights)
 
 
@@ -245,28 +247,30 @@ def _attention_off_by(figures: Probed) -> dict[tuple[str, bool, str], Points]:
     return found
 
 
-def _tensor_parallel(c: Configs, cluster: Cluster, size: Floats, matmul_b: Floats) -> tuple[Floats, Floats]:
+def _tensor_parallel(c: Configs, cluster: Cluster, machine: Machine, size: Floats, matmul_b: Floats) -> tuple[Floats, Floats]:
     """Two all-reduces forward and two backward; sequence parallelism gathers its input once more for each weight gradient,
     unless it was kept. What may hide behind the weights' GEMMs does as far as these last."""
+    fact = facts.timed(c, machine)
     group = network.tensor_group(c)
     reduce = 2 * network.all_reduce_s(cluster, group, size)
     again = np.where(facts.cuts_sequence(c) & ~np.asarray(facts.of(c, "gathers_norms")),
                      2 * network.gather_s(cluster, group, size), 0.0)
-    hidden, asked, deep = facts.of(c, "tensor_hidden"), facts.overlaps(c, "tensor"), facts.of(c, "tensor_overlapped")
+    hidden, asked, deep = fact("tensor_hidden"), facts.overlaps(c, "tensor"), fact("tensor_overlapped")
     backward = reduce + again
     share_f = np.where(asked == 1, deep, 0.0)
     share_b = np.where(asked == 1, np.maximum(deep, hidden), np.where(asked == 0, 0.0, hidden))
-    drawn = facts.of(c, "contention")
+    drawn = fact("contention")
     hidden_b = np.minimum(backward * share_b, WEIGHTS_SHARE * matmul_b)
     return reduce * (1 - share_f * (1 - drawn)), backward - hidden_b * (1 - drawn)
 
 
 def _launch(c: Configs, machine: Machine, cost: dict[str, Cost], full: Floats) -> Cost:
     """Where the host sets the pace, what the device waits for it."""
-    forward, each_s = facts.of(c, "kernels_forward"), machine.launch_s / USUAL_LAUNCH_S * facts.of(c, "host_us") * 1e-6
+    fact = facts.timed(c, machine)
+    forward, each_s = fact("kernels_forward"), machine.launch_s / USUAL_LAUNCH_S * fact("host_us") * 1e-6
     again = np.where(full, forward, 0)
     waits = []
-    for side, kernels in (("forward", forward), ("backward", facts.of(c, "kernels_backward") + again)):
+    for side, kernels in (("forward", forward), ("backward", fact("kernels_backward") + again)):
         host_s = kernels * each_s
         if machine.host_forward_s is not None and machine.host_backward_s is not None and not machine.exposed_launch:
             whole = machine.host_backward_s + np.where(full, machine.host_forward_s, 0.0)
@@ -280,6 +284,7 @@ def _launch(c: Configs, machine: Machine, cost: dict[str, Cost], full: Floats) -
 
 def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     """Logits and cross entropy on the last stage; nothing here is recomputed."""
+    fact = facts.timed(c, machine)
     e = machine.element_bytes
     tokens, rows = c.mbs * c.seq, c.vocab // c.tp
     size = tokens * c.hidden * e
@@ -287,7 +292,7 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     few, back = _distinct(c, machine)
     plain = machine.wide()
     logits = _logits(c, plain) if back is None else _spread(_logits(c.take(few), plain.take(few)), back)
-    loss_s = facts.of(c, "loss_bytes") * tokens * rows / machine.logits_bytes_s
+    loss_s = fact("loss_bytes") * tokens * rows / machine.logits_bytes_s
     forward = logits[0] + LOSS_FORWARD * loss_s
     backward = (logits[1] + (1 - LOSS_FORWARD) * loss_s
                 + np.where(c.microbatches > 1, copy_s(machine, rows * c.hidden * 3 * e), 0.0)

@@ -228,21 +228,22 @@ def time(configs: Configs, cluster: Cluster, coefficients: Coefficients = COLD) 
 
 def measure(c: Configs, cluster: Cluster) -> Parts:
     machine = Machine.of(c, cluster)
+    fact = facts.timed(c, machine)
     boundary = c.mbs * c.seq * c.hidden * machine.element_bytes
     send = network.send_s(c, cluster, boundary)
     # The receiver puts the slices of the tensor-parallel ranks together again, unless each goes on with its own.
     whole = (c.pp > 1) & ~facts.cuts_sequence(c)
     send = send + np.where(whole, network.gather_s(cluster, network.tensor_group(c), boundary), 0.0)
-    send = send * np.where(c.vp > 1, facts.of(c, "messages_exposed_interleaved"), facts.of(c, "messages_exposed"))
+    send = send * np.where(c.vp > 1, fact("messages_exposed_interleaved"), fact("messages_exposed"))
     parameters = stage_parameters(c)
     gradients, hidden = _gradients(c, cluster, machine, parameters)
     shard = np.where(c.zero >= 1, c.shards, 1)
-    each_s = facts.of(c, "optimizer_bytes") / machine.memory_bytes_s if machine.optimizer_s is None else machine.optimizer_s
+    each_s = fact("optimizer_bytes") / machine.memory_bytes_s if machine.optimizer_s is None else machine.optimizer_s
     return Parts(
         configs=c, layer=layer(c, cluster, machine), head=head(c, cluster, machine), embedding=embedding(c, cluster, machine),
-        send=send, gradients=gradients, hidden=hidden, shown=np.broadcast_to(facts.of(c, "exposed"), len(c)),
-        contention=np.broadcast_to(facts.of(c, "contention"), len(c)), optimizer=parameters.max(axis=0) / shard * each_s,
-        fixed=np.broadcast_to(facts.of(c, "fixed_s"), len(c)) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
+        send=send, gradients=gradients, hidden=hidden, shown=np.broadcast_to(fact("exposed"), len(c)),
+        contention=np.broadcast_to(fact("contention"), len(c)), optimizer=parameters.max(axis=0) / shard * each_s,
+        fixed=np.broadcast_to(fact("fixed_s"), len(c)) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
         probed=machine.figures is not None, unsteady=0.0 if machine.figures is None else machine.figures.noise,
     )
 
@@ -268,15 +269,16 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     pipeline makes it wait for the last. ZeRO 3 gathers the weights for each forward and each backward as well. Groups that
     shard apart from each other (HSDP) add up their shards after every reduction.
     """
+    fact = facts.timed(c, machine)
     group, replicas = network.shard_group(c), network.replica_group(c)
     full = machine.element_bytes / 2
     most = parameters.max(axis=0)
-    reduced = most * facts.of(c, "reduce_bytes") * full
-    each = np.where(c.precision == FP8, facts.of(c, "fp8_gather_bytes"), facts.of(c, "gather_bytes"))
+    reduced = most * fact("reduce_bytes") * full
+    each = np.where(c.precision == FP8, fact("fp8_gather_bytes"), fact("gather_bytes"))
     gathered = most * each * full
     m = c.microbatches
     buckets = np.ceil(most / 5e8)
-    pieces = np.ceil(c.layers / c.pp * facts.of(c, "messages_per_layer"))
+    pieces = np.ceil(c.layers / c.pp * fact("messages_per_layer"))
     across = network.all_reduce_s(cluster, replicas, reduced / c.shards, buckets)
     scatter = np.where(facts.of(c, "reduces_whole"), network.all_reduce_s(cluster, group, reduced, buckets),
                        network.gather_s(cluster, group, reduced, buckets)) + across
@@ -292,13 +294,13 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     zero1, sharded = c.zero == 1, c.zero >= 2
     reduce = np.select([c.zero == 0, zero1, c.zero == 2], [every, scatter, reductions * scatter], default=piecewise)
     gather = np.select([c.zero == 0, c.zero < 3], [0.0, collect], default=fetch)
-    words = c.vocab / c.tp * c.hidden * facts.of(c, "reduce_bytes") * full
-    copied = np.where(c.zero == 3, np.where(keeps, 1, m) * copy_s(machine, most * facts.of(c, "shard_copy_bytes") * full), 0.0)
+    words = c.vocab / c.tp * c.hidden * fact("reduce_bytes") * full
+    copied = np.where(c.zero == 3, np.where(keeps, 1, m) * copy_s(machine, most * fact("shard_copy_bytes") * full), 0.0)
     tied = network.all_reduce_s(cluster, network.embedding_group(c), words)
     exposed = copied + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0)
 
     def share(name: str, asked: str) -> Floats:
-        known, said = facts.of(c, name), facts.overlaps(c, asked)
+        known, said = fact(name), facts.overlaps(c, asked)
         return np.where(said == 1, np.maximum(known, OVERLAPPED), np.where(said == 0, 0.0, known))
 
     behind = np.where(sharded, np.where(c.pp == 1, share("sharded_hidden", "gradients"), 0.0),
