@@ -98,6 +98,8 @@ class Machine:
     vector_flops: Floats
     sustained: Floats
     """What the power limit leaves of it."""
+    wide_sustained: Floats
+    """The same of 16 bits."""
     power_bound: bool
     """Whether the clock follows the power that kernels draw: devices since Hopper at their limit."""
     stream_bytes_s: Floats
@@ -138,7 +140,7 @@ class Machine:
         eight, sixteen = PRECISIONS.index("fp8"), PRECISIONS.index("bf16")
         if not (self.precision == eight).any():
             return self
-        return replace(self, matrix_flops=self.wide_flops, precision=np.where(self.precision == eight, sixteen, self.precision))
+        return replace(self, matrix_flops=self.wide_flops, sustained=self.wide_sustained, precision=np.where(self.precision == eight, sixteen, self.precision))
 
     def take(self, index: Any) -> Machine:
         """Some of the configurations."""
@@ -210,6 +212,7 @@ class Machine:
             vector_flops=vector * 1e12 * VECTOR * share * clock,
             sustained=np.where(configs.precision == PRECISIONS.index("fp8"), max(device.sustained, SUSTAINED_FP8),
                                device.sustained),
+            wide_sustained=np.full(n, device.sustained),
             power_bound=power_bound,
             stream_bytes_s=stream * share,
             memory_bytes_s=stream * share if gpu else element,

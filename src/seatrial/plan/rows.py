@@ -357,7 +357,8 @@ def _engine(got: _Cells) -> str:
 
 def _execution(got: _Cells, cluster: Cluster, engine: str) -> Execution:
     """Attention and overlap, in the words of tables."""
-    attention = overlap = None
+    attention: str | None = None
+    overlap: str | None = None
     if said := _plain(got.text("attention")) or _plain(got.text("flash")):
         if said in YES:
             facts = model_of(engine)
