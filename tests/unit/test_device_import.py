@@ -52,8 +52,8 @@ ALL_REDUCE = HEADING + ranks(8) + COLUMNS + SIZES
 def test_a_log_of_nccl_tests_is_read_out_of_place_and_in_place(tmp_path):
     found = published.read(log(tmp_path, ALL_REDUCE))
     assert found.form == "nccl-tests" and found.devices == ("NVIDIA H100 80GB HBM3",)
-    read = [(e["op"], e["size"], e["per_node"], e["nodes"], e["bytes"], round(1e6 * e["s"])) for e in found.figures["collectives"]]
-    assert read == [
+    assert [(e["op"], e["size"], e["per_node"], e["nodes"], e["bytes"], round(1e6 * e["s"]))
+            for e in found.figures["collectives"]] == [
         ("all_reduce", 8, 8, 1, 1048576, 26), ("all_reduce", 8, 8, 1, 1048576, 25),
         ("all_reduce", 8, 8, 1, 8388608, 80), ("all_reduce", 8, 8, 1, 8388608, 84)]
     once = published.merged([found])["collectives"]
