@@ -136,7 +136,7 @@ def test_a_table_of_gemms_teaches_the_planner_its_factor(tmp_path):
     found = published.read(log(tmp_path, gemm_table(), "gemm_perf.txt"))
     assert found.read == 80
     assert dict(found.left) == {"GEMM of fewer than 512 rows or a side below 256: of inference": 1,
-                                "GEMM in fp8_block, which the planner does not know": 1}
+                                "GEMM in fp8_block: quantised, and measured together with the cast of its input": 1}
     made = imported.build([found])
     assert made["base"] == "h100-80gb" and made["error"]["matmul"]["bf16"]["before"] == pytest.approx(0.2, abs=0.01)
     path = machines.written(made, tmp_path)
@@ -160,12 +160,17 @@ def test_a_large_table_is_thinned_and_says_what_that_is_worth(tmp_path, monkeypa
 @pytest.mark.parametrize(("change", "to", "says"), [
     (",1024,1024,1024,", ",1024,1024,", r"gemm_perf.txt:2: 9 cells under 10 headings"),
     (",1024,1024,1024,", ",1024,many,1024,", r"gemm_perf.txt:2: n is 'many', not a number"),
-    (",1024,1024,1024,", ",1024,1024,-1,", r"gemm_perf.txt:2: k is '-1', not above 0"),
+    (",1024,1024,1024,", ",1024,1024,-1,", r"gemm_perf.txt:2: k is '-1', not a size or a time"),
     ("gemm_dtype", "moe_dtype", "a table with the columns .*moe_dtype.*: known are gemm"),
 ])
 def test_a_table_that_is_not_understood_is_refused(tmp_path, change, to, says):
     with pytest.raises(BadInput, match=says):
         published.read(log(tmp_path, gemm_table().replace(change, to, 1), "gemm_perf.txt"))
+
+
+def test_rows_of_nothing_are_counted(tmp_path):
+    found = published.read(log(tmp_path, gemm_table().replace(",1024,1024,1024,", ",0,1024,1024,", 1), "gemm_perf.txt"))
+    assert found.read == 79 and found.left[published.NOTHING] == 1
 
 
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
@@ -250,6 +255,14 @@ def test_parquet_is_read_or_says_what_it_takes(tmp_path):
     numbers = {name: [float(v) for v in columns[name]] for name in ("m", "n", "k", "latency")}
     pyarrow.parquet.write_table(pyarrow.table({**{k: list(v) for k, v in columns.items()}, **numbers}), path)
     assert published.read(path).read == 80
+
+
+@pytest.mark.parametrize(("name", "cluster"), [("a100-80gb", "dgx-a100"), ("h100-80gb", "dgx-h100"), ("b200-180gb", "dgx-b200"),
+                                               ("gb200-186gb", "gb200-nvl72"), ("h200", "h200")])
+def test_files_that_come_along_fit_their_clusters(name, cluster):
+    found = probed.of(presets.cluster(cluster, {"machine": name}))
+    assert found.entries("matmul") and found.noise < 0.1
+    assert all(source["sha256"] for source in found.file.get("sources", []))
 
 
 # ---- the command

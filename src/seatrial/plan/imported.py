@@ -64,11 +64,10 @@ def _sizes(name: str) -> list[str]:
 
 
 def cluster_of(device: Device) -> Cluster:
-    """Some cluster with this device: what its figures are compared with."""
-    for name in presets.shipped()["clusters"]:
-        if (found := presets.cluster(name)).device == device:
-            return replace(found, machine=None)
-    return replace(presets.cluster("dgx-h100"), device=device, machine=None)
+    """Some cluster with this device, of today's software if there is one: what its figures are compared with."""
+    having = [found for name in presets.shipped()["clusters"] if (found := presets.cluster(name)).device == device]
+    having.sort(key=lambda found: found.intra.half_rate_mb is None)
+    return replace(having[0] if having else presets.cluster("dgx-h100"), device=device, machine=None)
 
 
 def build(readings: Sequence[Reading], *, device: str | None = None, when: str | None = None) -> dict[str, Any]:
@@ -92,8 +91,14 @@ def build(readings: Sequence[Reading], *, device: str | None = None, when: str |
     }  # fmt: skip
     made["error"] = _errors(made, figures, cluster)
     gemms = [of["after"] for of in made["error"].get("matmul", {}).values() if of["after"] is not None]
+    made["figures"] = {part: [_rounded(e) for e in entries] for part, entries in kept.items()}
     made["noise"] = round(math.hypot(float(np.median(spreads)) if spreads else 0.0, max(gemms, default=0.0)), 4)
     return made
+
+
+def _rounded(e: dict[str, Any]) -> dict[str, Any]:
+    """Five digits: more than a clock gives."""
+    return {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in e.items()}
 
 
 def _sheet(device: Device, readings: Sequence[Reading]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _own(common: dict[str, Any]) -> Reading:
 
 # ---- aiconfigurator: one measurement a row, latency in milliseconds
 
-DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8": "fp8", "tf32": "tf32", "float32": "fp32"}
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 OPS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "alltoall": "all_to_all"}
 ELEMENT_BYTES = {"half": 2, "bfloat16": 2, "float16": 2, "int8": 1, "float": 4, "float32": 4}
 TABLES: dict[str, tuple[str, ...]] = {
@@ -101,6 +101,9 @@ TABLES: dict[str, tuple[str, ...]] = {
     "context_attention": ("attn_dtype", "kv_cache_dtype", "batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"),
 }
 """The columns by which a table is told."""
+
+NOTHING = "a side or a time of 0"
+"""Published tables have such rows."""
 
 Row = tuple[str, dict[str, Any]]
 """Where it stands, and its cells."""
@@ -165,16 +168,18 @@ def _number(where: str, row: Mapping[str, Any], name: str) -> float:
         value = float(row[name])
     except (TypeError, ValueError):
         raise BadInput(f"{where}: {name} is {row[name]!r}, not a number") from None
-    if not 0 < value < float("inf"):
-        raise BadInput(f"{where}: {name} is {row[name]!r}, not above 0")
+    if not 0 <= value < float("inf"):
+        raise BadInput(f"{where}: {name} is {row[name]!r}, not a size or a time")
     return value
 
 
 def _gemm(where: str, row: Mapping[str, Any]) -> dict[str, Any] | str:
     m, n, k, latency = (_number(where, row, name) for name in ("m", "n", "k", "latency"))
+    if not m * n * k * latency:
+        return NOTHING
     dtype = DTYPES.get(str(row["gemm_dtype"]))
-    if dtype is None:
-        return f"GEMM in {row['gemm_dtype']}, which the planner does not know"
+    if dtype is None:  # those in 8 bits and less have the cast of their input inside
+        return f"GEMM in {row['gemm_dtype']}: quantised, and measured together with the cast of its input"
     if m < LEAST_ROWS or n < LEAST_SIDE or k < LEAST_SIDE:
         return f"GEMM of fewer than {LEAST_ROWS} rows or a side below {LEAST_SIDE}: of inference"
     return {"dtype": dtype, "kind": "forward", "rows": int(m), "cols": int(n), "inner": int(k), "batch": 1, "s": latency * 1e-3}
@@ -182,6 +187,8 @@ def _gemm(where: str, row: Mapping[str, Any]) -> dict[str, Any] | str:
 
 def _nccl(where: str, row: Mapping[str, Any]) -> dict[str, Any] | str:
     size, count, latency = (_number(where, row, name) for name in ("num_gpus", "message_size", "latency"))
+    if not size * count * latency:
+        return NOTHING
     op, dtype = OPS.get(str(row["op_name"])), str(row["nccl_dtype"])
     if op is None or dtype not in ELEMENT_BYTES:
         return f"collective {row['op_name']} of {dtype}"
@@ -193,6 +200,8 @@ def _nccl(where: str, row: Mapping[str, Any]) -> dict[str, Any] | str:
 def _context_attention(where: str, row: Mapping[str, Any]) -> dict[str, Any] | str:
     names = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "latency")
     batch, seq, heads, kv_heads, dim, latency = (_number(where, row, name) for name in names)
+    if not batch * seq * heads * kv_heads * dim * latency:
+        return NOTHING
     if not row["attn_dtype"] == row["kv_cache_dtype"] == "bfloat16":
         return "attention with other than bf16 throughout"
     if float(row.get("window_size") or 0) > 0 or float(row.get("step") or 0) > 0:
