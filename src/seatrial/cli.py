@@ -46,6 +46,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Learn": {
         "probe": "this machine's own rates, for the planner",
+        "device": "devices known by name; tables of others read into one",
         "import": "tables, logs, CSV and JSON into a logbook",
         "lint": "what is wrong in benchmark tables, and what is right",
         "calibrate": "what measured rows teach about a cluster",

@@ -172,7 +172,11 @@ def device_of(cluster: Cluster) -> Device:
 
 
 def read(path: str | Path, cluster: Cluster) -> Probed:
-    file = presets.machine_for(cluster, path)
+    return made(presets.machine_for(cluster, path), path, cluster)
+
+
+def made(file: Mapping[str, Any], path: str | Path, cluster: Cluster) -> Probed:
+    """What a machine file says, once it is known to speak of this cluster."""
     figures = {part: file["figures"].get(part, []) for part in files.PARTS}
     return Probed(
         path=str(path), file=file, cluster=replace(cluster, machine=None), device=_device(file, cluster),

@@ -228,6 +228,9 @@ def probed_cluster(name: str) -> dict[str, Any]:
         peaks[p["dtype"]] = max(peaks.get(p["dtype"], 0.0), rate)
     if not peaks:
         raise BadInput(f"{path}: no GEMM was measured: a cluster cannot be made of it; probe again, or name a --cluster")
+    if found.get("mode") == "imported" and not figures.get("memory"):
+        raise BadInput(f"{path}: published figures say nothing of memory and links between nodes, so they make no cluster: "
+                       f"name one with {device['name']} as --cluster, and this file as --machine")
     gpu = device["kind"] == "gpu"
     split = 1 if gpu else procs
     copied = max((m["moved"] / m["s"] / 1e9 for m in figures.get("memory", []) if m["name"] in ("copy", "add")), default=10.0)
