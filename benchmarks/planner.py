@@ -1,18 +1,21 @@
 """The planner against measured tables: `python -m benchmarks.planner` prints what it forecasts cold and after learning.
 
 Cold means the data sheets, the published facts about the machine and kernels timed on one GPU (`benchmarks/kernels_gpu.py`); no
-row of these tables. Calibrated means learned from other rows than the one forecast: from 6 at random, from all but one, or
-from all tables but one. Rows that contradict themselves or their twins stand in LEFT_OUT, each with its reason.
+row of these tables. Learned means from other rows than those forecast: from all sections of the log but one, from all dates but
+one, or from a few rows at random of other sections, dates or widths than those forecast. Rows that contradict themselves or
+their twins stand in LEFT_OUT, each with its reason.
 """
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from scipy.special import ndtr
 from scipy.stats import spearmanr
 
 from seatrial import presets
@@ -119,22 +122,45 @@ def memory_steps(cluster: calibrate.Cluster, rows: Sequence[Row]) -> list[tuple[
     return steps
 
 
-def from_six(cluster: calibrate.Cluster, rows: Sequence[Row], draws: int = 20, seed: int = 0) -> dict[str, float]:
-    rng, errors, covered = np.random.default_rng(seed), [], []
-    for _ in range(draws):
-        order = rng.permutation(len(rows))
-        rest = [rows[i] for i in order[6:]]
-        found = calibrate.learn([rows[i] for i in order[:6]], cluster).forecast(rest)
-        errors.append(mape(found.sec, seconds(rest)))
-        covered.append(np.mean((found.sec_lo <= seconds(rest)) & (seconds(rest) <= found.sec_hi)))
-    return {"mape": float(np.mean(errors)), "worst_draw": float(np.max(errors)),
-            "covered_percent": float(100 * np.mean(covered))}
+KINDS = {
+    "section": lambda row: row.cells["source_file"] + ": " + row.cells["section"],
+    "date": lambda row: row.session or "no date",
+    "width": lambda row: row.cells["hidden"],
+}
+"""What rows are kept apart by."""
+
+DRAWS = 200
 
 
-def left_out(cluster: calibrate.Cluster, rows: Sequence[Row], groups: Sequence[int]) -> calibrate.Forecast:
+def from_few(cluster: calibrate.Cluster, rows: Sequence[Row], count: int, draws: int = DRAWS) -> dict[str, float]:
+    """Learned from so many rows at random; forecast are those of a section, date or width that none of them has."""
+    rng = np.random.default_rng(0)
+    cold_sec = calibrate.cold(cluster).forecast(rows).sec
+    errors, cold_errors, inside, made = [], [], [], 0
+    while made < draws:
+        of = list(KINDS.values())[made % len(KINDS)]
+        labels = np.array([of(row) for row in rows])
+        rest = np.flatnonzero(labels == rng.choice(np.unique(labels)))
+        others = np.setdiff1d(np.arange(len(rows)), rest)
+        if len(others) < count:
+            continue
+        made += 1
+        fit = calibrate.learn([rows[i] for i in rng.choice(others, count, replace=False)], cluster)
+        asked = [rows[i] for i in rest]
+        found, sec = fit.forecast(asked), seconds(asked)
+        errors.append(np.abs(found.sec / sec - 1))
+        cold_errors.append(np.abs(cold_sec[rest] / sec - 1))
+        inside.append((found.sec_lo <= sec) & (sec <= found.sec_hi))
+    return {"rows": count, "draws": draws, "mape": float(100 * np.concatenate(errors).mean()),
+            "cold_mape": float(100 * np.concatenate(cold_errors).mean()),
+            "covered_percent": float(100 * np.concatenate(inside).mean()),
+            "binomial_percent": float(100 * np.sqrt(0.9 * 0.1 / draws))}
+
+
+def left_out(cluster: calibrate.Cluster, rows: Sequence[Row], groups: Sequence[object]) -> calibrate.Forecast:
     """Each group of rows forecast from all the others."""
     columns: dict[str, np.ndarray] = {}
-    for group in sorted(set(groups)):
+    for group in dict.fromkeys(groups):
         inside = [i for i, g in enumerate(groups) if g == group]
         fit = calibrate.learn([r for r, g in zip(rows, groups) if g != group], cluster)
         for name, values in vars(fit.forecast([rows[i] for i in inside])).items():
@@ -142,16 +168,35 @@ def left_out(cluster: calibrate.Cluster, rows: Sequence[Row], groups: Sequence[i
     return calibrate.Forecast(**columns)
 
 
-def tables(rows: Sequence[Row]) -> list[int]:
-    """Which table of the log a row stands in: lines that follow each other in one section."""
-    found: list[int] = []
-    last: tuple[str, str, int] | None = None
-    for r in rows:
-        here = (r.cells["source_file"], r.cells["section"], int(r.cells["line_no"]))
-        new = last is None or last[:2] != here[:2] or here[2] - last[2] > 1
-        found.append((found[-1] if found else -1) + new)
-        last = here
-    return found
+def by_kind(cluster: calibrate.Cluster, rows: Sequence[Row], kind: str) -> dict[str, object]:
+    """Each section, date or width from all others, with the cold forecast beside it."""
+    labels = [KINDS[kind](row) for row in rows]
+    found, cold_sec, sec = left_out(cluster, rows, labels), calibrate.cold(cluster).forecast(rows).sec, seconds(rows)
+    each = []
+    for label in dict.fromkeys(labels):
+        i = [j for j, other in enumerate(labels) if other == label]
+        each.append({"name": label, "rows": len(i), "mape": mape(found.sec[i], sec[i]), "cold_mape": mape(cold_sec[i], sec[i])})
+    return {"mape": mape(found.sec, sec), "cold_mape": mape(cold_sec, sec), "rows": len(rows),
+            "covered_percent": covered(found, rows), "each": each}
+
+
+BINS = (0.0, 0.2, 0.5, 0.8, 1.0)
+
+
+def odds(cluster: calibrate.Cluster, rows: Sequence[Row]) -> dict[str, object]:
+    """The odds of fitting against what happened: rows that ran, and those that ran out of memory."""
+    known = [r for r in rows if r.trial is not None and (r.status == "oom" or r.counts and r.sec_per_it is not None)]
+    found = calibrate.cold(cluster).forecast(known)
+    chance = ndtr(np.log(forecast.limit_gib(cluster) / found.need) / found.mem_sigma)
+    ran = np.array([r.status != "oom" for r in known])
+    table = []
+    for low, high in itertools.pairwise(BINS):
+        here = (chance >= low) & ((chance < high) | (high == 1.0))
+        table.append({"from": low, "to": high, "rows": int(here.sum()), "ran": int(ran[here].sum()),
+                      "mean_odds": float(chance[here].mean()) if here.any() else None})
+    return {"brier": float(np.mean((chance - ran) ** 2)), "base_rate_brier": float(ran.mean() * (1 - ran.mean())),
+            "rows": len(known), "oom": int((~ran).sum()), "oom_odds": chance[~ran].tolist(),
+            "least_odds_that_ran": float(chance[ran].min()), "table": table}
 
 
 def covered(found: calibrate.Forecast, rows: Sequence[Row]) -> float:
@@ -184,27 +229,23 @@ def measure() -> dict[str, object]:
     scale = float(per_sample([kept[best]], np.ones(1))[0] / per_sample([kept[chosen]], np.ones(1))[0])
     tie = bool(one_out.sec_hi[chosen] >= one_out.sec_lo[best] * scale)
     all_rows = timed(every)
-    by_table = left_out(jz, all_rows, tables(all_rows))
     fugaku, there = of_machine("fugaku")
     cpu = timed(there)
-    cpu_out = left_out(fugaku, cpu, list(range(len(cpu))))
     return {
-        "cold": cold(jz, rows), "memory_steps": memory_steps(jz, every), "from_six": from_six(jz, kept),
+        "cold": cold(jz, rows), "memory_steps": memory_steps(jz, every),
         "one_row_out": {"mape": mape(one_out.sec, seconds(kept)), "rows": len(kept), "covered_percent": covered(one_out, kept),
                         "pick": "/".join(pick.cells[k] for k in ("dp", "tp", "pp", "mbs")), "regret_percent": regret,
                         "best_within_its_interval": tie},
-        "one_table_out": {"mape": mape(by_table.sec, seconds(all_rows)), "rows": len(all_rows),
-                          "tables": max(tables(all_rows)) + 1, "covered_percent": covered(by_table, all_rows),
-                          "cold_mape": mape(calibrate.cold(jz).forecast(all_rows).sec, seconds(all_rows))},
-        "fugaku_one_row_out": {"mape": mape(cpu_out.sec, seconds(cpu)), "rows": len(cpu),
-                               "covered_percent": covered(cpu_out, cpu),
-                               "cold_mape": mape(calibrate.cold(fugaku).forecast(cpu).sec, seconds(cpu))},
-        "configurations_a_second": speed(jz),
+        "left_out": {name: {kind: by_kind(cluster, measured, kind) for kind in KINDS}
+                     for name, cluster, measured in (("A100", jz, all_rows), ("Fugaku", fugaku, cpu))},
+        "from_few": {"A100": [from_few(jz, all_rows, count) for count in (1, 2, 3, 6, 30)],
+                     "Fugaku": [from_few(fugaku, cpu, count) for count in (6, 20)]},
+        "odds": odds(jz, every), "configurations_a_second": speed(jz),
     }
 
 
 def show(found: dict) -> None:
-    c, six, one, table, cpu = (found[k] for k in ("cold", "from_six", "one_row_out", "one_table_out", "fugaku_one_row_out"))
+    c, one = found["cold"], found["one_row_out"]
     print("| tool, untuned | time MAPE % | rank correlation | regret % | memory MAPE % | OOM found / false | "
           "configurations a second |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
@@ -219,16 +260,27 @@ def show(found: dict) -> None:
           f"rejected: {c['rejected']}")
     for name, before, after, was, is_ in found["memory_steps"]:
         print(f"memory, {name}: measured {before:.0f} -> {after:.0f} GiB, forecast {was:.1f} -> {is_:.1f}")
-    print(f"calibrated on 6 random rows, 20 draws: {six['mape']:.2f} % on the others (worst draw {six['worst_draw']:.1f} %), "
-          f"90 % intervals hold {six['covered_percent']:.0f} %")
     tie = "within its interval" if one["best_within_its_interval"] else "outside its interval"
-    print(f"all rows but the one forecast: {one['mape']:.2f} % of {one['rows']} rows, "
+    print(f"all rows of the model but the one forecast: {one['mape']:.2f} % of {one['rows']} rows, "
           f"intervals hold {one['covered_percent']:.0f} %; picks {one['pick']}, {one['regret_percent']:.1f} % "
           f"from the best measured, which lies {tie}")
-    print(f"all A100 rows, each table from the others: {table['mape']:.2f} % of {table['rows']} rows in "
-          f"{table['tables']} tables, intervals hold {table['covered_percent']:.0f} %; cold {table['cold_mape']:.1f} %")
-    print(f"Fugaku, each row from the others: {cpu['mape']:.2f} % of {cpu['rows']} rows, intervals hold "
-          f"{cpu['covered_percent']:.0f} %; cold {cpu['cold_mape']:.0f} %")
+    for name, kinds in found["left_out"].items():
+        for kind, got in kinds.items():
+            print(f"\n{name}, each {kind} from the others: {got['mape']:.2f} % of {got['rows']} rows, "
+                  f"cold {got['cold_mape']:.2f} %; intervals hold {got['covered_percent']:.0f} %")
+            for line in got["each"]:
+                print(f"  {line['mape']:6.2f} % cold {line['cold_mape']:6.2f} %  {line['rows']:3d} rows  {line['name']}")
+    for name, lines in found["from_few"].items():
+        print(f"\n{name}, learned from a few rows of other sections, dates or widths than those forecast, {DRAWS} draws:")
+        for line in lines:
+            print(f"  {line['rows']:2d} rows: {line['mape']:.2f} %, cold {line['cold_mape']:.2f} %; intervals hold "
+                  f"{line['covered_percent']:.1f} % (binomial error of the draws {line['binomial_percent']:.1f})")
+    o = found["odds"]
+    print(f"\nodds of fitting, cold, {o['rows']} rows of which {o['oom']} ran out of memory: Brier {o['brier']:.3f} "
+          f"(always the base rate: {o['base_rate_brier']:.3f}); those that did not fit have "
+          f"{', '.join(f'{x:.2f}' for x in o['oom_odds'])}, the least of those that ran {o['least_odds_that_ran']:.2f}")
+    for line in o["table"]:
+        print(f"  odds {line['from']:.1f} to {line['to']:.1f}: {line['ran']} of {line['rows']} ran")
 
 
 def main() -> None:

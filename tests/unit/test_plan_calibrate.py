@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from seatrial import presets
 from seatrial.errors import BadInput
-from seatrial.plan import calibrate, forecast, rows, step
+from seatrial.plan import calibrate, forecast, memory, rows, step
+from seatrial.spec import Cluster
 
 CLUSTER = presets.cluster("dgx-a100")
 
@@ -25,7 +27,8 @@ def row(**changes: object) -> rows.Row:
     return rows.read_row(cells(**changes), CLUSTER)
 
 
-def measured(truth: step.Coefficients, count: int = 24, noise: float = 0.0, session: str = "a") -> list[rows.Row]:
+def measured(truth: step.Coefficients, count: int = 24, noise: float = 0.0, session: str = "a", **changes: object,
+             ) -> list[rows.Row]:
     """Rows as a machine with those coefficients would give them."""
     rng = np.random.default_rng(3)
     found = []
@@ -35,7 +38,8 @@ def measured(truth: step.Coefficients, count: int = 24, noise: float = 0.0, sess
         dp = int(rng.choice([1, 2, 4, 8]))
         mbs = int(rng.choice([1, 2, 4]))
         nodes = max(1, dp * tp * pp // 8)
-        one = row(tp=tp, pp=pp, dp=dp, mbs=mbs, nodes=nodes, procs_per_node=min(8, dp * tp * pp), session=session)
+        one = row(tp=tp, pp=pp, dp=dp, mbs=mbs, nodes=nodes, procs_per_node=min(8, dp * tp * pp), session=session,
+                  **changes)
         sec = step.time(rows.configs_of([one]), CLUSTER, truth).sec[0] * np.exp(noise * rng.normal())
         found.append(replace(one, sec_per_it=float(sec), counts=True, where=f"row {i}"))
     return found
@@ -58,14 +62,14 @@ def test_a_machine_half_as_fast_is_learned_from_a_few_rows():
 
 def test_a_slow_link_is_told_from_a_slow_device():
     fit = calibrate.learn(measured(step.Coefficients(tensor=2.0)), CLUSTER)
-    factors = fit.coefficients()
+    factors = fit.coefficients("a")
     assert factors.tensor > 1.6
     assert 0.85 < float(factors.compute) < 1.15
 
 
 def test_what_costs_almost_nothing_is_learned_as_such_and_no_forecast_falls_below_the_rest():
     truth = step.Coefficients(gradients=0.01)
-    factors = calibrate.learn(measured(truth), CLUSTER).coefficients()
+    factors = calibrate.learn(measured(truth, gbs=64), CLUSTER).coefficients("a")
     assert 0 < factors.gradients < 0.8, "what is small beside the rest is learned slowly"
     others = [row(pp=2, dp=8, mbs=mbs, session="a") for mbs in (1, 2, 4)]
     timed = step.time(rows.configs_of(others), CLUSTER, factors)
@@ -98,6 +102,104 @@ def test_a_session_has_its_own_term_and_shrinks():
     assert b / a == pytest.approx(0.95, abs=0.02)
     new = fit.forecast([replace(before[0], session="c")])
     assert new.sec_hi[0] / new.sec_lo[0] > (fit.forecast([before[0]]).sec_hi[0] / fit.forecast([before[0]]).sec_lo[0])
+
+
+def test_a_new_session_takes_what_all_sessions_agree_on_and_not_the_last_one():
+    def three(*speeds: float) -> calibrate.Calibration:
+        return calibrate.learn([r for s, speed in zip("abc", speeds)
+                                for r in measured(step.Coefficients(whole=speed), 8, session=s)], CLUSTER)  # fmt: skip
+
+    asked = [row(pp=2, dp=8, mbs=1, session="d")]
+    cold = calibrate.cold(CLUSTER).forecast(asked).sec[0]
+    agree, differ = three(1.3, 1.3, 1.3).forecast(asked), three(1.04, 0.96, 1.06).forecast(asked)
+    assert agree.sec[0] / cold == pytest.approx(1.3, abs=0.05)
+    assert differ.sec[0] / cold == pytest.approx(1.0, abs=0.01), "not as fast as the last, nor as the mean of three by chance"
+    assert differ.sec_lo[0] < 0.96 * cold and differ.sec_hi[0] > 1.06 * cold
+    fit = three(1.3, 1.3, 1.3)
+    planned = step.time(rows.configs_of(asked), CLUSTER, fit.coefficients())
+    assert planned.sec[0] == pytest.approx(agree.sec[0], rel=0.01), "a plan is forecast as a table is"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_rows_that_lie_a_little_off_leave_another_session_as_it_was(count: int):
+    fit = calibrate.learn(measured(step.Coefficients(whole=1.05), count), CLUSTER)
+    asked = [row(pp=2, dp=8, mbs=1, session="b")]
+    cold, found = calibrate.cold(CLUSTER).forecast(asked), fit.forecast(asked)
+    assert found.sec[0] == pytest.approx(cold.sec[0], rel=0.005)
+    assert found.sec_lo[0] < cold.sec[0] < found.sec_hi[0]
+
+
+def test_engines_share_the_cluster_and_have_their_own_effect():
+    def of(engine: str, whole: float) -> list[rows.Row]:
+        return [replace(r, trial=replace(r.trial, engine=engine)) for r in measured(step.Coefficients(whole=whole), 12)
+                if r.trial is not None]
+
+    fit = calibrate.learn([*of("megatron", 1.5), *of("command", 1.2)], CLUSTER)
+    asked = of("megatron", 1.0)[:4]
+    cold = calibrate.cold(CLUSTER).forecast(asked).sec
+    for engine, whole in (("megatron", 1.5), ("command", 1.2)):
+        mine = [replace(r, trial=replace(r.trial, engine=engine)) for r in asked if r.trial is not None]
+        assert fit.forecast(mine).sec / cold == pytest.approx(whole, rel=0.03)
+    other = fit.forecast([replace(r, trial=replace(r.trial, engine="seatrial")) for r in asked if r.trial is not None])
+    known = fit.forecast(asked)
+    assert (other.sec / cold > 1.15).all() and (other.sec_hi / other.sec_lo > 1.1 * known.sec_hi / known.sec_lo).all()
+
+
+def test_rows_of_one_set_of_nodes_share_what_is_special_about_it():
+    good, slow = measured(step.Coefficients(), 10), measured(step.Coefficients(whole=1.05), 10)
+    fit = calibrate.learn([*(replace(r, node_set="a") for r in good), *(replace(r, node_set="b") for r in slow)], CLUSTER)
+    a, b = (fit.forecast([replace(good[0], node_set=name)]).sec[0] for name in "ab")
+    assert 1.01 < b / a < 1.06
+
+
+@pytest.mark.parametrize("count", [80, 1000])
+def test_learning_is_quick(count: int):
+    seen = measured(step.Coefficients(compute=1.1), count, noise=0.02)
+    begin = time.process_time()
+    calibrate.learn(seen, CLUSTER)
+    assert time.process_time() - begin < {80: 1.0, 1000: 5.0}[count]
+
+
+# Memory
+
+
+def test_a_row_that_ran_out_of_memory_raises_the_need_where_it_was_thought_to_fit():
+    asked = [row(mbs=2)]
+    cold = calibrate.cold(CLUSTER).forecast(asked)
+    near = row(mbs=2, zero_stage=0, tp=4, dp=8)
+    need = calibrate.cold(CLUSTER).forecast([near]).need[0]
+    crashed = [replace(near, status="oom", trial=replace(near.trial, cluster=with_memory(1.15 * need)))]
+    ran = [replace(r, status="ok", counts=True, sec_per_it=1.0, trial=replace(r.trial, cluster=with_memory(0.85 * need)))
+           for r in crashed if r.trial is not None]
+    more, less = (calibrate.learn(one * 4, CLUSTER).forecast(asked) for one in (crashed, ran))
+    assert more.need[0] > 1.03 * cold.need[0] and less.need[0] < 0.97 * cold.need[0]
+    far = [replace(r, trial=replace(r.trial, cluster=with_memory(0.3 * need))) for r in crashed if r.trial is not None]
+    assert calibrate.learn(far * 4, CLUSTER).forecast(asked).need[0] == pytest.approx(cold.need[0], rel=0.005), \
+        "what was known not to fit teaches nothing"
+
+
+def with_memory(limit_gib: float) -> Cluster:
+    return presets.cluster("dgx-a100", {"device": {"usable_gib": limit_gib}})
+
+
+def test_figures_teach_the_parts_of_memory_and_narrow_it():
+    seen = measured(step.Coefficients(), 16)
+    gib = memory.peak(rows.configs_of(seen), CLUSTER)
+    moving = gib.parts["activations"] + gib.parts["working"] + gib.parts["logits"]
+    fit = calibrate.learn([replace(r, mem_gib=float(m)) for r, m in zip(seen, gib.gib + 0.2 * moving)], CLUSTER)
+    assert fit.held.theta[0] == pytest.approx(0.2, abs=0.08)
+    found, cold = fit.forecast(seen), calibrate.cold(CLUSTER).forecast(seen)
+    assert (found.mem_sigma < cold.mem_sigma).mean() > 0.8
+    assert np.log(found.mem_hi / found.mem) == pytest.approx(step.Z90 * found.mem_sigma)
+
+
+def test_a_crash_is_kept_in_the_file_for_whoever_learns_more(tmp_path: Path):
+    crashed = [replace(r, status="oom_device", counts=False, sec_per_it=None) for r in measured(step.Coefficients(), 2)]
+    fit = calibrate.learn([*measured(step.Coefficients(), 4), *crashed], CLUSTER)
+    fit.save(tmp_path / "calibration.json")
+    again = calibrate.Calibration.load(tmp_path / "calibration.json")
+    assert [r.status for r in again.used] == [""] * 4 + ["oom_device"] * 2
+    assert (calibrate.learn(again.used, CLUSTER).held.theta == fit.held.theta).all()
 
 
 def test_an_environment_has_its_own_factor():
@@ -280,9 +382,10 @@ def test_a_calibration_is_the_same_from_its_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    ({"kind": "else"}, "not a calibration"), ({"schema": 2}, "schema 2"), ({"theta": [1.0]}, "not what"),
-    ({"covariance": None}, "not what"), ({"cluster": {"name": "x"}}, "must be given"), ({"sessions": 3}, "not what"),
-    ({"used": [{}]}, "not what"), ({"noise": "much"}, "not what"), ({"coefficients": ["compute"]}, "schema 1"),
+    ({"kind": "else"}, "not a calibration"), ({"schema": 1}, "schema 1 of seatrial .* reads 2: calibrate again"),
+    ({"theta": [1.0]}, "not what"), ({"covariance": None}, "not what"), ({"cluster": {"name": "x"}}, "must be given"),
+    ({"groups": 3}, "not what"), ({"unseen": 1}, "not what"), ({"carried": "all"}, "not what"),
+    ({"used": [{}]}, "not what"), ({"noise": "much"}, "not what"), ({"coefficients": ["compute"]}, "schema 2"),
 ])  # fmt: skip
 def test_a_file_that_is_no_calibration_is_one_line(change: dict[str, object], words: str):
     data = {**calibrate.learn(measured(step.Coefficients(), 4), CLUSTER).to_dict(), **change}

@@ -3,21 +3,24 @@
     fit = calibrate.learn(table.rows, cluster)
     fit = calibrate.from_file("measured.csv", cluster)          or a logbook, or a file that `save` wrote
     fit.save("calibration.json")
-    fit.coefficients()                  for `step.time`, as of the last session
+    fit.coefficients()                  for `step.time`, as of a session to come
     fit.forecast(rows)                  seconds and memory with intervals, each row with its own session and environment
     fit.doubted                         rows that the fit did not believe
 
-The logarithm of the seconds is the cold model with seven coefficients, a term for the machine as a whole, one for each session
-(drivers and settings change between two), one for each thing in the environment that a row names, and one for each shape of a
-layer: libraries pick other kernels for other shapes, some luckier than others, and rows of one shape share that. All have
-normal priors, so with few rows the answer is the cold model's. Errors have Student's distribution with 4 degrees of freedom:
-an outlier counts little and is named.
+The logarithm of the seconds is the cold model with eight coefficients and effects of several levels. On the whole: the
+engine, the session (drivers and settings change between two), each thing of the software that a row names, the set of nodes.
+On the compute: the layer's shape, since libraries pick other kernels for other shapes, some luckier than others; shapes with
+as many heads; and all with the same TP and micro-batch. Effects have normal priors whose widths are learned too
+(`hierarchy`): with few rows, or with rows that do not agree, the answer is the cold model's. What a row shares with no other,
+it has not taught: a session, shape or engine never seen is forecast without an effect of its own, and its interval pays for
+that.
 """
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,34 +28,16 @@ import numpy as np
 
 from seatrial import __version__, fields, files
 from seatrial.errors import BadInput
-from seatrial.plan import memory, step
+from seatrial.plan import fitmemory, hierarchy, memory, step
 from seatrial.plan.configs import Configs, Floats
+from seatrial.plan.fitmemory import T90, MemoryFit
+from seatrial.plan.hierarchy import FREEDOM as FREEDOM
 from seatrial.plan.rows import Row, Table, configs_of, read
 from seatrial.plan.step import NAMES, SPREAD, SPREAD_CPU, Coefficients, Shape
 from seatrial.spec import Cluster, Trial
 
-SESSION_SIGMA = 0.04
-"""How far two sessions on one machine lie apart: new drivers, a repaired network, other neighbours bring a few per cent."""
-
-FACTOR_SIGMA = 0.35
-"""How much an allocator or another version of the framework may change: on CPUs half as fast again is common."""
-
-FREEDOM = 4.0
-"""Degrees of freedom of the error: most repeats agree within half a per cent, a few differ by ten."""
-
-NOISE_ROWS = 4.0
-"""How many rows the belief about the error is worth."""
-
-T90 = 2.132
-"""Half of the 90 % interval of Student's distribution with 4 degrees of freedom, in units of its scale."""
-
 DOUBTED = 0.25
 """A row is named when it counts less than this share of a row that fits."""
-
-ROUNDS = 60
-
-MEMORY_SIGMA = {"activations": 0.15, "states": 0.05, "fixed_gib": 1.5}
-MEMORY_NOISE = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,21 +46,37 @@ class Belief:
 
     spread: Mapping[str, float]
     """Of the coefficients."""
+    groups: Mapping[str, float]
+    """Of the effects on the whole, by the kind of what rows have in common."""
     shape: float
-    """How far the products of one shape lie from the smooth model on their own …"""
-    kin: float
-    """… and together with all shapes of the same TP and micro-batch."""
+    """How far the products of one shape lie from the smooth model: each of its three levels has a third of the variance."""
+    session: Mapping[str, float] = field(default_factory=lambda: {name: sigma / 2 for name, sigma in SPREAD.items()})
+    """Of the coefficients between two sessions on one machine: half of what a data sheet leaves open. New drivers, a repaired
+    network, other neighbours bring a few per cent, on a device that is little known no more than on any other."""
     waiting: float
     """What each doubling of DP may cost beyond its traffic: an iteration ends with its slowest replica."""
     noise: float
     """Scale of a single row's error."""
 
 
-GPU = Belief(spread=SPREAD, shape=0.025, kin=0.025, waiting=0.006, noise=0.015)
+GPU = Belief(spread=SPREAD, groups={"software": 0.10, "nodes": 0.02}, shape=0.035,
+             waiting=0.006, noise=0.015)
 """Neighbouring shapes differed by up to 5 % in `benchmarks/kernels_gpu.py`; iterations repeat within half a per cent."""
 
-CPU = Belief(spread=SPREAD_CPU, shape=0.06, kin=0.06, waiting=0.03, noise=0.04)
-"""Thread pools, page allocation and the system itself disturb more."""
+CPU = Belief(spread=SPREAD_CPU, groups={"software": 0.35, "nodes": 0.04}, shape=0.085,
+             waiting=0.03, noise=0.04)
+"""Thread pools, page allocation and the system itself disturb more; an allocator makes half as fast again."""
+
+OWN = ("engine", "session")
+"""Kinds of groups that have coefficients of their own around what all share, so that many rows of few sessions say little of
+the next one; other kinds have one effect, on the whole."""
+
+
+class Group(NamedTuple):
+    """What some rows have in common and others have not."""
+
+    kind: str
+    name: str
 
 
 def belief(cluster: Cluster) -> Belief:
@@ -104,17 +105,25 @@ class Forecast:
     mem: Floats
     mem_lo: Floats
     mem_hi: Floats
+    need: Floats
+    """GiB that it cannot run without."""
+    mem_sigma: Floats
+    """Standard deviation of the logarithm of `mem` and of `need`, as of a single row to come."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     cluster: Cluster
     theta: Floats
-    """Logarithms: NAMES, then waiting, sessions, factors, shapes."""
+    """Logarithms: NAMES, then waiting, groups (engines and sessions as many as NAMES, others one), shapes."""
     covariance: Floats
-    sessions: tuple[str, ...]
-    factors: tuple[str, ...]
+    groups: tuple[Group, ...]
     shapes: tuple[Shape, ...]
+    unseen: Mapping[str, float] = field(default_factory=dict)
+    """Kind of a group, or of a shape's level -> the standard deviation of an effect that no row has shown; of engines and
+    sessions by what that of each coefficient is multiplied."""
+    carried: float = 1.0
+    """How much of what was learned a session never seen is forecast with: see `_carried`."""
     noise: float
     """The scale of the error."""
     rows: int
@@ -125,52 +134,87 @@ class Calibration:
     ignored: tuple[str, ...] = ()
     """Columns of their table that nothing reads."""
 
-    def coefficients(self, session: str | None = None) -> Coefficients:
-        """As of one session, by default the last one."""
-        named = self.sessions[-1] if session is None and self.sessions else session
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        return tuple(group.name for group in self.groups if group.kind == "session")
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        return tuple(group.name for group in self.groups if group.kind == "software")
+
+    def coefficients(self, session: str = "", engine: str | None = None) -> Coefficients:
+        """As of a session to come, whose effect nobody knows, or of one that was seen.
+
+        A plan is for tomorrow. In the logs at hand the last session says no more of the next than any other does, so by
+        default what all have in common counts, as far as it is `carried`, and what lies between them widens the interval.
+        Rows that name no session are one, and a plan belongs to it. `engine`: by default the one that most rows ran.
+        """
+        ran = [row.trial.engine for row in self.used if row.trial is not None]
+        named = engine if engine is not None else max(sorted(set(ran)), key=ran.count, default="")
         size = len(NAMES)
         combine = np.eye(size, len(self.theta))
-        if named in self.sessions:
-            combine[size - 1, size + 1 + self.sessions.index(named)] = 1.0
-        logs = combine @ self.theta
+        unknown, b = np.zeros(size), belief(self.cluster)
+        for group in (Group("session", session), Group("engine", named)):
+            if group in self.groups:
+                combine[:, _columns(self.groups)[group]] += np.eye(size)
+            else:
+                unknown += (self.unseen.get(group.kind, 0.0) * _own(b, group.kind)) ** 2
+        part = 1.0 if session in self.sessions else self.carried
+        logs = part * (combine @ self.theta)
+        covariance = combine @ self.covariance @ combine.T + np.diag(unknown)
         values = dict(zip(NAMES, np.exp(logs).tolist()))
-        factors = np.exp(self.theta[len(self.theta) - len(self.shapes) :]).tolist()
-        return Coefficients(**values, waiting=float(self.theta[size]), shapes=tuple(zip(self.shapes, factors)),
-                            covariance=combine @ self.covariance @ combine.T, noise=T90 * self.noise)
+        factors = np.exp(part * self.theta[len(self.theta) - len(self.shapes) :]).tolist()
+        return Coefficients(**values, waiting=part * float(self.theta[size]), shapes=tuple(zip(self.shapes, factors)),
+                            covariance=covariance, noise=T90 * self.noise)
 
     def forecast(self, rows: Sequence[Row]) -> Forecast:
         """Rows that were not rejected."""
         configs = configs_of(list(rows))
         parts = step.measure(configs, self.cluster)
-        design = _design(rows, self.sessions, self.factors)
-        shaped = _shaped(configs, self.shapes)
-        sec, jacobian = _predict(parts, self.theta, design, shaped)
-        new = np.array([row.session not in self.sessions for row in rows]) * SESSION_SIGMA**2 if self.sessions else 0.0
-        unknown = np.array([sum(f not in self.factors for f in row.factors) for row in rows]) * FACTOR_SIGMA**2
-        strange = (2 - shaped.sum(axis=1)) * belief(self.cluster).shape ** 2 * jacobian[:, 0] ** 2
-        variance = np.einsum("ni,ij,nj->n", jacobian, self.covariance, jacobian) + new + unknown + strange
+        design, shaped = _design(rows, self.groups), _shaped(configs, self.shapes)
+        middle, jacobian = _predict(parts, self.theta, design, shaped)
+        part = np.array([1.0 if row.session in self.sessions else self.carried for row in rows])
+        sec = middle if (part == 1).all() else _predict(parts, self.theta, design, shaped, part)[0]
+        variance = np.einsum("ni,ij,nj->n", jacobian, self.covariance, jacobian) + self._strange(rows, shaped, jacobian)
         reach = np.sqrt(step.Z90**2 * variance + (T90 * self.noise) ** 2)
         held = memory.peak(configs, self.cluster)
         mem, mem_reach = self.held.apply(held)
-        return Forecast(sec=sec, sec_lo=sec * np.exp(-reach), sec_hi=sec * np.exp(reach), mem=mem,
-                        mem_lo=mem * np.exp(-mem_reach), mem_hi=mem * np.exp(mem_reach))
+        return Forecast(sec=sec, sec_lo=middle * np.exp(-reach), sec_hi=middle * np.exp(reach), mem=mem,
+                        mem_lo=mem * np.exp(-mem_reach), mem_hi=mem * np.exp(mem_reach), need=self.held.need(held),
+                        mem_sigma=self.held.sigma(held))
+
+    def _strange(self, rows: Sequence[Row], shaped: Floats, jacobian: Floats) -> Floats:
+        """Variance of effects that the rows have and nothing was learned of."""
+        known, shares = set(self.groups), jacobian[:, : len(NAMES)]
+        each = {kind: shares**2 @ _own(belief(self.cluster), kind) ** 2 for kind in OWN}
+        found = np.zeros(len(rows))
+        for i, row in enumerate(rows):
+            for group in _groups(row):
+                if group not in known:
+                    found[i] += self.unseen.get(group.kind, 0.0) ** 2 * (each[group.kind][i] if group.kind in OWN else 1.0)
+        kinds = np.array([_level(shape) for shape in self.shapes])
+        for kind in SHAPE_LEVELS:
+            seen = shaped[:, kinds == kind].sum(axis=1) if len(kinds) else 0.0
+            found = found + (1 - seen) * (self.unseen.get(kind, 0.0) * shares[:, 0]) ** 2
+        return found
 
     def linear(self, rows: Sequence[Row]) -> tuple[Floats, Floats]:
         """Logarithms of the seconds, and how each moves with `theta`: with `covariance` they say what rows have in common."""
         configs = configs_of(list(rows))
         sec, jacobian = _predict(step.measure(configs, self.cluster), self.theta,
-                                 _design(rows, self.sessions, self.factors), _shaped(configs, self.shapes))
+                                 _design(rows, self.groups), _shaped(configs, self.shapes))
         return np.log(sec), jacobian
 
     def describe(self) -> dict[str, Any]:
         """Plain data: what was learned, each with the half width of its 90 % interval in per cent."""
         half = step.Z90 * np.sqrt(np.diag(self.covariance))
-        sessions = [f"session {s}" for s in self.sessions]
-        labels = [*NAMES, "waiting, a doubling of DP", *sessions, *self.factors, *map(_label, self.shapes)]
+        inside = {group: [f"{name} of {' '.join(group)}" for name in NAMES] if group.kind in OWN else [" ".join(group)]
+                  for group in self.groups}
+        labels = [*NAMES, "waiting, a doubling of DP", *itertools.chain(*inside.values()), *map(_label, self.shapes)]
         learned = {label: {"factor": round(float(np.exp(t)), 4), "percent": round(float(100 * h), 1)}
                    for label, t, h in zip(labels, self.theta, half)}
         return {"rows": self.rows, "noise_percent": round(100 * self.noise, 2), "learned": learned,
-                "doubted": [vars(d) for d in self.doubted]}
+                "carried_percent": round(100 * self.carried), "doubted": [vars(d) for d in self.doubted]}
 
 
     # As a file
@@ -180,8 +224,9 @@ class Calibration:
         return {
             "schema": SCHEMA, "kind": KIND, "version": __version__, "cluster": fields.plain(self.cluster), "rows": self.rows,
             "noise": self.noise, "theta": self.theta.tolist(), "covariance": self.covariance.tolist(),
-            "coefficients": list(NAMES), "sessions": list(self.sessions), "factors": list(self.factors),
-            "shapes": [list(shape) for shape in self.shapes], "doubted": [vars(doubt) for doubt in self.doubted],
+            "coefficients": list(NAMES), "groups": [list(group) for group in self.groups], "unseen": dict(self.unseen),
+            "carried": self.carried, "shapes": [list(shape) for shape in self.shapes],
+            "doubted": [vars(doubt) for doubt in self.doubted],
             "memory": {"theta": self.held.theta.tolist(), "covariance": self.held.covariance.tolist(),
                        "noise": self.held.noise},
             "used": [_plain_row(row) for row in self.used],
@@ -198,13 +243,15 @@ class Calibration:
         try:
             learned_on = fields.build(Cluster, data["cluster"], where=f"{where}: cluster")
             here = learned_on if cluster is None else _same_machine(learned_on, cluster, where)
-            held, size = data["memory"], len(data["theta"])
+            held, size, known = data["memory"], len(data["theta"]), len(fitmemory.LEARNED)
             return cls(
                 cluster=here, theta=_array(data["theta"], (size,)), covariance=_array(data["covariance"], (size, size)),
-                sessions=tuple(data["sessions"]), factors=tuple(data["factors"]),
+                groups=tuple(Group(*map(str, group)) for group in data["groups"]),
+                unseen={str(kind): float(sigma) for kind, sigma in dict(data["unseen"]).items()},
+                carried=float(data["carried"]),
                 shapes=tuple(Shape(*shape) for shape in data["shapes"]), noise=float(data["noise"]), rows=int(data["rows"]),
                 doubted=tuple(Doubt(**doubt) for doubt in data["doubted"]),
-                held=MemoryFit(theta=_array(held["theta"], (3,)), covariance=_array(held["covariance"], (3, 3)),
+                held=MemoryFit(theta=_array(held["theta"], (known,)), covariance=_array(held["covariance"], (known, known)),
                                noise=float(held["noise"])),
                 used=tuple(_row_of(row, here) for row in data["used"]))  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
@@ -224,7 +271,7 @@ class Calibration:
         return cls.from_dict(data, cluster, where=str(path))
 
 
-SCHEMA = 1
+SCHEMA = 2
 KIND = "seatrial calibration"
 
 
@@ -248,51 +295,76 @@ def _plain_row(row: Row) -> dict[str, Any]:
     assert row.trial is not None and row.trial.cluster is not None
     said = {"where": row.where, "session": row.session, "factors": list(row.factors),
             "sec_per_it": row.sec_per_it, "mem_gib": row.mem_gib, "nodes": row.trial.cluster.nodes,
-            "procs_per_node": row.trial.cluster.procs_per_node}
+            "procs_per_node": row.trial.cluster.procs_per_node, "status": row.status, "counts": row.counts,
+            "node_set": row.node_set}
     return {**said, "trial": fields.plain(replace(row.trial, cluster=None))}
 
 
 def _row_of(data: Mapping[str, Any], cluster: Cluster) -> Row:
     trial = fields.build(Trial, data["trial"], where="trial")
     here = cluster.with_procs(data["procs_per_node"]).with_nodes(data["nodes"])
-    return Row(cells={}, trial=replace(trial, cluster=here), where=data["where"], session=data["session"],
-               factors=tuple(data["factors"]), sec_per_it=data["sec_per_it"], mem_gib=data["mem_gib"], counts=True)
+    said = {name: data[name] for name in ("where", "session", "sec_per_it", "mem_gib", "counts", "status", "node_set")}
+    return Row(cells={}, trial=replace(trial, cluster=here), factors=tuple(data["factors"]), **said)
 
 
 def cold(cluster: Cluster) -> Calibration:
-    """Nothing learned: the priors themselves."""
-    sigma = _prior(cluster, 0, 0, ())
-    return Calibration(cluster=cluster, theta=np.zeros(len(sigma)), covariance=np.diag(sigma**2), sessions=(), factors=(),
-                       shapes=(), noise=0.0, rows=0, doubted=(), held=MemoryFit.cold(cluster))
+    """Nothing learned: the priors themselves. What the cold model is off on the whole has every session and engine in it."""
+    b = belief(cluster)
+    sigma = np.array([*(b.spread[name] for name in NAMES), b.waiting])
+    return Calibration(cluster=cluster, theta=np.zeros(len(sigma)), covariance=np.diag(sigma**2), groups=(), shapes=(),
+                       unseen={"software": b.groups["software"], **dict.fromkeys(SHAPE_LEVELS, b.shape / 3**0.5)},
+                       noise=0.0, rows=0, doubted=(), held=MemoryFit.cold(cluster))
 
 
 def learn(rows: Sequence[Row], cluster: Cluster, *, also: Sequence[Row] = ()) -> Calibration:
-    """From the rows that were measured and are not copies or estimates.
+    """From the rows that were measured and are not copies or estimates, and of memory from those that crashed for want of it.
 
     `also`: rows to come, whose shapes get a term of their own now, so that `linear` knows what they share.
     """
     timed = [r for r in rows if r.counts and r.trial is not None and r.sec_per_it is not None]
+    others = [r for r in rows if not (r.counts and r.sec_per_it is not None) and _of_memory(r)]
+    shapes, held, b = _shapes_of([*timed, *also]), fitmemory.learn(rows, cluster), belief(cluster)
+    first = cold(cluster)
     if not timed:
-        shapes = _shapes_of(also)
-        sigma = _prior(cluster, 0, 0, shapes)
-        return replace(cold(cluster), theta=np.zeros(len(sigma)), covariance=np.diag(sigma**2), shapes=shapes,
-                       held=_learn_memory(rows, cluster))
-    sessions = tuple(sorted({r.session for r in timed}))
-    factors = tuple(sorted({f for r in timed for f in r.factors}))
+        sigma = np.array([*(b.spread[name] for name in NAMES), b.waiting, *[b.shape / 3**0.5] * len(shapes)])
+        return replace(first, theta=np.zeros(len(sigma)), covariance=np.diag(sigma**2), shapes=shapes, held=held,
+                       used=tuple(others))
+    groups = tuple(sorted({group for row in timed for group in _groups(row)}))
     configs = configs_of(timed)
-    shapes = _shapes_of([*timed, *also])
     parts = step.measure(configs, cluster)
-    design = _design(timed, sessions, factors)
-    shaped = _shaped(configs, shapes)
+    design, shaped = _design(timed, groups), _shaped(configs, shapes)
     measured = np.log([r.sec_per_it for r in timed if r.sec_per_it is not None])
-    sigma = _prior(cluster, len(sessions), len(factors), shapes)
-    theta, covariance, noise, weight, residual = _fit(parts, design, shaped, measured, sigma, belief(cluster).noise)
+    prior = _prior(b, groups, shapes)
+    found = hierarchy.fit(lambda theta: _logarithms(parts, theta, design, shaped), measured, prior, usual=b.noise)
     doubted = tuple(
         Doubt(where=r.where, measured_s=float(np.exp(y)), expected_s=float(np.exp(y - e)))
-        for r, y, e, w in zip(timed, measured, residual, weight) if w < DOUBTED
+        for r, y, e, w in zip(timed, measured, found.residual, found.weight) if w < DOUBTED
     )
-    return Calibration(cluster=cluster, theta=theta, covariance=covariance, sessions=sessions, factors=factors, shapes=shapes,
-                       noise=noise, rows=len(timed), doubted=doubted, held=_learn_memory(rows, cluster), used=tuple(timed))
+    unseen = {**b.groups, "session": found.scales["session"], "engine": found.scales["whole"]}
+    unseen.update({kind: b.shape / 3**0.5 * found.scales[kind] for kind in SHAPE_LEVELS})
+    fit = Calibration(cluster=cluster, theta=found.mean, covariance=found.covariance, groups=groups, shapes=shapes,
+                      unseen=unseen, noise=found.noise, rows=len(timed), doubted=doubted, held=held, used=(*timed, *others))
+    return replace(fit, carried=_carried(fit, parts, design, shaped))
+
+
+def _carried(fit: Calibration, parts: step.Parts, design: _Design, shaped: Floats) -> float:
+    """The share of what was learned that the forecast of a session never seen moves by.
+
+    What a few sessions have in common may be chance: a forecast that moves by less than sessions lie apart is as likely to
+    become worse than the cold one as better. So the move is shrunk as James and Stein shrink a mean: by the part of its
+    square, over the rows learned from, that its own variance and that between sessions account for, to nothing where that is
+    all of it. Intervals stay around what was learned.
+    """
+    new = design._replace(member=design.member * np.array([group.kind != "session" for group in fit.groups]))
+    sec, jacobian = _predict(parts, fit.theta, new, shaped)
+    moved = np.log(sec) - np.log(step.assemble(parts).sec)
+    between = jacobian[:, : len(NAMES)] ** 2 @ (fit.unseen["session"] * _own(belief(fit.cluster), "session")) ** 2
+    chance = np.einsum("ni,ij,nj->n", jacobian, fit.covariance, jacobian) + between
+    return float(max(0.0, 1 - chance.sum() / max(float((moved**2).sum()), 1e-12)))
+
+
+def _of_memory(row: Row) -> bool:
+    return row.trial is not None and bool(fitmemory.bound(row) or row.counts and row.mem_gib is not None)
 
 
 def from_table(table: Table, cluster: Cluster) -> Calibration:
@@ -310,21 +382,59 @@ def from_file(path: str | Path, cluster: Cluster) -> Calibration:
     return found
 
 
-def _prior(cluster: Cluster, sessions: int, factors: int, shapes: Sequence[Shape]) -> Floats:
-    b = belief(cluster)
-    common = [b.waiting, *[SESSION_SIGMA] * sessions, *[FACTOR_SIGMA] * factors]
-    own = [b.shape if shape.hidden else b.kin for shape in shapes]
-    return np.array([b.spread[name] for name in NAMES] + common + own)
+SHAPE_LEVELS = ("kin", "heads", "shape")
+"""The same TP and micro-batch; the same number of heads as well, at any width; the same shape."""
+
+
+def _level(shape: Shape) -> str:
+    return "shape" if shape.hidden else "heads" if shape.heads else "kin"
+
+
+def _own(b: Belief, kind: str) -> Floats:
+    """Of each of NAMES. What the cold model may be off is the cluster's by half of the variance and the engine's by half."""
+    return np.array([b.session[name] if kind == "session" else b.spread[name] / 2**0.5 for name in NAMES])
+
+
+def _columns(groups: Sequence[Group]) -> dict[Group, slice]:
+    """Where in theta the effects of each group are."""
+    found, place = {}, len(NAMES) + 1
+    for group in groups:
+        size = len(NAMES) if group.kind in OWN else 1
+        found[group] = slice(place, place + size)
+        place += size
+    return found
+
+
+def _prior(b: Belief, groups: Sequence[Group], shapes: Sequence[Shape]) -> hierarchy.Prior:
+    cold = ["whole" if name in ("whole", "compute") else "parts" for name in NAMES]
+    sigma, level = [*_own(b, "cluster"), b.waiting], [*cold, "parts"]
+    for group in groups:
+        sigma += [*_own(b, group.kind)] if group.kind in OWN else [b.groups[group.kind]]
+        level += {"engine": cold, "session": ["session"] * len(NAMES)}.get(group.kind, [""])
+    sigma += [b.shape / 3**0.5] * len(shapes)
+    level += map(_level, shapes)
+    known = [hierarchy.LEVELS.index(name) if name in hierarchy.LEVELS else hierarchy.FIXED for name in level]
+    return hierarchy.Prior(np.array(sigma), np.array(known))
+
+
+def _groups(row: Row) -> Iterable[Group]:
+    """What a row's whole time may share with that of others."""
+    if row.trial is not None:
+        yield Group("engine", row.trial.engine)
+        yield Group("nodes", row.node_set or str(row.trial.cluster.nodes if row.trial.cluster else row.trial.nodes))
+    yield Group("session", row.session)
+    for factor in row.factors:
+        yield Group("software", factor)
 
 
 def _shapes_of(rows: Sequence[Row]) -> tuple[Shape, ...]:
-    """The shapes of the rows' layers, and the kin of each: the same TP and micro-batch with any width."""
+    """The shapes of the rows' layers, on all levels."""
     found = set()
     for row in rows:
         if row.trial is not None:
             m, t = row.trial.model, row.trial.topology
-            found.add(Shape(hidden=m.hidden, heads=m.heads, seq=m.seq, tp=t.tp, mbs=t.mbs))
-            found.add(Shape(hidden=0, heads=0, seq=m.seq, tp=t.tp, mbs=t.mbs))
+            one = Shape(hidden=m.hidden, heads=m.heads, seq=m.seq, tp=t.tp, mbs=t.mbs)
+            found |= {one, one._replace(hidden=0), one._replace(hidden=0, heads=0)}
     return tuple(sorted(found))
 
 
@@ -337,116 +447,41 @@ def _label(shape: Shape) -> str:
     return "shape " + " ".join(f"{name} {value}" for name, value in shape._asdict().items() if value)
 
 
-def _design(rows: Sequence[Row], sessions: tuple[str, ...], factors: tuple[str, ...]) -> Floats:
-    """[n, 1 + sessions + factors]: the doublings of DP, and which of the others each row has."""
-    design = np.zeros((len(rows), 1 + len(sessions) + len(factors)))
+class _Design(NamedTuple):
+    """What of theta each row has."""
+
+    doublings: Floats
+    """[n]: of DP."""
+    member: Floats
+    """[n, groups]: 1 where a row is of the group."""
+    groups: tuple[Group, ...]
+
+
+def _design(rows: Sequence[Row], groups: tuple[Group, ...]) -> _Design:
+    place = {group: i for i, group in enumerate(groups)}
+    member = np.zeros((len(rows), len(groups)))
     for i, row in enumerate(rows):
-        if row.trial is not None:
-            design[i, 0] = np.log2(row.trial.topology.dp)
-        if row.session in sessions:
-            design[i, 1 + sessions.index(row.session)] = 1.0
-        for factor in row.factors:
-            if factor in factors:
-                design[i, 1 + len(sessions) + factors.index(factor)] = 1.0
-    return design
+        member[i, [place[group] for group in _groups(row) if group in place]] = 1.0
+    return _Design(np.log2([row.trial.topology.dp for row in rows if row.trial is not None]), member, groups)
 
 
-class _Found(NamedTuple):
-    theta: Any
-    covariance: Any
-    noise: float
-    weight: Any
-    residual: Any
-
-
-def _predict(parts: step.Parts, theta: Floats, design: Floats, shaped: Floats) -> tuple[Floats, Floats]:
-    """Seconds, and how their logarithm moves with each entry of theta."""
-    size, common = len(NAMES), design.shape[1]
-    values = dict(zip(NAMES, np.exp(theta[:size])))
-    whole = values["whole"] * np.exp(design @ theta[size : size + common])
-    compute = values["compute"] * np.exp(shaped @ theta[size + common :])
-    found = step.assemble(parts, Coefficients(**{**values, "compute": compute, "whole": whole}))
+def _predict(parts: step.Parts, theta: Floats, design: _Design, shaped: Floats,
+             part: Floats | float = 1.0) -> tuple[Floats, Floats]:
+    """Seconds, and how their logarithm moves with each entry of theta; `part`: of what theta says, for each row."""
+    size, columns = len(NAMES), _columns(design.groups)
+    logs = np.tile(theta[:size], (len(shaped), 1))
+    logs[:, -1] += design.doublings * theta[size]
+    for group, member in zip(design.groups, design.member.T):
+        # An engine and a session move every coefficient, other groups the whole alone.
+        logs[:, slice(0, size) if group.kind in OWN else slice(size - 1, size)] += member[:, None] * theta[columns[group]]
+    logs[:, 0] += shaped @ theta[len(theta) - shaped.shape[1] :]
+    found = step.assemble(parts, Coefficients(**dict(zip(NAMES, np.exp(logs.T * part)))))
     share = step.shares(found.parts, found.sec)
-    return found.sec, np.concatenate([share, design, shaped * share[:, :1]], axis=1)
+    of_groups = [member[:, None] * (share if group.kind in OWN else 1.0)
+                 for group, member in zip(design.groups, design.member.T)]
+    return found.sec, np.concatenate([share, design.doublings[:, None], *of_groups, shaped * share[:, :1]], axis=1)
 
 
-def _fit(parts: step.Parts, design: Floats, shaped: Floats, measured: Floats, sigma: Floats,
-         usual: float) -> _Found:
-    """The most probable theta by repeated weighted least squares; its covariance; the error's scale; weights; residuals."""
-    theta = np.zeros(len(sigma))
-    weight = np.ones(len(measured))
-    noise = 2 * usual
-    inverse = np.diag(sigma**-2.0)
-    for _ in range(ROUNDS):
-        sec, jacobian = _predict(parts, theta, design, shaped)
-        residual = measured - np.log(sec)
-        weight = FREEDOM / (FREEDOM + (residual / noise) ** 2)
-        gain = jacobian.T * (weight * (FREEDOM + 1) / FREEDOM / noise**2)
-        moved = np.linalg.solve(gain @ jacobian + inverse, gain @ (residual + jacobian @ theta))
-        # The columns that count are worth a row each at most: what they explain is not left to judge the noise by.
-        explained = float(np.trace(np.linalg.solve(gain @ jacobian + inverse, gain @ jacobian)))
-        left = np.sum(weight * (FREEDOM + 1) / FREEDOM * residual**2)
-        degrees = max(len(measured) - explained, 0.0)
-        noise = float(np.sqrt((left + NOISE_ROWS * usual**2) / (degrees + NOISE_ROWS)))
-        step_size = np.abs(moved - theta).max()
-        theta = 0.5 * theta + 0.5 * moved
-        if step_size < 1e-7:
-            break
-    sec, jacobian = _predict(parts, theta, design, shaped)
-    residual = measured - np.log(sec)
-    weight = FREEDOM / (FREEDOM + (residual / noise) ** 2)
-    gain = jacobian.T * (weight / noise**2)
-    return _Found(theta, np.linalg.inv(gain @ jacobian + inverse), noise, weight, residual)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryFit:
-    """Memory is the states and activations of the cold model, each with a factor, and a constant."""
-
-    theta: Floats
-    """Factor of the activations less 1, of the states less 1, GiB added."""
-    covariance: Floats
-    noise: float
-
-    @classmethod
-    def cold(cls, cluster: Cluster) -> MemoryFit:
-        own = 0.06 if cluster.device.kind == "gpu" else memory.SIGMA_CPU
-        return cls(theta=np.zeros(3), covariance=np.zeros((3, 3)), noise=own)
-
-    def apply(self, held: memory.Memory) -> tuple[Floats, Floats]:
-        """GiB, and half of the 90 % interval of its logarithm."""
-        columns = _memory_columns(held.parts)
-        gib = np.maximum(held.gib + columns @ self.theta, 0.05 * held.gib)
-        variance = np.einsum("ni,ij,nj->n", columns, self.covariance, columns) / gib**2 + self.noise**2
-        return gib, step.Z90 * np.sqrt(variance)
-
-
-def _memory_columns(parts: Mapping[str, Floats]) -> Floats:
-    moving = parts["activations"] + parts["working"] + parts["logits"] + parts["slack"]
-    states = parts["weights"] + parts["gradients"] + parts["optimizer"]
-    return np.stack([moving, states, np.ones_like(moving)], axis=1)
-
-
-def _learn_memory(rows: Sequence[Row], cluster: Cluster) -> MemoryFit:
-    seen = [r for r in rows if r.counts and r.trial is not None and r.mem_gib is not None]
-    first = MemoryFit.cold(cluster)
-    if not seen:
-        return first
-    held = memory.peak(configs_of(seen), cluster)
-    gib = np.array([r.mem_gib for r in seen if r.mem_gib is not None])
-    scale = 1.0 if cluster.device.kind == "gpu" else 3.0
-    sigma = np.array(list(MEMORY_SIGMA.values())) * scale
-    columns = _memory_columns(held.parts) / gib[:, None]
-    target = (gib - held.gib) / gib
-    inverse = np.diag(sigma**-2.0)
-    theta, noise = np.zeros(3), 2 * MEMORY_NOISE * scale
-    weight = np.ones(len(seen))
-    for _ in range(ROUNDS):
-        residual = target - columns @ theta
-        weight = FREEDOM / (FREEDOM + (residual / noise) ** 2)
-        gain = columns.T * (weight / noise**2)
-        theta = np.linalg.solve(gain @ columns + inverse, gain @ target)
-        left = np.sum(weight * (FREEDOM + 1) / FREEDOM * (target - columns @ theta) ** 2)
-        noise = float(np.sqrt((left + NOISE_ROWS * (MEMORY_NOISE * scale) ** 2) / (len(seen) + NOISE_ROWS)))
-    gain = columns.T * (weight / noise**2)
-    return MemoryFit(theta=theta, covariance=np.linalg.inv(gain @ columns + inverse), noise=noise * T90 / step.Z90)
+def _logarithms(parts: step.Parts, theta: Floats, design: _Design, shaped: Floats) -> tuple[Floats, Floats]:
+    sec, moves = _predict(parts, theta, design, shaped)
+    return np.log(sec), moves

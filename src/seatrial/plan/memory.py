@@ -25,6 +25,9 @@ FP32_BYTES = 12.0
 """A parameter's share of the optimizer in fp32 alone: the two moments, and the contiguous buffer in which gradients are summed
 and travel beside their own tensors."""
 
+SURE = 0.06
+"""The spread of an engine whose memory was seen: what is learned from rows may move others further."""
+
 SIGMA_CPU = 0.15
 """Standard deviation of the logarithm where there is no caching allocator to count and pages belong to the system."""
 

@@ -50,6 +50,7 @@ DEFAULTS = {
     "attention or flash": "as the engine has it on the device",
     "overlap": "as the engine has it",
     "session": "the date, where there is one",
+    "node_set": "the number of nodes",
     "engine": "megatron-deepspeed, also called megatron",
     "freq_ghz": "the device's clock",
     "env, torch_version": "none",
@@ -93,6 +94,8 @@ class Row:
     reject: str = ""
     """`code: message`, or nothing."""
     session: str = ""
+    node_set: str = ""
+    """The nodes that it ran on by a name, where there is one: rows of one set share what is special about it."""
     factors: tuple[str, ...] = ()
     """What of its environment may change its speed, each a name: an allocator, a version."""
     sec_per_it: float | None = None
@@ -204,7 +207,8 @@ def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "") -> Row:
     counts = status in ("", "ok", "measured") and got.text("state").lower() in ("", "measured")
     outcome = got.value("outcome")
     return Row(cells=line, trial=trial, session=session, factors=_factors(got, trial),
-               sec_per_it=got.number("sec_per_it"), mem_gib=memory, counts=counts and not got.text("duplicate_of"), where=where,
+               node_set=got.text("node_set"), sec_per_it=got.number("sec_per_it"), mem_gib=memory, where=where,
+               counts=counts and not got.text("duplicate_of"),
                status=status or (str(outcome.get("status", "")) if isinstance(outcome, Mapping) else ""))
 
 
