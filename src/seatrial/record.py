@@ -125,6 +125,8 @@ class Record:
     """As printed: MiB, GiB, GB (which the tools behind such tables count in GiB)."""
     mem_scope: str = fields.field("", label="Mem of")
     """Which part of the job, where a table tells them apart: `1st node`, `all nodes`."""
+    mem_measure: str = fields.field("", label="Mem is", names="mem measure, memory measure, mem is")
+    """What was measured at the peak: `allocated` (in tensors), `reserved` (by the allocator), or `used` on the device."""
     sec_per_it: float | None = fields.field(None, label="Sec/it", unit="s")
     """In seconds; `time_unit` keeps what the heading or log line said."""
     time_unit: str = fields.field("", label="Time unit")

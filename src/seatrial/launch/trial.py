@@ -151,11 +151,13 @@ def record_of(trial: Trial, recipe: Recipe, outcome: Outcome, said: list[Event],
     estimated = [*RATES] if got.estimated else []
     if "mem_gib" in got.memory:
         figures |= {"mem_value": digits(got.memory["mem_gib"]), "mem_unit": "GiB"}
+        if "reserved_peak_gib" in got.memory.get("fullest", {}):
+            figures["mem_measure"] = "reserved"
         if got.estimated and KINDS[trial.topology.schedule].forwards_first:
             estimated.append("mem_value")  # here memory grows with every micro-batch
     asked = {name: value for name, value in columns.flat(trial).items() if value is not None}
     if trial.command:
-        asked |= {"engine": "command", "optimizer": ""}
+        asked |= {"engine": "command" if trial.engine == "seatrial" else trial.engine, "optimizer": ""}
     return Record(
         state=state, outcome=outcome, run_id=trial.run_id(), session=session,  # type: ignore[arg-type]
         date=time.strftime("%Y-%m-%d", time.gmtime()), **asked, **figures, estimated=tuple(estimated),

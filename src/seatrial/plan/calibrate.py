@@ -179,6 +179,7 @@ class Calibration:
         reach = np.sqrt(step.Z90**2 * variance + (T90 * self.noise) ** 2)
         held = memory.peak(configs, self.cluster)
         mem, mem_reach = self.held.apply(held)
+        mem = np.maximum(mem - held.beyond([row.mem_measure for row in rows]), 0.05 * mem)
         return Forecast(sec=sec, sec_lo=middle * np.exp(-reach), sec_hi=middle * np.exp(reach), mem=mem,
                         mem_lo=mem * np.exp(-mem_reach), mem_hi=mem * np.exp(mem_reach), need=self.held.need(held),
                         mem_sigma=self.held.sigma(held))
@@ -252,7 +253,7 @@ class Calibration:
                 shapes=tuple(Shape(*shape) for shape in data["shapes"]), noise=float(data["noise"]), rows=int(data["rows"]),
                 doubted=tuple(Doubt(**doubt) for doubt in data["doubted"]),
                 held=MemoryFit(theta=_array(held["theta"], (known,)), covariance=_array(held["covariance"], (known, known)),
-                               noise=float(held["noise"])),
+                               noise=None if held["noise"] is None else float(held["noise"])),
                 used=tuple(_row_of(row, here) for row in data["used"]))  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{where}: {type(error).__name__} {error}: not what `seatrial calibrate` writes") from None
@@ -296,14 +297,15 @@ def _plain_row(row: Row) -> dict[str, Any]:
     said = {"where": row.where, "session": row.session, "factors": list(row.factors),
             "sec_per_it": row.sec_per_it, "mem_gib": row.mem_gib, "nodes": row.trial.cluster.nodes,
             "procs_per_node": row.trial.cluster.procs_per_node, "status": row.status, "counts": row.counts,
-            "node_set": row.node_set}
+            "node_set": row.node_set, "mem_measure": row.mem_measure}
     return {**said, "trial": fields.plain(replace(row.trial, cluster=None))}
 
 
 def _row_of(data: Mapping[str, Any], cluster: Cluster) -> Row:
     trial = fields.build(Trial, data["trial"], where="trial")
     here = cluster.with_procs(data["procs_per_node"]).with_nodes(data["nodes"])
-    said = {name: data[name] for name in ("where", "session", "sec_per_it", "mem_gib", "counts", "status", "node_set")}
+    said = {name: data[name] for name in ("where", "session", "sec_per_it", "mem_gib", "counts", "status", "node_set",
+                                         "mem_measure")}
     return Row(cells={}, trial=replace(trial, cluster=here), factors=tuple(data["factors"]), **said)
 
 

@@ -102,7 +102,7 @@ def learn(rows: Sequence[Row], cluster: Cluster) -> MemoryFit:
     held = memory.peak(configs_of(seen), cluster)
     side = np.array([bound(r) for r in seen])
     limit = np.array([limit_gib(r.trial.cluster or cluster) for r in seen if r.trial is not None])
-    measured = np.array([r.mem_gib or 1.0 for r in seen])
+    measured = np.array([r.mem_gib or 1.0 for r in seen]) + held.beyond([r.mem_measure for r in seen])
     data = _Data(held.gib, _columns(held.parts), side, np.log(np.where(side == 0, measured, limit)),
                  np.where(side == 0, 1.0, held.need_gib / held.gib))
     # An engine of which less is known may be further off in each part; figures repeat as well as any other's.

@@ -21,6 +21,7 @@ from seatrial import __version__, fields, machine, presets
 from seatrial.errors import BadInput
 from seatrial.plan import kernels, network, probed
 from seatrial.plan.configs import PRECISIONS, Configs, Floats
+from seatrial.plan.facts import newest
 from seatrial.plan.layer import fused_attention_s
 from seatrial.probe.published import Reading, merged
 from seatrial.spec import Cluster, Device
@@ -176,8 +177,8 @@ def _thinned_attention(entries: list[dict[str, Any]], cluster: Cluster) -> list[
                              procs_per_node=cluster.procs_per_node,
                              precision=np.array([PRECISIONS.index(e["dtype"]) for e in entries]))
     heads = _column(entries, "batch") * _column(entries, "heads")
-    forward, backward = fused_attention_s(kernels.Machine.of(c, cluster), heads, _column(entries, "seq"),
-                                          _column(entries, "head_dim"))
+    forward, backward = fused_attention_s(kernels.Machine.of(c, cluster), np.full(len(entries), newest(cluster.device)), heads,
+                                          _column(entries, "seq"), _column(entries, "head_dim"))
     ratio = backward / forward
     filled = [e if "backward_s" in e else {**e, "backward_s": e["forward_s"] * float(more), "derived": "backward_s"}
               for e, more in zip(entries, ratio)]

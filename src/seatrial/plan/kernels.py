@@ -140,7 +140,8 @@ class Machine:
         eight, sixteen = PRECISIONS.index("fp8"), PRECISIONS.index("bf16")
         if not (self.precision == eight).any():
             return self
-        return replace(self, matrix_flops=self.wide_flops, sustained=self.wide_sustained, precision=np.where(self.precision == eight, sixteen, self.precision))
+        return replace(self, matrix_flops=self.wide_flops, sustained=self.wide_sustained,
+                       precision=np.where(self.precision == eight, sixteen, self.precision))
 
     def take(self, index: Any) -> Machine:
         """Some of the configurations."""

@@ -193,7 +193,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     softmax_b = elements * (5 * e + 1 + np.where(fused, 0.0, 4 * e + 12))
     stored_f = scores + context + element_s(machine, softmax_f)
     stored_b = scores + 3 * context + element_s(machine, softmax_b)
-    fused_f, fused_b = _fused(machine, kernel, heads, c.seq, c.head_size)
+    fused_f, fused_b = fused_attention_s(machine, kernel, heads, c.seq, c.head_size)
     if machine.figures is not None:
         newest = (kernel == facts.newest(cluster.device)) | (not machine.gpu)
         # An engine that times kernels at its start is at least as good as the one that the probe met.
@@ -204,7 +204,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     return np.where(stored, stored_f, fused_f), np.where(stored, stored_b, fused_b)
 
 
-def _fused(machine: Machine, kernel: Ints, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
+def fused_attention_s(machine: Machine, kernel: Ints, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
     """Seconds forward and backward of so many heads, as the model has it."""
     if machine.gpu:
         return fused_s(machine, kernel, heads, seq, head_dim)
@@ -236,7 +236,7 @@ def _attention_off_by(figures: Probed) -> dict[tuple[str, bool, str], Points]:
     heads = np.array([e["batch"] * e["heads"] for e in known])
     seq, dim = (np.array([e[side] for e in known]) for side in ("seq", "head_dim"))
     kernel = np.full(len(known), facts.newest(figures.cluster.device))
-    modelled = dict(zip(("forward_s", "backward_s"), _fused(machine, kernel, heads, seq, dim)))
+    modelled = dict(zip(("forward_s", "backward_s"), fused_attention_s(machine, kernel, heads, seq, dim)))
     places = np.stack([heads, seq, dim], axis=1)
     found = {}
     for way, model_s in modelled.items():

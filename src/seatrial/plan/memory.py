@@ -7,6 +7,7 @@ holds the most micro-batches in flight and the embedding, the last one the logit
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,11 @@ FP32, FP8 = PRECISIONS.index("fp32"), PRECISIONS.index("fp8")
 FP32_BYTES = 12.0
 """A parameter's share of the optimizer in fp32 alone: the two moments, and the contiguous buffer in which gradients are summed
 and travel beside their own tensors."""
+
+MEASURES: dict[str, tuple[str, ...]] = {"used": (), "reserved": ("context", "communicators"),
+                                        "allocated": ("context", "communicators", "slack")}
+"""What tools call a peak -> the parts that it does not count: NCCL and the driver are not the framework's, and what its
+allocator keeps for later is no tensor's."""
 
 SURE = 0.06
 """The spread of an engine whose memory was seen: what is learned from rows may move others further."""
@@ -46,6 +52,10 @@ class Memory:
     """The least it can run with: gradient copies of the optimizer step may lie where activations lay before."""
     sigma: Floats
     """Standard deviation of the logarithm of either, before any row was seen."""
+
+    def beyond(self, measures: Sequence[str]) -> Floats:
+        """GiB that `gib`, what a tool sees used on the device, counts beyond another measure of it (MEASURES)."""
+        return np.array([sum(float(self.parts[part][i]) for part in MEASURES.get(name, ())) for i, name in enumerate(measures)])
 
 
 def peak(configs: Configs, cluster: Cluster) -> Memory:
@@ -75,7 +85,8 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     groups = (c.tp > 1) * 1.0 + (c.dp > 1) + 5.0 * (c.pp > 1) + (c.world > 1)
     buffers = facts.of(c, "group_gib") * GIB * groups * gpu
     size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
-    parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0) + buffers
+    parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0)
+    parts["communicators"] = np.broadcast_to(buffers, held.shape)
     parts["context"] = np.full_like(held, device.context_gib * GIB)
     in_gib = {name: np.where(exists, value / GIB, 0.0) for name, value in parts.items()}
     saved = np.minimum(parameters * _passing(c) / GIB, in_gib["activations"] + in_gib["working"] + in_gib["logits"])

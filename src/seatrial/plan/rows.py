@@ -49,6 +49,7 @@ DEFAULTS = {
     "sequence_parallel": "no; with an engine that cannot do without, yes",
     "attention or flash": "as the engine has it on the device",
     "overlap": "as the engine has it",
+    "mem_measure": "used, on the device, as nvidia-smi shows it; else reserved or allocated, by the framework",
     "session": "the date, where there is one",
     "node_set": "the number of nodes",
     "engine": "megatron-deepspeed, also called megatron",
@@ -100,6 +101,8 @@ class Row:
     """What of its environment may change its speed, each a name: an allocator, a version."""
     sec_per_it: float | None = None
     mem_gib: float | None = None
+    mem_measure: str = ""
+    """What `mem_gib` is: a word of `memory.MEASURES`; empty for used."""
     status: str = ""
     """What happened, in the table's own word, in small letters."""
     counts: bool = False
@@ -208,6 +211,7 @@ def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "") -> Row:
     outcome = got.value("outcome")
     return Row(cells=line, trial=trial, session=session, factors=_factors(got, trial),
                node_set=got.text("node_set"), sec_per_it=got.number("sec_per_it"), mem_gib=memory, where=where,
+               mem_measure=_measure(got.text("mem_measure")),
                counts=counts and not got.text("duplicate_of"),
                status=status or (str(outcome.get("status", "")) if isinstance(outcome, Mapping) else ""))
 
@@ -347,6 +351,11 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     return Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs), topology=topology, cluster=here,
                  environment=Environment(clock_ghz=got.number("freq_ghz")), execution=_execution(got, cluster, engine),
                  engine=engine)
+
+
+def _measure(said: str) -> str:
+    """`max reserved (GiB)` is reserved; a word that is none says nothing."""
+    return next((word for word in ("allocated", "reserved", "used") if word in said.lower()), "")
 
 
 def _engine(got: _Cells) -> str:

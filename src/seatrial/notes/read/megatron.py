@@ -220,11 +220,12 @@ def _name(key: str) -> str:
 
 def _peak(memory: dict[str, Any]) -> dict[str, Any]:
     """The fullest rank: what the tables' Mem column holds."""
-    best: tuple[float, str] | None = None
+    best: tuple[float, str, str] | None = None
     for figures in memory.values():
         for key in ("max reserved", "max allocated", "used"):
             if key in figures:
-                candidate = (figures[key], "node" if figures["of"] == "node" else "fullest rank")
+                candidate = (figures[key], "node" if figures["of"] == "node" else "fullest rank", key.removeprefix("max "))
                 best = candidate if best is None or candidate > best else best
                 break
-    return {} if best is None else {"mem_value": best[0], "mem_unit": "MiB", "mem_scope": best[1]}
+    return {} if best is None else {"mem_value": best[0], "mem_unit": "MiB", "mem_scope": best[1],
+                                   "mem_measure": best[2]}
