@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seatrial import __version__, fields, files
+from seatrial.engines.model import model_of
 from seatrial.errors import BadInput
 from seatrial.plan import fitmemory, hierarchy, memory, step
 from seatrial.plan.configs import Configs, Floats
@@ -149,8 +150,8 @@ class Calibration:
         default what all have in common counts, as far as it is `carried`, and what lies between them widens the interval.
         Rows that name no session are one, and a plan belongs to it. `engine`: by default the one that most rows ran.
         """
-        ran = [row.trial.engine for row in self.used if row.trial is not None]
-        named = engine if engine is not None else max(sorted(set(ran)), key=ran.count, default="")
+        ran = [model_of(row.trial.engine).name for row in self.used if row.trial is not None]
+        named = model_of(engine).name if engine is not None else max(sorted(set(ran)), key=ran.count, default="")
         size = len(NAMES)
         combine = np.eye(size, len(self.theta))
         unknown, b = np.zeros(size), belief(self.cluster)
@@ -422,7 +423,7 @@ def _prior(b: Belief, groups: Sequence[Group], shapes: Sequence[Shape]) -> hiera
 def _groups(row: Row) -> Iterable[Group]:
     """What a row's whole time may share with that of others."""
     if row.trial is not None:
-        yield Group("engine", row.trial.engine)
+        yield Group("engine", model_of(row.trial.engine).name)
         yield Group("nodes", row.node_set or str(row.trial.cluster.nodes if row.trial.cluster else row.trial.nodes))
     yield Group("session", row.session)
     for factor in row.factors:

@@ -364,7 +364,10 @@ def _engine(got: _Cells) -> str:
     bare = re.sub(r"[-@]?v?\d+(\.\d+)+.*$", "", said)
     name = next((name for name in (said, bare, bare.partition("-")[0]) if name and (known(name) or name.endswith(".toml"))), "")
     if said and not name:
-        engine_name(said)
+        try:
+            engine_name(said)
+        except BadInput as error:
+            raise BadInput(f"engine is {got.text('engine')!r}: {str(error).partition(': ')[2]}") from None
     return name or said or DEFAULT_NAME
 
 
