@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS
@@ -61,21 +62,25 @@ class Plan:
 def plan(*, model: Named | Model | None = None, cluster: Named | Cluster | None = None, gbs: int | Sequence[int] | None = None,
          nodes: int | None = None, nodes_max: int | None = None, procs_per_node: int | None = None,
          machine: str | Path | None = None, sequence_parallel: bool | str = False, precision: str | None = None,
-         engine: str = "megatron", rules: Sequence[str] = (), rampup: Sequence[int] | None = None, by: str = "time",
+         engine: str | None = None, attention: str | None = None, headroom: float | str | None = None,
+         rules: Sequence[str] = (), rampup: Sequence[int] | None = None, by: str = "time",
          top: int = 10, tokens: float | None = None, price: float | None = None, size: float | None = None,
          size_tolerance: float = 0.03, calibration: Calibration | str | Path | None = None, settings: Sequence[str] = (),
          **knobs: Any) -> Plan:
     """Forecast every layout and rank them: `seatrial plan`.
 
     `knobs`: tp=4, zero=(0, 1), recompute="full" and the others of `seatrial.columns.SEARCHED`; what is left out is searched.
-    `calibration`: what `calibrate` gave, its file, or rows to learn from. `settings`: "cluster.device.power_w=500".
+    `engine`: who trains, by name or as the path of a TOML file; megatron-deepspeed by default. `headroom`: what is to stay free
+    of the memory, 4 (GiB) or "5%". `calibration`: what `calibrate` gave, its file, or rows to learn from. `settings`:
+    "cluster.device.power_w=500".
     """
     from seatrial.plan import ask
 
     asked = ask.question(
         model=model, cluster=cluster, machine=machine, knobs={"gbs": gbs, **knobs}, nodes=nodes, nodes_max=nodes_max,
-        procs_per_node=procs_per_node, sequence_parallel=sequence_parallel, precision=precision, engine=engine, rampup=rampup,
-        rules=rules, settings=settings, shape_searched=size is not None)  # fmt: skip
+        procs_per_node=procs_per_node, sequence_parallel=sequence_parallel, precision=precision, engine=engine,
+        attention=attention, headroom=headroom, rampup=rampup, rules=rules, settings=settings,
+        shape_searched=size is not None)  # fmt: skip
     told = ask.ask(asked.request, rules=asked.rules, by=by, top=top, tokens=tokens, price=price, size=size,
                    size_tolerance=size_tolerance, fit=_learned(calibration, asked.request.cluster))
     rows = told.document["candidates"]
@@ -84,7 +89,7 @@ def plan(*, model: Named | Model | None = None, cluster: Named | Cluster | None 
 
 def trial(source: str | Path | Mapping[str, Any] | Trial | None = None, *, model: Named | None = None,
           cluster: Named | None = None, gbs: int | None = None, nodes: int | None = None, procs_per_node: int | None = None,
-          engine: str | None = None, settings: Sequence[str] = (), **knobs: Any) -> Trial:
+          engine: str | None = None, attention: str | None = None, settings: Sequence[str] = (), **knobs: Any) -> Trial:
     """One trial: of a TOML file or its tables, of values, or of values put over a file.
 
     DP is by default what the other degrees leave of the cluster, the precision what one trains in there.
@@ -99,7 +104,7 @@ def trial(source: str | Path | Mapping[str, Any] | Trial | None = None, *, model
         data, _ = one.tables(source)
     else:
         data = dict(source or {})
-    given: dict[str, dict[str, Any]] = {"batch": {"gbs": gbs}, "topology": {}}
+    given: dict[str, dict[str, Any]] = {"batch": {"gbs": gbs}, "topology": {}, "execution": {"attention": attention}}
     for name, value in (("model", model), ("cluster", cluster)):
         given[name] = {"base": value} if value is None or isinstance(value, str) else dict(value)
     given["cluster"] |= {"nodes": nodes, "procs_per_node": procs_per_node}
@@ -111,31 +116,39 @@ def trial(source: str | Path | Mapping[str, Any] | Trial | None = None, *, model
 
 
 def explain(source: str | Path | Mapping[str, Any] | Trial | None = None, *, top: int = 5,
-            calibration: Calibration | str | Path | None = None, **values: Any) -> dict[str, Any]:
+            headroom: float | str | None = None, calibration: Calibration | str | Path | None = None,
+            **values: Any) -> dict[str, Any]:
     """One layout taken apart, as `seatrial explain --json` prints it: `parts_s`, `memory_gib`, `limits`, `better`.
 
     The layout is what `trial` takes: explain("trial.toml"), explain(model="bloom-181b", cluster="jz-a100", gbs=2048, tp=4).
     """
     from seatrial.plan import ask
     from seatrial.plan import explain as taking_apart
+    from seatrial.plan.odds import Headroom
 
     asked = trial(source, **values)
     if asked.cluster is None:
         raise BadInput("a cluster must be given to forecast on")
-    told = taking_apart.explain(asked, _learned(calibration, asked.cluster))
+    told = taking_apart.explain(asked, _learned(calibration, asked.cluster), headroom=Headroom.read(headroom))
     return taking_apart.document(told, top) | ask.rests_on(asked.cluster, precision=asked.topology.precision,
                                                            processes=asked.world)
 
 
 def forecast(rows: Rows, cluster: str | Cluster | None = None, *, machine: str | Path | None = None,
+             engine: str | None = None, attention: str | None = None, headroom: float | str | None = None,
              calibration: Calibration | str | Path | None = None) -> list[dict[str, Any]]:
-    """A row each, in order: what it said, with `forecast_sec`, `forecast_mem_gib`, …; `forecast_reject` says why not."""
+    """A row each, in order: what it said, with `forecast_sec`, `forecast_mem_gib`, …; `forecast_reject` says why not.
+
+    `engine`, `attention`: of rows that do not say.
+    """
     from seatrial.plan import calibrate as learning
     from seatrial.plan import forecast as forecasting
+    from seatrial.plan.odds import Headroom
 
-    found, here = _rows(rows, cluster, machine)
+    assume = {name: value for name, value in (("engine", engine), ("attention", attention)) if value is not None}
+    found, here = _rows(rows, cluster, machine, assume)
     fit = _learned(calibration, here) or learning.cold(here)
-    return [{**row.cells, **line} for row, line in zip(found, forecasting.figures(found, fit))]
+    return [{**row.cells, **line} for row, line in zip(found, forecasting.figures(found, fit, Headroom.read(headroom)))]
 
 
 def calibrate(rows: Rows, cluster: str | Cluster | None = None, *, machine: str | Path | None = None) -> Calibration:
@@ -222,12 +235,13 @@ def _learned(given: Calibration | str | Path | None, cluster: Cluster) -> Calibr
     return from_file(given, cluster) if isinstance(given, str | Path) else given
 
 
-def _rows(rows: Rows, cluster: str | Cluster | None, machine: str | Path | None) -> tuple[Sequence[Row], Cluster]:
+def _rows(rows: Rows, cluster: str | Cluster | None, machine: str | Path | None,
+          assume: Mapping[str, str] = MappingProxyType({})) -> tuple[Sequence[Row], Cluster]:
     from seatrial.plan.forecast import cluster_of, table_of
     from seatrial.plan.rows import of_trial, read_row
 
     if isinstance(rows, str | Path):
-        table, here = table_of(rows, cluster, machine)
+        table, here = table_of(rows, cluster, machine, assume)
         return table.rows, here
     given = list(rows)
     if cluster is None and machine is None:
@@ -235,5 +249,5 @@ def _rows(rows: Rows, cluster: str | Cluster | None, machine: str | Path | None)
     if cluster is None and machine is None:
         raise BadInput("a cluster must be given to forecast on")
     here = cluster_of(cluster, machine)
-    return [of_trial(one, here) if isinstance(one, Trial) else read_row(one, here, f"row {n}")
+    return [of_trial(one, here) if isinstance(one, Trial) else read_row(one, here, f"row {n}", assume)
             for n, one in enumerate(given)], here

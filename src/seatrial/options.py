@@ -20,6 +20,7 @@ from typing import Any
 import typer
 
 from seatrial.columns import BY_FIELD, KNOBS, SEARCHED
+from seatrial.engines import ENGINES
 from seatrial.launch.registry import LAUNCHERS
 
 OPTIONS: Any = None
@@ -32,6 +33,19 @@ MACHINE = typer.Option(None, "--machine", show_default=False,
                        help="What `seatrial probe` wrote, in place of the data sheet; alone it is the cluster.")  # fmt: skip
 CALIBRATE = typer.Option(None, "--calibrate", show_default=False,
                          help="Measured rows to learn from first (CSV, logbook), or what `calibrate -o` wrote.")  # fmt: skip
+ENGINES_NAMED = ", ".join(name for name in ENGINES.builtin if name not in ("megatron", "command"))
+
+
+def engine(default: str, what: str = "Who trains, so whose rules and facts hold") -> Any:
+    return typer.Option(None, "--engine", metavar="NAME|FILE.toml", show_default=default,
+                        help=f"{what}: {ENGINES_NAMED}, or a TOML file of one's own (base = NAME and what differs).")
+
+
+ENGINE = engine("megatron-deepspeed")
+ATTENTION = typer.Option(None, "--attention", show_default=False,
+                         help=f"The kernel of attention: {', '.join(BY_FIELD['attention'].choices)}; by default the engine's.")
+HEADROOM = typer.Option(None, "--headroom", metavar="GIB|SHARE%", show_default=False,
+                        help="What is to stay free of a device's memory, as 4, 4GiB or 5%.")  # fmt: skip
 SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cluster.device.power_w=500.", show_default=False)
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 NODES = typer.Option(None, "--nodes", help="Nodes to use; by default all of the cluster.", show_default=False)
@@ -94,7 +108,8 @@ class Space:
 class Layout:
     """Of `run`, `doctor`, `explain` and `rehearse`: one trial, or what is put over a file's."""
 
-    model: str | None = typer.Option(None, help="A model by name (see `seatrial presets`).", show_default=False)
+    model: str | None = typer.Option(None, help="A model by name (`seatrial presets` has them), or a TOML file.",
+                                     show_default=False)
     knobs: dict[str, Any] = LAYOUTS
 
     def tables(self) -> dict[str, dict[str, Any]]:

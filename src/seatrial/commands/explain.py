@@ -15,14 +15,15 @@ import typer
 
 from seatrial.commands.plan import learned_from, say_gaps
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from seatrial.options import CALIBRATE, JSON, MACHINE, NODES, OPTIONS, PROCS, SET, Layout, spread
+from seatrial.options import ATTENTION, CALIBRATE, ENGINE, HEADROOM, JSON, MACHINE, NODES, OPTIONS, PROCS, SET, Layout, spread
 
 if TYPE_CHECKING:
     from seatrial.spec import Trial
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("explain", help="Take one layout apart: time, memory, its pipeline as a picture, what to change.")
+    @app.command("explain", help="Take one layout apart: time, memory, its pipeline as a picture, what to change.",
+                 epilog="Exit status: 0 it may fit; 1 the odds that it fits are under 20 %; 2 bad input.")
     @spread
     def explain(
         file: Path | None = typer.Argument(None, help="A trial or sweep as TOML; options go over it.", show_default=False),
@@ -33,7 +34,9 @@ def register(app: typer.Typer) -> None:
         machine: Path | None = MACHINE,
         nodes: int | None = NODES,
         procs_per_node: int | None = PROCS,
-        engine: str | None = typer.Option(None, help="megatron (the default) or seatrial.", show_default=False),
+        engine: str | None = ENGINE,
+        attention: str | None = ATTENTION,
+        headroom: str | None = HEADROOM,
         settings: list[str] = SET,
         calibrate: Path | None = CALIBRATE,
         svg: Path | None = typer.Option(None, help="Also write the pipeline as a picture.", show_default=False),
@@ -43,15 +46,18 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan import explain as taking_apart
         from seatrial.plan import show
         from seatrial.plan.ask import rests_on, with_machine
+        from seatrial.plan.odds import Headroom
 
         if file is None:
             cluster, settings = with_machine(machine, cluster, settings) if machine is not None else (cluster, settings)
         elif machine is not None:
             settings = [f"cluster.machine={machine}", *settings]
-        given = {**layout.tables(), "cluster": {"base": cluster, "nodes": nodes, "procs_per_node": procs_per_node}}
+        given = {**layout.tables(), "cluster": {"base": cluster, "nodes": nodes, "procs_per_node": procs_per_node},
+                 "execution": {"attention": attention}}
         trial = asked_trial(file, given, engine, settings, which)
         assert trial.cluster is not None
-        explained = taking_apart.explain(trial, learned_from(calibrate, trial.cluster))
+        explained = taking_apart.explain(trial, learned_from(calibrate, trial.cluster),
+                                         headroom=Headroom.read(headroom))
         if svg is not None:
             if explained.timeline is None:
                 raise BadInput(f"--svg: PP {explained.trial.topology.pp} has more stages than a picture can show")

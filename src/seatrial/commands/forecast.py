@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.commands.plan import say_gaps
-from seatrial.options import CALIBRATE, JSON, MACHINE
+from seatrial.options import CALIBRATE, HEADROOM, JSON, MACHINE, engine
 
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Calibration
@@ -29,14 +29,18 @@ def register(app: typer.Typer) -> None:
         cluster: str | None = typer.Option(None, help="Name of a cluster, or a TOML file with a [cluster] table; a sweep has "
                                                       "its own.", show_default="jz-a100"),
         machine: Path | None = MACHINE,
+        engine: str | None = engine("megatron-deepspeed", "Who trains where a row does not say"),
+        headroom: str | None = HEADROOM,
         calibrate: Path | None = CALIBRATE,
         output: Path = typer.Option(None, "--output", "-o", help="Where to write; else to the screen.", metavar="OUT.csv"),
         defaults: bool = typer.Option(False, help="Print what an empty cell of each column means, and stop."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
     ) -> int:
+        from seatrial.engines import engine_name
         from seatrial.errors import EXIT_GOOD, BadInput
         from seatrial.plan import calibrate as learning
         from seatrial.plan import forecast as forecasting
+        from seatrial.plan.odds import Headroom
         from seatrial.plan.rows import DEFAULTS
 
         if defaults:
@@ -44,9 +48,9 @@ def register(app: typer.Typer) -> None:
             return EXIT_GOOD
         if rows is None:
             raise BadInput("which table? seatrial forecast ROWS.csv --cluster NAME -o OUT.csv")
-        table, here = forecasting.table_of(rows, cluster, machine)
+        table, here = forecasting.table_of(rows, cluster, machine, {} if engine is None else {"engine": engine_name(engine)})
         fit = learning.cold(here) if calibrate is None else learning.from_file(calibrate, here)
-        made = forecasting.columns(table, fit)
+        made = forecasting.columns(table, fit, Headroom.read(headroom))
         rejected = sum(line["forecast_reject"] != "" for line in made)
         if output is not None:
             forecasting.write(output, table, made)

@@ -14,14 +14,27 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from seatrial.options import CALIBRATE, JSON, MACHINE, MODEL, OPTIONS, RULE, SET, Space, knob, spread
+from seatrial.options import (
+    ATTENTION,
+    CALIBRATE,
+    ENGINE,
+    HEADROOM,
+    JSON,
+    MACHINE,
+    MODEL,
+    OPTIONS,
+    RULE,
+    SET,
+    Space,
+    knob,
+    spread,
+)
 
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Calibration
     from seatrial.spec import Batch, Cluster, Trial
 
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
-ENGINE = typer.Option("megatron", "--engine", help="Whose rules hold: megatron (equal stages, or layers + 2), or seatrial.")
 
 
 def learned_from(path: Path | None, cluster: Cluster) -> Calibration | None:
@@ -48,7 +61,9 @@ def register(app: typer.Typer) -> None:
         cluster: str | None = typer.Option(None, help="A preset, or a TOML file with a [cluster] table.", show_default=False),
         machine: Path | None = MACHINE,
         space: Space = OPTIONS,
-        engine: str = ENGINE,
+        engine: str | None = ENGINE,
+        attention: str | None = ATTENTION,
+        headroom: str | None = HEADROOM,
         rule: list[str] = typer.Option([], "--rule", help=RULE, show_default=False),
         settings: list[str] = SET,
         by: str = typer.Option("time", "--by", help="time, tflops, cost, energy, memory."),
@@ -72,8 +87,8 @@ def register(app: typer.Typer) -> None:
         asked, rules = ask.question(
             file=file, model=model, cluster=cluster, machine=machine, knobs=space.knobs, nodes=space.nodes,
             nodes_max=space.nodes_max, procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel,
-            precision=space.precision, engine=engine, rampup=rampup, rules=rule, settings=settings,
-            shape_searched=size is not None)  # fmt: skip
+            precision=space.precision, engine=engine, attention=attention, headroom=headroom, rampup=rampup, rules=rule,
+            settings=settings, shape_searched=size is not None)  # fmt: skip
         told = ask.ask(asked, rules=rules, by=by, top=top, tokens=None if tokens is None else number("tokens", tokens),
                        price=price, size=None if size is None else number("size", size),
                        size_tolerance=share("size-tolerance", size_tolerance), fit=learned_from(calibrate, asked.cluster))

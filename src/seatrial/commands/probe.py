@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
         for name, text in (("tp", tp), ("mbs", mbs)):
             argv += [f"--{name}", _checked(name, text)] if text is not None else []
         for name in model:
-            presets.model_or_file(name)
+            presets.model(name)
             argv += ["--model", name]
         argv += ["--seconds", str(seconds)] if seconds is not None else []
         status = _several(argv, ranks) if ranks is not None and ranks > 1 else _alone(argv)

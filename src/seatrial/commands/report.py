@@ -13,12 +13,14 @@ import typer
 
 from seatrial.errors import EXIT_GOOD, BadInput
 from seatrial.files import save
+from seatrial.options import engine
 
 CLUSTER = typer.Option([], "--cluster", metavar="[TEXT=]NAME", show_default=False, help=(
     "The machine to forecast rows on that name none: a preset or a TOML file; TEXT=NAME for rows of files, sessions or "
     "machines with TEXT in their name. May be repeated."))
 ASSUME = typer.Option([], "--assume", metavar="NAME=VALUE", show_default=False, help=(
     "What the forecast takes where a row does not say, as recompute=full or seq=2048. May be repeated."))
+ENGINE = engine("megatron-deepspeed", "Who trained, where a row does not say")
 TITLE = typer.Option(None, help="Heading of the page.", show_default=False)
 
 
@@ -32,6 +34,7 @@ def register(app: typer.Typer) -> None:
         title: str | None = TITLE,
         cluster: list[str] = CLUSTER,
         assume: list[str] = ASSUME,
+        engine: str | None = ENGINE,
         calibrate: Path | None = typer.Option(None, metavar="FILE.json", show_default=False,
                                               help="What `seatrial calibrate -o` wrote, for forecasts on its cluster."),
         tokens: str | None = typer.Option(None, help="Tokens of the whole run, as 300B, for its price.", show_default=False),
@@ -49,6 +52,7 @@ def register(app: typer.Typer) -> None:
         if output is None and plots is None and not as_json:
             raise BadInput("nothing to write: say -o report.html, --plots DIR or --json")
         count = None if tokens is None else number("tokens", tokens)
+        assume = assume if engine is None else [f"engine={engine}", *assume]
         clusters = Clusters.read(cluster, assume, [calibrate] if calibrate is not None else [])
         records, unread = read(sources)
         for line in unread:

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from seatrial.errors import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_OTHER_OUTCOME, BadInput
-from seatrial.options import CONFIG, LAUNCHER
+from seatrial.options import CONFIG, LAUNCHER, engine
 
 
 def register(app: typer.Typer) -> None:
@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
         launcher: str = LAUNCHER,
         allocation: int = typer.Option(None, min=1, help="With slurm: one allocation of so many nodes for all trials."),
         config: Path = CONFIG,
+        engine: str = engine("the file's, or seatrial"),
         settings: list[str] = typer.Option([], "--set", help="Any value of the file, as batch.gbs=16; may be repeated."),
         dry_run: bool = typer.Option(False, "--dry-run", help="Print the trials and run nothing."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
@@ -40,7 +41,7 @@ def register(app: typer.Typer) -> None:
         from seatrial.sweep.progress import listener_for, summary
         from seatrial.sweep.store import Store
 
-        wanted = load(file, settings)
+        wanted = load(file, settings if engine is None else [f"engine={engine}", *settings])
         if dry_run:
             return _listed(wanted, as_json=as_json)
         with Logbook(logbook, create=True) as book:

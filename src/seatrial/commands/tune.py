@@ -18,7 +18,21 @@ import typer
 
 from seatrial.commands.plan import learned_from
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_OTHER_OUTCOME, BadInput
-from seatrial.options import CALIBRATE, CONFIG, JSON, LAUNCHER, MODEL, OPTIONS, RULE, SET, Space, spread
+from seatrial.options import (
+    ATTENTION,
+    CALIBRATE,
+    CONFIG,
+    HEADROOM,
+    JSON,
+    LAUNCHER,
+    MODEL,
+    OPTIONS,
+    RULE,
+    SET,
+    Space,
+    engine,
+    spread,
+)
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Row
@@ -43,6 +57,9 @@ def register(app: typer.Typer) -> None:
         model: str | None = MODEL,
         cluster: str = typer.Option("local", "--cluster", help="A preset, or a TOML file with a [cluster] table."),
         space: Space = OPTIONS,
+        engine: str = engine("seatrial"),
+        attention: str | None = ATTENTION,
+        headroom: str | None = HEADROOM,
         rule: list[str] = typer.Option([], "--rule", help=RULE, show_default=False),
         settings: list[str] = SET,
         calibrate: Path | None = CALIBRATE,
@@ -88,11 +105,13 @@ def register(app: typer.Typer) -> None:
             return _run(tuner, table.measure, budget, Spent(), Shown(opening=opening, top=top, as_json=as_json))
         if model is None:
             raise BadInput("--model must be given")
+        settings = settings if attention is None else [*settings, f"execution.attention={attention}"]
         own = [text for text in settings if text.partition(".")[0] in OWN]
         asked, rules = ask.question(
             model=model, cluster=cluster, knobs=space.knobs, nodes=space.nodes, nodes_max=space.nodes_max,
             procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel, precision=space.precision,
-            engine="seatrial", rules=rule, settings=[text for text in settings if text not in own])  # fmt: skip
+            engine=engine or "seatrial", headroom=headroom, rules=rule,
+            settings=[text for text in settings if text not in own or text.startswith("execution.")])  # fmt: skip
         found = search(asked.space, rules=ask.rules_of(rules), precision=asked.precision,
                        fit=learned_from(calibrate, asked.cluster))
         if not len(found):

@@ -11,19 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from seatrial import arith, rules
 from seatrial.arith import TIE
 from seatrial.columns import DEGREES
 from seatrial.plan import cost, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
-from seatrial.plan.forecast import limit_gib
+from seatrial.plan.facts import usual_attention
 from seatrial.plan.nearest import Way
+from seatrial.plan.odds import limit_gib, percent, word
 from seatrial.plan.request import Request
 from seatrial.plan.rows import Row
-from seatrial.plan.search import By, Found, Held, configs_of, learned
+from seatrial.plan.search import By, Found, configs_of, learned
 from seatrial.spec import Batch, Topology, Trial
 
 Document = dict[str, Any]
@@ -65,9 +64,8 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
     shown = min(top, len(found))
     priced = [] if tokens is None else sorted({*range(shown), 0, min(found.ties, len(found) - 1)} if len(found) else set())
     runs = {i: _run(found, i, request, tokens, price, coefficients) for i in priced if tokens is not None}
-    tight = _tight(found, shown, fit)
     parts = _parts(found, shown, coefficients)
-    candidates = [{**_candidate(found, i, several), "fits": "tight" if tight[i] else "yes", "parts_s": parts[i],
+    candidates = [{**_candidate(found, i, several), "parts_s": parts[i],
                    "measured_s": list(known.seconds(found.trial(i))),
                    **_cost(runs.get(i), found.normal(i) if several else None)} for i in range(shown)]  # fmt: skip
     document: Document = {
@@ -79,7 +77,9 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
         "tie_within": TIE,
         "runner_up": _runner_up(found, runs),
         "by": by,
-        "engine": found.space.engine,
+        "engine": found.space.facts.name,
+        "attention": found.space.execution.attention or usual_attention(found.space.facts, cluster.device),
+        "mem_limit_gib": round(limit_gib(cluster, found.space.headroom), 3),
         "model": request.model.name or None,
         "cluster": cluster.name,
         "precision": found.precision,
@@ -108,6 +108,8 @@ def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
         "sec_lo": round(float(found.lo[i]), 6),
         "sec_hi": round(float(found.hi[i]), 6),
         "mem_gib": round(float(found.mem_gib[i]), 3),
+        "fits": word(float(found.odds[i])),
+        "fit_odds": round(float(found.odds[i]), 4),
         "tflops": round(found.tflops(i), 3),
         "tie": found.ties > 1 and i < found.ties,
         "worse_by": round(found.excess(i), 6),
@@ -120,17 +122,8 @@ def _parts(found: Found, count: int, coefficients: step.Coefficients) -> list[di
     if not count:
         return []
     first = {name: column[:count] for name, column in found.ranked.items()}
-    timed = step.time(configs_of(first, found.space.models, found.space.cluster, found.precision), found.space.cluster,
-                      coefficients)
+    timed = step.time(configs_of(first, found.space, found.precision), found.space.cluster, coefficients)
     return [{name: round(float(values[i]), 6) for name, values in timed.parts.items()} for i in range(count)]
-
-
-def _tight(found: Found, count: int, fit: Calibration | None) -> np.ndarray:
-    """Which of the first `count` fit, but with an interval that reaches over the limit."""
-    if not count:
-        return np.zeros(0, dtype=bool)
-    first = {name: column[:count] for name, column in found.ranked.items()}
-    return Held.of(configs_of(first, found.space.models, found.space.cluster, found.precision), found.space.cluster, fit).tight
 
 
 def _run(found: Found, i: int, request: Request, tokens: float, price: float | None,
@@ -179,9 +172,10 @@ def _runner_up(found: Found, runs: dict[int, cost.WholeRun]) -> dict[str, Any] |
 def reason(found: Found) -> str:
     """Why nothing is left, in one line."""
     if found.closest is not None:
-        _, gib = found.closest
-        limit = limit_gib(found.space.cluster)
-        return (f"nothing fits: the lightest layout needs {gib:.1f} GiB and {found.space.cluster.device.name} has {limit:.1f}")
+        _, gib, odds = found.closest
+        limit = limit_gib(found.space.cluster, found.space.headroom)
+        return (f"nothing fits: the lightest layout needs {gib:.1f} GiB and {found.space.cluster.device.name} has {limit:.1f} "
+                f"(it fits with {percent(odds)})")
     if not found.considered:
         nodes = found.space.nodes or (found.space.cluster.nodes,)
         worlds = sorted({n * found.space.cluster.procs_per_node for n in nodes})

@@ -21,6 +21,7 @@ from seatrial.plan.answer import Document, Measured, answer
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.nearest import ways
 from seatrial.plan.request import Request, usual_precision
+from seatrial.plan.rows import DEFAULT_NAME
 from seatrial.plan.search import RULE_NAMES, By, Found, search
 from seatrial.plan.shape import base_settings, search_shapes
 from seatrial.spec import Cluster, Model, Trial
@@ -44,8 +45,9 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
              cluster: str | Mapping[str, Any] | Cluster | None = None, machine: str | Path | None = None,
              knobs: Mapping[str, Any], nodes: int | None = None, nodes_max: int | None = None,
              procs_per_node: int | None = None, sequence_parallel: str | bool = "off", precision: str | None = None,
-             engine: str = "megatron", rampup: str | Sequence[int] | None = None, rules: Sequence[str] = (),
-             settings: Sequence[str] = (), shape_searched: bool = False) -> Question:
+             engine: str | None = None, attention: str | None = None, headroom: object = None,
+             rampup: str | Sequence[int] | None = None, rules: Sequence[str] = (), settings: Sequence[str] = (),
+             shape_searched: bool = False) -> Question:
     """Words of options, or values of a program; what a trial's or a sweep's file fixes is fixed where nothing else is said."""
     knobs, settings = {**knobs}, list(settings)
     if file is not None:
@@ -54,7 +56,8 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
         asked = sweepfile.asked(file)
         knobs = {name: asked.knobs.get(name) if value is None else value for name, value in knobs.items()}
         model, cluster, rampup = model or asked.model, cluster or asked.cluster, rampup or asked.rampup
-        engine, rules = asked.engine or engine, [*asked.rules, *rules]
+        engine, rules = engine or asked.engine, [*asked.rules, *rules]
+        settings = [*(f"execution.{name}={value}" for name, value in asked.execution.items()), *settings]
         precision = precision or asked.knobs.get("precision")
         sequence_parallel = asked.knobs.get("sequence_parallel", sequence_parallel)
     if model is None and not shape_searched:
@@ -66,8 +69,9 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
     if shape_searched and model is None:
         settings = [*base_settings(None), *settings]
     request = Request.read(model=model, cluster=cluster, nodes=nodes, nodes_max=nodes_max, procs_per_node=procs_per_node,
-                           fixed=knobs, sequence_parallel=sequence_parallel, precision=precision, engine=engine,
-                           rampup=rampup, settings=settings)
+                           fixed=knobs, sequence_parallel=sequence_parallel, precision=precision,
+                           engine=engine or DEFAULT_NAME, attention=attention, headroom=headroom, rampup=rampup,
+                           settings=settings)
     return Question(request, tuple(rules))
 
 
@@ -137,7 +141,7 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
     if given.get("model", {}).get("base") is not None:
         data = {key: value for key, value in data.items() if key != "model"}
     tables = trialfile.over(data, {**given, "cluster": cluster})
-    tables["engine"] = engine or tables.get("engine", "megatron")
+    tables["engine"] = engine or tables.get("engine", DEFAULT_NAME)
     for name, option in (("model", "--model"), ("cluster", "--cluster"), ("batch", "--gbs")):
         if name not in tables and not any(setting.startswith(f"{name}.") for setting in settings):
             raise BadInput(f"{option} must be given, or a TOML file with a [{name}] table")

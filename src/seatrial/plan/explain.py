@@ -16,11 +16,13 @@ import numpy as np
 from seatrial import rules
 from seatrial.arith import TIE
 from seatrial.columns import DEGREES, LAYOUT, by_field
-from seatrial.plan import step
+from seatrial.engines.model import EngineModel, model_of
+from seatrial.plan import facts, step
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
-from seatrial.plan.search import Held, learned
-from seatrial.plan.space import ENGINE_SCHEDULES
+from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
+from seatrial.plan.held import Held
+from seatrial.plan.odds import LIKELY, UNLIKELY, Headroom, percent, word
+from seatrial.plan.search import learned
 from seatrial.schedule import KINDS, Kind, Timeline, walk
 from seatrial.spec import Topology, Trial, round_up
 
@@ -66,6 +68,8 @@ class Change:
     mem_gib: float | None
     gain: float | None
     """Share of the time saved; negative where it is slower."""
+    odds: float | None
+    """That it fits."""
     reject: str
     """Empty, or the code of the rule that forbids it, `memory` when it does not fit."""
 
@@ -82,8 +86,12 @@ class Explained:
     memory: dict[str, float]
     """GiB on the fullest device."""
     limit_gib: float
-    fits: bool
-    """Whether what it cannot run without is there; the allocator's reserve can shrink."""
+    odds: float
+    """That what it cannot run without is there; the allocator's reserve can shrink."""
+    engine: EngineModel
+    """Whose facts the forecast stands on."""
+    attention: str
+    """The kernel it is forecast with."""
     timeline: Timeline | None
     """None where there are more stages than a picture can show."""
     drawn: int
@@ -94,25 +102,31 @@ class Explained:
     changes: list[Change]
     """Best first; those that cannot be come last."""
 
+    @property
+    def fits(self) -> bool:
+        """False where it is likely to run out of memory."""
+        return self.odds >= UNLIKELY
 
-def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 12) -> Explained:
+
+def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 12,
+            headroom: Headroom = Headroom()) -> Explained:
     """Raises Infeasible for a layout that breaks a rule."""
     warnings = rules.check(trial)
     assert trial.cluster is not None
     cluster = trial.cluster
     configs = Configs.from_trials([trial])
     timed = step.time(configs, cluster, learned(fit))
-    held = Held.of(configs, cluster, fit)
+    held = Held.of(configs, cluster, fit, headroom)
     sec, gib, need = float(timed.sec[0]), float(held.gib[0]), float(held.need_gib[0])
     parts = {name: float(values[0]) for name, values in timed.parts.items()}
     few = trial.topology.pp * trial.topology.vp <= MOST_STAGES_DRAWN
     timeline, drawn = draw(trial, timed, most_drawn) if few else (None, 0)
-    limit = held.limit_gib
+    limit, odds = float(held.limit_gib), float(held.odds[0])
     return Explained(
         trial=trial, sec=sec, lo=float(timed.lo[0]), hi=float(timed.hi[0]), parts=parts, mem_gib=gib,
-        memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, fits=need <= limit,
-        timeline=timeline, drawn=drawn, limits=limits(parts, sec, gib, need, limit), warnings=warnings,
-        changes=changes(trial, sec, fit),
+        memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, odds=odds,
+        engine=model_of(trial.engine), attention=kernel_of(trial), timeline=timeline, drawn=drawn,
+        limits=limits(parts, sec, need, limit, odds), warnings=warnings, changes=changes(trial, sec, fit, headroom),
     )  # fmt: skip
 
 
@@ -129,13 +143,20 @@ def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
     return walk(t.schedule, pp=t.pp, microbatches=drawn, virtual=t.vp, forward_s=forward_s, backward_s=backward_s), drawn
 
 
-def limits(parts: dict[str, float], sec: float, gib: float, need_gib: float, limit_gib: float) -> list[str]:
+def kernel_of(trial: Trial) -> str:
+    """The kernel of attention that a trial is forecast with."""
+    assert trial.cluster is not None
+    return trial.execution.attention or facts.usual_attention(model_of(trial.engine), trial.cluster.device)
+
+
+SAID = {"tight": "tight", "no": "it would run out"}
+
+
+def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: float, odds: float) -> list[str]:
     """What takes more than its due, in words."""
     lines = []
-    if need_gib > limit_gib:
-        lines.append(f"memory: it needs {need_gib:.1f} GiB of {limit_gib:.1f}: it would run out")
-    elif gib > 0.95 * limit_gib:
-        lines.append(f"memory: {gib:.1f} GiB of {limit_gib:.1f}, of which it cannot do without {need_gib:.1f}: tight")
+    if said := SAID.get(word(odds)):
+        lines.append(f"memory: it cannot do without {need_gib:.1f} GiB of {limit_gib:.1f}, and fits with {percent(odds)}: {said}")
     for name, value in sorted(parts.items(), key=lambda item: -item[1]):
         due = 0.6 if name == "matmul" else 0.05
         if value > due * sec and name in REMEDY:
@@ -143,20 +164,24 @@ def limits(parts: dict[str, float], sec: float, gib: float, need_gib: float, lim
     return lines
 
 
-def changes(trial: Trial, sec: float, fit: Calibration | None = None) -> list[Change]:
+def changes(trial: Trial, sec: float, fit: Calibration | None = None, headroom: Headroom = Headroom()) -> list[Change]:
     """Everything one step away, forecast together."""
     assert trial.cluster is not None
     if trial.topology.stage_layers is not None:
         return []
     steps = [(what, replace(trial, topology=t)) for what, t in neighbours(trial) if t != trial.topology]
+    if not model_of(trial.engine).footprint:  # ours takes the fastest by itself
+        steps += [(f"attention {now} -> {kernel}", replace(trial, execution=replace(trial.execution, attention=kernel)))  # type: ignore[arg-type]
+                  for now in (kernel_of(trial),) for kernel in ATTENTION if kernel != now]
     able = [(what, other) for what, other in steps if not _refused(other)]
-    found = [Change(what=what, trial=None, sec=None, mem_gib=None, gain=None, reject=code) for what, other in steps
+    found = [Change(what=what, trial=None, sec=None, mem_gib=None, gain=None, odds=None, reject=code) for what, other in steps
              if (code := _refused(other))]
     if able:
         configs = Configs.from_trials([other for _, other in able])
-        held, timed = Held.of(configs, trial.cluster, fit), step.time(configs, trial.cluster, learned(fit)).sec
+        held, timed = Held.of(configs, trial.cluster, fit, headroom), step.time(configs, trial.cluster, learned(fit)).sec
+        odds = held.odds
         found += [Change(what=what, trial=other, sec=float(timed[i]), mem_gib=float(held.shown_gib[i]),
-                         gain=1 - float(timed[i]) / sec, reject="" if held.fits[i] else "memory")
+                         gain=1 - float(timed[i]) / sec, odds=float(odds[i]), reject="" if odds[i] >= UNLIKELY else "memory")
                   for i, (what, other) in enumerate(able)]
     return sorted(found, key=lambda change: (bool(change.reject), -(change.gain if change.gain is not None else -9)))
 
@@ -167,12 +192,12 @@ def _refused(trial: Trial) -> str:
 
 
 def better(found: list[Change]) -> list[Change]:
-    """Those that can be and are worth it: beyond what nobody can tell."""
-    return [change for change in found if not change.reject and change.gain is not None and change.gain > TIE]
+    """Those that are likely to fit and are worth it: beyond what nobody can tell."""
+    return [change for change in found if change.odds is not None and change.odds >= LIKELY and (change.gain or 0) > TIE]
 
 
 def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
-    t, out = trial.topology, []
+    t, out, can = trial.topology, [], model_of(trial.engine)
     for factor in (2, 3):
         if factor == 2 or t.mbs % 3 == 0:
             out.append((f"MBS {t.mbs} -> {t.mbs * factor}", replace(t, mbs=t.mbs * factor)))
@@ -188,16 +213,16 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
                     continue
                 what = f"{more.upper()} {a} -> {a * factor}, {less.upper()} {b} -> {b // factor}"
                 out.append((what, replace(t, **moved)))  # type: ignore[arg-type]
-    out += [(f"ZeRO {t.zero} -> {zero}", replace(t, zero=zero)) for zero in range(4) if zero != t.zero and t.dp > 1]
+    out += [(f"ZeRO {t.zero} -> {zero}", replace(t, zero=zero)) for zero in can.zero_stages if zero != t.zero and t.dp > 1]
     out += [(f"recompute {t.recompute} -> {mode}", replace(t, recompute=mode)) for mode in RECOMPUTE  # type: ignore[arg-type]
             if mode != t.recompute]
     if t.pp > 1:
-        for kind in ENGINE_SCHEDULES.get(trial.engine, SCHEDULES):
+        for kind in can.schedules:
             for vp in (2, 3, 4) if KINDS[kind].virtual else (1,):
                 if (kind, vp) != (t.schedule, t.vp):
                     what = f"schedule {t.schedule} -> {kind}" + (f" with {vp} virtual stages" if vp > 1 else "")
                     out.append((what, replace(t, schedule=kind, vp=vp)))  # type: ignore[arg-type]
-    if t.tp > 1:
+    if t.tp > 1 and not can.sequence_parallel:
         out.append((f"sequence parallelism {'off' if t.sequence_parallel else 'on'}",
                     replace(t, sequence_parallel=not t.sequence_parallel)))
     return out
@@ -210,6 +235,7 @@ def document(explained: Explained, top: int) -> dict[str, Any]:
         "model": trial.model.name or None, "cluster": trial.cluster.name if trial.cluster else None, **by_field(trial, LAYOUT),
         "sec_per_it": explained.sec, "sec_lo": explained.lo, "sec_hi": explained.hi, "parts_s": explained.parts,
         "mem_gib": explained.mem_gib, "mem_limit_gib": explained.limit_gib, "fits": explained.fits,
+        "fit_odds": explained.odds, "engine": explained.engine.name, "attention": explained.attention,
         "memory_gib": explained.memory,
         "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
         "better": [_change(change) for change in better(explained.changes)[:top]],
@@ -219,7 +245,7 @@ def document(explained: Explained, top: int) -> dict[str, Any]:
 
 def _change(change: Change) -> dict[str, Any]:
     return {"what": change.what, "sec_per_it": change.sec, "mem_gib": change.mem_gib, "gain": change.gain,
-            "reject": change.reject}
+            "fit_odds": change.odds, "reject": change.reject}
 
 
 COLOURS = {Kind.FORWARD: ("#4477aa", "#88aacc"), Kind.BACKWARD: ("#228833", "#77bb88"), Kind.WEIGHT: ("#ccbb44", "#ddd088")}

@@ -8,43 +8,51 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from seatrial import arith, presets
 from seatrial.arith import FORMULA
+from seatrial import columns as of_record
+from seatrial.engines.model import model_of
 from seatrial.files import save
 from seatrial.plan import probed
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.rows import Row, Table, read
+from seatrial.plan.configs import Floats
+from seatrial.plan.held import Held
+from seatrial.plan.odds import Headroom, limit_gib, odds, word
+from seatrial.plan.rows import Row, Table, configs_of, read
 from seatrial.spec import Cluster, Trial
 
 COLUMNS = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib", "forecast_mem_lo",
-           "forecast_mem_hi", "forecast_fits", "forecast_reject")
+           "forecast_mem_hi", "forecast_fits", "forecast_fit_odds", "forecast_engine", "forecast_reject")
 
 CHUNK = 4096
 
 
-def columns(table: Table, fit: Calibration) -> list[dict[str, str]]:
+def columns(table: Table, fit: Calibration, headroom: Headroom = Headroom()) -> list[dict[str, str]]:
     """The same as text, with five digits that count: more would be a claim."""
     return [{name: "" if value is None else value if isinstance(value, str) else f"{float(f'{value:.5g}'):.10g}"
-             for name, value in line.items()} for line in figures(table.rows, fit)]  # fmt: skip
+             for name, value in line.items()} for line in figures(table.rows, fit, headroom)]  # fmt: skip
 
 
-def figures(rows: Sequence[Row], fit: Calibration) -> list[dict[str, Any]]:
+def figures(rows: Sequence[Row], fit: Calibration, headroom: Headroom = Headroom()) -> list[dict[str, Any]]:
     """One entry a row, in order; a rejected row has the reason alone."""
     kept = [row for row in rows if row.trial is not None]
-    made = iter([line for i in range(0, len(kept), CHUNK) for line in _forecast(kept[i : i + CHUNK], fit)])
+    made = iter([line for i in range(0, len(kept), CHUNK) for line in _forecast(kept[i : i + CHUNK], fit, headroom)])
     empty = dict.fromkeys(COLUMNS)
     return [{**empty, **({"forecast_reject": row.reject} if row.trial is None else next(made))} for row in rows]
 
 
-def _forecast(rows: Sequence[Row], fit: Calibration) -> list[dict[str, Any]]:
+def _forecast(rows: Sequence[Row], fit: Calibration, headroom: Headroom) -> list[dict[str, Any]]:
     if not rows:
         return []
-    found = fit.forecast(rows)
+    found, fit_odds = fit.forecast(rows), odds_of(rows, fit, headroom)
     lines = []
     for i, row in enumerate(rows):
         trial = row.trial
@@ -54,25 +62,43 @@ def _forecast(rows: Sequence[Row], fit: Calibration) -> list[dict[str, Any]]:
             "forecast_sec_hi": float(found.sec_hi[i]), "forecast_tflops": tflops(trial, float(found.sec[i])),
             "forecast_mem_gib": float(found.mem[i]), "forecast_mem_lo": float(found.mem_lo[i]),
             "forecast_mem_hi": float(found.mem_hi[i]),
-            "forecast_fits": fits(limit_gib(trial.cluster or fit.cluster), float(found.mem_lo[i]), float(found.mem_hi[i])),
+            "forecast_fits": word(fit_odds[i]), "forecast_fit_odds": float(fit_odds[i]),
+            "forecast_engine": model_of(trial.engine).name,
         })
     return lines
 
 
-def table_of(source: str | Path, cluster: str | Cluster | None = None,
-             machine: str | Path | None = None) -> tuple[Table, Cluster]:
-    """The rows of a CSV file or a logbook on a cluster; those of a sweep's file on the cluster that it names."""
+def odds_of(rows: Sequence[Row], fit: Calibration, headroom: Headroom = Headroom()) -> Floats:
+    """That each fits where it stands: processes of a row share its own node."""
+    held = Held.of(configs_of(list(rows)), fit.cluster, fit)
+    limits = [limit_gib(row.trial.cluster or fit.cluster, headroom) for row in rows if row.trial is not None]
+    return odds(held.need_gib, held.sigma, np.array(limits))
+
+
+def table_of(source: str | Path, cluster: str | Cluster | None = None, machine: str | Path | None = None,
+             assume: Mapping[str, str] = MappingProxyType({})) -> tuple[Table, Cluster]:
+    """The rows of a CSV file or a logbook on a cluster; those of a sweep's file on the cluster that it names.
+
+    `assume`: column -> what a row means that does not say: {"engine": "fsdp2"}.
+    """
     if Path(source).suffix != ".toml":
         here = cluster_of(cluster, machine)
-        return read(source, here), here
+        return read(source, here, assume), here
     from seatrial.sweep import file as sweeps
     from seatrial.sweep import forecasts
 
-    table, here = forecasts.as_table(sweeps.load(source))
+    said = presets.read_toml(source)
+    table, here = forecasts.as_table(sweeps.load(source, [f"{path}={value}" for name, value in assume.items()
+                                                          if not _says(said, path := of_record.COLUMNS[name].path)]))
     if machine is not None:
         presets.machine_for(here, machine)
         here = replace(here, machine=str(machine))
     return table, here
+
+
+def _says(data: Mapping[str, Any], path: str) -> bool:
+    table, _, name = path.rpartition(".")
+    return name in (data.get(table, {}) if table else data)
 
 
 def cluster_of(name: str | Cluster | None, machine: str | Path | None = None) -> Cluster:
@@ -91,19 +117,6 @@ def rests_on(table: Table, cluster: Cluster) -> dict[str, Any]:
     found = probed.basis(cluster, precision=trials[0].topology.precision,
                         processes=max(trial.world for trial in trials)) if trials else None  # fmt: skip
     return {} if found is None else {"machine": found}
-
-
-def limit_gib(cluster: Cluster) -> float:
-    """What there is of what the machine's memory column counts: one device, or the whole node."""
-    each = probed.device_of(cluster).limit_gib
-    return each * cluster.procs_per_node if cluster.memory_convention == "node" else each
-
-
-def fits(limit: float, lo_gib: float, hi_gib: float) -> str:
-    """`tight` where the limit lies inside the interval."""
-    if hi_gib <= limit:
-        return "yes"
-    return "no" if lo_gib > limit else "tight"
 
 
 def tflops(trial: Trial, sec: float) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.expression import Expression
 from seatrial.plan.calibrate import Calibration
+from seatrial.plan.facts import usual_attention
 from seatrial.plan.search import Found, search
 from seatrial.plan.space import Space, chunks
 from seatrial.plan.verdicts import verdicts
@@ -36,11 +37,16 @@ class Way:
 
 def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
          fit: Calibration | None = None) -> Iterator[Way]:
-    """Small changes first: one knob, then a knob with DP to make up for it, a rule, more nodes."""
+    """Small changes first: another kernel of attention where the scores are stored, one knob, then a knob with DP to make up
+    for it, a rule, more nodes."""
     def tried(freed: str, other: Space, others: Sequence[Expression] = rules, batch: Batch | None = ramp) -> Way | None:
         found = search(other, rules=others, ramp=batch, precision=precision, fit=fit)
         return Way(freed=freed, found=found, index=_nearest(found, space)) if len(found) else None
 
+    kernel = space.execution.attention or usual_attention(space.facts, space.cluster.device)
+    if kernel == "stored" and (way := tried("attention stored (fused in place of it)", replace(
+            space, execution=replace(space.execution, attention="fused")))):
+        yield way
     fixed = [name for name in KNOBS if getattr(space, name) is not None]
     attempts: list[tuple[str, tuple[str, ...]]] = [(name, (name,)) for name in fixed]
     # The degrees make up for each other, DP for any; virtual stages come with their schedule.

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from seatrial import fields, presets, trialfile
+from seatrial import fields, rules, trialfile
 from seatrial.columns import BY_FIELD, KNOBS, SEARCHED
 from seatrial.engines import engine_name
-from seatrial.errors import BadInput
+from seatrial.errors import BadInput, Infeasible
+from seatrial.plan.odds import Headroom
 from seatrial.plan.space import Space
 from seatrial.spec import Batch, Cluster, Device, Model
 
@@ -47,9 +48,11 @@ class Request:
     def read(cls, *, model: str | Mapping[str, Any] | Model | None, cluster: str | Mapping[str, Any] | Cluster,
              nodes: int | None = None, nodes_max: int | None = None, procs_per_node: int | None = None,
              fixed: Mapping[str, Any], sequence_parallel: str | bool = "off", precision: str | None = None,
-             engine: str = "megatron", rampup: str | Sequence[int] | None = None,
-             settings: Sequence[str] = ()) -> Request:  # fmt: skip
+             engine: str = "megatron", attention: str | None = None, headroom: object = None,
+             rampup: str | Sequence[int] | None = None, settings: Sequence[str] = ()) -> Request:  # fmt: skip
         """`fixed`: knob -> a value, several in a list, either as text; None where it was left out."""
+        if attention is not None:
+            settings = [f"execution.attention={attention}", *settings]
         data = _tables(model, cluster, nodes_max or nodes, procs_per_node, settings)
         knobs = _with_settings(fixed, data)
         precision = data.get("topology", {}).get("precision", precision)
@@ -63,6 +66,8 @@ class Request:
             if getattr(trial.model, name) > most:
                 raise BadInput(f"model: {name} {getattr(trial.model, name)} is beyond what can be planned for, {most:,}")
         engine = engine_name(data.get("engine", engine))
+        for violation in rules.execution_fits(replace(trial, engine=engine)):
+            raise Infeasible(violation.message, code=violation.code)
         if precision is not None and precision not in BY_FIELD["precision"].choices:
             raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), BY_FIELD['precision'].choices)}")
         for name in knobs:
@@ -71,6 +76,7 @@ class Request:
         given: dict[str, Any] = {name: integers(name, value) for name in NUMBERS if (value := knobs.get(name)) is not None}
         given |= {name: words(name, value) for name in WORDS if (value := knobs.get(name)) is not None}
         space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
+                      execution=trial.execution, headroom=Headroom.read(headroom),
                       sequence_parallel=SWITCH[sequence_parallel], **given)
         return cls(space=space, batch=batch, precision=precision or usual_precision(trial.cluster.device))
 
@@ -155,17 +161,7 @@ def _nodes(nodes: int | None, nodes_max: int | None) -> tuple[int, ...] | None:
 def _tables(model: str | Mapping[str, Any] | Model | None, cluster: str | Mapping[str, Any] | Cluster, nodes: int | None,
             procs_per_node: int | None, settings: Iterable[str]) -> dict[str, Any]:
     data: dict[str, Any] = {"cluster": {"base": cluster} if isinstance(cluster, str) else fields.plain(cluster)}
-    if model is not None and not isinstance(model, str):
-        data["model"] = fields.plain(model)
-    elif model is not None and (model.endswith(".toml") or "/" in model):
-        own = presets.read_toml(model)
-        if "model" not in own:
-            raise BadInput(f"{model}: a model file needs a [model] table; base = \"bloom-181b\" is a start")
-        data |= {key: value for key, value in own.items() if key in ("model", *presets.KINDS)}
-        if isinstance(data["model"], str):
-            data["model"] = {"base": data["model"]}
-    else:
-        data["model"] = {"base": model} if model is not None else {}
+    data["model"] = {} if model is None else {"base": model} if isinstance(model, str) else fields.plain(model)
     for setting in settings:
         fields.assign(data, setting)
     for key in ("model", "cluster", "topology", "batch"):

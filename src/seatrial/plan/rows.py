@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from seatrial import fields, rules
@@ -134,15 +135,15 @@ def configs_of(rows: list[Row]) -> Configs:
     return Configs.from_trials([row.trial for row in rows if row.trial is not None])
 
 
-def read(path: str | Path, cluster: Cluster) -> Table:
-    """A CSV file, or the folder of a logbook."""
+def read(path: str | Path, cluster: Cluster, assume: Mapping[str, str] = MappingProxyType({})) -> Table:
+    """A CSV file, or the folder of a logbook. `assume`: column -> what a row means that does not say."""
     from seatrial.tables.unknown import unknown_columns
 
     if Path(path).is_dir():
         from seatrial.logbook import Logbook
 
         with Logbook(Path(path)) as book:
-            return from_records(book.records(), cluster, str(path))
+            return from_records(book.records(), cluster, str(path), assume)
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
@@ -162,7 +163,7 @@ def read(path: str | Path, cluster: Cluster) -> Table:
     except OSError as e:
         raise BadInput(f"{path}: {e.strerror or e}") from None
     said = _own(header, lines, str(path)) if header[-1:] == (OWN_MARK,) else lines
-    rows = tuple(replace(read_row(values, cluster, f"{path}:{n}"), cells=line)
+    rows = tuple(replace(read_row(values, cluster, f"{path}:{n}", assume), cells=line)
                  for n, (line, values) in enumerate(zip(lines, said), 2))
     return Table(header=header, rows=rows, ignored=tuple(unknown_columns(header, (), also=KNOWN)[0]))
 
@@ -182,17 +183,19 @@ def _own(header: tuple[str, ...], lines: list[dict[str, str]], path: str) -> lis
     return [record.to_dict() if isinstance(record, Record) else line for record, line in zip(found, lines)]
 
 
-def from_records(records: Iterable[Mapping[str, Any]], cluster: Cluster, where: str) -> Table:
+def from_records(records: Iterable[Mapping[str, Any]], cluster: Cluster, where: str,
+                 assume: Mapping[str, str] = MappingProxyType({})) -> Table:
     """Records as a logbook has them, or plain dicts of the same columns."""
     lines = list(records)
     header = tuple(dict.fromkeys(name for line in lines for name in line))
-    return Table(header=header, rows=tuple(read_row(line, cluster, f"{where}:{line.get('record_id') or n}")
+    return Table(header=header, rows=tuple(read_row(line, cluster, f"{where}:{line.get('record_id') or n}", assume)
                                            for n, line in enumerate(lines)))
 
 
-def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "") -> Row:
+def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "",
+             assume: Mapping[str, str] = MappingProxyType({})) -> Row:
     """From cells of any type: text is read, what is typed stays as it is, and a record's own trial comes first."""
-    got = _Cells(line)
+    got = _Cells(line, assume)
     session = got.text("session") or got.text("date")
     status = got.text("status").lower()
     try:
@@ -244,8 +247,8 @@ def _shown(value: Any) -> str:
 class _Cells:
     """What a row says, each value read once by what it is."""
 
-    def __init__(self, cells: Mapping[str, Any]):
-        self.cells = cells
+    def __init__(self, cells: Mapping[str, Any], assume: Mapping[str, str]):
+        self.cells, self.assume = cells, assume
 
     def value(self, *names: str) -> Any:
         """None where nobody said."""
@@ -258,7 +261,7 @@ class _Cells:
                         continue
                 if value is not None:
                     return value
-        return None
+        return next((self.assume[name] for name in names if name in self.assume), None)
 
     def text(self, *names: str) -> str:
         value = self.value(*names)
@@ -360,9 +363,11 @@ def _measure(said: str) -> str:
 
 def _engine(got: _Cells) -> str:
     """As a table names it: `Megatron-LM 0.12` is megatron-lm. One that is empty is the default."""
+    if got.text("engine").endswith(".toml"):
+        return engine_name(got.text("engine"))
     said = re.sub(r"[\s_/]+", "-", got.text("engine").lower().strip())
     bare = re.sub(r"[-@]?v?\d+(\.\d+)+.*$", "", said)
-    name = next((name for name in (said, bare, bare.partition("-")[0]) if name and (known(name) or name.endswith(".toml"))), "")
+    name = next((name for name in (said, bare, bare.partition("-")[0]) if name and known(name)), "")
     if said and not name:
         try:
             engine_name(said)
@@ -375,12 +380,12 @@ def _execution(got: _Cells, cluster: Cluster, engine: str) -> Execution:
     """Attention and overlap, in the words of tables."""
     attention: str | None = None
     overlap: str | None = None
-    if said := _plain(got.text("attention")) or _plain(got.text("flash")):
+    if said := _plain(got.text("attention", "flash")):
         if said in YES:
             facts = model_of(engine)
             attention = facts.attention_hopper if cluster.device.fuses_attention else facts.attention
             attention = "fused" if attention == "stored" else attention
-        elif (attention := _ATTENTION_OF.get(said)) is None:
+        elif (attention := _ATTENTION_OF.get(said)) is None:  # type: ignore[assignment]
             raise BadInput(f"attention is {said!r}: {nearest(said, _ATTENTION_OF)}")
     if said := got.text("overlap").lower():
         words = [_OVERLAP_OF.get(word, word) for word in re.split(r"[\s,;+/]+", said) if word]

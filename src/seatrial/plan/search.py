@@ -4,7 +4,8 @@
     found.considered, found.rejected, found.ranked["dp"][:5], found.sec[:5]
 
 A layout goes through `rules.py`'s conditions, the user's own rules, memory, and then time; each rejected one is counted once,
-under the first that it breaks. Chunks bound the memory, and only the best of each are kept.
+under the first that it breaks. The rank goes by the time until a layout survives, so by the odds that it fits as well. Chunks
+bound the memory, and only the best of each are kept.
 """
 from __future__ import annotations
 
@@ -19,13 +20,14 @@ from seatrial import arith
 from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
-from seatrial.plan import memory, step
+from seatrial.plan import step
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, decoded
-from seatrial.plan.forecast import limit_gib
+from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, asked, decoded, engine_code
+from seatrial.plan.held import Held
+from seatrial.plan.odds import UNLIKELY, expected
 from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
-from seatrial.spec import Batch, Cluster, Model, Topology, Trial
+from seatrial.spec import Batch, Model, Topology, Trial
 
 By = Literal["time", "tflops", "cost", "energy", "memory"]
 
@@ -56,10 +58,12 @@ class Found:
     lo: Floats
     hi: Floats
     mem_gib: Floats
+    odds: Floats
+    """That each fits: `odds.py`."""
     key: Floats
     """What the rank goes by: smaller is better."""
-    closest: tuple[Columns, float] | None
-    """Where nothing fits memory: the layout that needs least, and its GiB."""
+    closest: tuple[Columns, float, float] | None
+    """Where nothing fits memory: the layout that needs least, its GiB, and the odds that it fits all the same."""
     reference: float | None = None
     """Where shapes were searched too: the size that their seconds are normalised to."""
 
@@ -97,11 +101,14 @@ def _excess(key: Floats) -> Floats:
 def trial_of(row: dict[str, int], space: Space, precision: str) -> Trial:
     knobs = decoded(row)
     return Trial(model=space.models[row["shape"]], batch=Batch(gbs=knobs.pop("gbs")), engine=space.engine,
+                 execution=space.execution,
                  topology=Topology(**{**knobs, "precision": precision}), cluster=space.cluster.with_nodes(row["nodes"]))
 
 
-def configs_of(c: Columns, models: Sequence[Model], cluster: Cluster, precision: str) -> Configs:
+def configs_of(c: Columns, space: Space, precision: str) -> Configs:
     """The layouts as the physics takes them."""
+    models = space.models
+
     def of_model(name: str) -> np.ndarray:
         each = np.array([int(getattr(model, name)) for model in models], dtype=np.int64)
         return np.broadcast_to(each[0], c["shape"].shape) if (each == each[0]).all() else each[c["shape"]]
@@ -109,7 +116,7 @@ def configs_of(c: Columns, models: Sequence[Model], cluster: Cluster, precision:
     of_models = {name: of_model(name) for name in OF_MODEL}
     return Configs.from_columns(
         len(c["shape"]), **of_models, vocab=_padded_vocab(c, models), precision=PRECISIONS.index(precision),
-        procs_per_node=cluster.procs_per_node,
+        procs_per_node=space.cluster.procs_per_node, engine=engine_code(space.engine), **asked(space.execution),
         **{name: column for name, column in c.items() if name != "shape"},
     )  # fmt: skip
 
@@ -128,24 +135,23 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
     `ramp`: the batch whose ramp-up every layout must be able to run.
     """
     coefficients = learned(fit)
-    searched_zero = space.zero is None and space.options is None
     # sc21 credits full recompute with a third more operations, so it can only compare layouts of one recompute mode.
     formula = arith.FORMULA if space.recompute is not None and len(space.recompute) == 1 else "model"
     where, tried = product(space)
     lost = hopeless(where, space)
     rejected = _rejected_early(where[lost], tried, space, ramp, precision, rows)
     considered, accepted = sum(rejected.values()), 0
-    best = _Best({}, *[np.zeros(0)] * 5)
-    closest: tuple[Columns, float] | None = None
-    waiting: list[tuple[Columns, Floats, Configs]] = []
+    best = _Best({}, *[np.zeros(0)] * 6)
+    closest: tuple[Columns, float, float] | None = None
+    waiting: list[tuple[Columns, Floats, Floats, Configs]] = []
 
     def timed() -> _Best:
         """The best so far together with those that wait: many are timed at once, since schedules are the better shared."""
-        columns = {name: np.concatenate([c[name] for c, _, _ in waiting]) for name in waiting[0][0]}
-        mem = np.concatenate([mem for _, mem, _ in waiting])
-        found = step.time(Configs.join([configs for _, _, configs in waiting]), space.cluster, coefficients)
+        columns = {name: np.concatenate([c[name] for c, *_ in waiting]) for name in waiting[0][0]}
+        mem, odds = (np.concatenate([each[place] for each in waiting]) for place in (1, 2))
+        found = step.time(Configs.join([configs for *_, configs in waiting]), space.cluster, coefficients)
         waiting.clear()
-        part = _Best(columns, found.sec, found.lo, found.hi, mem, _key(by, formula, columns, space, found.sec, mem))
+        part = _Best(columns, found.sec, found.lo, found.hi, mem, odds, _key(by, formula, columns, space, found.sec, mem))
         return (best.joined(part) if len(best.sec) else part).best()
 
     for c in expand(where[~lost], tried, space, rows):
@@ -153,31 +159,32 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
         codes = verdicts(c, space, ramp, precision)
         rejected.update({CODES[code - 1]: int(count) for code, count in enumerate(np.bincount(codes)) if code and count})
         c = _only(c, codes == 0)
-        if searched_zero and space.engine == "megatron":
-            c = _counted(c, (c["zero"] < 2) | (c["pp"] == 1), "zero-pipeline", rejected)
+        if space.zero is None:
+            c = _counted(c, (c["zero"] <= space.facts.zero_with_pipeline) | (c["pp"] == 1), "zero-pipeline", rejected)
         for rule in rules:
             c = _counted(c, _holds(rule, c, space), f"rule: {rule.text}", rejected)
         if not len(c["dp"]):
             continue
-        configs = configs_of(c, space.models, space.cluster, precision)
-        held = Held.of(configs, space.cluster, fit)
-        mem, fits = held.shown_gib, held.fits
-        if not fits.all():
-            rejected["memory"] += int((~fits).sum())
+        configs = configs_of(c, space, precision)
+        held = Held.of(configs, space.cluster, fit, space.headroom)
+        mem, odds = held.shown_gib, held.odds
+        may = odds >= UNLIKELY
+        if not may.all():
+            rejected["memory"] += int((~may).sum())
             least = int(np.argmin(held.need_gib))
             if closest is None or held.need_gib[least] < closest[1]:
-                closest = (_only(c, np.array([least])), float(held.need_gib[least]))
-            c, mem, configs = _only(c, fits), mem[fits], configs.take(fits)
+                closest = (_only(c, np.array([least])), float(held.need_gib[least]), float(odds[least]))
+            c, mem, odds, configs = _only(c, may), mem[may], odds[may], configs.take(may)
         accepted += len(mem)
         if len(mem):
-            waiting.append((c, mem, configs))
-            if sum(len(mem) for _, mem, _ in waiting) >= TIMED:
+            waiting.append((c, mem, odds, configs))
+            if sum(len(mem) for _, mem, *_ in waiting) >= TIMED:
                 best = timed()
     if waiting:
         best = timed()
     return Found(space=space, precision=precision, formula=formula, considered=considered, rejected=dict(rejected),
-                 accepted=accepted, ranked=best.columns, sec=best.sec, lo=best.lo, hi=best.hi, mem_gib=best.mem, key=best.key,
-                 closest=None if accepted else closest)
+                 accepted=accepted, ranked=best.columns, sec=best.sec, lo=best.lo, hi=best.hi, mem_gib=best.mem, odds=best.odds,
+                 key=best.rank, closest=None if accepted else closest)
 
 
 def _rejected_early(where: np.ndarray, tried: np.ndarray, space: Space, ramp: Batch | None, precision: str,
@@ -201,58 +208,25 @@ class _Best:
     lo: Floats
     hi: Floats
     mem: Floats
+    odds: Floats
     key: Floats
+
+    @property
+    def rank(self) -> Floats:
+        return expected(self.key, self.odds)
+
+    @property
+    def figures(self) -> tuple[Floats, ...]:
+        return self.sec, self.lo, self.hi, self.mem, self.odds, self.key
 
     def best(self) -> _Best:
         """The first `KEPT` in order; among equals the lighter, then the one found first, so that a search repeats itself."""
-        order = np.lexsort((self.mem, self.key))[:KEPT]
-        return _Best(_only(self.columns, order), *(a[order] for a in (self.sec, self.lo, self.hi, self.mem, self.key)))
+        order = np.lexsort((self.mem, self.rank))[:KEPT]
+        return _Best(_only(self.columns, order), *(figure[order] for figure in self.figures))
 
     def joined(self, other: _Best) -> _Best:
-        def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-            return np.concatenate([a, b])
-
-        return _Best({name: both(column, other.columns[name]) for name, column in self.columns.items()},
-                     both(self.sec, other.sec), both(self.lo, other.lo), both(self.hi, other.hi), both(self.mem, other.mem),
-                     both(self.key, other.key))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """Memory of many layouts, as the fit knows it."""
-
-    gib: Floats
-    hi: Floats
-    """The upper end of the 90 % interval."""
-    need_gib: Floats
-    """What it cannot run without."""
-    parts: dict[str, Floats]
-    limit_gib: float
-
-    @classmethod
-    def of(cls, configs: Configs, cluster: Cluster, fit: Calibration | None) -> Held:
-        found = memory.peak(configs, cluster)
-        limit = limit_gib(cluster)
-        if fit is None:
-            return cls(gib=found.gib, hi=found.hi, need_gib=found.need_gib, parts=found.parts, limit_gib=limit)
-        gib, reach = fit.held.apply(found)
-        # What rows have taught about the whole is no part's own: it is shown beside them.
-        parts = {**found.parts, "learned": gib - found.gib}
-        return cls(gib=gib, hi=gib * np.exp(reach), need_gib=found.need_gib * gib / found.gib, parts=parts, limit_gib=limit)
-
-    @property
-    def fits(self) -> np.ndarray:
-        return self.need_gib <= self.limit_gib
-
-    @property
-    def shown_gib(self) -> Floats:
-        """What a monitor would show: the allocator gives back what it only keeps when the device is full."""
-        return np.where(self.fits, np.minimum(self.gib, self.limit_gib), self.gib)
-
-    @property
-    def tight(self) -> np.ndarray:
-        """It fits, but the interval reaches over the limit."""
-        return self.fits & (self.hi > self.limit_gib)
+        columns = {name: np.concatenate([column, other.columns[name]]) for name, column in self.columns.items()}
+        return _Best(columns, *(np.concatenate(both) for both in zip(self.figures, other.figures)))
 
 
 def learned(fit: Calibration | None) -> step.Coefficients:

@@ -13,6 +13,7 @@ from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.plan.answer import Document
 from seatrial.plan.explain import WHY, Explained, better
+from seatrial.plan.odds import LIKELY, percent
 from seatrial.plan.request import Request
 from seatrial.schedule import picture
 
@@ -23,6 +24,9 @@ NARROWEST, WIDEST = 36, 100
 SPACIOUS = 72
 """From here on there is room for figures beside the intervals."""
 MEASURED = "s measured"
+
+
+ENGINE = "Engine {engine}, attention {attention}."
 
 
 class _Column(NamedTuple):
@@ -36,7 +40,8 @@ def print_plan(document: Document, request: Request) -> None:
     shapes = bool(candidates) and "layers" in candidates[0]
     print(f"{'shapes' if shapes else request.model.name or 'the model'} on {cluster.name}: {cluster.nodes} nodes x "
           f"{cluster.procs_per_node} = {cluster.world} devices, batch {','.join(map(str, request.space.gbs))}, "
-          f"{document['precision']}, engine {document['engine']}")
+          f"{document['precision']}")
+    print(ENGINE.format(**document))
     rejected = ", ".join(f"{code} {count:,}" for code, count in document["rejected"].items())
     print(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
           + (f"; rejected: {rejected}" if rejected else ""))
@@ -115,7 +120,7 @@ def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_
     columns += [
         _Column("s/it", lambda c: terminal.seconds(c["sec_per_it"])),
         _Column("90 %", lambda c: f"{terminal.short(c['sec_lo'])}-{terminal.short(c['sec_hi'])}"),
-        _Column("GiB", lambda c: f"{c['mem_gib']:.1f}" + ("*" if c["fits"] == "tight" else "")),
+        _Column("GiB", lambda c: f"{c['mem_gib']:.1f}" + (f" tight {c['fit_odds']:.0%}" if c["fits"] == "tight" else "")),
         _Column("TFLOPs", lambda c: terminal.short(c["tflops"])),
         _Column("vs first", lambda c: "tie" if c["tie"] else f"+{c['worse_by']:.1%}" if c["worse_by"] else ""),
     ]  # fmt: skip
@@ -154,8 +159,10 @@ def _remarks(document: Document) -> None:
         sign, sec = "+" if runner_up["sec_more"] >= 0 else "-", terminal.seconds(abs(runner_up["sec_more"]))
         print(f"The runner-up, number {runner_up['rank']}, is {runner_up['worse_by']:.1%} worse by {document['by']}: "
               f"{sign}{sec} s per iteration{more}.")
-    if any(c["fits"] == "tight" for c in candidates):
-        print("A * after GiB: it fits, but the interval of the forecast reaches over the limit.")
+    first, tight = candidates[0], any(c["fits"] == "tight" for c in candidates)
+    print(f"The first takes {first['mem_gib']:.1f} GiB of {document['mem_limit_gib']:.1f}, and fits with "
+          f"{percent(first['fit_odds'])}."
+          + (" Tight ones rank by time over odds." if tight else ""))
     if "calibration" in document:
         learned = document["calibration"]
         doubted = ", ".join(doubt["where"].rsplit("/", 1)[-1] for doubt in learned["doubted"])
@@ -189,9 +196,11 @@ def explained(explained: Explained, top: int) -> None:
     print(f"{explained.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
           f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
           f"recompute {t.recompute}, {t.precision}")
+    print(ENGINE.format(engine=explained.engine.name, attention=explained.attention))
     print(f"\n{explained.sec:.2f} s per iteration (90 %: {explained.lo:.1f} to {explained.hi:.1f})")
     print(terminal.breakdown(explained.parts, "s", said=WHY))
-    print(f"\n{explained.mem_gib:.1f} GiB of {explained.limit_gib:.1f} on the fullest device")
+    print(f"\n{explained.mem_gib:.1f} GiB of {explained.limit_gib:.1f} on the fullest device: it fits with "
+          f"{percent(explained.odds)}")
     print(terminal.breakdown(explained.memory, "GiB", whole=explained.limit_gib))
     if explained.timeline is not None:
         print(f"\n{pipeline_title(explained)}; dots are the bubble")
@@ -206,7 +215,8 @@ def explained(explained: Explained, top: int) -> None:
         print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
     if not chosen:
         print("  no single change is forecast to gain more than 1 %")
-    full = [change for change in explained.changes if change.reject == "memory" and (change.gain or 0) > TIE]
+    full = [(change, odds) for change in explained.changes if (odds := change.odds) is not None and odds < LIKELY
+            and (change.gain or 0) > TIE]
     if full and top:
-        print("  it would be faster, but does not fit: "
-              + "; ".join(f"{c.what} ({c.mem_gib:.1f} GiB)" for c in sorted(full, key=lambda c: c.mem_gib or 0.0)[:top]))
+        print("  faster, but not sure to fit: " + "; ".join(
+            f"{c.what} ({c.mem_gib:.1f} GiB, {percent(odds)})" for c, odds in sorted(full, key=lambda pair: -pair[1])[:top]))

@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
+from seatrial.engines.model import EngineModel, model_of
 from seatrial.errors import BadInput
 from seatrial.plan.configs import CHOICES, SCHEDULES
+from seatrial.plan.odds import Headroom
 from seatrial.schedule import KINDS
-from seatrial.spec import Cluster, Model
+from seatrial.spec import Cluster, Execution, Model
 
 Columns = dict[str, np.ndarray]
 """Name -> one value a layout. `recompute` and `schedule` are codes as in `Configs`, `shape` is a position in `Space.models`."""
 
 
-ENGINE_SCHEDULES: dict[str, tuple[str, ...]] = {"megatron": ("1f1b", "interleaved")}
-"""What each engine can run where that is not all of them."""
 
 CHUNK = 1 << 16
 """Layouts in one chunk: what bounds the memory of a search, large enough that numpy's own overhead vanishes."""
@@ -61,6 +61,14 @@ class Space:
     options: tuple[tuple[int, ...], ...] | None = None
     """Rows of OPTIONS, in numbers, to use in place of the product of those fields."""
     engine: str = "megatron"
+    execution: Execution = field(default_factory=Execution)
+    """Attention and overlap, where they are not the engine's own."""
+    headroom: Headroom = field(default_factory=Headroom)
+    """What is to stay free of the memory."""
+
+    @property
+    def facts(self) -> EngineModel:
+        return model_of(self.engine)
 
     def freed(self, *names: str) -> Space:
         """The same with these fields searched."""
@@ -103,10 +111,12 @@ def inner(space: Space) -> np.ndarray:
 def _options(space: Space) -> Iterator[tuple[int, ...]]:
     # A stage holds a layer at least, or there is nothing to interleave.
     most = min(_MOST_VIRTUAL, max(model.layers for model in space.models) + 2)
-    usual: dict[str, Any] = {"zero": range(4), "vp": range(1, most + 1), **CHOICES,
-             "schedule": ENGINE_SCHEDULES.get(space.engine, SCHEDULES)}  # fmt: skip
+    facts = space.facts
+    usual: dict[str, Any] = {"zero": facts.zero_stages, "vp": range(1, most + 1), **CHOICES, "schedule": facts.schedules}
+    # Where tensor parallelism always cuts the sequence, `_distinct` leaves it cut.
+    given = replace(space, sequence_parallel=(False, True)) if facts.sequence_parallel else space
     virtual = OPTIONS.index("vp"), OPTIONS.index("schedule")
-    values = [[CHOICES[name].index(value) if name in CHOICES else int(value) for value in getattr(space, name) or usual[name]]
+    values = [[CHOICES[name].index(value) if name in CHOICES else int(value) for value in getattr(given, name) or usual[name]]
               for name in OPTIONS]
     for option in itertools.product(*values):
         vp, kind = (option[place] for place in virtual)
@@ -165,7 +175,9 @@ def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
     kept = ~virtual | ((c["pp"] > 1) & (c["pp"] * c["vp"] <= layers[c["shape"]] + 2))
     if space.zero is None:
         kept &= (c["dp"] > 1) | (c["zero"] == 0)
-    if len(space.sequence_parallel) > 1:
+    if space.facts.sequence_parallel:
+        kept &= (c["tp"] > 1) == (c["sequence_parallel"] == 1)
+    elif len(space.sequence_parallel) > 1:
         kept &= (c["tp"] > 1) | (c["sequence_parallel"] == 0)
     if space.schedule is None:
         kept &= (c["pp"] > 1) | (c["schedule"] == SCHEDULES.index("1f1b"))

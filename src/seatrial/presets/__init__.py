@@ -96,6 +96,11 @@ def _lineage(kind: str, name: str, book: Book) -> list[str]:
 
 
 def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | None = None) -> Model:
+    """A model by the name of a preset or the path of a TOML file with a [model] table, with other values."""
+    if name.endswith(".toml") or os.sep in name:
+        name, changes, book = _model_file(name, changes or {})
+        if not name:
+            return fields.build(Model, changes, where="model")
     book = book or shipped()
     values = {**resolve("models", name, book), **(changes or {})}
     for ancestor in reversed(_lineage("models", name, book)):
@@ -105,19 +110,16 @@ def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | N
     return fields.build(Model, values, where="model")
 
 
-def model_or_file(name: str) -> Model:
-    """A model by the name of a preset or the path of a TOML file with a [model] table."""
-    if not (name.endswith(".toml") or os.sep in name):
-        return model(name)
-    data = read_toml(name)
+def _model_file(path: str, changes: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], Book]:
+    """The preset that a file's [model] is built on, empty where it is none; its values with the changes; its presets."""
+    data = read_toml(path)
     values = data.get("model")
     if isinstance(values, str):
         values = {"base": values}
     if not isinstance(values, Mapping):
-        raise BadInput(f"{name}: a model file needs a [model] table; base = \"bloom-181b\" is a start")
-    if "base" not in values:
-        return fields.build(Model, values, where="model")
-    return model(values["base"], {k: v for k, v in values.items() if k != "base"}, book=with_user(data))
+        raise BadInput(f"{path}: a model file needs a [model] table; base = \"bloom-181b\" is a start")
+    own = {key: value for key, value in values.items() if key != "base"}
+    return fields.convert(values.get("base", ""), str, where="model.base"), {**own, **changes}, with_user(data)
 
 
 def _part(kind: str, value: Any, book: Book) -> Any:

@@ -63,7 +63,7 @@ def measured(argv: list[str]) -> int:
         if leads:
             print(line, file=sys.stderr, flush=True)
 
-    models = [presets.model_or_file(name) for name in options.model]
+    models = [presets.model(name) for name in options.model]
     device = device_of(options.device, place)
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // place.local_world))

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from seatrial import fields, presets
+from seatrial.engines import engine_name
 from seatrial.errors import BadInput
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULTED = ("heads", "seq", "vocab", "dp", "mbs", "gbs", "zero_stage", "recompute", "dtype")
 """What the planner takes a usual value for when a row does not say."""
+ASSUMABLE = (*DEFAULTED, "engine", "attention", "overlap")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,10 @@ class Forecast:
     mem_lo: float | None = None
     mem_hi: float | None = None
     limit_gib: float | None = None
+    fit_odds: float | None = None
+    """That it fits."""
+    engine: str = ""
+    """Whose facts it stands on."""
     parts_s: dict[str, float] = field(default_factory=dict)
     memory_gib: dict[str, float] = field(default_factory=dict)
     trial: Trial | None = None
@@ -63,8 +69,10 @@ class Clusters:
         given: dict[str, str] = {}
         for word in assume:
             name, equals, value = word.partition("=")
-            if not equals or name not in DEFAULTED:
-                raise BadInput(f"--assume {word!r}: expected NAME=VALUE; {fields.nearest(name, DEFAULTED)}")
+            if not equals or name not in ASSUMABLE:
+                raise BadInput(f"--assume {word!r}: expected NAME=VALUE; {fields.nearest(name, ASSUMABLE)}")
+            if name == "engine":
+                engine_name(value)
             given[name] = value
         return cls(named=tuple((text, presets.cluster(name)) for text, _, name in pairs), assume=given,
                    learned=tuple(_calibration(path) for path in calibrations))
@@ -117,7 +125,7 @@ def trial_on(record: Record, cluster: Cluster | None, *, assume: Mapping[str, st
             return fields.build(Trial, record.trial, where="record.trial")
         except BadInput:
             return None
-    return None if cluster is None else rows.read_row({**assume, **record.to_dict()}, cluster).trial
+    return None if cluster is None else rows.read_row(record.to_dict(), cluster, assume=assume).trial
 
 
 def _calibration(path: str | Path) -> Calibration:
@@ -127,18 +135,21 @@ def _calibration(path: str | Path) -> Calibration:
 
 
 def _together(fit: Calibration, machine: Cluster, wanted: list[tuple[int, Trial, Record]]) -> dict[int, Forecast]:
+    from seatrial.engines.model import model_of
     from seatrial.plan import memory, step
-    from seatrial.plan.forecast import limit_gib
+    from seatrial.plan.forecast import odds_of
+    from seatrial.plan.odds import limit_gib
     from seatrial.plan.rows import Row, configs_of
 
     rows = [Row(cells={}, trial=trial, session=record.session or record.date) for _, trial, record in wanted]
     configs = configs_of(rows)
-    seen = fit.forecast(rows)
+    seen, odds = fit.forecast(rows), odds_of(rows, fit)
     timed, peak = step.time(configs, machine, fit.coefficients()), memory.peak(configs, machine)
     return {
         place: Forecast(
             sec=float(seen.sec[i]), lo=float(seen.sec_lo[i]), hi=float(seen.sec_hi[i]), mem_gib=float(seen.mem[i]),
             mem_lo=float(seen.mem_lo[i]), mem_hi=float(seen.mem_hi[i]), limit_gib=limit_gib(trial.cluster or machine),
+            fit_odds=float(odds[i]), engine=model_of(trial.engine).name,
             parts_s={name: float(values[i]) for name, values in timed.parts.items()},
             memory_gib={name: float(values[i]) for name, values in peak.parts.items()}, trial=trial,
             assumed=tuple(name for name in DEFAULTED if getattr(record, name) in (None, "")), device=machine.device.name)

@@ -25,6 +25,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from seatrial import presets
 from seatrial.columns import SEARCHED
+from seatrial.engines.model import DEFAULT
+from seatrial.engines.model import names as engine_names
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.fields import nearest
 from seatrial.logbook import Logbook
@@ -358,7 +360,7 @@ SHOWN = 8
 
 def choices() -> dict[str, list[str]]:
     book = presets.shipped()
-    return {"models": sorted(book["models"]), "clusters": sorted(book["clusters"])}
+    return {"models": sorted(book["models"]), "clusters": sorted(book["clusters"]), "engines": list(engine_names())}
 
 
 def fit_of(made: Made, cluster: str) -> Calibration | None:
@@ -377,14 +379,17 @@ def what_if(query: Mapping[str, str], fit: Calibration | None = None) -> dict[st
     from seatrial.plan.request import integers, number
 
     known = choices()
-    for name in ("model", "cluster"):
-        if query.get(name) not in known[f"{name}s"]:
-            raise BadInput(f"{name} {query.get(name, '')!r}: {nearest(query.get(name, ''), known[f'{name}s'])}")
+    # Of presets alone: a path in a query would be a file of this machine.
+    for name in ("model", "cluster", "engine"):
+        said = query.get(name, DEFAULT if name == "engine" else "")
+        if said not in known[f"{name}s"]:
+            raise BadInput(f"{name} {said!r}: {nearest(said, known[f'{name}s'])}")
     nodes = integers("nodes", query["nodes"])[0] if query.get("nodes") else None
     if nodes is not None and nodes > MOST_NODES:
         raise BadInput(f"nodes {nodes}: up to {MOST_NODES} here; seatrial plan takes more")
     rules = [text for part in query.get("rule", "").split(";") if (text := part.strip())]
     tokens = number("tokens", query["tokens"]) if query.get("tokens") else None
     asked = planner.question(model=query["model"], cluster=query["cluster"], nodes=nodes, rules=rules,
+                             engine=query.get("engine"), attention=query.get("attention") or None,
                              knobs={knob: query.get(knob) or None for knob in SEARCHED})
     return planner.ask(asked.request, rules=asked.rules, top=SHOWN, tokens=tokens, fit=fit).document

@@ -444,6 +444,8 @@ class Asked:
     knobs: dict[str, Any] = field(default_factory=dict)
     """gbs, and the fixed values of [topology]."""
     engine: str | None = None
+    execution: dict[str, Any] = field(default_factory=dict)
+    """Attention and overlap, where it names them."""
     rampup: tuple[Any, ...] | None = None
     rules: tuple[str, ...] = ()
 
@@ -463,4 +465,6 @@ def asked(path: Path) -> Asked:
     start = batch.get("rampup_start")
     rampup = None if start is None else (start, batch.get("rampup_increment"), batch.get("rampup_samples"))
     rules = fields.convert(data.get("rules", []), tuple[str, ...], where="rules")
-    return Asked(model=str(path), cluster=str(path), knobs=knobs, engine=data.get("engine"), rampup=rampup, rules=rules)
+    return Asked(model=str(path), cluster=str(path), knobs=knobs, engine=data.get("engine"), rampup=rampup, rules=rules,
+                 execution={name: value for name, value in _table(data.get("execution", {}), f"{path}: execution").items()
+                            if name in ("attention", "overlap")})

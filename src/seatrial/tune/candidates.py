@@ -21,10 +21,9 @@ from scipy.special import log_ndtr, ndtr
 from seatrial import columns
 from seatrial.errors import BadInput
 from seatrial.outcomes import OUTCOMES
-from seatrial.plan import memory, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, Floats
-from seatrial.plan.forecast import limit_gib
+from seatrial.plan.held import Held
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 
@@ -111,10 +110,9 @@ def chance_to_run(candidates: Sequence[Trial], observations: Observations, clust
 
 
 def _fits(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Calibration) -> Floats:
-    peak = memory.peak(Configs.from_trials(list(candidates)), cluster)
-    gib, reach = fit.held.apply(peak)
-    spare = np.log(limit_gib(cluster)) - np.log(peak.need_gib * gib / peak.gib)
-    own = reach / step.Z90 / np.sqrt(2)
+    held = Held.of(Configs.from_trials(list(candidates)), cluster, fit)
+    spare = np.log(held.limit_gib) - np.log(held.need_gib)
+    own = held.sigma / np.sqrt(2)
     common = np.linspace(-4, 4, 161)[:, None]
     # [common, n]: how far the limit lies above the need, in units of the candidate's own error.
     apart = spare / own - common

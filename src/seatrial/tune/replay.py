@@ -22,10 +22,11 @@ import numpy as np
 
 from seatrial import presets, shipped
 from seatrial.errors import BadInput
-from seatrial.plan import calibrate, memory
+from seatrial.plan import calibrate
 from seatrial.plan import rows as table
 from seatrial.plan.configs import Configs
-from seatrial.plan.forecast import limit_gib
+from seatrial.plan.held import Held
+from seatrial.plan.odds import UNLIKELY, expected
 from seatrial.plan.rows import SLOW_ALLOCATOR, Row
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
@@ -190,8 +191,9 @@ def _stage(question: Question, trials: list[Trial], named: dict[str, dict[str, s
     around = {_trial(row).run_id(): row.factors for row in reversed(question.believed) if row.trial is not None}
     found = fit.forecast([replace(row_of(trial, session=session), factors=around[trial.run_id()]) for trial in trials])
     each = found.sec / np.array([unit(trial, question.by) for trial in trials])
-    fits = _fits(trials, question.cluster, fit)
-    order = [int(i) for i in np.argsort(np.where(fits, each, np.inf), kind="stable") if fits[i]]
+    odds = _odds(trials, question.cluster, fit)
+    fits = odds >= UNLIKELY
+    order = [int(i) for i in np.argsort(expected(each, np.maximum(odds, 1e-9)), kind="stable") if fits[i]]
     winner = next((n for n, i in enumerate(order, 1) if trials[i].run_id() == _trial(best).run_id()), None)
     merit: dict[str, float] = {}
     for row in rows:
@@ -226,10 +228,8 @@ def _errors(fit: calibrate.Calibration, rows: Sequence[Row]) -> list[float]:
     return [abs(sec / row.sec_per_it - 1) for sec, row in zip(fit.forecast(rows).sec.tolist(), rows) if row.sec_per_it]
 
 
-def _fits(trials: list[Trial], cluster: Cluster, fit: calibrate.Calibration) -> np.ndarray:
-    held = memory.peak(Configs.from_trials(trials), cluster)
-    gib, _ = fit.held.apply(held)
-    return np.asarray(held.need_gib * gib / held.gib <= limit_gib(cluster))
+def _odds(trials: list[Trial], cluster: Cluster, fit: calibrate.Calibration) -> np.ndarray:
+    return Held.of(Configs.from_trials(trials), cluster, fit).odds
 
 
 # ---- the search made anew
@@ -272,7 +272,7 @@ def _verdicts(question: Question, asked: Sequence[str], chances: dict[str, float
             why = ("copy", f"says again what {row.cells['duplicate_of']} said")
         elif again:
             why = ("repeat", "its topology had been measured")
-        elif not _fits([row.trial], question.cluster, cold)[0]:
+        elif _odds([row.trial], question.cluster, cold)[0] < UNLIKELY:
             why = ("memory", "forecast to run out of memory")
         elif chances.get(row.trial.run_id(), 0.0) < NEVER_BEST:
             why = ("slower", "surely slower, by what the trials of tune had taught")

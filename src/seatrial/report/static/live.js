@@ -76,7 +76,7 @@ async function planner() {
   const out = h("div", { "aria-live": "polite" });
   let turn = 0, timer = 0;
   const form = h("form", { class: "form", onsubmit: (event) => { event.preventDefault(); go(); }, oninput: () => { clearTimeout(timer); timer = setTimeout(go, 350); } },
-    pick("model", "Model", known.models, "bloom-176b"), pick("cluster", "Cluster", known.clusters, "jz-a100"), field("nodes", "Nodes", "48", "all"), field("gbs", "Global batch", "2048", "needed"),
+    pick("model", "Model", known.models, "bloom-176b"), pick("cluster", "Cluster", known.clusters, "jz-a100"), pick("engine", "Engine", known.engines, "megatron-deepspeed"), field("nodes", "Nodes", "48", "all"), field("gbs", "Global batch", "2048", "needed"),
     fields((c) => c.searched && c.name !== "gbs").map((c) => field(c.field, c.label, "", "any")),
     field("tokens", "Tokens", "300B", "none"), field("rule", "Rules, with ; between", "", "dp % 4 == 0; pp <= 12", "wide2"), h("label", {}, "Learn from this logbook", h("select", { name: "learn" }, h("option", { value: "", text: "no" }), h("option", { value: "yes", text: "yes" }))), h("button", { class: "sr", type: "submit", text: "Plan" }));
   async function go() {
@@ -95,9 +95,9 @@ async function planner() {
 
 function ranking(a) {
   if (!a.candidates.length) return [h("p", { class: "note", text: a.reason }), a.nearest?.length && h("p", { class: "small" }, "Nearest: ", a.nearest.map((n) => `${n.freed}: ${fields((c) => c.searched && (c.degree || c.name === "mbs")).map((c) => wording(c, n[c.field])).join(", ")}`).join("; "))].filter(Boolean);
-  const figures = [["sec_per_it", "Sec/it"], ["tflops", `TFLOPs (${a.tflops_formula})`], ["mem_gib", "GiB"], ["fits", "Fits"], ["days", "Days"], ["device_hours", "Device-hours"]];
+  const figures = [["sec_per_it", "Sec/it"], ["tflops", `TFLOPs (${a.tflops_formula})`], ["mem_gib", "GiB"], ["fit_odds", "Fits"], ["days", "Days"], ["device_hours", "Device-hours"]];
   const columns = [...fields((c) => c.searched && c.name !== "gbs").map((c) => [c.field, c.label]), ...figures].filter(([k]) => k in a.candidates[0]);
-  const cells = (c) => columns.map(([k]) => { const v = c[k]; return h("td", { class: typeof v === "number" ? "n" : null, text: k === "sec_per_it" ? `${num(v)} (${num(c.sec_lo, 3)} to ${num(c.sec_hi, 3)})` : num(v) }); });
+  const cells = (c) => columns.map(([k]) => { const v = c[k]; return h("td", { class: typeof v === "number" ? "n" : null, text: k === "sec_per_it" ? `${num(v)} (${num(c.sec_lo, 3)} to ${num(c.sec_hi, 3)})` : k === "fit_odds" ? `${c.fits} ${percent(v)}` : num(v) }); });
   const lost = Object.entries(a.rejected).slice(0, 6).map(([k, n]) => `${k} ${n.toLocaleString("en")}`).join(", ");
   return [h("p", { class: "small dim", text: `${a.considered.toLocaleString("en")} layouts considered, ${a.accepted.toLocaleString("en")} can run${a.ties > 1 ? `; the first ${a.ties} cannot be told apart` : ""}. A forecast, not a measurement${a.calibration ? `, corrected by ${plural(a.calibration.rows, "row")} of this logbook` : ""}.` }),
     h("div", { class: "scroll-x" }, h("table", { class: "plain", id: "ranking" }, h("thead", {}, h("tr", {}, h("th", { text: "" }), columns.map(([, l]) => h("th", { scope: "col", text: l })))), h("tbody", {}, a.candidates.map((c, i) => h("tr", {}, h("td", {}, c.tie ? h("span", { class: "badge warn", text: "tie" }) : `${i + 1}`), cells(c)))))),
