@@ -143,7 +143,7 @@ def test_the_planner_of_the_page_learns_from_the_rows_of_the_same_cluster():
              "recompute": "full", "mbs": "2"}
     cold, taught = (serve.what_if(asked, fit) for fit in (None, serve.fit_of(made, "jz-a100")))
     assert taught["calibration"]["rows"] == 3
-    assert cold["candidates"][0]["sec_per_it"] < taught["candidates"][0]["sec_per_it"] < 220.0
+    assert 1.9 < taught["candidates"][0]["sec_per_it"] / cold["candidates"][0]["sec_per_it"] < 2.3, "rows: 2.1 to 2.3"
     assert serve.fit_of(made, "dgx-h100") is None
 
 

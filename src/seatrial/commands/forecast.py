@@ -91,6 +91,7 @@ def register(app: typer.Typer) -> None:
             print(json.dumps(found))
             return EXIT_GOOD
         print(f"{found['rows']} rows; one differs from the fit by {found['noise_percent']} % (scale of Student's t)")
+        print(f"  of this a session never seen gets {found['carried_percent']} %: the rest may be how sessions differ")
         for name, value in found["learned"].items():
             print(f"  {name:52} x {value['factor']:<8} ± {value['percent']} %")
         _doubts(fit)

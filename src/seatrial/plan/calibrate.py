@@ -17,7 +17,6 @@ that.
 """
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,11 +59,11 @@ class Belief:
     """Scale of a single row's error."""
 
 
-GPU = Belief(spread=SPREAD, groups={"software": 0.10, "nodes": 0.02}, shape=0.035,
+GPU = Belief(spread=SPREAD, groups={"software": 0.35, "nodes": 0.02}, shape=0.025 * 2**0.5,
              waiting=0.006, noise=0.015)
 """Neighbouring shapes differed by up to 5 % in `benchmarks/kernels_gpu.py`; iterations repeat within half a per cent."""
 
-CPU = Belief(spread=SPREAD_CPU, groups={"software": 0.35, "nodes": 0.04}, shape=0.085,
+CPU = Belief(spread=SPREAD_CPU, groups={"software": 0.35, "nodes": 0.04}, shape=0.06 * 2**0.5,
              waiting=0.03, noise=0.04)
 """Thread pools, page allocation and the system itself disturb more; an allocator makes half as fast again."""
 
@@ -208,13 +207,21 @@ class Calibration:
         return np.log(sec), jacobian
 
     def describe(self) -> dict[str, Any]:
-        """Plain data: what was learned, each with the half width of its 90 % interval in per cent."""
-        half = step.Z90 * np.sqrt(np.diag(self.covariance))
-        inside = {group: [f"{name} of {' '.join(group)}" for name in NAMES] if group.kind in OWN else [" ".join(group)]
-                  for group in self.groups}
-        labels = [*NAMES, "waiting, a doubling of DP", *itertools.chain(*inside.values()), *map(_label, self.shapes)]
-        learned = {label: {"factor": round(float(np.exp(t)), 4), "percent": round(float(100 * h), 1)}
-                   for label, t, h in zip(labels, self.theta, half)}
+        """Plain data: what was learned, each with the half width of its 90 % interval in per cent; of an engine or a session
+        what all its coefficients make of the mean of the rows."""
+        timed = [row for row in self.used if row.counts and row.sec_per_it is not None]
+        share = self.linear(timed)[1][:, : len(NAMES)].mean(axis=0) if timed else np.ones(len(NAMES))
+        whole, labels = np.eye(len(self.theta)), [*NAMES, "waiting, a doubling of DP"]
+        keep = list(range(len(labels)))
+        for group, place in _columns(self.groups).items():
+            whole[place.start, place] = share if group.kind in OWN else 1.0
+            labels.append(" ".join(group) if group.kind != "software" else group.name)
+            keep.append(place.start)
+        labels += map(_label, self.shapes)
+        keep += range(len(self.theta) - len(self.shapes), len(self.theta))
+        logs, half = whole @ self.theta, step.Z90 * np.sqrt(np.einsum("ki,ij,kj->k", whole, self.covariance, whole))
+        learned = {label: {"factor": round(float(np.exp(logs[i])), 4), "percent": round(float(100 * half[i]), 1)}
+                   for label, i in zip(labels, keep)}
         return {"rows": self.rows, "noise_percent": round(100 * self.noise, 2), "learned": learned,
                 "carried_percent": round(100 * self.carried), "doubted": [vars(d) for d in self.doubted]}
 
