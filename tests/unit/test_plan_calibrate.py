@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from seatrial import presets
+from seatrial.engines.model import model_of
 from seatrial.errors import BadInput
 from seatrial.plan import calibrate, forecast, rows, step
 
@@ -138,8 +139,13 @@ def test_nodes_and_processes_follow_from_what_is_given(given: dict[str, str], no
 def test_other_names_of_precisions_and_engines_are_known():
     trial = rows.read_row(cells(dtype="BFloat16", engine="Megatron-DeepSpeed"), CLUSTER).trial
     assert trial is not None
-    assert (trial.topology.precision, trial.engine) == ("bf16", "megatron")
-    assert rows.read_row(cells(engine="horse"), CLUSTER).reject.startswith("bad-value: engine is 'horse'")
+    assert (trial.topology.precision, trial.engine) == ("bf16", "megatron-deepspeed")
+    assert model_of("megatron") is model_of("Megatron-DeepSpeed")
+    for said, engine in (("deepspeed", "deepspeed"), ("torchtitan 0.2", "fsdp2"), ("Megatron-LM", "megatron-core"),
+                         ("", "megatron")):  # fmt: skip
+        row = rows.read_row(cells(engine=said), CLUSTER)
+        assert row.trial is not None and model_of(row.trial.engine) is model_of(engine)
+    assert rows.read_row(cells(engine="horse"), CLUSTER).reject.startswith("bad-value: engine 'horse': known are")
 
 
 def test_an_empty_cell_takes_the_stated_default():
@@ -190,10 +196,6 @@ def test_a_rejected_row_keeps_its_place(tmp_path: Path):
         assert float(r["forecast_sec_lo"]) < float(r["forecast_sec"]) < float(r["forecast_sec_hi"])
         assert float(r["forecast_mem_lo"]) < float(r["forecast_mem_gib"]) < float(r["forecast_mem_hi"])
         assert r["forecast_fits"] in ("yes", "tight", "no")
-
-
-def test_fits_is_judged_by_the_interval():
-    assert [forecast.fits(80, *interval) for interval in ((60, 70), (75, 85), (81, 90))] == ["yes", "tight", "no"]
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "layers\n3\n"])
