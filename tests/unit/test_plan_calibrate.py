@@ -142,7 +142,8 @@ def test_engines_share_the_cluster_and_have_their_own_effect():
         assert fit.forecast(mine).sec / cold == pytest.approx(whole, rel=0.03)
     strange = [replace(r, trial=replace(r.trial, engine="seatrial")) for r in asked if r.trial is not None]
     other, known = fit.forecast(strange), fit.forecast(asked)
-    assert (other.sec / calibrate.cold(CLUSTER).forecast(strange).sec > 1.15).all() and (other.sec_hi / other.sec_lo > 1.1 * known.sec_hi / known.sec_lo).all()
+    assert (other.sec / calibrate.cold(CLUSTER).forecast(strange).sec > 1.15).all()
+    assert (other.sec_hi / other.sec_lo > 1.1 * known.sec_hi / known.sec_lo).all()
 
 
 def test_rows_of_one_set_of_nodes_share_what_is_special_about_it():
@@ -296,10 +297,6 @@ def test_a_rejected_row_keeps_its_place(tmp_path: Path):
         assert float(r["forecast_sec_lo"]) < float(r["forecast_sec"]) < float(r["forecast_sec_hi"])
         assert float(r["forecast_mem_lo"]) < float(r["forecast_mem_gib"]) < float(r["forecast_mem_hi"])
         assert r["forecast_fits"] in ("yes", "tight", "no")
-
-
-def test_fits_is_judged_by_the_interval():
-    assert [forecast.fits(80, *interval) for interval in ((60, 70), (75, 85), (81, 90))] == ["yes", "tight", "no"]
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "layers\n3\n"])

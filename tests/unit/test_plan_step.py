@@ -9,8 +9,9 @@ import pytest
 
 import attempts
 from seatrial import arith, presets
+from seatrial.engines.model import names
 from seatrial.plan import kernels, memory, network, step
-from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs
+from seatrial.plan.configs import RECOMPUTE, SCHEDULES, Configs, engine_code
 from seatrial.schedule import KINDS
 from seatrial.spec import Batch, Device, Link, Topology, Trial
 
@@ -65,7 +66,7 @@ def test_parameters_of_a_stage_are_those_of_arith():
 
 def test_columns_from_trials_are_those_from_numbers():
     trial = Trial(model=presets.model("bloom-181b"), batch=Batch(gbs=2048), cluster=presets.cluster("jz-a100"),
-                  topology=Topology(dp=8, tp=4, pp=12, mbs=2, zero=1, recompute="full", precision="bf16"))
+                  topology=Topology(dp=8, tp=4, pp=12, mbs=2, zero=1, recompute="full", precision="bf16"), engine="megatron")
     assert step.time(Configs.from_trials([trial]), JZ).sec[0] == pytest.approx(seconds())
 
 
@@ -179,7 +180,7 @@ def test_every_forecast_is_a_finite_number_on_every_machine(name: str):
         "hidden": [64, 768, 2048, 14400, 25600], "layers": [1, 7, 12, 96], "tp": [1, 2, 8, 64], "pp": [1, 2, 5, 64],
         "dp": [1, 3, 512], "mbs": [1, 7, 32], "zero": [0, 1, 2, 3], "recompute": [0, 1, 2],
         "schedule": range(len(SCHEDULES)), "precision": range(4), "seq": [128, 2048, 131072], "procs_per_node": [1, 4, 16],
-        "flash": [-1, 0, 1], "gated": [0, 1],
+        "attention": [-1, 0, 1, 2], "overlap": [-1, 0, 5, 7], "gated": [0, 1], "engine": [engine_code(n) for n in names()],
     }.items()}  # fmt: skip
     virtual = np.array([kind.virtual for kind in KINDS.values()])[pick["schedule"]]
     pick["vp"], pick["pp"] = np.where(virtual, 2, 1), np.where(virtual, np.maximum(pick["pp"], 2), pick["pp"])

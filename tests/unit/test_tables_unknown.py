@@ -17,7 +17,7 @@ def test_columns_that_no_field_takes_are_named_once_in_their_order():
 
 
 @pytest.mark.parametrize("heading", ["CP", "Context Parallel Size", "context-parallel-size", "EP", "expert_parallel_size",
-                                     "Experts", "num_experts", "# experts", "top_k", "MoE top-k", "dp_shard", "HSDP"])
+                                     "Experts", "num_experts", "# experts", "top_k", "MoE top-k", "HSDP"])
 def test_an_axis_that_no_forecast_knows_refuses_the_row_unless_it_is_neutral(heading):
     neutral = ["", "1", "0", "none", "off", "-", "–", "1.0", "N/A", "No"]
     ignored, refused = unknown_columns(["DP", heading], [["8", value] for value in [*neutral, "2", "8"]])

@@ -156,7 +156,8 @@ def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: floa
     """What takes more than its due, in words."""
     lines = []
     if said := SAID.get(word(odds)):
-        lines.append(f"memory: it cannot do without {need_gib:.1f} GiB of {limit_gib:.1f}, and fits with {percent(odds)}: {said}")
+        lines.append(f"memory: it cannot do without {need_gib:.1f} GiB of {limit_gib:.1f}, and fits with "
+                     f"{percent(odds)}: {said}")
     for name, value in sorted(parts.items(), key=lambda item: -item[1]):
         due = 0.6 if name == "matmul" else 0.05
         if value > due * sec and name in REMEDY:

@@ -21,6 +21,7 @@ from seatrial.outcomes import having
 from seatrial.plan import memory, step
 from seatrial.plan.configs import Floats
 from seatrial.plan.hierarchy import FREEDOM
+from seatrial.plan.odds import limit_gib
 from seatrial.plan.rows import Row, configs_of
 from seatrial.spec import Cluster
 
@@ -97,8 +98,6 @@ def learn(rows: Sequence[Row], cluster: Cluster) -> MemoryFit:
     seen = [r for r in rows if r.trial is not None and (bound(r) or r.counts and r.mem_gib is not None)]
     if not seen:
         return MemoryFit.cold(cluster)
-    from seatrial.plan.forecast import limit_gib  # forecasts stand on what is learned
-
     held = memory.peak(configs_of(seen), cluster)
     side = np.array([bound(r) for r in seen])
     limit = np.array([limit_gib(r.trial.cluster or cluster) for r in seen if r.trial is not None])

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from seatrial import arith, presets
-from seatrial.arith import FORMULA
 from seatrial import columns as of_record
+from seatrial.arith import FORMULA
 from seatrial.engines.model import model_of
 from seatrial.files import save
 from seatrial.plan import probed

@@ -3,7 +3,7 @@
     odds(need_gib, sigma, limit_gib)        that what it cannot run without is there
     word(0.93)                              yes from 80 %, no under 20 %, tight between
     limit_gib(cluster, Headroom.read("5%")) what there is, less what is to stay free
-    expected(seconds, odds)                 what a search ranks by: seconds until one survives, a likely one first
+    expected(seconds, odds)                 what a search ranks by: of tight ones the seconds until one survives
 
 `sigma` is the standard deviation of the logarithm of the need: what the engine's facts leave open, or less where rows were
 learned from.
@@ -21,7 +21,8 @@ from seatrial.plan import probed
 from seatrial.plan.configs import Floats
 from seatrial.spec import Cluster
 
-LIKELY, UNLIKELY = 0.8, 0.2
+LIKELY, EVEN, UNLIKELY = 0.8, 0.5, 0.2
+"""Under the second it more likely runs out than not."""
 
 
 def odds(need_gib: Any, sigma: Any, limit_gib: Any) -> Floats:
@@ -39,10 +40,11 @@ def percent(odds: float) -> str:
 
 
 def expected(key: Floats, odds: Floats) -> Floats:
-    """`key` (smaller is better; negative where more is better) over the odds: what it costs until one survives. What is not
-    likely to fit never comes before what is: at its best it is a tie's width behind the first of those."""
-    found = np.where(key > 0, key / odds, key * odds)
+    """`key` (smaller is better; negative where more is better), of what is not likely to fit over its odds: what it costs until
+    one survives. Those never come before what is likely: at their best they are a tie's width behind the first of it."""
     likely = odds >= LIKELY
+    weight = np.where(likely, 1.0, odds)
+    found = np.where(key > 0, key / weight, key * weight)
     if likely.any() and not likely.all():
         first = found[likely].min()
         found = np.where(likely, found, np.maximum(found, first * _BEHIND if first > 0 else first / _BEHIND))

@@ -4,8 +4,8 @@
     found.considered, found.rejected, found.ranked["dp"][:5], found.sec[:5]
 
 A layout goes through `rules.py`'s conditions, the user's own rules, memory, and then time; each rejected one is counted once,
-under the first that it breaks. The rank goes by the time until a layout survives, so by the odds that it fits as well. Chunks
-bound the memory, and only the best of each are kept.
+under the first that it breaks. What may not fit ranks by the time until one survives, and never first where
+another is likely to. Chunks bound the memory, and only the best of each are kept.
 """
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
         found = step.time(Configs.join([configs for *_, configs in waiting]), space.cluster, coefficients)
         waiting.clear()
         part = _Best(columns, found.sec, found.lo, found.hi, mem, odds, _key(by, formula, columns, space, found.sec, mem))
-        return (best.joined(part) if len(best.sec) else part).best()
+        return (best.joined(part) if len(best.sec) else part).best(by)
 
     for c in expand(where[~lost], tried, space, rows):
         considered += len(c["dp"])
@@ -184,7 +184,7 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
         best = timed()
     return Found(space=space, precision=precision, formula=formula, considered=considered, rejected=dict(rejected),
                  accepted=accepted, ranked=best.columns, sec=best.sec, lo=best.lo, hi=best.hi, mem_gib=best.mem, odds=best.odds,
-                 key=best.rank, closest=None if accepted else closest)
+                 key=best.rank(by), closest=None if accepted else closest)
 
 
 def _rejected_early(where: np.ndarray, tried: np.ndarray, space: Space, ramp: Batch | None, precision: str,
@@ -211,17 +211,17 @@ class _Best:
     odds: Floats
     key: Floats
 
-    @property
-    def rank(self) -> Floats:
-        return expected(self.key, self.odds)
+    def rank(self, by: By) -> Floats:
+        """The lighter is the likelier anyway."""
+        return self.key if by == "memory" else expected(self.key, self.odds)
 
     @property
     def figures(self) -> tuple[Floats, ...]:
         return self.sec, self.lo, self.hi, self.mem, self.odds, self.key
 
-    def best(self) -> _Best:
+    def best(self, by: By) -> _Best:
         """The first `KEPT` in order; among equals the lighter, then the one found first, so that a search repeats itself."""
-        order = np.lexsort((self.mem, self.rank))[:KEPT]
+        order = np.lexsort((self.mem, self.rank(by)))[:KEPT]
         return _Best(_only(self.columns, order), *(figure[order] for figure in self.figures))
 
     def joined(self, other: _Best) -> _Best:

@@ -26,7 +26,7 @@ from seatrial.plan import calibrate
 from seatrial.plan import rows as table
 from seatrial.plan.configs import Configs
 from seatrial.plan.held import Held
-from seatrial.plan.odds import UNLIKELY, expected
+from seatrial.plan.odds import EVEN, UNLIKELY, expected
 from seatrial.plan.rows import SLOW_ALLOCATOR, Row
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
@@ -192,8 +192,7 @@ def _stage(question: Question, trials: list[Trial], named: dict[str, dict[str, s
     found = fit.forecast([replace(row_of(trial, session=session), factors=around[trial.run_id()]) for trial in trials])
     each = found.sec / np.array([unit(trial, question.by) for trial in trials])
     odds = _odds(trials, question.cluster, fit)
-    fits = odds >= UNLIKELY
-    order = [int(i) for i in np.argsort(expected(each, np.maximum(odds, 1e-9)), kind="stable") if fits[i]]
+    order = [int(i) for i in np.argsort(expected(each, np.maximum(odds, 1e-9)), kind="stable") if odds[i] >= UNLIKELY]
     winner = next((n for n, i in enumerate(order, 1) if trials[i].run_id() == _trial(best).run_id()), None)
     merit: dict[str, float] = {}
     for row in rows:
@@ -206,7 +205,7 @@ def _stage(question: Question, trials: list[Trial], named: dict[str, dict[str, s
         "forecast_error_percent": error, "forecast_rows": judged,
         "rank_of_best": winner, "tied_with_first": int(sum(each[i] <= each[order[0]] * 1.01 for i in order)) if order else 0,
         "pick_behind_percent": None if pick is None else 100 * (pick / _each(best, question.by) - 1),
-        "out_of_memory": [label(named[trials[i].run_id()]) for i in np.flatnonzero(~fits)],
+        "out_of_memory": [label(named[trials[i].run_id()]) for i in np.flatnonzero(odds < EVEN)],
         "top": [{"topology": label(named[trials[i].run_id()]), "sec_per_it": float(found.sec[i]),
                  "sec_lo": float(found.sec_lo[i]), "sec_hi": float(found.sec_hi[i]), "each_s": float(each[i])}
                 for i in order[:3]],
@@ -272,7 +271,7 @@ def _verdicts(question: Question, asked: Sequence[str], chances: dict[str, float
             why = ("copy", f"says again what {row.cells['duplicate_of']} said")
         elif again:
             why = ("repeat", "its topology had been measured")
-        elif _odds([row.trial], question.cluster, cold)[0] < UNLIKELY:
+        elif _odds([row.trial], question.cluster, cold)[0] < EVEN:
             why = ("memory", "forecast to run out of memory")
         elif chances.get(row.trial.run_id(), 0.0) < NEVER_BEST:
             why = ("slower", "surely slower, by what the trials of tune had taught")
