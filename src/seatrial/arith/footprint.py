@@ -1,226 +1,459 @@
 """Bytes by part that one rank of this engine holds at its fullest, counted from the shapes alone.
 
-    footprint(trial, rank=0).activations            rank: of the pipeline; the ranks of a stage are alike
-    footprint(trial, rank=0).total
+    footprint(trial, rank=0).total                  at the fullest moment; rank: of the pipeline, those of a stage are alike
+    footprint(trial, rank=0).activations            each part's own peak, as the engine's tracker reports it
+    footprint(trial, rank=0).at_peak                parts that add up to the total
 
-Each part is the peak of its own, as the engine's tracker reports them; the whole is at most their sum. Rows below are tokens x
-hidden numbers: a GPT block keeps 16 of them (see `block_rows`).
+A step is a few moments that can be the fullest: a block's backward pass (in its MLP, in a norm, in attention that keeps its
+scores) wherever the schedule holds most (`held.py`), the loss, the embedding, the optimizer's own. Every moment is arithmetic on
+the layout, so `moments` takes a `Layout` of numbers and gives numbers, and takes one of the planner's columns and gives arrays.
+Rows below are tokens x hidden numbers: a GPT block keeps 16 of them (see `Block`).
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from seatrial import schedule
 from seatrial.arith import layer
-from seatrial.spec import BYTES, Execution, Model, Topology, Trial, round_up, stages_of
+from seatrial.arith.held import Held, held_by
+from seatrial.spec import BYTES, Trial, round_up, stages_of
 
 FP32 = 4
+TOKEN = 8
+"""Bytes of a token's number."""
 LOGITS_BYTES = 2**30
+PIECES, LEAST_PIECE = 32, 4096
+"""Of moments that are widened for the update (`engine/core/optim.py`)."""
+
+Count = Any
+"""A number, or one a layout."""
+PARTS = ("weights", "gradients", "optimizer", "activations", "working", "logits", "communication", "buffers")
+
+
+def pick(which: Count, this: Count, other: Count) -> Count:
+    """`which` is 0 or 1."""
+    return which * this + (1 - which) * other
+
+
+def larger(*values: Count) -> Count:
+    most, *rest = values
+    for value in rest:
+        most = pick((value > most) * 1, value, most)
+    return most
+
+
+def smaller(one: Count, other: Count) -> Count:
+    return pick((one < other) * 1, one, other)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What the count asks of a trial. Choices are 0 or 1."""
+
+    shape: layer.Shape
+    """A Model, or columns under the same names."""
+    vocab: Count
+    """Rows of the embedding as stored, padding included."""
+    tp: Count
+    dp: Count
+    pp: Count
+    mbs: Count
+    microbatches: Count
+    zero: Count
+    selective: Count
+    full: Count
+    splits: Count
+    """Whether the schedule splits the backward pass."""
+    sequence_parallel: Count
+    element: Count
+    """Bytes of a weight as it is computed with."""
+    bf16: Count
+    """… whether these are upper halves of fp32 …"""
+    fp8: Count
+    """… and whether blocks compute in eight bits."""
+    moments: Count
+    """Bytes."""
+    plain: Count
+    """adamw-plain"""
+    bucket: Count
+    """Numbers in a full bucket."""
+    logits_chunk: Count
+
+    @classmethod
+    def of(cls, trial: Trial) -> Layout:
+        m, t, execution = trial.model, trial.topology, trial.execution
+        return cls(
+            shape=m, vocab=m.padded_vocab(t.tp), tp=t.tp, dp=t.dp, pp=t.pp, mbs=t.mbs, microbatches=trial.microbatches,
+            zero=t.zero, selective=int(t.recompute == "selective"), full=int(t.recompute == "full"),
+            splits=int(t.schedule == "zb-h1"), sequence_parallel=int(t.sequence_parallel), element=max(2, BYTES[t.precision]),
+            bf16=int(t.precision in ("bf16", "fp8")), fp8=int(t.precision == "fp8"), moments=BYTES[execution.moments],
+            plain=int(execution.optimizer == "adamw-plain"), bucket=int(execution.bucket_mib * 2**20 / FP32),
+            logits_chunk=execution.logits_chunk,
+        )  # fmt: skip
+
+    @property
+    def rows(self) -> Count:
+        """Numbers of the vocabulary's matrix on one rank."""
+        return self.vocab // self.tp * self.shape.hidden
+
+    @property
+    def row(self) -> Count:
+        """Bytes."""
+        return self.mbs * self.shape.seq * self.shape.hidden * self.element
+
+    @property
+    def cuts(self) -> Count:
+        """Whether norms see a stretch of the sequence."""
+        return self.sequence_parallel * (self.tp > 1)
+
+    @property
+    def outside(self) -> Count:
+        """Rows of the residual stream."""
+        return 1 / pick(self.cuts, self.tp, 1)
+
+    @property
+    def stage(self) -> Count:
+        """Of ZeRO: with one replica there is nothing to cut."""
+        return self.zero * (self.dp > 1)
+
+    @property
+    def half(self) -> Count:
+        return (self.element < FP32) * 1
+
+
+# what the buckets hold
+
+
+class Chunk(NamedTuple):
+    """Virtual stages of a rank that are alike."""
+
+    count: Count
+    layers: Count
+    first: Count
+    last: Count
+
+
+class State(NamedTuple):
+    """Numbers on one rank."""
+
+    flat: Count
+    """In all buckets, with what rounding adds."""
+    block: Count
+    """A block's parameters, each at a multiple of hidden …"""
+    gathered: Count
+    """… and rounded up to be cut over replicas."""
+    deep: Count
+    """Blocks of a full bucket."""
+    bucket: Count
+    """The fullest of blocks."""
+    several: Count
+    """Whether there is more than one as full."""
+    tail: Count
+    """What the optimizer updates right before the embedding or the head, if anything."""
+    owns_head: Count
+    """Whether the head is a matrix of its own here."""
+
+
+def state_of(lay: Layout, chunks: list[Chunk]) -> State:
+    s, tp = lay.shape, lay.tp
+    unit = s.hidden * pick((lay.stage > 0) * 1, lay.dp, 1)
+    tensors, entries = layer.tensors(s, tp), layer.entry(s)
+    block, raw = _aligned(tensors, s), layer.numbers(tensors)
+    entry, raw_entry, norm = _aligned(entries, s), layer.numbers(entries), layer.norm(s, s.hidden)
+    alone = (lay.zero == 3) * 1
+    deep = pick(alone, 1, larger(1, lay.bucket // raw))
+    flat = owns_head = fullest = buckets = stages = tail = 0
+    for count, layers, first, last in chunks:
+        own_head = last * (1 - s.ties * first)
+        begins = last * (1 - alone) * smaller(layers, larger(0, (lay.bucket - norm) // raw))
+        """Blocks in the bucket of the last norm."""
+        left = layers - begins
+        rest = left % deep
+        open_blocks = pick((rest > 0) * 1, rest, pick((left > 0) * 1, deep, begins))
+        open_norm = last * norm * (left == 0)
+        joins = (1 - alone) * (open_blocks * raw + open_norm + raw_entry <= lay.bucket) * ((open_blocks > 0) | (open_norm > 0))
+        apart = _up(entry, unit)
+        joined = _up(open_blocks * block + open_norm + entry, unit) - _up(open_blocks * block + open_norm, unit)
+        path = last * _up(norm + begins * block, unit) + left // deep * _up(deep * block, unit) + _up(rest * block, unit)
+        path = path + first * (entry > 0) * pick(joins, joined, apart)
+        flat = flat + count * (path + (first + own_head) * _up(lay.rows, unit))
+        owns_head = owns_head + count * own_head
+        buckets = buckets + count * (layers // deep)
+        stages = stages + count
+        tail = tail + count * first * pick(larger(joins, 1 - s.learned), open_blocks * block, 0)
+        fullest = larger(fullest, (count > 0) * _up(smaller(deep, layers) * block, unit))
+    return State(flat=flat, block=block, gathered=_up(block, unit), deep=deep, bucket=fullest, several=(buckets > 1) * 1, tail=larger(tail, owns_head * (stages > 1) * fullest),
+                 owns_head=owns_head)
+
+
+def _up(value: Count, multiple: Count) -> Count:
+    return -(-value // multiple) * multiple
+
+
+def _aligned(tensors: list[layer.Tensor], s: layer.Shape) -> Count:
+    return sum(_up(tensor.numbers, s.hidden) for tensor in tensors)
+
+
+# what a block keeps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """In rows on one tensor-parallel rank."""
+
+    kept: Count
+    """From its forward pass to its backward pass."""
+    inside_mlp: Count
+    """What the backward pass adds at its fullest: what it makes again, and gradients of the MLP's inner width …"""
+    at_weight: Count
+    """… when the gradient of the MLP's first matrix is computed …"""
+    at_norm: Count
+    """… in the norm before the MLP …"""
+    at_scores: Count
+    """… in attention that keeps its scores …"""
+    at_input: Count
+    """… and, where weights' gradients wait, in its last GEMM."""
+    forward: Count
+    """What the forward pass adds to what it keeps, at the end of the MLP."""
+    gemms: Count
+    """Inputs and gradients of the four GEMMs, which a split backward pass keeps for the weights …"""
+    last_gemm: Count
+    """… and of the one that it comes to last."""
+
+    @classmethod
+    def of(cls, lay: Layout, *, gpu: bool) -> Block:
+        """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation."""
+        s, o, cuts, splits, full, selective = lay.shape, lay.outside, lay.cuts, lay.splits, lay.full, lay.selective
+        qkv, rotated, context, up, inner = (width / s.hidden for width in layer.widths(s, lay.tp))
+        grouped = (s.kv != s.heads) * 1
+        fused = gpu * lay.half * fusable(s)
+        # No fused kernel of a GPU takes grouped heads in fp32: scores are kept, and queries, keys and values for each head.
+        stored = gpu * (1 - lay.half) * grouped
+        scores = stored * s.heads * s.seq / s.hidden / lay.tp
+        attention = pick(stored, scores + 4 * context + s.normed_qk * qkv, qkv + rotated + context)
+        # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
+        small = (1 - stored) * s.heads / lay.tp + 2 * (1 + s.layernorm)
+        small = small + s.normed_qk * (1 + s.layernorm) * (s.heads // lay.tp + -(-s.kv // lay.tp))
+        silu = s.gated * gpu * inner
+        whole = 4 * o + attention + up + inner + silu + small * FP32 / lay.element / s.hidden
+        # In eight bits norms and the activation are always made again.
+        selective = larger(selective, lay.fp8 * (1 - full))
+        made = lay.fp8 * (2 * o + inner)
+        kept = pick(full, o, whole - selective * (2 * o + inner))
+        again = full * (whole - o - made)
+        # The gradient of the activation's output and, for a gated one, of its input with products between.
+        gradients = pick(s.gated, (2 if gpu else 4) * inner, inner) + selective * (1 - lay.fp8) * inner
+        gradients = gradients + lay.fp8 * (1.5 * inner + 1)
+        # What the weights' GEMMs wait for is not let go as the pass goes on.
+        waits = splits * (1 - fused) * inner
+        gathered = cuts * pick(s.gated, splits, 1 - lay.fp8)
+        # The MLP's own is gone by then, but what waits.
+        gone = up + silu + pick(splits, -selective, 1 - selective) * inner
+        # A cut sequence is put together in the order of the ranks, and then in its own.
+        copies = cuts * (1 + (lay.mbs > 1) * pick(fused, 1, 2 if gpu else 1) + larger(splits, fused))
+        at_weight = again - gone + up + 1 + copies + selective * o
+        rms = (1 - s.layernorm) * (0 if gpu else 1) * o * pick(lay.half, 10, 4)
+        waiting = pick(splits, up + selective * o + 2 * cuts, -(1 - selective) * o)
+        at_norm = again - gone + waiting + rms + o
+        at_scores = stored * (again + 2 * scores - gone + waiting - o - context)
+        gemms = (4 + qkv + context + up + inner) * pick(lay.fp8, 0.5, 1)
+        at_input = splits * (gemms - kept + 2 * o + 1 + cuts * (lay.mbs > 1))
+        forward = 1 + o + selective * (1 - lay.fp8) * (o + inner) + full * (2 * o + up + inner)
+        return cls(kept=kept, at_input=at_input, forward=forward, gemms=gemms, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
+                   at_scores=at_scores + o,
+                   last_gemm=(1 + qkv) * pick(lay.fp8, 0.5, 1))
+
+
+def fusable(s: layer.Shape) -> Count:
+    """Whether a GPU runs a block as one function (`engine/fast/config.py`)."""
+    return ((s.kv == s.heads) * (s.heads * s.head_size == s.hidden) * s.layernorm * s.qkv_bias * s.out_bias * s.mlp_bias
+            * (1 - s.gated) * (1 - s.rope) * (1 - s.normed_qk))
+
+
+# the moments of a step
+
+
+class Moment(NamedTuple):
+    """Bytes that are there at once."""
+
+    weights: Count
+    gradients: Count
+    optimizer: Count
+    activations: Count
+    working: Count
+    logits: Count
+    communication: Count
+    buffers: Count
+
+
+def moments(lay: Layout, chunks: list[Chunk], held: list[Held], *, gpu: bool) -> list[Moment]:
+    """Those of one pipeline rank that can be the fullest; `held`: what the schedule holds when it holds most."""
+    s, row, o, element = lay.shape, lay.row, lay.outside, lay.element
+    state, block = state_of(lay, chunks), Block.of(lay, gpu=gpu)
+    zero = lay.stage
+    shards = pick((zero > 0) * 1, lay.dp, 1)
+    own = state.flat // shards
+    whole_weights, gathers, shares = (zero < 3) * 1, (zero == 3) * 1, (zero >= 2) * 1
+    has_head, has_words = (sum(c.count * end for c, end in ((c, getattr(c, which)) for c in chunks)) for which in ("last", "first"))
+    # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
+    split = gpu * lay.bf16 * (1 - lay.plain)
+    optimizer = own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32))
+    buffers = (1 - s.learned - s.rope) * s.heads // lay.tp * s.seq * s.seq * element + s.rope * s.seq * s.head_size * element
+    # On a GPU gradients stay in 16 bits where nothing is added to them.
+    narrow = gpu * lay.bf16 * (lay.dp == 1) * (lay.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
+    wide = pick(narrow, element, FP32)
+    all_layers = sum(c.count * c.layers for c in chunks)
+    # Eight bits beside the sixteen, as they are and transposed; with ZeRO 3 of the block at work.
+    eight = lay.fp8 * 2 * layer.matrices(s, lay.tp)
+    weights = pick(whole_weights, state.flat, own) * element + pick(whole_weights, all_layers, 0) * eight
+
+    def moment(*, gathered: Count = 0, gradients: Count, held_rows: Count = 0, tokens: Count = 0, working: Count = 0,
+               logits: Count = 0, messages: Count = 0) -> Moment:
+        return Moment(weights=weights + gathers * gathered, gradients=gradients, optimizer=optimizer,
+                      activations=held_rows * row + tokens * lay.mbs * s.seq * TOKEN, working=working, logits=logits,
+                      communication=messages * o * row, buffers=buffers)
+
+    def gradients(h: Held, blocks: Count, *, head: Count, words: Count, at_loss: bool = False, further: Count = 0) -> Count:
+        """`blocks`: of the chunk at work; ZeRO 2 and 3 have the own shard, a bucket that fills and one that travels."""
+        tied = has_head * has_words * s.ties
+        # What travels: the head's, or what the backward pass before this one came to last.
+        # One bucket after another; the same one twice in a row does not travel beside itself.
+        other = 1 if at_loss else (h.running > state.deep) * (1 - lay.splits)
+        travels = h.later * (1 - tied) * pick(h.left_words * (1 - lay.splits), lay.rows, state.bucket * other)
+        # Where weight gradients wait, no bucket is complete before they come.
+        waits = lay.splits * (h.deferred > 0) * h.running * state.block
+        if at_loss:
+            travels, fills = (h.deferred == 0) * travels, h.head * lay.rows + waits
+        else:
+            travels = pick(further, state.bucket, pick(h.head * (1 - tied), (1 - gathers) * lay.rows, travels))
+            fills = tied * h.head * lay.rows + larger(waits, pick(lay.splits, blocks, smaller(state.deep, blocks)) * state.block)
+        shared = own + travels + fills
+        if not gpu:
+            return pick(shares, shared, state.flat) * FP32
+        there = (h.ready + h.fresh * blocks) * state.block
+        ends = larger(h.head_ready, head), larger(h.words_ready, words)
+        there = there + pick(tied, larger(*ends), sum(ends)) * lay.rows
+        return pick(shares, shared * FP32, smaller(there, state.flat) * wide)
+
+    found: list[Moment] = []
+    half_on_cpu = 0 if gpu else lay.half
+    temporary = half_on_cpu * (1 - lay.splits) * s.hidden * element
+    widths = layer.widths(s, lay.tp)
+    for h in held:
+        extra = h.words * s.normed_embedding * o + h.heads * 2 * o
+        rows = h.layers * block.kept + h.deferred * block.gemms + h.lingers * block.last_gemm + extra
+        works = (h.running > 0) * 1
+        blocks = pick(h.low, h.running, smaller(state.deep, h.running))
+        # Where the weights' gradients wait, a norm's is a bucket's first.
+        begun = larger(0, blocks - lay.splits * smaller(state.deep, h.running))
+        kinds = ((block.inside_mlp, (1 - s.gated) * temporary * widths.inner, begun),
+                 (block.at_weight, temporary * widths.up, begun), (block.at_norm, 0, blocks), (block.at_scores, 0, blocks),
+                 (block.at_input, 0, blocks))
+        # Where gradients are cut, also with the first bucket on its way and the second one filling.
+        second = shares * (1 - lay.splits) * (h.running > state.deep)
+        for further in (0, second):
+            there = {"gathered": pick(h.low, 1, smaller(2, h.running)) * state.gathered * element + eight * works,
+                     "messages": h.messages, "held_rows": rows - further * state.deep * block.kept, "tokens": h.words + h.heads}
+            for at_work, beside, begun in kinds:
+                found.append(moment(**there, gradients=gradients(h, begun, head=h.head, words=0, further=further),
+                                    working=(works * at_work + (1 - works) * o) * row + works * beside))
+        found.append(moment(held_rows=rows, tokens=h.words + h.heads, messages=h.messages + (lay.pp > 1),
+                            gradients=gradients(h, 0, head=0, words=0), working=h.follows * works * block.forward * row))
+        # The loss: its gradient, and the head's before it is added up.
+        head_rows = 1 + lay.cuts
+        loss = h.head * (1 - h.low)
+        found.append(moment(gathered=loss * lay.rows * element, held_rows=rows, tokens=h.words + h.heads, messages=h.messages,
+                            gradients=loss * gradients(h, 0, head=h.head, words=0, at_loss=True),
+                            working=loss * (head_rows * row + half_on_cpu * lay.rows * element),
+                            logits=loss * logits_of(lay, gpu=gpu)))
+        # The embedding at the end of a backward pass, and, where weights are gathered, in the forward pass.
+        last = pick(h.low, 1, h.running)
+        left = (h.layers - last) * block.kept + h.deferred * block.gemms
+        ended = left + lay.splits * last * block.gemms
+        end = (gradients(h, h.running, head=h.head, words=1) if gpu else pick(shares, own * FP32, state.flat * FP32))
+        end = pick(shares, (own + lay.rows + pick(lay.splits, h.running * state.block, state.bucket)) * FP32, end)
+        found.append(moment(gradients=h.starts * end, held_rows=ended, messages=h.messages,
+                            working=h.starts * (1 + half_on_cpu + (lay.tp > 1)) * row))
+        travels = h.left_words * (1 - lay.splits) * lay.rows
+        found.append(moment(gathered=h.enters * lay.rows * element, messages=h.messages, held_rows=left,
+                            gradients=pick(shares, own + travels, 0 if gpu else state.flat) * FP32,
+                            working=h.enters * 2 * o * row))
+    all_gradients = pick(shares, own * FP32, state.flat * wide)
+    # The two stages that hold a tied embedding exchange its gradients.
+    exchanged = s.ties * (lay.pp > 1) * ((has_head + has_words) > 0) * (lay.rows // shards) * FP32
+    found.append(moment(gradients=all_gradients + exchanged))
+    found.append(moment(gradients=all_gradients, working=_update(lay, state, has_words, shards, gpu=gpu)))
+    return found
+
+
+def _update(lay: Layout, state: State, has_words: Count, shards: Count, *, gpu: bool) -> Count:
+    """What AdamW makes beside its state, for the longest stretch that it updates at once."""
+    path, words = state.bucket // shards, larger(has_words, state.owns_head) * lay.rows // shards
+    longest = larger(path, words)
+    # A gradient, two steps of the root, and the root of the stretch before; means that are not fp32 are widened.
+    wide = (lay.moments < FP32) * 1
+    plain = (3 + 2 * wide) * longest + pick((words > path) * 1, state.tail // shards, state.several * path)
+    pieces = 0 if gpu else wide * 4 * larger(LEAST_PIECE, longest // PIECES)
+    return pick(lay.plain, plain, pieces) * FP32
+
+
+def logits_of(lay: Layout, *, gpu: bool) -> Count:
+    """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
+    columns, tokens = lay.vocab // lay.tp, lay.mbs * lay.shape.seq
+    if not gpu:
+        return smaller(lay.logits_chunk, tokens) * columns * (FP32 + lay.half * lay.element)
+    # The largest power of two that fits.
+    fit = 0
+    for power in range(31):
+        fit = larger(fit, 2**power * (2**power * 2 * columns <= LOGITS_BYTES))
+    asked = larger(lay.logits_chunk, lay.half * fit)
+    return smaller(asked, tokens) * columns * lay.element
+
+
+# one trial
 
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
+    """Each part's own peak; together they may be more than there ever was at once."""
+
     weights: int
     gradients: int
     optimizer: int
     activations: int
     logits: int
     buffers: int
+    at_peak: dict[str, int]
+    """By part of PARTS at the fullest moment."""
+
+    @property
+    def parts(self) -> dict[str, int]:
+        return {part: size for part, size in vars(self).items() if part != "at_peak"}
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits + self.buffers
+        """At the fullest moment."""
+        return sum(self.at_peak.values())
 
 
 def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
-    execution = trial.execution
-    m, t = trial.model, trial.topology
-    element = 2 if t.precision == "fp8" else BYTES[t.precision]
-    state = _LocalState.of(m, t, execution, rank)
-    mixed = element < FP32
-    shards = t.dp if t.zero and t.dp > 1 else 1
-    zero = t.zero if t.dp > 1 else 0
-    own = state.flat // shards
-    gathered = state.widest_pair * element if zero == 3 else 0
-    # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
-    split = gpu and t.precision in ("bf16", "fp8") and execution.optimizer == "adamw-fused"
-    states = 2 * BYTES[execution.moments] + ((FP32 - element if split else FP32) if mixed else 0)
-    # Whole gradients with ZeRO 2 and 3 are those of the bucket that fills and of the one that travels.
-    # On a GPU they stay in 16 bits where nothing is added to them.
-    narrow = gpu and t.precision in ("bf16", "fp8") and t.dp == t.pp == trial.microbatches == 1 and not _cuts_sequence(t)
-    gradients = own * FP32 + state.fullest_buckets * FP32 if zero >= 2 else state.flat * (element if narrow else FP32)
-    # Eight bits beside the sixteen, as they are and transposed.
-    eight = 2 * sum(stages_of(m, t)[rank :: t.pp]) * layer.matrices(m, t.tp) if t.precision == "fp8" else 0
-    if m.ties and t.pp > 1 and shards == 1 and (state.has_head or rank == 0):
-        # The two stages that hold the embedding exchange its gradients; a shard of them is never the fullest moment.
-        gradients += m.padded_vocab(t.tp) // t.tp * m.hidden * FP32
+    t = trial.topology
+    layers = stages_of(trial.model, t)[rank :: t.pp]
+    chunks = chunks_of(layers, first=rank == 0, last=rank == t.pp - 1)
+    held = held_by(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, layers=layers, gpu=gpu)
+    found = moments(Layout.of(trial), chunks, list(held), gpu=gpu)
+    fullest = max(found, key=sum)
     return Footprint(
-        weights=(own if zero == 3 else state.flat) * element + gathered + eight,
-        gradients=gradients,
-        optimizer=own * states,
-        activations=_activations(trial, rank, element, gpu=gpu),
-        logits=_logits(m, t, execution, element, gpu=gpu) if state.has_head else 0,
-        buffers=_buffers(m, t, element),
-    )
+        at_peak={part: round(size) for part, size in fullest._asdict().items()},
+        activations=max(round(one.activations + one.working + one.communication) for one in found[:-1]),
+        **{part: max(round(getattr(one, part)) for one in found) for part in ("weights", "gradients", "optimizer", "logits", "buffers")},
+    )  # fmt: skip
 
 
-def _cuts_sequence(t: Topology) -> bool:
-    return t.sequence_parallel and t.tp > 1
-
-
-# what the buckets hold
-
-
-@dataclass(frozen=True, kw_only=True)
-class _LocalState:
-    flat: int
-    """Numbers in all buckets, with what rounding adds."""
-    widest_pair: int
-    """Of two neighbouring units, the one in use and the one on its way (ZeRO 3)."""
-    fullest_buckets: int
-    """Of two neighbouring buckets."""
-    has_head: bool
-
-    @classmethod
-    def of(cls, m: Model, t: Topology, execution: Execution, rank: int) -> _LocalState:
-        split = stages_of(m, t)
-        shards = t.dp if t.zero and t.dp > 1 else 1
-        flat = pair = fullest = 0
-        has_head = False
-        for stage in range(rank, len(split), t.pp):
-            first, last = stage == 0, stage == len(split) - 1
-            has_head |= last
-            units = _units(m, t.tp, layers=split[stage], first=first, last=last)
-            alone = t.zero == 3
-            buckets = [round_up(size, m.hidden * shards) for size in _buckets(units, execution.bucket_mib, alone=alone)]
-            flat += sum(buckets)
-            path = [round_up(size, m.hidden * shards) for name, size in units if name not in ("tokens", "head")]
-            alone_sizes = [size for name, size in units if name in ("tokens", "head")]
-            pair = max([pair, *(a + b for a, b in zip(path, path[1:] + [0])), *alone_sizes])
-            # A tied matrix waits from the head's gradient to the embedding's.
-            waiting = buckets.pop() if first and last and m.ties else 0
-            fullest = max([fullest, *(a + b + waiting for a, b in zip(buckets, buckets[1:] + [0]))])
-        return cls(flat=flat, widest_pair=pair, fullest_buckets=fullest, has_head=has_head)
-
-
-def _units(m: Model, tp: int, *, layers: int, first: bool, last: bool) -> list[tuple[str, int]]:
-    """(name, numbers) in the order of the forward pass; every parameter begins at a multiple of hidden."""
-    rows = m.padded_vocab(tp) // tp * m.hidden
-
-    def aligned(tensors: list[layer.Tensor]) -> int:
-        return sum(round_up(tensor.numbers, m.hidden) for tensor in tensors)
-
-    block, entry = aligned(layer.tensors(m, tp)), aligned(layer.entry(m))
-    units = [("tokens", rows)] if first else []
-    if first and entry:
-        units.append(("entry", entry))
-    units += [("layer", block)] * layers
-    if last:
-        units.append(("final_norm", layer.norm(m, m.hidden)))
-        if not (m.ties and first):
-            units.append(("head", rows))
-    return units
-
-
-def _buckets(units: list[tuple[str, int]], bucket_mib: float, *, alone: bool) -> list[int]:
-    """Whole units from the last to the first until a bucket is full; the vocabulary's matrices have their own."""
-    limit = bucket_mib * 2**20 / FP32
-    found: list[int] = []
-    open_bucket = False
-    for name, size in reversed(units):
-        own = name in ("tokens", "head")
-        if own or alone or not open_bucket or found[-1] + size > limit:
-            found.append(size)
-        else:
-            found[-1] += size
-        open_bucket = not own
-    return found
-
-
-# what a micro-batch keeps
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockRows:
-    """In rows of tokens x hidden numbers on one tensor-parallel rank."""
-
-    kept: float
-    """From a block's forward pass to its backward pass."""
-    working: float
-    """What the backward pass adds at its fullest: what it makes again, and gradients of the MLP's inner width."""
-    gemms: float
-    """Inputs and gradients of the four GEMMs, which a split backward pass keeps for the weights."""
-
-
-def block_rows(m: Model, t: Topology, *, gpu: bool = False) -> BlockRows:
-    """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation."""
-    outside = 1 / t.tp if t.sequence_parallel else 1.0
-    h = m.hidden
-    qkv, rotated, context, up, inner = (width / h for width in layer.widths(m, t.tp))
-    if gpu and t.precision == "fp32" and m.kv != m.heads:
-        rotated += m.heads * m.seq / h / t.tp  # no fused kernel takes grouped heads in fp32: the scores are kept
-    # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
-    small = (m.heads / t.tp + 2 * (1 + m.layernorm)) / h
-    if m.normed_qk:
-        small += (1 + m.layernorm) * (m.heads // t.tp + -(-m.kv // t.tp)) / h
-    whole = 4 * outside + qkv + rotated + context + up + inner + small + (inner if m.gated and gpu else 0.0)
-    kept = {"none": whole, "selective": whole - 2 * outside - inner, "full": outside}[t.recompute]
-    # The gradient of the activation's output and, for a gated one, of its input with two GEMMs between.
-    gradients = 4 * inner if m.gated else inner
-    again = {"none": 0.0, "selective": inner, "full": whole - outside}[t.recompute]
-    return BlockRows(kept=kept, working=again + gradients, gemms=2 * outside + 2 + qkv + context + up + inner)
-
-
-def _activations(trial: Trial, rank: int, element: int, *, gpu: bool) -> int:
-    m, t = trial.model, trial.topology
-    split = stages_of(m, t)
-    rows = block_rows(m, t, gpu=gpu)
-    outside = 1 / t.tp if t.sequence_parallel else 1.0
-    row_bytes = t.mbs * m.seq * m.hidden * element
-    last = len(split) - 1
-    splits = schedule.splits_backward(t.schedule)
-    actions = schedule.schedule(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, virtual=t.vp)
-    # Weight gradients that are not fp32 themselves are made in 16 bits before they are added up.
-    temporary = m.hidden * layer.widths(m, t.tp).up * element if element < FP32 else 0
-    head = m.padded_vocab(t.tp) // t.tp * m.hidden * element if element < FP32 else 0
-    held = peak = 0.0
-    for action in actions:
-        stage = action.chunk * t.pp + rank
-        chunk = split[stage] * rows.kept + (outside if m.normed_embedding and stage == 0 else 0.0)
-        # Before the head: the norm's input and output.
-        chunk += 2 * outside if stage == last else 0.0
-        deferred = split[stage] * rows.gemms if splits else 0.0
-        if action.kind is schedule.Kind.FORWARD:
-            held += chunk
-            peak = max(peak, held * row_bytes)
-        elif action.kind is schedule.Kind.BACKWARD:
-            # The gradient that comes in, gathered where the sequence is cut. At the head the loss's gradient has come and the
-            # norm's input is gone when the first block's backward pass begins.
-            coming = 1.0 + (rows.working if split[stage] else 0.0) + (outside if _cuts_sequence(t) else 0.0)
-            # What the weights' GEMMs wait for is not let go as the pass goes on.
-            coming += m.inner / m.hidden / t.tp + 2 * outside if splits else 0.0
-            peak = max(peak, (held + coming) * row_bytes + temporary)
-            if stage == last:
-                peak = max(peak, (held + 1) * row_bytes + head)
-            held += deferred - chunk
-        else:
-            held -= deferred
-    # Posted receives, and what was sent and perhaps not read yet.
-    messages = 2 * outside * row_bytes if t.pp > 1 else 0.0
-    return round(peak + messages)
-
-
-def _logits(m: Model, t: Topology, execution: Execution, element: int, *, gpu: bool) -> int:
-    """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
-    tokens = min(execution.logits_chunk, t.mbs * m.seq)
-    if gpu and element < FP32:
-        fit = LOGITS_BYTES // (element * m.padded_vocab(t.tp) // t.tp)
-        tokens = min(max(execution.logits_chunk, 2 ** max(0, fit.bit_length() - 1)), t.mbs * m.seq)
-        return tokens * (m.padded_vocab(t.tp) // t.tp) * element
-    return tokens * (m.padded_vocab(t.tp) // t.tp) * (FP32 + (element if element < FP32 else 0))
-
-
-def _buffers(m: Model, t: Topology, element: int) -> int:
-    if m.alibi:
-        return m.heads // t.tp * m.seq * m.seq * element
-    return m.seq * m.head_size * element if m.rope else 0
+def chunks_of(layers: tuple[int, ...], *, first: bool, last: bool) -> list[Chunk]:
+    """Of a rank's virtual stages, those that are alike as one."""
+    found: dict[tuple[int, int, int], int] = {}
+    for number, count in enumerate(layers):
+        key = count, int(first and number == 0), int(last and number == len(layers) - 1)
+        found[key] = found.get(key, 0) + 1
+    return [Chunk(count, *key) for key, count in found.items()]

@@ -91,6 +91,24 @@ def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inver
     return left.new_empty(left.shape[0], right_t.shape[0], dtype=out_dtype) if out is None else out
 
 
+class _RmsNorm(torch.autograd.Function):
+    """Keeps its input and a number a row, as a GPU's own; the weight's gradient is small beside them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        ctx.save_for_backward(x, weight, x.new_empty(*x.shape[:-1], 1, dtype=torch.float32))
+        return torch.empty(x.shape, dtype=x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        x, weight, _ = ctx.saved_tensors
+        return torch.empty(x.shape, dtype=x.dtype), torch.empty_like(weight), None
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return _RmsNorm.apply(x, weight, eps)  # type: ignore[no-any-return]
+
+
 def kernels() -> Kernels:
     return Kernels(norm=_norm, norm_recompute=_norm_recompute, norm_backward=_norm_backward, gelu=torch.empty_like,
                    gelu_backward=_gelu_backward, cat_qkv=_cat_qkv, reduce_partials=_nothing, add_rows=_nothing,

@@ -18,8 +18,10 @@ from typing import cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.attention import SDPBackend
 
 from seatrial.engine.core.comm import Comm, Pending
+from seatrial.engine.core.layers import swiglu_by_autograd
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import fill
@@ -258,8 +260,11 @@ def gpu_ops(trial: Trial) -> Ops:
     """What a GPU keeps and lets go; its kernels and GEMMs hand back what they would, and compute nothing."""
     config = KernelConfig.of(torch.device("cuda"), trial.topology.precision)
     config = replace(config, triton=(), attention="default", one_pass_update=True)
-    return choose.build(config, trial, torch.device("cpu"), kernels=fake.kernels(),
-                        gemm=fake.FakeGemm() if config.fused else None, scaled_gemm=fake.scaled_gemm)
+    ops = choose.build(config, trial, torch.device("cpu"), kernels=fake.kernels(),
+                       gemm=fake.FakeGemm() if config.fused else None, scaled_gemm=fake.scaled_gemm)
+    # No fused kernel of a GPU takes grouped heads in fp32.
+    grouped = trial.topology.precision == "fp32" and trial.model.kv != trial.model.heads
+    return replace(ops, rms_norm=fake.rms_norm, swiglu=swiglu_by_autograd, attention=SDPBackend.MATH if grouped else None)
 
 
 def _engine(trial: Trial, recipe: Recipe, device: torch.device, *, as_gpu: bool, fake: bool = False) -> StandIn:
@@ -290,6 +295,10 @@ def _watched(engine: StandIn, trial: Trial, recipe: Recipe, *, fake: bool) -> Me
         engine.ops.scales.updates += 1
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
+    if not engine.ops.release_gradients:
+        # They stay from the first step on, and the others are as full as it gets.
+        for bucket in engine.buckets:
+            bucket.keep_gradients()
     with tracker(engine) as live, Answers(engine) if fake else contextlib.nullcontext():
         engine.step(1, first_sample=0, batches=batches)
     engine.recorder.take()

@@ -217,7 +217,7 @@ def _free_gib(device: torch.device) -> float:
 def _needs_gib(trial: Trial, recipe: Recipe, candidate: Candidate, device: torch.device) -> tuple[float, float]:
     """With one micro-batch at a time, which is enough for times, and with all that are in flight."""
     counted = footprint(trial, rank=candidate.pp_rank, gpu=device.type == "cuda")
-    one = counted.total - counted.activations * (1 - 1 / max(1, candidate.in_flight))
+    one = counted.total - counted.at_peak["activations"] * (1 - 1 / max(1, candidate.in_flight))
     return one / GIB, counted.total / GIB
 
 

@@ -211,10 +211,10 @@ class TensorParallel:
         batch, seq, hidden = x_BSH.shape
         part = seq // self.size
         if not self.comm.scatters:
-            return self.sum(x_BSH).then(lambda whole: whole[:, self.rank * part : (self.rank + 1) * part].contiguous())
+            return self.sum(x_BSH).then(lambda whole: _own(whole[:, self.rank * part : (self.rank + 1) * part]))
         by_rank = x_BSH.view(batch, self.size, part, hidden).transpose(0, 1).reshape(-1)
         pending = self.comm.reduce_scatter(by_rank, self.group, timer="tp_comm")
-        return pending.then(lambda mine: mine.view(batch, part, hidden))
+        return pending.then(lambda mine: _own(mine.view(batch, part, hidden)))
 
     def out_of_region(self, x: Tensor) -> Pending:
         """Partial results become what the residual stream holds: the sum, or its stretch of it."""
@@ -222,6 +222,11 @@ class TensorParallel:
 
     def into_region(self, x: Tensor) -> Tensor:
         return self.gather(x).wait() if self.sequence_parallel else x
+
+
+def _own(part: Tensor) -> Tensor:
+    """A copy: a view would keep the whole sequence for as long as its stretch lives."""
+    return part.clone(memory_format=torch.contiguous_format)
 
 
 class _Enter(Function):

@@ -24,6 +24,8 @@ AddRows = Callable[[Tensor, Tensor, Tensor], None]
 """(gradient, rows, values): rows that the gradient does not have are left out."""
 LayerNormOp = Callable[[Tensor, nn.Parameter, nn.Parameter, float], Tensor]
 """(x, weight, bias, eps)"""
+RmsNormOp = Callable[[Tensor, nn.Parameter, float], Tensor]
+"""(x, weight, eps)"""
 
 
 class MainGrad(Protocol):
@@ -193,16 +195,20 @@ class LayerNorm(nn.Module):
         return self.op(x, self.weight, self.bias, self.eps)
 
 
+def rms_norm(x: Tensor, weight: nn.Parameter, eps: float) -> Tensor:
+    if x.is_cuda:
+        return F.rms_norm(x, weight.shape, weight, eps)
+    return _RmsNorm.apply(x, weight, eps)  # type: ignore[no-any-return]
+
+
 class RmsNorm(nn.Module):
-    def __init__(self, name: str, hidden: int, eps: float, *, partial: bool = False):
+    def __init__(self, name: str, hidden: int, eps: float, op: RmsNormOp = rms_norm, *, partial: bool = False):
         super().__init__()
-        self.eps = eps
+        self.eps, self.op = eps, op
         self.weight = whole_vector(f"{name}.weight", hidden, "ones", partial=partial)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
-            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-        return _RmsNorm.apply(x, self.weight, self.eps)  # type: ignore[no-any-return]
+        return self.op(x, self.weight, self.eps)
 
 
 class _SwiGlu(Function):
@@ -226,10 +232,12 @@ class _SwiGlu(Function):
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
-    if gate_up.is_cuda:
-        gate, up = gate_up.chunk(2, -1)
-        return F.silu(gate) * up
-    return _SwiGlu.apply(gate_up)  # type: ignore[no-any-return]
+    return swiglu_by_autograd(gate_up) if gate_up.is_cuda else _SwiGlu.apply(gate_up)  # type: ignore[no-any-return]
+
+
+def swiglu_by_autograd(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, -1)
+    return F.silu(gate) * up
 
 
 def gelu(x: Tensor) -> Tensor:

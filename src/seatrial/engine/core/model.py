@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from seatrial.arith import layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
-from seatrial.engine.core.layers import Discarded, LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear, swiglu
+from seatrial.engine.core.layers import Discarded, LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
 from seatrial.spec import Model
@@ -41,19 +41,23 @@ class Shared:
     ops: Ops = field(default_factory=Ops)
 
 
-def norm(name: str, model: Model) -> LayerNorm | RmsNorm:
-    return (LayerNorm if model.layernorm else RmsNorm)(name, model.hidden, model.norm_eps)
+def norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
+    m = shared.model
+    return LayerNorm(name, m.hidden, m.norm_eps) if m.layernorm else RmsNorm(name, m.hidden, m.norm_eps, shared.ops.rms_norm)
 
 
-def head_norm(name: str, model: Model) -> LayerNorm | RmsNorm:
+def head_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
     """Over each head of queries or keys."""
-    return (LayerNorm if model.layernorm else RmsNorm)(name, model.head_size, model.norm_eps, partial=True)
+    m = shared.model
+    if m.layernorm:
+        return LayerNorm(name, m.head_size, m.norm_eps, partial=True)
+    return RmsNorm(name, m.head_size, m.norm_eps, shared.ops.rms_norm, partial=True)
 
 
 def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
     """One outside the blocks."""
     m = shared.model
-    return LayerNorm(name, m.hidden, m.norm_eps, shared.ops.layer_norm) if m.layernorm else norm(name, m)
+    return LayerNorm(name, m.hidden, m.norm_eps, shared.ops.layer_norm) if m.layernorm else norm(name, shared)
 
 
 class Linear(nn.Module):
@@ -82,8 +86,8 @@ class Block(nn.Module):
         m, tp = shared.model, shared.tp
         self.shared = shared
         at = f"layers.{number}"
-        self.norm1, self.norm2 = norm(f"{at}.norm1", m), norm(f"{at}.norm2", m)
-        self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", m) if m.normed_qk else None for n in "qk")
+        self.norm1, self.norm2 = norm(f"{at}.norm1", shared), norm(f"{at}.norm2", shared)
+        self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", shared) if m.normed_qk else None for n in "qk")
         self.qkv, self.out, self.up, self.down = (_linear(at, linear, shared) for linear in layer.linears(m))
         self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in layer.linears(m)[0].parts[:2])
         self.impl = shared.ops.block(self)
@@ -97,7 +101,7 @@ class Block(nn.Module):
                        q_norm=self.q_norm, k_norm=self.k_norm)
         x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
         inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
-        activation = swiglu if self.shared.model.gated else gelu
+        activation = self.shared.ops.swiglu if self.shared.model.gated else gelu
         return x_BSH + self._through(activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
 
     def _through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend
 
-from seatrial.engine.core.layers import AddRows, LayerNormOp, layer_norm
+from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, layer_norm, rms_norm, swiglu
 from seatrial.engine.core.loss import CrossEntropy, cross_entropy
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class Ops:
     """What runs in place of a block's own forward pass; None leaves that one."""
     layer_norm: LayerNormOp = layer_norm
     """Outside the blocks."""
+    rms_norm: RmsNormOp = rms_norm
+    swiglu: Callable[[Tensor], Tensor] = swiglu
     add_positions: Callable[[Tensor, nn.Parameter, int], Tensor] = add_positions
     add_rows: AddRows | None = None
     """What adds an embedding's gradient into its buffer; None: torch's."""

@@ -116,6 +116,11 @@ class Bucket:
         if self.ops.release_gradients:
             self.grad = None
 
+    def keep_gradients(self) -> None:
+        """As after a step; with ZeRO 2 and 3 whole gradients do not stay."""
+        if self.zero < 2:
+            self.writable()
+
     def writable(self) -> Tensor:
         if self.grad is None:
             self._drain()

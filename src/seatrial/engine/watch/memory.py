@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import torch
 
@@ -72,7 +71,7 @@ def parts(trial: Trial, *, pp_rank: int, device: torch.device) -> dict[str, int]
     """Each part's own peak. None of blocks that are compiled, whose compiler decides what is kept."""
     if trial.execution.compile:
         return {}
-    found = asdict(footprint(trial, rank=pp_rank, gpu=device.type == "cuda"))
+    found = footprint(trial, rank=pp_rank, gpu=device.type == "cuda").parts
     if device.type == "cuda":
         counted = sum(found.values()) - found["activations"]
         found["activations"] = max(0, torch.cuda.max_memory_allocated(device) - counted)
