@@ -12,7 +12,7 @@ Names in words (`recompute`, `schedule`, `precision`) are codes here: the index 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def coded(trial: Trial) -> dict[str, int]:
 
 DEFAULTS: dict[str, float] = {
     "gated": 0, "layernorm": 1, "learned": 1, "rope": 0, "qkv_bias": 1, "out_bias": 1, "mlp_bias": 1, "normed_qk": 0,
-    "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "nodes": 1,
+    "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "execution": 0, "nodes": 1,
     "procs_per_node": 1, "clock_ghz": np.nan,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
@@ -109,6 +109,8 @@ class Configs:
     """What is hidden, a bit each of OVERLAP_BITS; -1 as the engine has it."""
     engine: Ints
     """Who trains: `engine_at` has its facts."""
+    execution: Ints
+    """How our own engine computes: `execution_at` has it."""
     nodes: Ints
     procs_per_node: Ints
     split: Ints
@@ -201,7 +203,8 @@ def asked(execution: Execution) -> dict[str, int]:
     """What an execution says of attention and overlap, as the columns have it."""
     said = execution.overlap
     chosen = set() if said in (None, "none") else set(OVERLAPS) if said == "all" else set(str(said).split("+"))
-    return {"attention": -1 if execution.attention is None else ATTENTION.index(execution.attention),
+    return {"execution": execution_code(execution),
+            "attention": -1 if execution.attention is None else ATTENTION.index(execution.attention),
             "overlap": -1 if said is None else sum(1 << OVERLAP_BITS[name] for name in chosen)}
 
 
@@ -214,6 +217,21 @@ def engine_code(name: str) -> int:
     if found not in _ENGINES:
         _ENGINES.append(found)
     return _ENGINES.index(found)
+
+
+_EXECUTIONS: list[Execution] = [Execution()]
+
+
+def execution_code(execution: Execution) -> int:
+    """What attention and overlap are has columns of its own."""
+    plain = replace(execution, attention=None, overlap=None)
+    if plain not in _EXECUTIONS:
+        _EXECUTIONS.append(plain)
+    return _EXECUTIONS.index(plain)
+
+
+def execution_at(code: int) -> Execution:
+    return _EXECUTIONS[code]
 
 
 def engine_at(code: int) -> EngineModel:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.arith.layer import numbers, tensors, widths
-from seatrial.plan import facts, probed
+from seatrial.plan import facts, ours, probed
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats
 from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, Z90, stage_parameters
 from seatrial.schedule.vector import peaks
@@ -76,18 +76,13 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     element = np.array([float(max(2, BYTES[p])) for p in PRECISIONS])[c.precision]
     parameters = stage_parameters(c)
     exists = np.stack([np.ones(len(c), bool), c.pp > 2, np.ones(len(c), bool)])
-    parts = _states(c, parameters, element)
-    held, working = activations(c, cluster, element)
-    parts["activations"] = held
-    parts["working"] = working
-    parts["logits"] = _logits(c, element)
-    parts["slack"] = facts.of(c, "slack") * (held + working + parts["logits"]) * (1.0 if gpu else 0.5)
+    parts = _tensors(c, cluster, parameters, element)
+    shape = parts["logits"].shape
+    moving = parts["activations"] + parts["working"] + parts["logits"]
+    parts["slack"] = facts.of(c, "slack") * moving * (1.0 if gpu else 0.5)
     groups = (c.tp > 1) * 1.0 + (c.dp > 1) + 5.0 * (c.pp > 1) + (c.world > 1)
-    buffers = facts.of(c, "group_gib") * GIB * groups * gpu
-    size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
-    parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0)
-    parts["communicators"] = np.broadcast_to(buffers, held.shape)
-    parts["context"] = np.full_like(held, device.context_gib * GIB)
+    parts["communicators"] = np.broadcast_to(facts.of(c, "group_gib") * GIB * groups * gpu, shape)
+    parts["context"] = np.full(shape, device.context_gib * GIB)
     in_gib = {name: np.where(exists, value / GIB, 0.0) for name, value in parts.items()}
     saved = np.minimum(parameters * _passing(c) / GIB, in_gib["activations"] + in_gib["working"] + in_gib["logits"])
     saved = np.where(exists, saved, 0.0)
@@ -109,6 +104,25 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     sigma = np.broadcast_to(facts.of(c, "memory_sigma") if gpu else SIGMA_CPU, len(c))
     return Memory(gib=gib, lo=gib * np.exp(-Z90 * sigma), hi=gib * np.exp(Z90 * sigma), parts=pick, by_rank=by_rank,
                   need_gib=need, sigma=sigma)
+
+
+def _tensors(c: Configs, cluster: Cluster, parameters: Floats, element: Floats) -> dict[str, Floats]:
+    """[3, n] bytes by part: our own engine's as it counts them itself, others' from their facts."""
+    gpu = cluster.device.kind == "gpu"
+    own = np.broadcast_to(facts.of(c, "footprint"), len(c))
+    if own.all() and len(c):
+        return ours.footprints(c, gpu=gpu).parts
+    parts = _states(c, parameters, element)
+    parts["activations"], parts["working"] = activations(c, cluster, element)
+    parts["logits"] = _logits(c, element)
+    size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
+    parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0)
+    if own.any():
+        counted = ours.footprints(c.take(own), gpu=gpu).parts
+        for name, value in counted.items():
+            parts[name] = np.array(parts[name])
+            parts[name][:, own] = value
+    return parts
 
 
 def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seatrial.arith.footprint import FP32, PARTS, Chunk, Layout, chunks_of, moments
 from seatrial.arith.held import Held, held_by, saturated
-from seatrial.plan.configs import OF_MODEL, PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints
+from seatrial.plan.configs import OF_MODEL, PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints, execution_at
 from seatrial.schedule import splits_backward
 from seatrial.spec import BYTES, Execution
 
@@ -42,8 +42,12 @@ class Footprints:
     """[3, n] each; `working` has the tables of positions, which every layer shares, beside what a pass makes for a while."""
 
 
-def footprints(c: Configs, *, gpu: bool, execution: Execution | None = None) -> Footprints:
-    """`execution`: of all of them; buckets, optimizer and logits as it says."""
+def footprints(c: Configs, *, gpu: bool) -> Footprints:
+    """Buckets, optimizer and logits as each one's execution says."""
+    codes = np.unique(c.execution)
+    if len(codes) > 1:
+        return _apart(c, codes, gpu=gpu)
+    execution = execution_at(int(codes[0])) if len(codes) else Execution()
     table = _Table.of(gpu)
     place, start, count = table.rows_of(c)
     # One item for each moment that a schedule can be fullest at.
@@ -53,8 +57,21 @@ def footprints(c: Configs, *, gpu: bool, execution: Execution | None = None) -> 
     found = np.empty((len(PARTS), len(row)))
     for at in range(0, len(row), PIECE):
         here = slice(at, at + PIECE)
-        found[:, here] = _fullest(_layout(c, row[here], execution or Execution()), table, item[here], gpu=gpu)
+        found[:, here] = _fullest(_layout(c, row[here], execution), table, item[here], gpu=gpu)
     return _by_rank(found, row * 3 + place[item], alone=c.pp == 1)
+
+
+def _apart(c: Configs, codes: Ints, *, gpu: bool) -> Footprints:
+    """Those of each execution together."""
+    total: Floats = np.zeros((3, len(c)))
+    parts: dict[str, Floats] = {}
+    for code in codes:
+        where = c.execution == code
+        found = footprints(c.take(where), gpu=gpu)
+        total[:, where] = found.total
+        for name, value in found.parts.items():
+            parts.setdefault(name, np.zeros((3, len(c))))[:, where] = value
+    return Footprints(total=total, parts=parts)
 
 
 def _fullest(lay: Layout, table: _Table, items: Ints, *, gpu: bool) -> Floats:
