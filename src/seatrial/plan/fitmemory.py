@@ -31,6 +31,10 @@ LEARNED = {"activations": 0.15, "states": 0.05, "slack": 0.50, "fixed_gib": 1.5}
 NOISE = 0.03
 """Scale of a figure's error: the allocator's rounding, and which rank and moment a tool happened to see."""
 
+PECULIAR = 0.04
+"""What all rows of one model and software have in common and no other has: many rows of one model say little of the next. With
+the two above it makes up what the cold model may be off."""
+
 ON_CPU = 3.0
 """So much less is known of a CPU's memory."""
 
@@ -103,20 +107,27 @@ def learn(rows: Sequence[Row], cluster: Cluster) -> MemoryFit:
     limit = np.array([limit_gib(r.trial.cluster or cluster) for r in seen if r.trial is not None])
     measured = np.array([r.mem_gib or 1.0 for r in seen]) + held.beyond([r.mem_measure for r in seen])
     data = _Data(held.gib, _columns(held.parts), side, np.log(np.where(side == 0, measured, limit)),
-                 np.where(side == 0, 1.0, held.need_gib / held.gib))
+                 np.where(side == 0, 1.0, held.need_gib / held.gib), np.zeros((len(seen), 0)))
     # An engine of which less is known may be further off in each part; figures repeat as well as any other's.
     scale = 1.0 if cluster.device.kind == "gpu" else ON_CPU
     width = max(scale, float(np.median(held.sigma)) / memory.SURE)
-    sigma, usual = np.array(list(LEARNED.values())) * width, NOISE * scale
+    kinds = [(r.trial.model, r.factors) for r in seen if r.trial is not None]
+    distinct = list(dict.fromkeys(kinds))
+    data = data._replace(member=np.array([[kind == one for one in distinct] for kind in kinds], dtype=np.float64))
+    sigma = np.array([*LEARNED.values(), *[PECULIAR] * len(distinct)]) * width
+    usual, size = NOISE * scale, len(LEARNED)
     points = [(wide, noise, np.log(p * q)) for wide, p in SCALES.items() for noise, q in SCALES.items()]
     found = [_most_probable(data, sigma * wide, usual * noise) for wide, noise, _ in points]
     log = np.array([one.evidence + prior for one, (*_, prior) in zip(found, points)])
     share = np.exp(log - log.max())
     share /= share.sum()
-    theta = np.asarray(sum(w * one.theta for w, one in zip(share, found)))
-    second = sum(w * (one.covariance + np.outer(one.theta, one.theta)) for w, one in zip(share, found))
-    noise = np.sqrt(sum(w * (usual * noise) ** 2 for w, (_, noise, _) in zip(share, points)))
-    return MemoryFit(theta=theta, covariance=second - np.outer(theta, theta), noise=float(noise * T90 / step.Z90))
+    theta = np.asarray(sum(w * one.theta[:size] for w, one in zip(share, found)))
+    second = sum(w * (one.covariance[:size, :size] + np.outer(one.theta[:size], one.theta[:size]))
+                 for w, one in zip(share, found))
+    # A layout to come is taken for one of another model: what is peculiar to those seen is left behind.
+    own = sum(w * ((usual * noise * T90 / step.Z90) ** 2 + (PECULIAR * width * wide) ** 2)
+              for w, (wide, noise, _) in zip(share, points))
+    return MemoryFit(theta=theta, covariance=second - np.outer(theta, theta), noise=float(np.sqrt(own)))
 
 
 class _Data(NamedTuple):
@@ -128,6 +139,8 @@ class _Data(NamedTuple):
     """The figure, or the limit."""
     share: Floats
     """Of the whole, what a bound speaks of."""
+    member: Floats
+    """[n, kinds]: 1 where a row is of that model and software."""
 
 
 class _Point(NamedTuple):
@@ -150,9 +163,9 @@ def _climb(d: _Data, sigma: Floats, noise: float, theta: Floats) -> _Point:
 
     figure = d.side == 0
     for turn in range(ROUNDS):
-        gib = np.maximum(d.cold + d.columns @ theta, LEAST * d.cold)
-        moves = d.columns / gib[:, None]
-        apart = (d.log_gib - np.log(gib * d.share)) / noise
+        gib = np.maximum(d.cold + d.columns @ theta[: len(LEARNED)], LEAST * d.cold)
+        moves = np.concatenate([d.columns / gib[:, None], d.member], axis=1)
+        apart = (d.log_gib - np.log(gib * d.share) - d.member @ theta[len(LEARNED) :]) / noise
         # A figure pulls by Student's weight of its error, a bound by how unlikely its side is.
         weight = (FREEDOM + 1) / (FREEDOM + apart**2)
         ahead = d.side * apart
