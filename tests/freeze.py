@@ -262,9 +262,10 @@ LAYOUTS: list[tuple[str, dict[str, Any]]] = [
 ]
 ROWS = ("family", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "nodes", "dp", "tp", "pp", "vp", "mbs", "gbs",
         "zero_stage", "recompute", "schedule", "dtype", "sequence_parallel", "engine")  # fmt: skip
-EXPLAINED = ("sec_per_it", "sec_lo", "sec_hi", "mem_gib", "mem_limit_gib", "fits", "parts_s", "memory_gib", "precision")
+EXPLAINED = ("sec_per_it", "sec_lo", "sec_hi", "mem_gib", "mem_limit_gib", "fits", "fit_odds", "engine", "attention",
+             "parts_s", "memory_gib", "precision")  # fmt: skip
 FORECAST = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib", "forecast_mem_lo",
-            "forecast_mem_hi", "forecast_fits", "forecast_reject")  # fmt: skip
+            "forecast_mem_hi", "forecast_fits", "forecast_fit_odds", "forecast_engine", "forecast_reject")  # fmt: skip
 PLANS = [
     ["--model", "bloom-181b", "--cluster", "jz-a100", "--nodes", "48", "--gbs", "2048", "--zero", "1", "--recompute", "full"],
     ["--model", "llama3-8b", "--cluster", "h200", "--nodes", "2", "--gbs", "128", "--sequence-parallel", "both"],

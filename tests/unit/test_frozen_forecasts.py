@@ -52,7 +52,7 @@ def test_a_table_is_forecast_as_it_was(tables):
 
 
 def figures(line):
-    return {key: value if key in ("forecast_fits", "forecast_reject") or not value else float(value)
+    return {key: value if key in ("forecast_fits", "forecast_engine", "forecast_reject") or not value else float(value)
             for key, value in line.items()}
 
 

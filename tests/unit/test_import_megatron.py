@@ -192,3 +192,12 @@ def test_how_a_log_ends_is_the_outcome_of_its_last_iteration(tmp_path, line, sta
     assert first.outcome is None and last.outcome is not None and last.outcome.status == status and last.tflops == 50.25
     (alone,) = read(tmp_path, f"loading\n{line}\n", "second.log")
     assert alone.state == "failed" and alone.outcome is not None and alone.outcome.status == status
+
+
+@pytest.mark.parametrize(("argument", "engine"), [("use_mcore_models", "megatron-core"), ("deepspeed", "megatron-deepspeed"),
+                                                  ("bf16", "")])
+def test_a_log_says_its_engine_where_it_can_be_told(tmp_path, argument, engine):
+    path = tmp_path / "run.log"
+    path.write_text(f"  {argument} ................ True\n  num_layers ............... 24\n{SECONDS}\n")
+    (record,) = [one for one in import_file(path).records if isinstance(one, Record)]
+    assert (record.engine, record.layers) == (engine, 24)

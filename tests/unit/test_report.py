@@ -134,6 +134,24 @@ def test_a_forecast_does_not_change_with_what_was_measured():
     assert slow == fast
 
 
+def test_a_forecast_of_another_device_is_not_compared():
+    """A trial that names jz-a100 and was run on a CPU: thousands of per cent say nothing."""
+    on_gpu, on_cpu = ({"fullest": {name: 1.0, "rss_peak_gib": 0.3}} for name in ("reserved_peak_gib", "node_used_gib"))
+    records = [row(80.0, memory=on_gpu), row(0.1, memory=on_cpu), row(0.1, versions={"torch": "2.13.0+cpu"}), row(80.0)]
+    made = forecasts.of(records, Clusters.read(["jz-a100"]))
+    assert [bool(made[i].elsewhere) for i in range(4)] == [False, True, True, False]
+    view = data.build(records, title="", clusters=Clusters.read(["jz-a100"])).view
+    assert [sec is None for sec in view["rows"]["f_sec"]] == [False, True, True, False]
+    assert "measured on a CPU" in view["rows"]["f_elsewhere"][1] and "jz-a100" in view["rows"]["f_elsewhere"][1]
+
+
+def test_rows_that_name_no_engine_take_the_one_that_is_assumed():
+    made = [forecasts.of([row(80.0, engine=own)], Clusters.read(["jz-a100"], ["engine=plain-3d"]))[0] for own in ("", "fsdp2")]
+    assert [one.engine for one in made] == ["plain-3d", "fsdp2"] and all(0 < one.fit_odds < 1 for one in made)
+    with pytest.raises(BadInput, match="horse"):
+        Clusters.read(["jz-a100"], ["engine=horse"])
+
+
 def test_the_planner_of_the_page_learns_from_the_rows_of_the_same_cluster():
     from seatrial.report import serve
 

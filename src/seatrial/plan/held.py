@@ -33,13 +33,14 @@ class Held:
     def of(cls, configs: Configs, cluster: Cluster, fit: Calibration | None, headroom: Headroom = Headroom()) -> Held:
         found = memory.peak(configs, cluster)
         there, limit = limit_gib(cluster), limit_gib(cluster, headroom)
-        if fit is None or not fit.held.covariance.any():
+        if fit is None:
             return cls(gib=found.gib, need_gib=found.need_gib, sigma=found.sigma, parts=found.parts, limit_gib=limit,
                        device_gib=there)
         gib, reach = fit.held.apply(found)
+        sigma = reach / step.Z90 if fit.held.covariance.any() else found.sigma  # rows without memory teach nothing of it
         # What rows have taught about the whole is no part's own: it is shown beside them.
         parts = {**found.parts, "learned": gib - found.gib}
-        return cls(gib=gib, need_gib=found.need_gib * gib / found.gib, sigma=reach / step.Z90, parts=parts, limit_gib=limit,
+        return cls(gib=gib, need_gib=found.need_gib * gib / found.gib, sigma=sigma, parts=parts, limit_gib=limit,
                    device_gib=there)
 
     @property

@@ -23,11 +23,13 @@ from seatrial.spec import Cluster
 
 LIKELY, EVEN, UNLIKELY = 0.8, 0.5, 0.2
 """Under the second it more likely runs out than not."""
+SURPRISE = 0.001
+"""Of what no model of memory knows: nothing is more certain than this."""
 
 
 def odds(need_gib: Any, sigma: Any, limit_gib: Any) -> Floats:
     need = np.maximum(np.asarray(need_gib, dtype=np.float64), 1e-9)
-    return _normal(np.log(limit_gib / need) / np.maximum(sigma, 1e-6))
+    return np.clip(_normal(np.log(limit_gib / need) / np.maximum(sigma, 1e-6)), SURPRISE, 1 - SURPRISE)
 
 
 def word(odds: float) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from seatrial import arith
 from seatrial.arith import layer
+from seatrial.engines.model import DEFAULT
 from seatrial.errors import BadInput, Infeasible
 from seatrial.expression import Expression
 from seatrial.plan import space as spaces
@@ -103,7 +104,7 @@ def check_shape(model: Model, cluster: Cluster, *, tp: int, mbs: int, precision:
 
 def _trial(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str, recompute: Recompute) -> Trial:
     topology = Topology(tp=tp, mbs=mbs, precision=precision, recompute=recompute)  # type: ignore[arg-type]
-    return Trial(model=model, batch=Batch(gbs=mbs), topology=topology, cluster=cluster)
+    return Trial(model=model, batch=Batch(gbs=mbs), topology=topology, cluster=cluster, engine=DEFAULT)
 
 
 def _seconds_per_flop(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str, recompute: Recompute) -> float:

@@ -184,7 +184,9 @@ def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mappi
     rows["hi"] = [None if k is None else _short(k[1]) for k in known]
     for name, attribute in (("f_sec", "sec"), ("f_lo", "lo"), ("f_hi", "hi"), ("f_mem", "mem_gib"), ("f_mem_lo", "mem_lo"),
                             ("f_mem_hi", "mem_hi"), ("limit", "limit_gib")):
-        rows[name] = [_short(getattr(made[i], attribute)) if i in made else None for i in range(len(records))]
+        rows[name] = [_short(getattr(made[i], attribute)) if i in made and not made[i].elsewhere else None
+                      for i in range(len(records))]
+    rows["f_elsewhere"] = [made[i].elsewhere or None if i in made else None for i in range(len(records))]
     rows["f_assumed"] = [" ".join(made[i].assumed) or None if i in made else None for i in range(len(records))]
     worst = {"error": 2, "warning": 1, "info": 0}
     rows["lint"] = [max((worst[findings[i].level] for i in by_row[row]), default=None) if row in by_row else None
@@ -238,7 +240,7 @@ def _parts(records: Sequence[Record], made: Mapping[int, Forecast], questions: S
     parts = {}
     for row in sorted(shown):
         one: dict[str, Any] = {}
-        if row in made and made[row].parts_s:
+        if row in made and made[row].parts_s and not made[row].elsewhere:
             one["time"] = {name: _short(v) for name, v in made[row].parts_s.items() if v}
             one["memory"] = {name: _short(v) for name, v in made[row].memory_gib.items() if v}
         if records[row].breakdown:

@@ -49,6 +49,8 @@ class Forecast:
     assumed: tuple[str, ...] = ()
     """Fields that the row does not state and the forecast took a usual value for."""
     device: str = ""
+    elsewhere: str = ""
+    """Why it is not to be compared with what was measured: the row ran on another kind of device than it speaks of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,23 @@ def _stated(record: Record) -> Forecast | None:
     return None
 
 
+def elsewhere(record: Record, cluster: Cluster) -> str:
+    """A trial that names a cluster may be run on any machine: its memory figures say of which kind that was."""
+    ran, kind = _ran_on(record), cluster.device.kind
+    if ran in ("", kind):
+        return ""
+    where = f" ({record.machine})" if record.machine else ""
+    return f"measured on a {ran.upper()}{where}, forecast for {cluster.device.name} of {cluster.name}"
+
+
+def _ran_on(record: Record) -> str:
+    """`cpu`, `gpu`, or nothing where it does not say."""
+    fullest = record.memory.get("fullest")
+    if isinstance(fullest, Mapping):
+        return "gpu" if "reserved_peak_gib" in fullest or "allocated_peak_gib" in fullest else "cpu" if fullest else ""
+    return "cpu" if str(record.versions.get("torch", "")).endswith("+cpu") else ""
+
+
 def _trial(record: Record, clusters: Clusters) -> Trial | None:
     return trial_on(record, clusters.of(record), assume=clusters.assume)
 
@@ -152,6 +171,7 @@ def _together(fit: Calibration, machine: Cluster, wanted: list[tuple[int, Trial,
             fit_odds=float(odds[i]), engine=model_of(trial.engine).name,
             parts_s={name: float(values[i]) for name, values in timed.parts.items()},
             memory_gib={name: float(values[i]) for name, values in peak.parts.items()}, trial=trial,
-            assumed=tuple(name for name in DEFAULTED if getattr(record, name) in (None, "")), device=machine.device.name)
+            assumed=tuple(name for name in DEFAULTED if getattr(record, name) in (None, "")), device=machine.device.name,
+            elsewhere=elsewhere(record, machine))
         for i, (place, trial, record) in enumerate(wanted)
     }  # fmt: skip

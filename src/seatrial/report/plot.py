@@ -100,7 +100,7 @@ def time(made: Made) -> Figure | None:
     for place, c in enumerate(ranked):
         scale = batch / (made.records[c.rows[0]].gbs or batch)
         f = made.forecasts.get(c.rows[0])
-        if f is not None:
+        if f is not None and not f.elsewhere:
             axes.barh(place, (f.hi - f.lo) * scale, left=f.lo * scale, height=0.34, color=BAND, zorder=1,
                       label=_once("its 90 % interval", axes))
             axes.plot(f.sec * scale, place, "D", color="white", markeredgecolor=FORECAST, markersize=6, zorder=2,

@@ -368,7 +368,7 @@ def fit_of(made: Made, cluster: str) -> Calibration | None:
     from seatrial.plan import calibrate, rows
 
     machine = presets.cluster(cluster)
-    measured = [made.records[row] for row, found in made.forecasts.items() if row in set(made.usable)
+    measured = [made.records[row] for row, found in made.forecasts.items() if row in set(made.usable) and not found.elsewhere
                 and found.trial is not None and found.trial.cluster is not None and found.trial.cluster.name == machine.name]
     return calibrate.learn([rows.read_row(r.to_dict(), machine) for r in measured], machine) if measured else None
 

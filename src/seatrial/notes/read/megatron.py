@@ -44,6 +44,9 @@ _END_WORDS = (
     "NCCL", "terminate",
 )  # fmt: skip
 """Looked for first, since a log of a thousand ranks has millions of other lines."""
+_ENGINES = {("deepspeed", "True"): "megatron-deepspeed", ("use_mcore_models", "True"): "megatron-core",
+            ("use_legacy_models", "False"): "megatron-core"}  # fmt: skip
+"""Arguments that only one of the programs prints which print such lines."""
 MOST_LINES = 4
 """How many lines one iteration line may be broken into."""
 
@@ -133,6 +136,8 @@ class LogReader:
             column = setting(match.group(1))
             if match.group(1) in ("bf16", "fp16") and match.group(2) == "True":
                 content = Statements(fields={"dtype": match.group(1)})
+            elif engine := _ENGINES.get(match.groups()):
+                content = Statements(fields={"engine": engine})
             elif match.group(1) == "checkpoint_activations":
                 content = Statements(fields={"recompute": "full" if match.group(2) == "True" else "none"})
             elif column is not None and match.group(2) not in ("None", "[]"):

@@ -56,7 +56,8 @@ function assumes(rows) {
 }
 
 function forecastLine(row, first) {
-  const sec = cell("f_sec", row);
+  const sec = cell("f_sec", row), other = cell("f_elsewhere", row);
+  if (other) return h("p", { class: "small", title: other, text: `Cold forecast: - (${other})` });
   if (!has(sec)) return null;
   const off = sec / first.sec_per_it - 1;
   return h("p", { class: "small", text: `Cold forecast: ${num(sec)} s (90 %: ${num(cell("f_lo", row), 3)} to ${num(cell("f_hi", row), 3)}), ${percent(Math.abs(off))} ${off < 0 ? "under" : "over"} the measurement${assumes([row])}` });

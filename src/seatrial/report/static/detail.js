@@ -37,7 +37,7 @@ async function openRow(row) {
   for (const [name, keys] of Object.entries(V.groups)) section(name, pairs(keys.map((key) => [key, r[key], inferred.has(key) ? "worked out" : estimated.has(key) ? "estimated" : ""])));
   section("More", pairs(Object.entries(r.extra || {})));
   if (f) {
-    section("Forecast", pairs([["seconds", `${num(f.sec)} (90 %: ${num(f.lo, 3)} to ${num(f.hi, 3)})`], ["memory", has(f.mem_gib) ? `${num(f.mem_gib, 3)} GiB (${num(f.mem_lo, 3)} to ${num(f.mem_hi, 3)})` : null], ["device", f.device], ["engine", f.engine], ["fits with", has(f.fit_odds) ? percent(f.fit_odds) : null], ["of a device's", has(f.limit_gib) ? `${num(f.limit_gib)} GiB` : null]]),
+    section("Forecast", pairs([["seconds", `${num(f.sec)} (90 %: ${num(f.lo, 3)} to ${num(f.hi, 3)})`], ["memory", has(f.mem_gib) ? `${num(f.mem_gib, 3)} GiB (${num(f.mem_lo, 3)} to ${num(f.mem_hi, 3)})` : null], ["device", f.device], ["not compared", f.elsewhere], ["engine", f.engine], ["fits with", has(f.fit_odds) ? percent(f.fit_odds) : null], ["of a device's", has(f.limit_gib) ? `${num(f.limit_gib)} GiB` : null]]),
       f.assumed?.length ? h("p", { class: "dim small", text: `The row does not say ${f.assumed.join(", ")}: ${Object.keys(V.assumed).filter((k) => f.assumed.includes(k)).length ? `${Object.entries(V.assumed).filter(([k]) => f.assumed.includes(k)).map(([k, v]) => `${k} is taken as ${v}`).join(", ")}, the rest as usual` : "the forecast takes what is usual"}.` }) : null);
   }
   const bars = (parts, unit, map) => { const holder = h("div", {}); later.push(() => picture(holder, (width) => { const fr = { left: 0, plot: width - 4, narrow: true, top: 4, height: 40, bottom: 14 }, a = { x: (v) => (v / total(parts)) * (width - 4) };
