@@ -5,18 +5,19 @@
     footprint(trial, rank=0).at_peak                parts that add up to the total
 
 A step is a few moments that can be the fullest: a block's backward pass (in its MLP, in a norm, in attention that keeps its
-scores) wherever the schedule holds most (`held.py`), the loss, the embedding, the optimizer's own. Every moment is arithmetic on
-the layout, so `moments` takes a `Layout` of numbers and gives numbers, and takes one of the planner's columns and gives arrays.
-Rows below are tokens x hidden numbers: a GPT block keeps 16 of them (see `Block`).
+scores) wherever the schedule holds most (`held.py`), the loss, the embedding, the optimizer's own. Each is arithmetic on the
+layout: a `Layout` of numbers gives numbers, and one of the planner's columns (`plan/ours.py`) gives arrays. Rows below are
+tokens x hidden numbers: a GPT block keeps 16 of them (see `Block`).
 """
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from seatrial.arith import layer
 from seatrial.arith.held import Held, held_by
-from seatrial.spec import BYTES, Trial, round_up, stages_of
+from seatrial.spec import BYTES, Trial, stages_of
 
 FP32 = 4
 TOKEN = 8
@@ -91,32 +92,32 @@ class Layout:
             logits_chunk=execution.logits_chunk,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def rows(self) -> Count:
         """Numbers of the vocabulary's matrix on one rank."""
         return self.vocab // self.tp * self.shape.hidden
 
-    @property
+    @cached_property
     def row(self) -> Count:
         """Bytes."""
         return self.mbs * self.shape.seq * self.shape.hidden * self.element
 
-    @property
+    @cached_property
     def cuts(self) -> Count:
         """Whether norms see a stretch of the sequence."""
         return self.sequence_parallel * (self.tp > 1)
 
-    @property
+    @cached_property
     def outside(self) -> Count:
         """Rows of the residual stream."""
         return 1 / pick(self.cuts, self.tp, 1)
 
-    @property
+    @cached_property
     def stage(self) -> Count:
         """Of ZeRO: with one replica there is nothing to cut."""
         return self.zero * (self.dp > 1)
 
-    @property
+    @cached_property
     def half(self) -> Count:
         return (self.element < FP32) * 1
 
@@ -182,8 +183,8 @@ def state_of(lay: Layout, chunks: list[Chunk]) -> State:
         stages = stages + count
         tail = tail + count * first * pick(larger(joins, 1 - s.learned), open_blocks * block, 0)
         fullest = larger(fullest, (count > 0) * _up(smaller(deep, layers) * block, unit))
-    return State(flat=flat, block=block, gathered=_up(block, unit), deep=deep, bucket=fullest, several=(buckets > 1) * 1, tail=larger(tail, owns_head * (stages > 1) * fullest),
-                 owns_head=owns_head)
+    return State(flat=flat, block=block, gathered=_up(block, unit), deep=deep, bucket=fullest, several=(buckets > 1) * 1,
+                 tail=larger(tail, owns_head * (stages > 1) * fullest), owns_head=owns_head)
 
 
 def _up(value: Count, multiple: Count) -> Count:
@@ -259,9 +260,11 @@ class Block:
         gemms = (4 + qkv + context + up + inner) * pick(lay.fp8, 0.5, 1)
         at_input = splits * (gemms - kept + 2 * o + 1 + cuts * (lay.mbs > 1))
         forward = 1 + o + selective * (1 - lay.fp8) * (o + inner) + full * (2 * o + up + inner)
-        return cls(kept=kept, at_input=at_input, forward=forward, gemms=gemms, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
-                   at_scores=at_scores + o,
-                   last_gemm=(1 + qkv) * pick(lay.fp8, 0.5, 1))
+        return cls(
+            kept=kept, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
+            at_scores=at_scores + o, at_input=at_input, forward=forward, gemms=gemms,
+            last_gemm=(1 + qkv) * pick(lay.fp8, 0.5, 1),
+        )  # fmt: skip
 
 
 def fusable(s: layer.Shape) -> Count:
@@ -286,104 +289,180 @@ class Moment(NamedTuple):
     buffers: Count
 
 
-def moments(lay: Layout, chunks: list[Chunk], held: list[Held], *, gpu: bool) -> list[Moment]:
-    """Those of one pipeline rank that can be the fullest; `held`: what the schedule holds when it holds most."""
-    s, row, o, element = lay.shape, lay.row, lay.outside, lay.element
-    state, block = state_of(lay, chunks), Block.of(lay, gpu=gpu)
-    zero = lay.stage
-    shards = pick((zero > 0) * 1, lay.dp, 1)
-    own = state.flat // shards
-    whole_weights, gathers, shares = (zero < 3) * 1, (zero == 3) * 1, (zero >= 2) * 1
-    has_head, has_words = (sum(c.count * end for c, end in ((c, getattr(c, which)) for c in chunks)) for which in ("last", "first"))
-    # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
-    split = gpu * lay.bf16 * (1 - lay.plain)
-    optimizer = own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32))
-    buffers = (1 - s.learned - s.rope) * s.heads // lay.tp * s.seq * s.seq * element + s.rope * s.seq * s.head_size * element
-    # On a GPU gradients stay in 16 bits where nothing is added to them.
-    narrow = gpu * lay.bf16 * (lay.dp == 1) * (lay.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
-    wide = pick(narrow, element, FP32)
-    all_layers = sum(c.count * c.layers for c in chunks)
-    # Eight bits beside the sixteen, as they are and transposed; with ZeRO 3 of the block at work.
-    eight = lay.fp8 * 2 * layer.matrices(s, lay.tp)
-    weights = pick(whole_weights, state.flat, own) * element + pick(whole_weights, all_layers, 0) * eight
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """One pipeline rank's own, whatever its schedule holds. Bytes, and numbers where it says so."""
 
-    def moment(*, gathered: Count = 0, gradients: Count, held_rows: Count = 0, tokens: Count = 0, working: Count = 0,
-               logits: Count = 0, messages: Count = 0) -> Moment:
-        return Moment(weights=weights + gathers * gathered, gradients=gradients, optimizer=optimizer,
-                      activations=held_rows * row + tokens * lay.mbs * s.seq * TOKEN, working=working, logits=logits,
-                      communication=messages * o * row, buffers=buffers)
+    weights: Count
+    optimizer: Count
+    buffers: Count
+    row: Count
+    outside: Count
+    """Rows of the residual stream."""
+    tokens: Count
+    """A micro-batch's."""
+    words: Count
+    """Numbers of the vocabulary's matrix."""
+    number: Count
+    """Bytes of a weight …"""
+    gradient: Count
+    """… and of its gradient, where that stays whole."""
+    shares: Count
+    """1 where gradients are cut …"""
+    gathers: Count
+    """… and weights too; so is the next one 1 for what it says."""
+    splits: Count
+    tied: Count
+    """Whether one matrix is both embedding and head here."""
+    flat: Count
+    """Numbers in all buckets …"""
+    own: Count
+    """… and of this replica's share."""
+    block: Count
+    """Numbers of a block …"""
+    gathered: Count
+    """… and bytes of it as it is gathered."""
+    cast: Count
+    """In eight bits beside it, with ZeRO 3."""
+    deep: Count
+    """Blocks of a full bucket."""
+    bucket: Count
+    """Numbers of the fullest."""
+    kept: Count
+    """Of a block's forward pass …"""
+    waits: Count
+    """… and what its weights' GEMMs wait with …"""
+    last_gemm: Count
+    """… the last one of them."""
+    normed: Count
+    """Of the first stage, and …"""
+    ends: Count
+    """… of the last one: what a micro-batch keeps outside the blocks."""
+    in_mlp: Count
+    """A block's backward pass, before the first gradient of a norm …"""
+    after: Count
+    """… and from there on."""
+    forward: Count
+    loss: Count
+    logits: Count
+    to_words: Count
+    """At the end of a backward pass, what leads to the embedding's gradient."""
+    exchanged: Count
+    """Gradients of a tied embedding that come from the other end of the pipeline."""
+    update: Count
+    """What the optimizer makes for a while."""
 
-    def gradients(h: Held, blocks: Count, *, head: Count, words: Count, at_loss: bool = False, further: Count = 0) -> Count:
-        """`blocks`: of the chunk at work; ZeRO 2 and 3 have the own shard, a bucket that fills and one that travels."""
-        tied = has_head * has_words * s.ties
-        # What travels: the head's, or what the backward pass before this one came to last.
-        # One bucket after another; the same one twice in a row does not travel beside itself.
-        other = 1 if at_loss else (h.running > state.deep) * (1 - lay.splits)
-        travels = h.later * (1 - tied) * pick(h.left_words * (1 - lay.splits), lay.rows, state.bucket * other)
-        # Where weight gradients wait, no bucket is complete before they come.
-        waits = lay.splits * (h.deferred > 0) * h.running * state.block
-        if at_loss:
-            travels, fills = (h.deferred == 0) * travels, h.head * lay.rows + waits
-        else:
-            travels = pick(further, state.bucket, pick(h.head * (1 - tied), (1 - gathers) * lay.rows, travels))
-            fills = tied * h.head * lay.rows + larger(waits, pick(lay.splits, blocks, smaller(state.deep, blocks)) * state.block)
-        shared = own + travels + fills
-        if not gpu:
-            return pick(shares, shared, state.flat) * FP32
-        there = (h.ready + h.fresh * blocks) * state.block
-        ends = larger(h.head_ready, head), larger(h.words_ready, words)
-        there = there + pick(tied, larger(*ends), sum(ends)) * lay.rows
-        return pick(shares, shared * FP32, smaller(there, state.flat) * wide)
+    @classmethod
+    def of(cls, lay: Layout, chunks: list[Chunk], *, gpu: bool) -> Rank:
+        s, row, o, element = lay.shape, lay.row, lay.outside, lay.element
+        state, block = state_of(lay, chunks), Block.of(lay, gpu=gpu)
+        shards = pick((lay.stage > 0) * 1, lay.dp, 1)
+        own, whole = state.flat // shards, (lay.stage < 3) * 1
+        has_words, has_head, layers = (sum(c.count * what for c, what in zip(chunks, which)) for which in (
+            [c.first for c in chunks], [c.last for c in chunks], [c.layers for c in chunks]))  # fmt: skip
+        # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
+        split = gpu * lay.bf16 * (1 - lay.plain)
+        # On a GPU gradients stay in 16 bits where nothing is added to them.
+        narrow = gpu * lay.bf16 * (lay.dp == 1) * (lay.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
+        # Eight bits beside the sixteen, as they are and transposed; with ZeRO 3 of the block at work.
+        eight = lay.fp8 * 2 * layer.matrices(s, lay.tp)
+        half_on_cpu = 0 if gpu else lay.half
+        # Weight gradients that are not fp32 themselves are made in 16 bits before they are added up.
+        temporary = half_on_cpu * (1 - lay.splits) * s.hidden * element
+        widths = layer.widths(s, lay.tp)
+        return cls(
+            weights=pick(whole, state.flat, own) * element + whole * layers * eight,
+            optimizer=own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
+            buffers=((1 - s.learned - s.rope) * (s.heads // lay.tp) * s.seq + s.rope * s.head_size) * s.seq * element,
+            row=row, outside=o, tokens=lay.mbs * s.seq * TOKEN, words=lay.rows, number=element,
+            gradient=pick(narrow, element, FP32), shares=(lay.stage >= 2) * 1, gathers=1 - whole, splits=lay.splits,
+            tied=has_head * has_words * s.ties, flat=state.flat, own=own, block=state.block, gathered=state.gathered * element,
+            cast=eight, deep=state.deep, bucket=state.bucket, kept=block.kept * row, waits=block.gemms * row,
+            last_gemm=block.last_gemm * row, normed=s.normed_embedding * o * row, ends=2 * o * row,
+            in_mlp=larger(block.inside_mlp * row + (1 - s.gated) * temporary * widths.inner,
+                          block.at_weight * row + temporary * widths.up),
+            after=larger(block.at_norm, block.at_scores, block.at_input) * row, forward=block.forward * row,
+            loss=(1 + lay.cuts) * row + half_on_cpu * lay.rows * element, logits=logits_of(lay, gpu=gpu),
+            to_words=(1 + half_on_cpu + (lay.tp > 1)) * row,
+            exchanged=s.ties * (lay.pp > 1) * (has_head + has_words > 0) * (lay.rows // shards) * FP32,
+            update=_update(lay, state, has_words, shards, gpu=gpu),
+        )  # fmt: skip
 
-    found: list[Moment] = []
-    half_on_cpu = 0 if gpu else lay.half
-    temporary = half_on_cpu * (1 - lay.splits) * s.hidden * element
-    widths = layer.widths(s, lay.tp)
-    for h in held:
-        extra = h.words * s.normed_embedding * o + h.heads * 2 * o
-        rows = h.layers * block.kept + h.deferred * block.gemms + h.lingers * block.last_gemm + extra
+    def moment(self, *, gathered: Count = 0, gradients: Count, held: Count = 0, working: Count = 0, logits: Count = 0,
+               messages: Count = 0) -> Moment:
+        return Moment(weights=self.weights + self.gathers * gathered, gradients=gradients, optimizer=self.optimizer,
+                      activations=held, working=working, logits=logits, communication=messages * self.outside * self.row,
+                      buffers=self.buffers)
+
+    def update_moments(self) -> list[Moment]:
+        """After the last micro-batch."""
+        gradients = pick(self.shares, self.own * FP32, self.flat * self.gradient)
+        return [self.moment(gradients=gradients + self.exchanged), self.moment(gradients=gradients, working=self.update)]
+
+    def moments(self, h: Held, *, gpu: bool) -> list[Moment]:
+        """Around a backward pass, with what the schedule holds then."""
+        held = (h.layers * self.kept + h.deferred * self.waits + h.lingers * self.last_gemm + h.words * self.normed
+                + h.heads * self.ends + (h.words + h.heads) * self.tokens)
         works = (h.running > 0) * 1
-        blocks = pick(h.low, h.running, smaller(state.deep, h.running))
-        # Where the weights' gradients wait, a norm's is a bucket's first.
-        begun = larger(0, blocks - lay.splits * smaller(state.deep, h.running))
-        kinds = ((block.inside_mlp, (1 - s.gated) * temporary * widths.inner, begun),
-                 (block.at_weight, temporary * widths.up, begun), (block.at_norm, 0, blocks), (block.at_scores, 0, blocks),
-                 (block.at_input, 0, blocks))
+        # On a GPU gradients come as the pass goes on; where weight gradients wait, a norm's is a bucket's first.
+        reached = pick(h.low, h.running, smaller(self.deep, h.running))
+        before = larger(0, reached - self.splits * smaller(self.deep, h.running))
+        gathered = pick(h.low, 1, smaller(2, h.running)) * self.gathered + self.cast * works
+        found = []
         # Where gradients are cut, also with the first bucket on its way and the second one filling.
-        second = shares * (1 - lay.splits) * (h.running > state.deep)
+        second = self.shares * (1 - self.splits) * (h.running > self.deep)
         for further in (0, second):
-            there = {"gathered": pick(h.low, 1, smaller(2, h.running)) * state.gathered * element + eight * works,
-                     "messages": h.messages, "held_rows": rows - further * state.deep * block.kept, "tokens": h.words + h.heads}
-            for at_work, beside, begun in kinds:
-                found.append(moment(**there, gradients=gradients(h, begun, head=h.head, words=0, further=further),
-                                    working=(works * at_work + (1 - works) * o) * row + works * beside))
-        found.append(moment(held_rows=rows, tokens=h.words + h.heads, messages=h.messages + (lay.pp > 1),
-                            gradients=gradients(h, 0, head=0, words=0), working=h.follows * works * block.forward * row))
-        # The loss: its gradient, and the head's before it is added up.
-        head_rows = 1 + lay.cuts
+            for working, blocks in ((self.in_mlp, before), (self.after, reached)):
+                found.append(self.moment(gathered=gathered, gradients=self._gradients(h, blocks, further=further, gpu=gpu),
+                                         held=held - further * self.deep * self.kept, messages=h.messages,
+                                         working=pick(works, working, self.outside * self.row)))
+        found.append(self.moment(held=held, messages=h.messages + (h.messages > 0), working=h.follows * works * self.forward,
+                                 gradients=self._gradients(h, 0, begun=0, gpu=gpu)))
         loss = h.head * (1 - h.low)
-        found.append(moment(gathered=loss * lay.rows * element, held_rows=rows, tokens=h.words + h.heads, messages=h.messages,
-                            gradients=loss * gradients(h, 0, head=h.head, words=0, at_loss=True),
-                            working=loss * (head_rows * row + half_on_cpu * lay.rows * element),
-                            logits=loss * logits_of(lay, gpu=gpu)))
-        # The embedding at the end of a backward pass, and, where weights are gathered, in the forward pass.
+        found.append(self.moment(gathered=loss * self.words * self.number, held=held, messages=h.messages,
+                                 gradients=loss * self._gradients(h, 0, at_loss=True, gpu=gpu), working=loss * self.loss,
+                                 logits=loss * self.logits))
+        # The embedding at the end of a backward pass and, where weights are gathered, in the forward pass.
         last = pick(h.low, 1, h.running)
-        left = (h.layers - last) * block.kept + h.deferred * block.gemms
-        ended = left + lay.splits * last * block.gemms
-        end = (gradients(h, h.running, head=h.head, words=1) if gpu else pick(shares, own * FP32, state.flat * FP32))
-        end = pick(shares, (own + lay.rows + pick(lay.splits, h.running * state.block, state.bucket)) * FP32, end)
-        found.append(moment(gradients=h.starts * end, held_rows=ended, messages=h.messages,
-                            working=h.starts * (1 + half_on_cpu + (lay.tp > 1)) * row))
-        travels = h.left_words * (1 - lay.splits) * lay.rows
-        found.append(moment(gathered=h.enters * lay.rows * element, messages=h.messages, held_rows=left,
-                            gradients=pick(shares, own + travels, 0 if gpu else state.flat) * FP32,
-                            working=h.enters * 2 * o * row))
-    all_gradients = pick(shares, own * FP32, state.flat * wide)
-    # The two stages that hold a tied embedding exchange its gradients.
-    exchanged = s.ties * (lay.pp > 1) * ((has_head + has_words) > 0) * (lay.rows // shards) * FP32
-    found.append(moment(gradients=all_gradients + exchanged))
-    found.append(moment(gradients=all_gradients, working=_update(lay, state, has_words, shards, gpu=gpu)))
-    return found
+        left = (h.layers - last) * self.kept + h.deferred * self.waits
+        found.append(self.moment(gradients=h.starts * self._end_gradients(h, gpu=gpu), messages=h.messages,
+                                 held=left + self.splits * last * self.waits, working=h.starts * self.to_words))
+        travels = self.own + h.left_words * (1 - self.splits) * self.words
+        found.append(self.moment(gathered=h.enters * self.words * self.number, held=left, messages=h.messages,
+                                 gradients=pick(self.shares, travels, 0 if gpu else self.flat) * FP32,
+                                 working=h.enters * 2 * self.outside * self.row))
+        return found
+
+    def _gradients(self, h: Held, blocks: Count, *, begun: int = 1, at_loss: bool = False, further: Count = 0,
+                   gpu: bool) -> Count:
+        """`blocks`: of the chunk at work. ZeRO 2 and 3 have the own shard, a bucket that fills and one that travels."""
+        apart = 1 - self.tied
+        # What travels: the head's, or what the backward pass before this one came to last; but the same bucket twice in a row
+        # does not travel beside itself.
+        other = 1 if at_loss else (h.running > self.deep) * (1 - self.splits)
+        travels = h.later * apart * pick(h.left_words * (1 - self.splits), self.words, self.bucket * other)
+        # Where weight gradients wait, no bucket is complete before they come.
+        waits = self.splits * (h.deferred > 0) * h.running * self.block
+        if at_loss:
+            travels, fills = (h.deferred == 0) * travels, h.head * self.words + waits
+        else:
+            travels = pick(further, self.bucket, pick(h.head * apart, (1 - self.gathers) * self.words, travels))
+            filling = pick(self.splits, blocks, smaller(self.deep, blocks)) * self.block
+            fills = self.tied * h.head * self.words + larger(waits, filling)
+        shared = (self.own + travels + fills) * FP32
+        whole = self._on_gpu(h, blocks, larger(h.head_ready, begun * h.head), h.words_ready) if gpu else self.flat * FP32
+        return pick(self.shares, shared, whole)
+
+    def _end_gradients(self, h: Held, *, gpu: bool) -> Count:
+        """When the embedding's come."""
+        shared = (self.own + self.words + pick(self.splits, h.running * self.block, self.bucket)) * FP32
+        whole = self._on_gpu(h, h.running, larger(h.head_ready, h.head), 1) if gpu else self.flat * FP32
+        return pick(self.shares, shared, whole)
+
+    def _on_gpu(self, h: Held, blocks: Count, head: Count, words: Count) -> Count:
+        """They go back to the allocator after every update, and come with their first use."""
+        ends = pick(self.tied, larger(head, words), head + words) * self.words
+        return smaller((h.ready + h.fresh * blocks) * self.block + ends, self.flat) * self.gradient
 
 
 def _update(lay: Layout, state: State, has_words: Count, shards: Count, *, gpu: bool) -> Count:
@@ -440,14 +519,15 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
     t = trial.topology
     layers = stages_of(trial.model, t)[rank :: t.pp]
     chunks = chunks_of(layers, first=rank == 0, last=rank == t.pp - 1)
+    own = Rank.of(Layout.of(trial), chunks, gpu=gpu)
     held = held_by(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, layers=layers, gpu=gpu)
-    found = moments(Layout.of(trial), chunks, list(held), gpu=gpu)
+    found = [*(one for h in held for one in own.moments(h, gpu=gpu)), *own.update_moments()]
     fullest = max(found, key=sum)
-    return Footprint(
-        at_peak={part: round(size) for part, size in fullest._asdict().items()},
-        activations=max(round(one.activations + one.working + one.communication) for one in found[:-1]),
-        **{part: max(round(getattr(one, part)) for one in found) for part in ("weights", "gradients", "optimizer", "logits", "buffers")},
-    )  # fmt: skip
+    peaks = {part: max(round(getattr(one, part)) for one in found)
+             for part in ("weights", "gradients", "optimizer", "logits", "buffers")}
+    # The optimizer's own is not among a pass's.
+    activations = max(round(one.activations + one.working + one.communication) for one in found[:-1])
+    return Footprint(**peaks, activations=activations, at_peak={part: round(size) for part, size in fullest._asdict().items()})
 
 
 def chunks_of(layers: tuple[int, ...], *, first: bool, last: bool) -> list[Chunk]:

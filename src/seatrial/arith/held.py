@@ -90,8 +90,8 @@ def held_by(kind: str, *, pp: int, rank: int, microbatches: int, layers: tuple[i
         )  # fmt: skip
         found.append(held)
         if running > 1 and (splits or fresh):
-            found.append(held._replace(layers=held.layers - running + 1, low=1,
-                                       deferred=held.deferred + (running - 1) * splits))
+            others = running - 1
+            found.append(held._replace(layers=held.layers - others, deferred=held.deferred + others * splits, low=1))
     fullest: list[Held] = []
     for one in found:
         if not any(_outdoes(other, one) for other in fullest):

@@ -9,13 +9,14 @@ once for every distinct (schedule, PP, VP, micro-batches, stages) and kept.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.arith.footprint import FP32, PARTS, Chunk, Layout, chunks_of, moments
+from seatrial.arith.footprint import FP32, PARTS, Chunk, Layout, Moment, Rank, chunks_of
 from seatrial.arith.held import Held, held_by, saturated
 from seatrial.plan.configs import OF_MODEL, PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints, execution_at
 from seatrial.schedule import splits_backward
@@ -23,7 +24,7 @@ from seatrial.spec import BYTES, Execution
 
 FIRST, MIDDLE, LAST = 0, 1, 2
 PIECE = 8192
-"""(Layout, rank, moment of its schedule) triples at a time: their columns stay in the cache."""
+"""(Layout, rank) pairs at a time: their columns stay in the cache."""
 MOST = (1 << 20) - 1
 """Micro-batches that are told apart."""
 
@@ -49,16 +50,12 @@ def footprints(c: Configs, *, gpu: bool) -> Footprints:
         return _apart(c, codes, gpu=gpu)
     execution = execution_at(int(codes[0])) if len(codes) else Execution()
     table = _Table.of(gpu)
-    place, start, count = table.rows_of(c)
-    # One item for each moment that a schedule can be fullest at.
-    row = np.repeat(np.arange(len(c)), count)
-    first = np.cumsum(count) - count
-    item = np.arange(len(row)) - np.repeat(first, count) + np.repeat(start, count)
-    found = np.empty((len(PARTS), len(row)))
-    for at in range(0, len(row), PIECE):
+    layouts, ranks = table.ranks_of(c)
+    found = np.empty((len(PARTS), len(ranks)))
+    for at in range(0, len(ranks), PIECE):
         here = slice(at, at + PIECE)
-        found[:, here] = _fullest(_layout(c, row[here], execution), table, item[here], gpu=gpu)
-    return _by_rank(found, row * 3 + place[item], alone=c.pp == 1)
+        found[:, here] = _fullest(_layout(c, layouts[here], execution), table, ranks[here], gpu=gpu)
+    return _by_rank(found, layouts * 3 + table.place[ranks], alone=c.pp == 1)
 
 
 def _apart(c: Configs, codes: Ints, *, gpu: bool) -> Footprints:
@@ -74,18 +71,33 @@ def _apart(c: Configs, codes: Ints, *, gpu: bool) -> Footprints:
     return Footprints(total=total, parts=parts)
 
 
-def _fullest(lay: Layout, table: _Table, items: Ints, *, gpu: bool) -> Floats:
-    """[parts, items] of the fullest moment."""
-    held = Held(*table.held[items].T)
-    chunks = [Chunk(*columns.T) for columns in np.moveaxis(table.chunks[items], 1, 0)]
-    best, parts = np.full(len(items), -1.0), np.zeros((len(PARTS), len(items)))
-    for moment in moments(lay, chunks, [held], gpu=gpu):
-        total = sum(np.asarray(part, dtype=np.float64) for part in moment)
-        better = total > best
-        best = np.where(better, total, best)
-        for number, part in enumerate(moment):
-            np.copyto(parts[number], part, where=better)
+def _fullest(lay: Layout, table: _Table, ranks: Ints, *, gpu: bool) -> Floats:
+    """[parts, ranks] of each rank's fullest moment."""
+    own = Rank.of(lay, [Chunk(*columns.T) for columns in np.moveaxis(table.chunks[ranks], 1, 0)], gpu=gpu)
+    best, parts = np.full(len(ranks), -1.0), np.zeros((len(PARTS), len(ranks)))
+
+    def consider(rows: Ints, found: list[Moment]) -> None:
+        for moment in found:
+            total = np.asarray(sum(moment))
+            better = total > best[rows]
+            which = rows[better]
+            best[which] = total[better]
+            for number, part in enumerate(moment):
+                parts[number, which] = _take(part, better)
+
+    everyone = np.arange(len(ranks))
+    consider(everyone, own.update_moments())
+    count = table.count[ranks]
+    for number in range(count.max(initial=0)):
+        rows = np.flatnonzero(count > number)
+        those = {f.name: _take(getattr(own, f.name), rows) for f in fields(Rank)}
+        consider(rows, Rank(**those).moments(Held(*table.held[table.start[ranks[rows]] + number].T), gpu=gpu))
     return parts
+
+
+def _take(value: Any, which: Any) -> Any:
+    """Of a column; what is the same for all is a number."""
+    return value[which] if isinstance(value, np.ndarray) else value
 
 
 def _by_rank(found: Floats, group: Ints, *, alone: NDArray[np.bool_]) -> Footprints:
@@ -120,7 +132,7 @@ def _layout(c: Configs, rows: Ints, execution: Execution) -> Layout:
 
 
 class _Table:
-    """Rows of (place, held, chunks): those of one (schedule, PP, VP, micro-batches, stages) lie one after the other."""
+    """Pipeline ranks and what they hold: those of one (schedule, PP, VP, micro-batches, stages) lie one after the other."""
 
     _both: dict[bool, _Table] = {}
 
@@ -131,45 +143,42 @@ class _Table:
     def __init__(self, gpu: bool):
         self.gpu = gpu
         self.known: dict[int, tuple[int, int]] = {}
-        self.rows: list[tuple[int, Held, list[Chunk]]] = []
-        self.place: Ints = np.zeros(0, dtype=np.int64)
-        self.held: Ints = np.zeros((0, len(Held._fields)), dtype=np.int64)
-        self.chunks: Ints = np.zeros((0, 1, 4), dtype=np.int64)
+        self._ranks: list[tuple[int, int, int, list[Chunk]]] = []
+        self._held: list[Held] = []
+        self._stack()
 
-    def rows_of(self, c: Configs) -> tuple[Ints, Ints, Ints]:
-        """The place of every row of the table, and of each layout its first row and how many there are."""
+    def ranks_of(self, c: Configs) -> tuple[Ints, Ints]:
+        """(Layout, rank of this table) for all that count."""
         most = np.where(c.schedule == SCHEDULES.index("gpipe"), MOST, 4 * c.pp * c.vp)
         microbatches = np.minimum(c.microbatches, np.minimum(most, MOST))
         keys, back = np.unique(c.split << 42 | c.pp << 24 | c.schedule << 20 | microbatches, return_inverse=True)
         spans = [self.known.get(key) or self._add(key) for key in keys.tolist()]
-        if len(self.place) < len(self.rows):
+        if len(self.place) < len(self._ranks):
             self._stack()
-        start, count = np.array(spans, dtype=np.int64).reshape(-1, 2).T
-        return self.place, start[back], count[back]
+        start, count = np.array(spans, dtype=np.int64).reshape(-1, 2)[back].T
+        layouts = np.repeat(np.arange(len(c)), count)
+        return layouts, np.arange(len(layouts)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(start, count)
 
     def _add(self, key: int) -> tuple[int, int]:
         split, pp = SPLITS[key >> 42], key >> 24 & 0x3FFFF
         kind, microbatches = SCHEDULES[key >> 20 & 0xF], key & MOST
-        start = len(self.rows)
+        start = len(self._ranks)
         for rank in ranks_of(split, pp, splits=splits_backward(kind)):
-            place = FIRST if rank == 0 else LAST if rank == pp - 1 else MIDDLE
             layers = split[rank::pp]
-            chunks = chunks_of(layers, first=rank == 0, last=rank == pp - 1)
             held = held_by(kind, pp=pp, rank=rank, layers=layers, gpu=self.gpu,
                            microbatches=saturated(kind, pp, len(layers), microbatches))
-            self.rows += [(place, one, chunks) for one in held]
-        self.known[key] = start, len(self.rows) - start
+            self._ranks.append((FIRST if rank == 0 else LAST if rank == pp - 1 else MIDDLE, len(self._held), len(held),
+                                chunks_of(layers, first=rank == 0, last=rank == pp - 1)))
+            self._held += held
+        self.known[key] = start, len(self._ranks) - start
         return self.known[key]
 
     def _stack(self) -> None:
-        new = self.rows[len(self.place) :]
-        width = max(self.chunks.shape[1], *(len(chunks) for _, _, chunks in new))
-        nothing = Chunk(0, 0, 0, 0)
-        added = np.array([[*chunks, *[nothing] * (width - len(chunks))] for _, _, chunks in new], dtype=np.int64)
-        before = np.pad(self.chunks, ((0, 0), (0, width - self.chunks.shape[1]), (0, 0)))
-        self.chunks = np.concatenate([before, added])
-        self.held = np.concatenate([self.held, np.array([held for _, held, _ in new], dtype=np.int64)])
-        self.place = np.concatenate([self.place, np.array([place for place, _, _ in new], dtype=np.int64)])
+        width = max((len(chunks) for *_, chunks in self._ranks), default=1)
+        padded = [[*chunks, *[Chunk(0, 0, 0, 0)] * (width - len(chunks))] for *_, chunks in self._ranks]
+        self.chunks: Ints = np.array(padded, dtype=np.int64).reshape(-1, width, len(Chunk._fields))
+        self.held: Ints = np.array(self._held, dtype=np.int64).reshape(-1, len(Held._fields))
+        self.place, self.start, self.count = np.array([one[:3] for one in self._ranks], dtype=np.int64).reshape(-1, 3).T
 
 
 def ranks_of(split: tuple[int, ...], pp: int, *, splits: bool) -> list[int]:

@@ -1,0 +1,97 @@
+"""Our own engine's memory in columns: the same as one layout at a time, and what the engine's own code holds."""
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seatrial import rules
+from seatrial.arith import footprint
+from seatrial.errors import SeatrialError
+from seatrial.plan import ours
+from seatrial.plan.configs import Configs
+from seatrial.recipe import Recipe
+from seatrial.rehearse.fake import fake_world
+from seatrial.rehearse.rank import measure_memory
+from seatrial.spec import Batch, Execution, Model, Topology, Trial
+
+MODELS = {
+    "gpt2": Model(family="gpt2", layers=12, hidden=512, heads=8, vocab=50257, seq=512),
+    "bloom": Model(family="bloom", layers=10, hidden=256, heads=8, vocab=9000, seq=512),
+    "llama": Model(family="llama", layers=9, hidden=1024, heads=16, kv_heads=4, vocab=32000, seq=256),
+    "qwen3": Model(family="qwen3", layers=8, hidden=256, heads=8, kv_heads=2, head_dim=64, ffn=768, vocab=9000, seq=512),
+}
+
+
+def _drawn(rng: random.Random) -> Trial:
+    while True:
+        pp, schedule = rng.choice([1, 2, 4, 5]), rng.choice(["1f1b", "gpipe", "zb-h1", "interleaved"])
+        vp = 2 if schedule == "interleaved" else 1
+        model, dp, mbs = rng.choice(list(MODELS.values())), rng.choice([1, 2, 8]), rng.choice([1, 2])
+        try:
+            uneven = (*rng.sample(range(1, 4), pp - 1), 0)[: pp - 1] if vp == 1 and rng.random() < 0.3 and 1 < pp < 4 else None
+            trial = Trial(model=model, batch=Batch(gbs=dp * mbs * pp * rng.choice([1, 2, 5])), topology=Topology(
+                dp=dp, tp=rng.choice([1, 2, 4]), pp=pp, vp=vp, mbs=mbs, zero=rng.randrange(4), schedule=schedule,  # type: ignore[arg-type]
+                recompute=rng.choice(["none", "selective", "full"]), precision=rng.choice(["fp32", "bf16", "fp16"]),  # type: ignore[arg-type]
+                sequence_parallel=rng.random() < 0.5,
+                stage_layers=None if uneven is None else (*uneven, model.layers - sum(uneven))))
+            rules.check(trial)
+        except SeatrialError:
+            continue
+        return trial
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_columns_are_what_one_layout_at_a_time_is(gpu: bool) -> None:
+    rng = random.Random(14)
+    trials = [_drawn(rng) for _ in range(40)]
+    found = ours.footprints(Configs.from_trials(trials), gpu=gpu)
+    for i, trial in enumerate(trials):
+        each = [footprint(trial, rank=r, gpu=gpu).total for r in range(trial.topology.pp)]
+        expected = [each[0], max(each[1:-1], default=0), each[-1]]
+        assert found.total[:, i] == pytest.approx(expected, rel=1e-9, abs=8), trial.topology
+    assert sum(found.parts.values()) == pytest.approx(found.total)
+    assert set(found.parts) == {"weights", "gradients", "optimizer", "activations", "working", "logits", "communication"}
+
+
+def test_the_bytes_of_an_execution_are_its_own() -> None:
+    trial = Trial(model=MODELS["gpt2"], batch=Batch(gbs=4), topology=Topology(mbs=4, precision="bf16"))
+    made = (Execution(), Execution(moments="bf16"), Execution(optimizer="adamw-plain"), Execution(logits_chunk=128))
+    trials = [replace(trial, execution=execution) for execution in made]
+    together = ours.footprints(Configs.from_trials(trials), gpu=False).total.max(axis=0)
+    assert together == pytest.approx([footprint(one).total for one in trials], rel=1e-9)
+    assert len(set(together)) == len(made)
+
+
+def test_no_rank_between_is_fuller_than_the_one_that_is_counted() -> None:
+    split = (1, 3, 2, 4, 1, 1)
+    assert ours.ranks_of(split, 6, splits=False) == [0, 1, 3, 5]
+    assert ours.ranks_of((2,) * 6, 6, splits=False) == [0, 1, 5] and ours.ranks_of((2,) * 6, 6, splits=True) == [0, 1, 4, 5]
+    assert ours.ranks_of((4,), 1, splits=False) == [0]
+
+
+REHEARSED: list[tuple[str, bool, dict[str, Any], int]] = [
+    ("gpt2", True, {"precision": "fp8", "recompute": "full"}, 2),
+    ("bloom", True, {"precision": "bf16", "tp": 4, "sequence_parallel": True, "recompute": "selective"}, 1),
+    ("llama", True, {"precision": "fp32"}, 1),
+    ("llama", False, {"precision": "bf16", "dp": 4, "zero": 3, "recompute": "selective"}, 2),
+    ("qwen3", True, {"precision": "bf16", "pp": 2, "schedule": "zb-h1", "recompute": "full"}, 4),
+    ("qwen3", False, {"precision": "fp16", "pp": 2, "vp": 2, "schedule": "interleaved"}, 2),
+    ("gpt2", False, {"dp": 2, "zero": 2, "pp": 3}, 4),
+]
+
+
+@pytest.mark.parametrize(("family", "gpu", "layout", "microbatches"), REHEARSED)
+def test_the_fullest_rank_holds_what_the_engines_code_holds(family: str, gpu: bool, layout: dict[str, Any],
+                                                            microbatches: int) -> None:
+    t = Topology(mbs=2, **layout)
+    trial = Trial(model=replace(MODELS[family], layers=4), batch=Batch(gbs=microbatches * t.dp * t.mbs), topology=t)
+    real = 0
+    for rank in range(t.pp):
+        with fake_world(rank=rank * t.dp * t.tp, world=t.world):
+            real = max(real, measure_memory(trial, Recipe(), torch.device("cpu"), fake=True, as_gpu=gpu).peak_bytes)
+    assert float(np.max(ours.footprints(Configs.from_trials([trial]), gpu=gpu).total)) == pytest.approx(real, rel=0.02)
