@@ -64,7 +64,7 @@ def test_the_bytes_of_an_execution_are_its_own() -> None:
     trials = [replace(trial, execution=execution) for execution in made]
     together = ours.footprints(Configs.from_trials(trials), gpu=False).total.max(axis=0)
     assert together == pytest.approx([footprint(one).total for one in trials], rel=1e-9)
-    assert len(set(together)) == len(made)
+    assert together[1] < together[0] > together[3]
 
 
 def test_no_rank_between_is_fuller_than_the_one_that_is_counted() -> None:
