@@ -136,7 +136,7 @@ class LogReader:
             column = setting(match.group(1))
             if match.group(1) in ("bf16", "fp16") and match.group(2) == "True":
                 content = Statements(fields={"dtype": match.group(1)})
-            elif engine := _ENGINES.get(match.groups()):
+            elif engine := _ENGINES.get((match.group(1), match.group(2))):
                 content = Statements(fields={"engine": engine})
             elif match.group(1) == "checkpoint_activations":
                 content = Statements(fields={"recompute": "full" if match.group(2) == "True" else "none"})
