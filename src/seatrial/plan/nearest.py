@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.expression import Expression
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.facts import usual_attention
 from seatrial.plan.search import Found, search
 from seatrial.plan.space import Space, chunks
 from seatrial.plan.verdicts import verdicts
@@ -43,7 +42,7 @@ def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None =
         found = search(other, rules=others, ramp=batch, precision=precision, fit=fit)
         return Way(freed=freed, found=found, index=_nearest(found, space)) if len(found) else None
 
-    kernel = space.execution.attention or usual_attention(space.facts, space.cluster.device)
+    kernel = space.execution.attention or space.facts.attention_on(space.cluster.device)
     if kernel == "stored" and (way := tried("attention stored (fused in place of it)", replace(
             space, execution=replace(space.execution, attention="fused")))):
         yield way
