@@ -174,7 +174,7 @@ def reason(found: Found) -> str:
         _, gib, odds = found.closest
         limit = limit_gib(found.space.cluster, found.space.headroom)
         return (f"nothing fits: the lightest layout needs {gib:.1f} GiB and {found.space.cluster.device.name} has {limit:.1f} "
-                f"(it fits with {percent(odds)})")
+                f"(odds {percent(odds)})")
     if not found.considered:
         nodes = found.space.nodes or (found.space.cluster.nodes,)
         worlds = sorted({n * found.space.cluster.procs_per_node for n in nodes})

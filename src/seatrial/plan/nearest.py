@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.expression import Expression
 from seatrial.plan.calibrate import Calibration
+from seatrial.plan.odds import LIKELY
 from seatrial.plan.search import Found, search
 from seatrial.plan.space import Space, chunks
 from seatrial.plan.verdicts import verdicts
@@ -31,7 +32,8 @@ class Way:
     """What was let go, in words."""
     found: Found
     index: int
-    """The layout in `found` that is nearest to what was asked: fewest steps of two away, then the fastest."""
+    """The layout in `found` that is nearest to what was asked: of those likely to fit, fewest steps of two away, then the
+    fastest."""
 
 
 def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
@@ -93,4 +95,4 @@ def _nearest(found: Found, asked: Space) -> int:
                 away += min(abs(math.log2(int(found.ranked[name][i]) / value)) for value in wanted)
         return away
 
-    return min(range(len(found)), key=lambda i: (steps(i), i))
+    return min(range(len(found)), key=lambda i: (found.odds[i] < LIKELY, steps(i), i))

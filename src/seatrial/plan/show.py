@@ -50,7 +50,7 @@ def print_plan(document: Document, request: Request) -> None:
         print(document["reason"])
         for near in document["nearest"]:
             print(f"  letting go of {near['freed']}: {layout(near)} would run: {near['sec_per_it']:.2f} s, "
-                  f"{near['mem_gib']:.1f} GiB")
+                  f"{near['mem_gib']:.1f} GiB" + (f", tight {near['fit_odds']:.0%}" if near["fits"] == "tight" else ""))
         return
     columns = _columns(candidates[0], shapes, several_nodes=request.space.nodes is not None)
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
