@@ -70,7 +70,8 @@ def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None =
         if way := tried(f"nodes ({most * factor} in place of {most})",
                         replace(space.freed("dp"), cluster=cluster, nodes=None)):  # fmt: skip
             yield way
-            return
+            if way.found.odds[way.index] >= LIKELY:
+                return
 
 
 def near_batches(space: Space, precision: str, most: int = 8) -> tuple[int, ...]:

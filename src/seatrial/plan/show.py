@@ -49,7 +49,7 @@ def print_plan(document: Document, request: Request) -> None:
     if not candidates:
         print(document["reason"])
         for near in document["nearest"]:
-            print(f"  letting go of {near['freed']}: {layout(near)} would run: {near['sec_per_it']:.2f} s, "
+            print(f"  letting go of {near['freed']}: {layout(near)} {'may' if near['fits'] == 'tight' else 'would'} run: {near['sec_per_it']:.2f} s, "
                   f"{near['mem_gib']:.1f} GiB" + (f", tight {near['fit_odds']:.0%}" if near["fits"] == "tight" else ""))
         return
     columns = _columns(candidates[0], shapes, several_nodes=request.space.nodes is not None)
