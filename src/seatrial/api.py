@@ -173,6 +173,7 @@ def tune(trials: Iterable[Trial] | None = None, cluster: str | Cluster | None = 
          calibration: Calibration | str | Path | None = None, sure: float = 0.95, margin: float | None = None, seed: int = 0,
          by: str = "time", **asked: Any) -> Tuner:
     """A search to drive by `ask()` and `tell(trial, seconds)`: over these trials, or over what `plan` finds for `asked`."""
+    from seatrial.plan.odds import Headroom
     from seatrial.tune import Tuner
 
     if trials is None:
@@ -184,8 +185,9 @@ def tune(trials: Iterable[Trial] | None = None, cluster: str | Cluster | None = 
     if here is None:
         raise BadInput("a cluster must be given: the trials name none")
     fit = _learned(calibration, here)
+    headroom = Headroom.read(asked.get("headroom"))
     return Tuner(candidates, here, known=() if fit is None else fit.used, sure=sure, margin=margin, seed=seed,
-                 by=by)  # type: ignore[arg-type]
+                 headroom=headroom, by=by)  # type: ignore[arg-type]
 
 
 def logbook(path: str | Path) -> list[dict[str, Any]]:

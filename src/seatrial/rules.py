@@ -85,10 +85,6 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
         yield Violation(code="kv-heads-divisible",
                         message=f"{model.kv} key-value heads and TP {t.tp}: neither is a multiple of the other, so ranks "
                                 f"cannot share them evenly: TP {' or '.join(map(str, near))} would do")
-    elif _facts(engine).attention == "stored" and (model.heads // t.tp) * t.mbs % 4:
-        yield Violation(code="fused-softmax", level="warning",
-                        message=f"(heads {model.heads} / TP {t.tp}) x MBS {t.mbs} = {model.heads // t.tp * t.mbs} is not a "
-                                "multiple of 4: Megatron's fused softmax is not used")
     if model.inner % t.tp:
         yield Violation(code="ffn-divisible", message=f"ffn {model.inner} is not a multiple of TP {t.tp}: the nearest are "
                                                       f"{_multiples_near(model.inner, t.tp)}")
@@ -152,7 +148,12 @@ def schedule_fits(trial: Trial) -> Iterator[Violation]:
 
 def execution_fits(trial: Trial) -> Iterator[Violation]:
     """What is asked of an engine beyond the layout."""
-    x, facts = trial.execution, _facts(trial.engine)
+    x, facts, m, t = trial.execution, _facts(trial.engine), trial.model, trial.topology
+    kernel = x.attention or facts.attention_on(None if trial.cluster is None else trial.cluster.device)
+    if kernel == "stored" and m.heads % t.tp == 0 and m.heads // t.tp * t.mbs % 4:
+        yield Violation(code="fused-softmax", level="warning",
+                        message=f"(heads {m.heads} / TP {t.tp}) x MBS {t.mbs} = {m.heads // t.tp * t.mbs} is not a multiple of "
+                                "4: Megatron's fused softmax is not used")
     if facts.footprint and x.attention == "stored":
         yield Violation(code="attention", message="attention stored: this engine never keeps the scores; fused is what it has")
     if facts.footprint and x.overlap is not None:

@@ -14,8 +14,9 @@ def test_a_table_comes_back_with_its_forecast(seatrial, tmp_path):
     assert said.status == 0 and said.out == ""
     before, after = list(csv.DictReader(ROWS.open())), list(csv.DictReader(out.open()))
     assert [{k: r[k] for k in before[0]} for r in after] == before
-    assert list(after[0])[-9:] == ["forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib",
-                                   "forecast_mem_lo", "forecast_mem_hi", "forecast_fits", "forecast_reject"]
+    assert list(after[0])[-11:] == ["forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib",
+                                   "forecast_mem_lo", "forecast_mem_hi", "forecast_fits", "forecast_fit_odds",
+                                    "forecast_engine", "forecast_reject"]
     rejected = [r for r in after if r["forecast_reject"]]
     assert any(r["pp"] == "48" and r["forecast_reject"].startswith("layers-divisible: 72 layers over PP 48") for r in rejected)
     assert all(r["forecast_sec"] == "" and r["forecast_fits"] == "" for r in rejected)

@@ -85,6 +85,7 @@ def register(app: typer.Typer) -> None:
         from seatrial.launch.registry import opened
         from seatrial.logbook import Logbook
         from seatrial.plan import answer, ask
+        from seatrial.plan.odds import Headroom
         from seatrial.plan.search import search
         from seatrial.sweep.store import Store
         from seatrial.tune import Tuner
@@ -93,7 +94,7 @@ def register(app: typer.Typer) -> None:
         if by not in ("time", "cost"):
             raise BadInput(f"--by {by!r}: time or cost")
         budget = Budget(trials=trials, seconds=seconds, device_hours=device_hours)
-        how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed, "by": by}
+        how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed, "by": by, "headroom": Headroom.read(headroom)}
         wanted = space.knobs
         if oracle is not None:
             if used := [name for name, value in {**wanted, "rule": rule or None}.items() if value is not None]:

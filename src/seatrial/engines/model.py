@@ -20,7 +20,7 @@ from typing import Any, Literal
 from seatrial import fields
 from seatrial.errors import BadInput
 from seatrial.schedule import ScheduleKind
-from seatrial.spec import Attention
+from seatrial.spec import Attention, Device
 
 Uneven = Literal["equal", "embedding-slots", "any"]
 Selective = Literal["attention", "half-gemms", "elements"]
@@ -192,6 +192,13 @@ class EngineModel:
     """Share of a pipeline message that stages wait for …"""
     messages_exposed_interleaved: float = 0.5
     """… with virtual stages."""
+
+    def attention_on(self, device: Device | None) -> Attention:
+        """The kernel that it takes on a device where nobody says otherwise."""
+        if device is None:
+            return self.attention
+        usual = self.attention_hopper if device.fuses_attention else self.attention
+        return "fused" if usual == "fused-hopper" and (device.kind == "cpu" or "fp8" not in device.peak_tflops) else usual
 
     def __post_init__(self) -> None:
         for name in ("gradients_hidden", "sharded_hidden", "parameters_hidden", "exposed", "contention", "tensor_hidden",

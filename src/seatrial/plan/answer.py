@@ -17,7 +17,6 @@ from seatrial.columns import DEGREES
 from seatrial.plan import cost, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
-from seatrial.plan.facts import usual_attention
 from seatrial.plan.nearest import Way
 from seatrial.plan.odds import limit_gib, percent, word
 from seatrial.plan.request import Request
@@ -78,7 +77,7 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
         "runner_up": _runner_up(found, runs),
         "by": by,
         "engine": found.space.facts.name,
-        "attention": found.space.execution.attention or usual_attention(found.space.facts, cluster.device),
+        "attention": found.space.execution.attention or found.space.facts.attention_on(cluster.device),
         "mem_limit_gib": round(limit_gib(cluster, found.space.headroom), 3),
         "model": request.model.name or None,
         "cluster": cluster.name,
@@ -175,7 +174,7 @@ def reason(found: Found) -> str:
         _, gib, odds = found.closest
         limit = limit_gib(found.space.cluster, found.space.headroom)
         return (f"nothing fits: the lightest layout needs {gib:.1f} GiB and {found.space.cluster.device.name} has {limit:.1f} "
-                f"(it fits with {percent(odds)})")
+                f"(odds {percent(odds)})")
     if not found.considered:
         nodes = found.space.nodes or (found.space.cluster.nodes,)
         worlds = sorted({n * found.space.cluster.procs_per_node for n in nodes})

@@ -17,7 +17,7 @@ from seatrial import rules
 from seatrial.arith import TIE
 from seatrial.columns import DEGREES, LAYOUT, by_field
 from seatrial.engines.model import EngineModel, model_of
-from seatrial.plan import facts, step
+from seatrial.plan import step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
 from seatrial.plan.held import Held
@@ -146,7 +146,7 @@ def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
 def kernel_of(trial: Trial) -> str:
     """The kernel of attention that a trial is forecast with."""
     assert trial.cluster is not None
-    return trial.execution.attention or facts.usual_attention(model_of(trial.engine), trial.cluster.device)
+    return trial.execution.attention or model_of(trial.engine).attention_on(trial.cluster.device)
 
 
 SAID = {"tight": "tight", "no": "it would run out"}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seatrial.engines.model import DEFAULT, EngineModel, model_of
 from seatrial.plan.configs import ATTENTION, OVERLAP_BITS, Configs, Ints, engine_at
-from seatrial.spec import Attention, Device
+from seatrial.spec import Device
 
 if TYPE_CHECKING:
     from seatrial.plan.kernels import Machine
@@ -56,14 +56,8 @@ def says(c: Configs, name: str, word: str) -> Any:
 
 def attention(c: Configs, device: Device) -> Ints:
     found, back = engines(c)
-    usual = np.array([ATTENTION.index(usual_attention(engine, device)) for engine in found])
+    usual = np.array([ATTENTION.index(engine.attention_on(device)) for engine in found])
     return np.where(c.attention >= 0, c.attention, usual[0] if back is None else usual[back])
-
-
-def usual_attention(engine: EngineModel, device: Device) -> Attention:
-    """The kernel that an engine takes on a device where nobody says otherwise."""
-    usual = engine.attention_hopper if device.fuses_attention else engine.attention
-    return "fused" if usual == "fused-hopper" and (device.kind == "cpu" or "fp8" not in device.peak_tflops) else usual
 
 
 def overlaps(c: Configs, what: str) -> Ints:

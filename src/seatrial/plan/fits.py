@@ -6,13 +6,13 @@ What another layout would need is the planner's estimate, scaled by what this on
 """
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 from seatrial import rules
 from seatrial.spec import GIB, Cluster, Device, Link, Trial
 
-MARGIN = 0.95
-"""Share of the limit that an estimate may reach and still be called fitting."""
 MOST_KNOBS = 4
 
 
@@ -20,20 +20,26 @@ def would_fit(trial: Trial, *, need_bytes: int, base_bytes: int, cap_bytes: int)
     """What this layout needs, and changes that lower it below the cap: one knob (`MBS 4 -> 2`) or, failing that, two."""
     from seatrial.plan import memory  # numpy is loaded only for a trial that did not fit
     from seatrial.plan.configs import Configs
+    from seatrial.plan.odds import LIKELY, odds
 
     here = trial.cluster or _this_machine(trial)
 
-    def tensor_bytes(trials: list[Trial]) -> list[float]:
-        return [float(gib) * GIB for gib in memory.peak(Configs.from_trials(trials, here), here).need_gib]
+    def tensor_bytes(trials: list[Trial]) -> tuple[Any, Any]:
+        """And how sure that is once one of them was seen: half of the error is common to all."""
+        held = memory.peak(Configs.from_trials(trials, here), here)
+        return held.need_gib * GIB, held.sigma / math.sqrt(2)
 
     # What was seen is a lower bound: the planner's count may be above it, and the larger of both is believed.
-    mine = max(1.0, tensor_bytes([trial])[0])
+    mine = max(1.0, float(tensor_bytes([trial])[0][0]))
     scale = max(1.0, (need_bytes - base_bytes) / mine)
     steps = smaller(trial)
     for tried in (steps, [(f"{a} with {b}", c) for a, one in steps for b, c in smaller(one) if c.topology != trial.topology]):
-        needs = [base_bytes + scale * size for size in (tensor_bytes([t for _, t in tried]) if tried else [])]
-        fits = {t.topology: what for need, (what, t) in sorted(zip(needs, tried), key=lambda pair: pair[0])[::-1]
-                if need <= MARGIN * cap_bytes}
+        if not tried:
+            continue
+        sizes, sigma = tensor_bytes([t for _, t in tried])
+        needs = base_bytes + scale * sizes
+        likely = odds(needs, sigma, cap_bytes) >= LIKELY
+        fits = {t.topology: what for _, (what, t), ok in sorted(zip(needs, tried, likely), key=lambda one: one[0])[::-1] if ok}
         if fits:
             return int(base_bytes + scale * mine), list(fits.values())[:MOST_KNOBS]
     return int(base_bytes + scale * mine), []

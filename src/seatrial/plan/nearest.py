@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.expression import Expression
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.facts import usual_attention
+from seatrial.plan.odds import LIKELY
 from seatrial.plan.search import Found, search
 from seatrial.plan.space import Space, chunks
 from seatrial.plan.verdicts import verdicts
@@ -32,7 +32,8 @@ class Way:
     """What was let go, in words."""
     found: Found
     index: int
-    """The layout in `found` that is nearest to what was asked: fewest steps of two away, then the fastest."""
+    """The layout in `found` that is nearest to what was asked: of those likely to fit, fewest steps of two away, then the
+    fastest."""
 
 
 def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None = None, precision: str = "bf16",
@@ -43,7 +44,7 @@ def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None =
         found = search(other, rules=others, ramp=batch, precision=precision, fit=fit)
         return Way(freed=freed, found=found, index=_nearest(found, space)) if len(found) else None
 
-    kernel = space.execution.attention or usual_attention(space.facts, space.cluster.device)
+    kernel = space.execution.attention or space.facts.attention_on(space.cluster.device)
     if kernel == "stored" and (way := tried("attention stored (fused in place of it)", replace(
             space, execution=replace(space.execution, attention="fused")))):
         yield way
@@ -69,7 +70,8 @@ def ways(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None =
         if way := tried(f"nodes ({most * factor} in place of {most})",
                         replace(space.freed("dp"), cluster=cluster, nodes=None)):  # fmt: skip
             yield way
-            return
+            if way.found.odds[way.index] >= LIKELY:
+                return
 
 
 def near_batches(space: Space, precision: str, most: int = 8) -> tuple[int, ...]:
@@ -94,4 +96,4 @@ def _nearest(found: Found, asked: Space) -> int:
                 away += min(abs(math.log2(int(found.ranked[name][i]) / value)) for value in wanted)
         return away
 
-    return min(range(len(found)), key=lambda i: (steps(i), i))
+    return min(range(len(found)), key=lambda i: (found.odds[i] < LIKELY, steps(i), i))

@@ -67,7 +67,8 @@ class Request:
                 raise BadInput(f"model: {name} {getattr(trial.model, name)} is beyond what can be planned for, {most:,}")
         engine = engine_name(data.get("engine", engine))
         for violation in rules.execution_fits(replace(trial, engine=engine)):
-            raise Infeasible(violation.message, code=violation.code)
+            if violation.level == "error":
+                raise Infeasible(violation.message, code=violation.code)
         if precision is not None and precision not in BY_FIELD["precision"].choices:
             raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), BY_FIELD['precision'].choices)}")
         for name in knobs:

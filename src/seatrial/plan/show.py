@@ -49,8 +49,10 @@ def print_plan(document: Document, request: Request) -> None:
     if not candidates:
         print(document["reason"])
         for near in document["nearest"]:
-            print(f"  letting go of {near['freed']}: {layout(near)} would run: {near['sec_per_it']:.2f} s, "
-                  f"{near['mem_gib']:.1f} GiB")
+            sure = near["fits"] == "yes"
+            tight = "" if sure else f", tight {near['fit_odds']:.0%}"
+            print(f"  letting go of {near['freed']}: {layout(near)} {'would' if sure else 'may'} run: "
+                  f"{near['sec_per_it']:.2f} s, {near['mem_gib']:.1f} GiB{tight}")
         return
     columns = _columns(candidates[0], shapes, several_nodes=request.space.nodes is not None)
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]

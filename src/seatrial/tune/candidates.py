@@ -24,6 +24,7 @@ from seatrial.outcomes import OUTCOMES
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, Floats
 from seatrial.plan.held import Held
+from seatrial.plan.odds import Headroom
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 
@@ -101,16 +102,18 @@ USUAL, WORTH = 0.03, 2.0
 """Three of a hundred trials that fit fail all the same, which is believed as much as two trials just like it would be."""
 
 
-def chance_to_run(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Calibration) -> Floats:
+def chance_to_run(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Calibration,
+                  headroom: Headroom = Headroom()) -> Floats:
     """1 for what ran, 0 for what failed."""
-    chance = _fits(candidates, observations, cluster, fit) * (1 - _fails(candidates, observations))
+    chance = _fits(candidates, observations, cluster, fit, headroom) * (1 - _fails(candidates, observations))
     for i, several in observations.items():
         chance[i] = float(any(one.ok for one in several))
     return np.asarray(chance)
 
 
-def _fits(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Calibration) -> Floats:
-    held = Held.of(Configs.from_trials(list(candidates)), cluster, fit)
+def _fits(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, fit: Calibration,
+          headroom: Headroom) -> Floats:
+    held = Held.of(Configs.from_trials(list(candidates)), cluster, fit, headroom)
     spare = np.log(held.limit_gib) - np.log(held.need_gib)
     own = held.sigma / np.sqrt(2)
     common = np.linspace(-4, 4, 161)[:, None]

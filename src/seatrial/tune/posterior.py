@@ -19,6 +19,7 @@ import numpy as np
 
 from seatrial.plan import calibrate, step
 from seatrial.plan.configs import Floats
+from seatrial.plan.odds import Headroom
 from seatrial.plan.rows import Row
 from seatrial.spec import Cluster, Trial
 from seatrial.tune.candidates import Observations, chance_to_run
@@ -71,7 +72,7 @@ def row_of(trial: Trial, *, session: str = "", sec_per_it: float | None = None, 
 
 
 def posterior(candidates: Sequence[Trial], observations: Observations, cluster: Cluster, *,
-              known: Sequence[Row] = (), session: str = "", by: By = "time") -> Posterior:
+              known: Sequence[Row] = (), session: str = "", by: By = "time", headroom: Headroom = Headroom()) -> Posterior:
     """`known`: rows of other trials to learn from as well; `session`: the one that
     all are seen in, so that a slow day does not count against what was measured on it."""
     rows = [row_of(trial, session=session) for trial in candidates]
@@ -101,5 +102,5 @@ def posterior(candidates: Sequence[Trial], observations: Observations, cluster: 
     has_time = np.array([i in timed for i in range(len(rows))])
     return Posterior(mean=mean - worth, covariance=moves @ fit.covariance @ moves.T + np.diag(alone), alone=alone,
                      repeat=repeat,
-                     ok=chance_to_run(candidates, observations, cluster, fit), measured=has_time,
+                     ok=chance_to_run(candidates, observations, cluster, fit, headroom), measured=has_time,
                      open=np.array([i not in observations for i in range(len(rows))]), fit=fit)

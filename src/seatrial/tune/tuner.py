@@ -21,6 +21,7 @@ from scipy.special import ndtr, ndtri
 from seatrial.arith import TIE
 from seatrial.errors import BadInput
 from seatrial.plan.configs import Floats
+from seatrial.plan.odds import Headroom
 from seatrial.plan.rows import Row
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
@@ -72,7 +73,7 @@ class Standing:
 
 class Tuner:
     def __init__(self, trials: Sequence[Trial], cluster: Cluster, *, known: Sequence[Row] = (), sure: float = SURE,
-                 margin: float | None = None, seed: int = 0, by: By = "time"):
+                 margin: float | None = None, seed: int = 0, by: By = "time", headroom: Headroom = Headroom()):
         """`known`: rows of other trials that the planner is calibrated with before the first; `margin`: by default NOISE."""
         self.trials = list({trial.run_id(): trial for trial in trials}.values())
         if not self.trials:
@@ -82,6 +83,7 @@ class Tuner:
             raise BadInput(f"sure {sure:g} and margin {margin:g}: shares from 0 to 1, as 0.95 and 0.01")
         self.cluster, self.known, self.sure, self.margin, self.seed = cluster, tuple(known), sure, margin, seed
         self.by: By = by
+        self.headroom = headroom
         self.observations: dict[int, list[Observation]] = {}
         self._places = {trial.run_id(): i for i, trial in enumerate(self.trials)}
         self._view: _View | None = None
@@ -143,7 +145,8 @@ class Tuner:
         if self._view is None:
             # The last by name, as calibration has it: sessions are named by their dates.
             session = max((one.session for several in self.observations.values() for one in several if one.ok), default="")
-            seen = posterior(self.trials, self.observations, self.cluster, known=self.known, session=session, by=self.by)
+            seen = posterior(self.trials, self.observations, self.cluster, known=self.known, session=session, by=self.by,
+                             headroom=self.headroom)
             self._view = _View(seen, np.random.default_rng([self.seed, sum(map(len, self.observations.values()))]))
         return self._view
 
