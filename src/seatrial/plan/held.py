@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.plan import memory, step
+from seatrial.plan import memory
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, Floats
 from seatrial.plan.odds import Headroom, limit_gib, odds
@@ -36,11 +36,10 @@ class Held:
         if fit is None:
             return cls(gib=found.gib, need_gib=found.need_gib, sigma=found.sigma, parts=found.parts, limit_gib=limit,
                        device_gib=there)
-        gib, reach = fit.held.apply(found)
-        sigma = reach / step.Z90 if fit.held.covariance.any() else found.sigma  # rows without memory teach nothing of it
+        gib = fit.held.gib(found)
         # What rows have taught about the whole is no part's own: it is shown beside them.
         parts = {**found.parts, "learned": gib - found.gib}
-        return cls(gib=gib, need_gib=found.need_gib * gib / found.gib, sigma=sigma, parts=parts, limit_gib=limit,
+        return cls(gib=gib, need_gib=fit.held.need(found), sigma=fit.held.sigma(found), parts=parts, limit_gib=limit,
                    device_gib=there)
 
     @property
