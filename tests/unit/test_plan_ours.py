@@ -67,11 +67,11 @@ def test_the_bytes_of_an_execution_are_its_own() -> None:
     assert together[1] < together[0] > together[3]
 
 
-def test_no_rank_between_is_fuller_than_the_one_that_is_counted() -> None:
-    split = (1, 3, 2, 4, 1, 1)
-    assert ours.ranks_of(split, 6, splits=False) == [0, 1, 3, 5]
-    assert ours.ranks_of((2,) * 6, 6, splits=False) == [0, 1, 5] and ours.ranks_of((2,) * 6, 6, splits=True) == [0, 1, 4, 5]
-    assert ours.ranks_of((4,), 1, splits=False) == [0]
+def test_no_rank_between_is_fuller_than_those_that_are_counted() -> None:
+    assert ours.alike((1, 3, 2, 4, 1, 1), 6, "1f1b") == [[0], [1], [3], [5]]
+    assert ours.alike((2,) * 6, 6, "1f1b") == [[0], [1], [5]]
+    assert ours.alike((2,) * 6, 6, "zb-h1") == [[0], [1, 2, 3, 4], [5]]
+    assert ours.alike((4,), 1, "1f1b") == [[0]]
 
 
 REHEARSED: list[tuple[str, bool, dict[str, Any], int]] = [

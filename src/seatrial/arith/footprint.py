@@ -17,12 +17,15 @@ from typing import Any, NamedTuple
 
 from seatrial.arith import layer
 from seatrial.arith.held import Held, held_by
+from seatrial.schedule import splits_backward
 from seatrial.spec import BYTES, Trial, stages_of
 
 FP32 = 4
 TOKEN = 8
 """Bytes of a token's number."""
 LOGITS_BYTES = 2**30
+MATRICES = 4
+"""Of a block."""
 PIECES, LEAST_PIECE = 32, 4096
 """Of moments that are widened for the update (`engine/core/optim.py`)."""
 
@@ -33,18 +36,23 @@ PARTS = ("weights", "gradients", "optimizer", "activations", "working", "logits"
 
 def pick(which: Count, this: Count, other: Count) -> Count:
     """`which` is 0 or 1."""
-    return which * this + (1 - which) * other
+    return other + which * (this - other)
 
 
 def larger(*values: Count) -> Count:
     most, *rest = values
     for value in rest:
-        most = pick((value > most) * 1, value, most)
+        most = most + (value > most) * (value - most)
     return most
 
 
 def smaller(one: Count, other: Count) -> Count:
-    return pick((one < other) * 1, one, other)
+    return one + (other < one) * (other - one)
+
+
+def ever(which: Count) -> bool:
+    """Whether it is so anywhere."""
+    return bool(which.any()) if hasattr(which, "any") else bool(which)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +60,16 @@ class Layout:
     """What the count asks of a trial. Choices are 0 or 1."""
 
     shape: layer.Shape
-    """A Model, or columns under the same names."""
+    """A Model …"""
+    topology: Any
+    """… and a Topology, or columns under the same names."""
     vocab: Count
     """Rows of the embedding as stored, padding included."""
-    tp: Count
-    dp: Count
-    pp: Count
-    mbs: Count
     microbatches: Count
-    zero: Count
     selective: Count
     full: Count
     splits: Count
     """Whether the schedule splits the backward pass."""
-    sequence_parallel: Count
     element: Count
     """Bytes of a weight as it is computed with."""
     bf16: Count
@@ -84,38 +88,37 @@ class Layout:
     def of(cls, trial: Trial) -> Layout:
         m, t, execution = trial.model, trial.topology, trial.execution
         return cls(
-            shape=m, vocab=m.padded_vocab(t.tp), tp=t.tp, dp=t.dp, pp=t.pp, mbs=t.mbs, microbatches=trial.microbatches,
-            zero=t.zero, selective=int(t.recompute == "selective"), full=int(t.recompute == "full"),
-            splits=int(t.schedule == "zb-h1"), sequence_parallel=int(t.sequence_parallel), element=max(2, BYTES[t.precision]),
-            bf16=int(t.precision in ("bf16", "fp8")), fp8=int(t.precision == "fp8"), moments=BYTES[execution.moments],
-            plain=int(execution.optimizer == "adamw-plain"), bucket=int(execution.bucket_mib * 2**20 / FP32),
-            logits_chunk=execution.logits_chunk,
+            shape=m, topology=t, vocab=m.padded_vocab(t.tp), microbatches=trial.microbatches,
+            selective=int(t.recompute == "selective"), full=int(t.recompute == "full"), splits=int(splits_backward(t.schedule)),
+            element=max(2, BYTES[t.precision]), bf16=int(t.precision in ("bf16", "fp8")), fp8=int(t.precision == "fp8"),
+            moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
+            bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
         )  # fmt: skip
 
     @cached_property
     def rows(self) -> Count:
         """Numbers of the vocabulary's matrix on one rank."""
-        return self.vocab // self.tp * self.shape.hidden
+        return self.vocab // self.topology.tp * self.shape.hidden
 
     @cached_property
     def row(self) -> Count:
         """Bytes."""
-        return self.mbs * self.shape.seq * self.shape.hidden * self.element
+        return self.topology.mbs * self.shape.seq * self.shape.hidden * self.element
 
     @cached_property
     def cuts(self) -> Count:
         """Whether norms see a stretch of the sequence."""
-        return self.sequence_parallel * (self.tp > 1)
+        return self.topology.sequence_parallel * (self.topology.tp > 1)
 
     @cached_property
     def outside(self) -> Count:
         """Rows of the residual stream."""
-        return 1 / pick(self.cuts, self.tp, 1)
+        return 1 / pick(self.cuts, self.topology.tp, 1)
 
     @cached_property
     def stage(self) -> Count:
         """Of ZeRO: with one replica there is nothing to cut."""
-        return self.zero * (self.dp > 1)
+        return self.topology.zero * (self.topology.dp > 1)
 
     @cached_property
     def half(self) -> Count:
@@ -148,22 +151,26 @@ class State(NamedTuple):
     bucket: Count
     """The fullest of blocks."""
     several: Count
-    """Whether there is more than one as full."""
+    """Whether there is more than one as full …"""
+    chained: Count
+    """… and one after the other."""
     tail: Count
     """What the optimizer updates right before the embedding or the head, if anything."""
+    joined: Count
+    """Whether the last norm lies in a bucket with blocks."""
     owns_head: Count
     """Whether the head is a matrix of its own here."""
 
 
 def state_of(lay: Layout, chunks: list[Chunk]) -> State:
-    s, tp = lay.shape, lay.tp
-    unit = s.hidden * pick((lay.stage > 0) * 1, lay.dp, 1)
+    s, tp = lay.shape, lay.topology.tp
+    unit = s.hidden * pick((lay.stage > 0) * 1, lay.topology.dp, 1)
     tensors, entries = layer.tensors(s, tp), layer.entry(s)
     block, raw = _aligned(tensors, s), layer.numbers(tensors)
     entry, raw_entry, norm = _aligned(entries, s), layer.numbers(entries), layer.norm(s, s.hidden)
-    alone = (lay.zero == 3) * 1
+    alone = (lay.topology.zero == 3) * 1
     deep = pick(alone, 1, larger(1, lay.bucket // raw))
-    flat = owns_head = fullest = buckets = stages = tail = 0
+    flat = owns_head = fullest = buckets = stages = tail = chained = 0
     for count, layers, first, last in chunks:
         own_head = last * (1 - s.ties * first)
         begins = last * (1 - alone) * smaller(layers, larger(0, (lay.bucket - norm) // raw))
@@ -179,12 +186,16 @@ def state_of(lay: Layout, chunks: list[Chunk]) -> State:
         path = path + first * (entry > 0) * pick(joins, joined, apart)
         flat = flat + count * (path + (first + own_head) * _up(lay.rows, unit))
         owns_head = owns_head + count * own_head
-        buckets = buckets + count * (layers // deep)
+        buckets = buckets + count * (layers // larger(1, smaller(deep, layers)))
+        chained = larger(chained, (layers >= 2 * deep) * 1)
         stages = stages + count
         tail = tail + count * first * pick(larger(joins, 1 - s.learned), open_blocks * block, 0)
         fullest = larger(fullest, (count > 0) * _up(smaller(deep, layers) * block, unit))
-    return State(flat=flat, block=block, gathered=_up(block, unit), deep=deep, bucket=fullest, several=(buckets > 1) * 1,
-                 tail=larger(tail, owns_head * (stages > 1) * fullest), owns_head=owns_head)
+    return State(
+        flat=flat, block=block, gathered=_up(block, unit), deep=deep, bucket=fullest, several=(buckets > 1) * 1,
+        chained=larger(chained, (buckets > 1) * (1 - owns_head)), tail=larger(tail, owns_head * (stages > 1) * fullest),
+        owns_head=owns_head, joined=(1 - alone) * (norm + raw <= lay.bucket),
+    )  # fmt: skip
 
 
 def _up(value: Count, multiple: Count) -> Count:
@@ -211,7 +222,7 @@ class Block:
     at_norm: Count
     """… in the norm before the MLP …"""
     at_scores: Count
-    """… in attention that keeps its scores …"""
+    """… in attention that keeps its scores, or norms its heads …"""
     at_input: Count
     """… and, where weights' gradients wait, in its last GEMM."""
     forward: Count
@@ -225,16 +236,16 @@ class Block:
     def of(cls, lay: Layout, *, gpu: bool) -> Block:
         """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation."""
         s, o, cuts, splits, full, selective = lay.shape, lay.outside, lay.cuts, lay.splits, lay.full, lay.selective
-        qkv, rotated, context, up, inner = (width / s.hidden for width in layer.widths(s, lay.tp))
+        qkv, rotated, context, up, inner = (width / s.hidden for width in layer.widths(s, lay.topology.tp))
         grouped = (s.kv != s.heads) * 1
         fused = gpu * lay.half * fusable(s)
         # No fused kernel of a GPU takes grouped heads in fp32: scores are kept, and queries, keys and values for each head.
         stored = gpu * (1 - lay.half) * grouped
-        scores = stored * s.heads * s.seq / s.hidden / lay.tp
+        scores = stored * s.heads * s.seq / s.hidden / lay.topology.tp
         attention = pick(stored, scores + 4 * context + s.normed_qk * qkv, qkv + rotated + context)
         # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
-        small = (1 - stored) * s.heads / lay.tp + 2 * (1 + s.layernorm)
-        small = small + s.normed_qk * (1 + s.layernorm) * (s.heads // lay.tp + -(-s.kv // lay.tp))
+        small = (1 - stored) * s.heads / lay.topology.tp + 2 * (1 + s.layernorm)
+        small = small + s.normed_qk * (1 + s.layernorm) * (s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp))
         silu = s.gated * gpu * inner
         whole = 4 * o + attention + up + inner + silu + small * FP32 / lay.element / s.hidden
         # In eight bits norms and the activation are always made again.
@@ -251,18 +262,21 @@ class Block:
         # The MLP's own is gone by then, but what waits.
         gone = up + silu + pick(splits, -selective, 1 - selective) * inner
         # A cut sequence is put together in the order of the ranks, and then in its own.
-        copies = cuts * (1 + (lay.mbs > 1) * pick(fused, 1, 2 if gpu else 1) + larger(splits, fused))
+        copies = cuts * (1 + (lay.topology.mbs > 1) * pick(fused, 1, 2 if gpu else 1) + larger(splits, fused))
         at_weight = again - gone + up + 1 + copies + selective * o
         rms = (1 - s.layernorm) * (0 if gpu else 1) * o * pick(lay.half, 10, 4)
         waiting = pick(splits, up + selective * o + 2 * cuts, -(1 - selective) * o)
         at_norm = again - gone + waiting + rms + o
         at_scores = stored * (again + 2 * scores - gone + waiting - o - context)
+        # A norm over heads sees the whole sequence.
+        over_heads = s.normed_qk * (1 - s.layernorm) * (0 if gpu else 1)
+        at_heads = over_heads * (again - gone + waiting - o - context - rotated + qkv + context * pick(lay.half, 10, 4))
         gemms = (4 + qkv + context + up + inner) * pick(lay.fp8, 0.5, 1)
-        at_input = splits * (gemms - kept + 2 * o + 1 + cuts * (lay.mbs > 1))
+        at_input = splits * (gemms - kept + (2 + fused) * o + larger(1 + cuts * (lay.topology.mbs > 1), rms + o))
         forward = 1 + o + selective * (1 - lay.fp8) * (o + inner) + full * (2 * o + up + inner)
         return cls(
             kept=kept, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
-            at_scores=at_scores + o, at_input=at_input, forward=forward, gemms=gemms,
+            at_scores=larger(at_scores, at_heads) + o, at_input=at_input, forward=forward, gemms=gemms,
             last_gemm=(1 + qkv) * pick(lay.fp8, 0.5, 1),
         )  # fmt: skip
 
@@ -312,6 +326,10 @@ class Rank:
     gathers: Count
     """… and weights too; so is the next one 1 for what it says."""
     splits: Count
+    small: Count
+    """Vectors of a block: their gradients come with the backward pass, those of the matrices may wait."""
+    head_travels: Count
+    """Whether the last norm lies in a bucket with blocks: alone it is soon complete, and the head's has arrived by then."""
     tied: Count
     """Whether one matrix is both embedding and head here."""
     flat: Count
@@ -356,26 +374,28 @@ class Rank:
     def of(cls, lay: Layout, chunks: list[Chunk], *, gpu: bool) -> Rank:
         s, row, o, element = lay.shape, lay.row, lay.outside, lay.element
         state, block = state_of(lay, chunks), Block.of(lay, gpu=gpu)
-        shards = pick((lay.stage > 0) * 1, lay.dp, 1)
+        shards = pick((lay.stage > 0) * 1, lay.topology.dp, 1)
         own, whole = state.flat // shards, (lay.stage < 3) * 1
         has_words, has_head, layers = (sum(c.count * what for c, what in zip(chunks, which)) for which in (
             [c.first for c in chunks], [c.last for c in chunks], [c.layers for c in chunks]))  # fmt: skip
         # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
         split = gpu * lay.bf16 * (1 - lay.plain)
         # On a GPU gradients stay in 16 bits where nothing is added to them.
-        narrow = gpu * lay.bf16 * (lay.dp == 1) * (lay.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
+        narrow = gpu * lay.bf16 * (lay.topology.dp == 1) * (lay.topology.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
         # Eight bits beside the sixteen, as they are and transposed; with ZeRO 3 of the block at work.
-        eight = lay.fp8 * 2 * layer.matrices(s, lay.tp)
+        eight = lay.fp8 * 2 * layer.matrices(s, lay.topology.tp)
         half_on_cpu = 0 if gpu else lay.half
         # Weight gradients that are not fp32 themselves are made in 16 bits before they are added up.
         temporary = half_on_cpu * (1 - lay.splits) * s.hidden * element
-        widths = layer.widths(s, lay.tp)
+        widths = layer.widths(s, lay.topology.tp)
         return cls(
             weights=pick(whole, state.flat, own) * element + whole * layers * eight,
             optimizer=own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
-            buffers=((1 - s.learned - s.rope) * (s.heads // lay.tp) * s.seq + s.rope * s.head_size) * s.seq * element,
-            row=row, outside=o, tokens=lay.mbs * s.seq * TOKEN, words=lay.rows, number=element,
+            buffers=((1 - s.learned - s.rope) * (s.heads // lay.topology.tp) * s.seq + s.rope * s.head_size) * s.seq * element,
+            row=row, outside=o, tokens=lay.topology.mbs * s.seq * TOKEN, words=lay.rows, number=element,
             gradient=pick(narrow, element, FP32), shares=(lay.stage >= 2) * 1, gathers=1 - whole, splits=lay.splits,
+            small=(2 + 2 * s.normed_qk) * (1 + s.layernorm) + s.qkv_bias + s.out_bias + 2 * s.mlp_bias,
+            head_travels=state.joined,
             tied=has_head * has_words * s.ties, flat=state.flat, own=own, block=state.block, gathered=state.gathered * element,
             cast=eight, deep=state.deep, bucket=state.bucket, kept=block.kept * row, waits=block.gemms * row,
             last_gemm=block.last_gemm * row, normed=s.normed_embedding * o * row, ends=2 * o * row,
@@ -383,8 +403,8 @@ class Rank:
                           block.at_weight * row + temporary * widths.up),
             after=larger(block.at_norm, block.at_scores, block.at_input) * row, forward=block.forward * row,
             loss=(1 + lay.cuts) * row + half_on_cpu * lay.rows * element, logits=logits_of(lay, gpu=gpu),
-            to_words=(1 + half_on_cpu + (lay.tp > 1)) * row,
-            exchanged=s.ties * (lay.pp > 1) * (has_head + has_words > 0) * (lay.rows // shards) * FP32,
+            to_words=(1 + half_on_cpu + (lay.topology.tp > 1)) * row,
+            exchanged=s.ties * (lay.topology.pp > 1) * (has_head + has_words > 0) * (lay.rows // shards) * FP32,
             update=_update(lay, state, has_words, shards, gpu=gpu),
         )  # fmt: skip
 
@@ -408,50 +428,67 @@ class Rank:
         reached = pick(h.low, h.running, smaller(self.deep, h.running))
         before = larger(0, reached - self.splits * smaller(self.deep, h.running))
         gathered = pick(h.low, 1, smaller(2, h.running)) * self.gathered + self.cast * works
+        on_the_way = self._on_the_way(h)
         found = []
         # Where gradients are cut, also with the first bucket on its way and the second one filling.
         second = self.shares * (1 - self.splits) * (h.running > self.deep)
-        for further in (0, second):
+        for further in (0, second) if ever(second) else (0,):
             for working, blocks in ((self.in_mlp, before), (self.after, reached)):
-                found.append(self.moment(gathered=gathered, gradients=self._gradients(h, blocks, further=further, gpu=gpu),
-                                         held=held - further * self.deep * self.kept, messages=h.messages,
+                gradients = self._gradients(h, blocks, on_the_way, further=further, gpu=gpu)
+                found.append(self.moment(gathered=gathered, gradients=gradients, messages=h.messages,
+                                         held=held - further * self.deep * self.kept,
                                          working=pick(works, working, self.outside * self.row)))
         found.append(self.moment(held=held, messages=h.messages + (h.messages > 0), working=h.follows * works * self.forward,
-                                 gradients=self._gradients(h, 0, begun=0, gpu=gpu)))
-        loss = h.head * (1 - h.low)
-        found.append(self.moment(gathered=loss * self.words * self.number, held=held, messages=h.messages,
-                                 gradients=loss * self._gradients(h, 0, at_loss=True, gpu=gpu), working=loss * self.loss,
-                                 logits=loss * self.logits))
-        # The embedding at the end of a backward pass and, where weights are gathered, in the forward pass.
-        last = pick(h.low, 1, h.running)
-        left = (h.layers - last) * self.kept + h.deferred * self.waits
-        found.append(self.moment(gradients=h.starts * self._end_gradients(h, gpu=gpu), messages=h.messages,
-                                 held=left + self.splits * last * self.waits, working=h.starts * self.to_words))
-        travels = self.own + h.left_words * (1 - self.splits) * self.words
-        found.append(self.moment(gathered=h.enters * self.words * self.number, held=left, messages=h.messages,
-                                 gradients=pick(self.shares, travels, 0 if gpu else self.flat) * FP32,
-                                 working=h.enters * 2 * self.outside * self.row))
+                                 gradients=self._gradients(h, 0, on_the_way, begun=0, gpu=gpu)))
+        if ever(h.head):
+            loss = h.head * (1 - h.low)
+            gradients = loss * self._gradients(h, 0, on_the_way, at_loss=True, gpu=gpu)
+            found.append(self.moment(gathered=loss * self.words * self.number, held=held, messages=h.messages,
+                                     gradients=gradients, working=loss * self.loss, logits=loss * self.logits))
+        if ever(h.starts) or ever(h.enters):
+            found += self._at_embedding(h, gpu=gpu)
         return found
 
-    def _gradients(self, h: Held, blocks: Count, *, begun: int = 1, at_loss: bool = False, further: Count = 0,
-                   gpu: bool) -> Count:
+    def _at_embedding(self, h: Held, *, gpu: bool) -> list[Moment]:
+        """At the end of a backward pass and, where weights are gathered, in the forward pass."""
+        last = pick(h.low, 1, h.running)
+        left = (h.layers - last) * self.kept + h.deferred * self.waits + h.lingers * self.last_gemm
+        travels = self.own + h.left_words * (1 - self.splits) * self.words
+        return [
+            self.moment(gradients=h.starts * self._end_gradients(h, gpu=gpu), messages=h.messages,
+                        held=left + self.splits * last * self.waits, working=h.starts * self.to_words),
+            self.moment(gathered=h.enters * self.words * self.number, held=left, messages=h.messages,
+                        gradients=pick(self.shares, travels, 0 if gpu else self.flat) * FP32,
+                        working=h.enters * 2 * self.outside * self.row),
+        ]  # fmt: skip
+
+    def _on_the_way(self, h: Held) -> tuple[Count, Count]:
+        """Where weight gradients wait, buckets stay open until as many gradients came as one micro-batch gives: whether they
+        are, and whether this pass completes them."""
+        came, uses = h.number * self.small + h.updated * MATRICES, self.small + MATRICES
+        over = came % uses
+        return self.splits * (over > 0), self.splits * (over + self.small >= uses) * h.low
+
+    def _gradients(self, h: Held, blocks: Count, on_the_way: tuple[Count, Count], *, begun: int = 1, at_loss: bool = False,
+                   further: Count = 0, gpu: bool) -> Count:
         """`blocks`: of the chunk at work. ZeRO 2 and 3 have the own shard, a bucket that fills and one that travels."""
-        apart = 1 - self.tied
+        whole = self._on_gpu(h, blocks, larger(h.head_ready, begun * h.head), h.words_ready) if gpu else self.flat * FP32
+        if not ever(self.shares):
+            return whole
+        apart, (is_open, completes) = 1 - self.tied, on_the_way
         # What travels: the head's, or what the backward pass before this one came to last; but the same bucket twice in a row
         # does not travel beside itself.
-        other = 1 if at_loss else (h.running > self.deep) * (1 - self.splits)
-        travels = h.later * apart * pick(h.left_words * (1 - self.splits), self.words, self.bucket * other)
-        # Where weight gradients wait, no bucket is complete before they come.
-        waits = self.splits * (h.deferred > 0) * h.running * self.block
+        other = 1 if at_loss else (h.running > self.deep) * 1
+        travels = (h.number > 0) * apart * pick(h.left_words * (1 - self.splits), self.words, self.bucket * other)
+        waits = is_open * h.running * self.block
         if at_loss:
-            travels, fills = (h.deferred == 0) * travels, h.head * self.words + waits
+            travels, fills = (1 - is_open) * travels, h.head * self.words + waits
         else:
-            travels = pick(further, self.bucket, pick(h.head * apart, (1 - self.gathers) * self.words, travels))
-            filling = pick(self.splits, blocks, smaller(self.deep, blocks)) * self.block
-            fills = self.tied * h.head * self.words + larger(waits, filling)
-        shared = (self.own + travels + fills) * FP32
-        whole = self._on_gpu(h, blocks, larger(h.head_ready, begun * h.head), h.words_ready) if gpu else self.flat * FP32
-        return pick(self.shares, shared, whole)
+            travels = (1 - larger(is_open, self.splits * h.low)) * travels
+            travels = pick(further, self.bucket, pick(h.head * apart, self.head_travels * self.words, travels))
+            filling = larger(waits, pick(self.splits, blocks, smaller(self.deep, blocks)) * self.block)
+            fills = self.tied * h.head * self.words + pick(completes, smaller(filling, 2 * self.bucket), filling)
+        return pick(self.shares, (self.own + travels + fills) * FP32, whole)
 
     def _end_gradients(self, h: Held, *, gpu: bool) -> Count:
         """When the embedding's come."""
@@ -471,14 +508,15 @@ def _update(lay: Layout, state: State, has_words: Count, shards: Count, *, gpu: 
     longest = larger(path, words)
     # A gradient, two steps of the root, and the root of the stretch before; means that are not fp32 are widened.
     wide = (lay.moments < FP32) * 1
-    plain = (3 + 2 * wide) * longest + pick((words > path) * 1, state.tail // shards, state.several * path)
+    before = pick(state.chained, path, state.several * smaller(path, words))
+    plain = (3 + 2 * wide) * longest + pick((words > path) * 1, state.tail // shards, before)
     pieces = 0 if gpu else wide * 4 * larger(LEAST_PIECE, longest // PIECES)
     return pick(lay.plain, plain, pieces) * FP32
 
 
 def logits_of(lay: Layout, *, gpu: bool) -> Count:
     """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
-    columns, tokens = lay.vocab // lay.tp, lay.mbs * lay.shape.seq
+    columns, tokens = lay.vocab // lay.topology.tp, lay.topology.mbs * lay.shape.seq
     if not gpu:
         return smaller(lay.logits_chunk, tokens) * columns * (FP32 + lay.half * lay.element)
     # The largest power of two that fits.
@@ -520,7 +558,8 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
     layers = stages_of(trial.model, t)[rank :: t.pp]
     chunks = chunks_of(layers, first=rank == 0, last=rank == t.pp - 1)
     own = Rank.of(Layout.of(trial), chunks, gpu=gpu)
-    held = held_by(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, layers=layers, gpu=gpu)
+    held = held_by(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, layers=layers, gpu=gpu,
+                   cut=t.dp > 1 and t.zero >= 2)
     found = [*(one for h in held for one in own.moments(h, gpu=gpu)), *own.update_moments()]
     fullest = max(found, key=sum)
     peaks = {part: max(round(getattr(one, part)) for one in found)

@@ -8,18 +8,16 @@ once for every distinct (schedule, PP, VP, micro-batches, stages) and kept.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.arith.footprint import FP32, PARTS, Chunk, Layout, Moment, Rank, chunks_of
-from seatrial.arith.held import Held, held_by, saturated
-from seatrial.plan.configs import OF_MODEL, PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints, execution_at
-from seatrial.schedule import splits_backward
+from seatrial.arith.held import Held, fullest, held_by
+from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints, execution_at
+from seatrial.schedule import KINDS, splits_backward
 from seatrial.spec import BYTES, Execution
 
 FIRST, MIDDLE, LAST = 0, 1, 2
@@ -51,10 +49,13 @@ def footprints(c: Configs, *, gpu: bool) -> Footprints:
     execution = execution_at(int(codes[0])) if len(codes) else Execution()
     table = _Table.of(gpu)
     layouts, ranks = table.ranks_of(c)
+    # Those that have the same moments lie together.
+    order = np.argsort(table.place[ranks] * 2 + _cut(c)[layouts], kind="stable")
+    layouts, ranks = layouts[order], ranks[order]
     found = np.empty((len(PARTS), len(ranks)))
     for at in range(0, len(ranks), PIECE):
         here = slice(at, at + PIECE)
-        found[:, here] = _fullest(_layout(c, layouts[here], execution), table, ranks[here], gpu=gpu)
+        found[:, here] = _fullest(_layout(c.take(layouts[here]), execution), table, ranks[here], gpu=gpu)
     return _by_rank(found, layouts * 3 + table.place[ranks], alone=c.pp == 1)
 
 
@@ -115,17 +116,19 @@ def _by_rank(found: Floats, group: Ints, *, alone: NDArray[np.bool_]) -> Footpri
     return Footprints(total=sum(by_part.values(), np.zeros((3, n))), parts=by_part)
 
 
-def _layout(c: Configs, rows: Ints, execution: Execution) -> Layout:
-    shape = SimpleNamespace(**{name: getattr(c, name)[rows] for name in OF_MODEL})
-    precision, schedule, recompute = c.precision[rows], c.schedule[rows], c.recompute[rows]
+def _layout(c: Configs, execution: Execution) -> Layout:
     return Layout(
-        shape=shape, vocab=c.vocab[rows], tp=c.tp[rows], dp=c.dp[rows], pp=c.pp[rows], mbs=c.mbs[rows],
-        microbatches=c.microbatches[rows], zero=c.zero[rows], selective=(recompute == RECOMPUTE.index("selective")) * 1,
-        full=(recompute == RECOMPUTE.index("full")) * 1, splits=_SPLITS_BACKWARD[schedule],
-        sequence_parallel=c.sequence_parallel[rows], element=_BYTES[precision], bf16=_BF16[precision], fp8=_FP8[precision],
+        shape=c, topology=c, vocab=c.vocab, microbatches=c.microbatches,
+        selective=(c.recompute == RECOMPUTE.index("selective")) * 1, full=(c.recompute == RECOMPUTE.index("full")) * 1,
+        splits=_SPLITS_BACKWARD[c.schedule], element=_BYTES[c.precision], bf16=_BF16[c.precision], fp8=_FP8[c.precision],
         moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
         bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
     )  # fmt: skip
+
+
+def _cut(c: Configs) -> Ints:
+    """1 where replicas share gradients."""
+    return ((c.zero >= 2) & (c.dp > 1)).astype(np.int64)
 
 
 # what schedules hold, each worked out once
@@ -151,7 +154,8 @@ class _Table:
         """(Layout, rank of this table) for all that count."""
         most = np.where(c.schedule == SCHEDULES.index("gpipe"), MOST, 4 * c.pp * c.vp)
         microbatches = np.minimum(c.microbatches, np.minimum(most, MOST))
-        keys, back = np.unique(c.split << 42 | c.pp << 24 | c.schedule << 20 | microbatches, return_inverse=True)
+        cut = _cut(c)
+        keys, back = np.unique(c.split << 42 | c.pp << 24 | cut << 23 | c.schedule << 20 | microbatches, return_inverse=True)
         spans = [self.known.get(key) or self._add(key) for key in keys.tolist()]
         if len(self.place) < len(self._ranks):
             self._stack()
@@ -161,14 +165,17 @@ class _Table:
 
     def _add(self, key: int) -> tuple[int, int]:
         split, pp = SPLITS[key >> 42], key >> 24 & 0x3FFFF
-        kind, microbatches = SCHEDULES[key >> 20 & 0xF], key & MOST
+        cut, kind, microbatches = bool(key >> 23 & 1), SCHEDULES[key >> 20 & 7], key & MOST
         start = len(self._ranks)
-        for rank in ranks_of(split, pp, splits=splits_backward(kind)):
-            layers = split[rank::pp]
-            held = held_by(kind, pp=pp, rank=rank, layers=layers, gpu=self.gpu,
-                           microbatches=saturated(kind, pp, len(layers), microbatches))
-            self._ranks.append((FIRST if rank == 0 else LAST if rank == pp - 1 else MIDDLE, len(self._held), len(held),
-                                chunks_of(layers, first=rank == 0, last=rank == pp - 1)))
+        for ranks in alike(split, pp, kind):
+            layers, first, last = split[ranks[0] :: pp], ranks[0] == 0, ranks[0] == pp - 1
+            if splits_backward(kind) and microbatches >= 2 * pp:
+                # All of them fill up: from rank to rank one micro-batch's activations become weight gradients that wait.
+                ranks = sorted({ranks[0], ranks[-1]})
+            held = fullest(one for rank in ranks for one in held_by(
+                kind, pp=pp, rank=rank, microbatches=microbatches, layers=layers, gpu=self.gpu, cut=cut))  # fmt: skip
+            self._ranks.append((FIRST if first else LAST if last else MIDDLE, len(self._held), len(held),
+                                chunks_of(layers, first=first, last=last)))
             self._held += held
         self.known[key] = start, len(self._ranks) - start
         return self.known[key]
@@ -181,23 +188,18 @@ class _Table:
         self.place, self.start, self.count = np.array([one[:3] for one in self._ranks], dtype=np.int64).reshape(-1, 3).T
 
 
-def ranks_of(split: tuple[int, ...], pp: int, *, splits: bool) -> list[int]:
-    """The first, the last, and those between that can be the fullest: earlier ones hold more, but later ones have more weight
-    gradients that wait where the schedule splits the backward pass."""
-    between: list[int] = []
+def alike(split: tuple[int, ...], pp: int, kind: str) -> list[list[int]]:
+    """The first rank, the last, and those between that can be the fullest, together where they have the same layers.
+
+    Earlier ones hold more activations; but later ones more messages with virtual stages, and more weight gradients that wait
+    where the schedule splits the backward pass.
+    """
+    between: dict[tuple[int, ...], list[int]] = {}
+    later_count = splits_backward(kind) or KINDS[kind].virtual
     for rank in range(1, pp - 1):
         layers = split[rank::pp]
-        outdone = any(all(a >= b for a, b in zip(split[other::pp], layers)) for other in between)
-        if not outdone or splits:
-            between.append(rank)
-    if splits:
-        between = list(_ends_of_runs(between, split, pp))
-    return [0, *between, *([pp - 1] if pp > 1 else [])]
-
-
-def _ends_of_runs(ranks: list[int], split: tuple[int, ...], pp: int) -> Iterator[int]:
-    """What is held changes evenly from rank to rank as long as the layers are the same: either end is the fullest."""
-    for at, rank in enumerate(ranks):
-        alike = [0 <= near < len(ranks) and split[ranks[near] :: pp] == split[rank::pp] for near in (at - 1, at + 1)]
-        if not all(alike):
-            yield rank
+        if later_count:
+            between.setdefault(layers, []).append(rank)
+        elif not any(all(a >= b for a, b in zip(others, layers)) for others in between):
+            between[layers] = [rank]
+    return [[0], *between.values(), *([[pp - 1]] if pp > 1 else [])]
