@@ -23,16 +23,18 @@ Seen = tuple[int, int, dict[str, int]]
 
 
 def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
-    """Of each trial's first step in this process; a message that is still leaving is counted or not, as the threads have it, so
-    the least of three engines; alone, nothing leaves."""
+    """Of each trial's second step in this process, when gradients that stay are there; a message that is still leaving is counted
+    or not, as the threads have it, so the least of three engines; alone, nothing leaves."""
     pool: Pool = {}
     found: dict[str, Seen] = {}
     for label, trial in trials.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
         for _ in range(3 if trial.topology.world > 1 else 1):
             engine = Engine(trial, recipe, mesh)
+            batches = Batches(recipe, trial.model, recipe.seed)
+            engine.step(1, first_sample=0, batches=batches)
             with tracker(engine) as live:
-                engine.step(1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
+                engine.step(2, first_sample=0, batches=batches)
             parts = live.by_part()
             _, peak, least = found.get(label, (0, live.peak_bytes, parts))
             found[label] = mesh.pp_rank, min(peak, live.peak_bytes), {name: min(parts[name], least[name]) for name in parts}
