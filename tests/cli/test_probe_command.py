@@ -78,7 +78,7 @@ def test_explain_and_forecast_take_a_machine(seatrial, here):
     path = machines.written(found, here)
     one = ("explain", "--model", "gpt-1.3b", "--cluster", "h200", "--gbs", 8, "--json")
     plain, probed = (json.loads(seatrial(*one, *more).out) for more in ((), ("--machine", path)))
-    assert probed["parts_s"]["fixed"] == pytest.approx(2.0) and plain["parts_s"]["fixed"] < 1.0
+    assert probed["parts_s"]["launch"] > 24 * 1.4 and plain["parts_s"].get("launch", 0.0) < 1.0
     assert "GEMMs in bf16" in probed["machine"]["not_measured"] and "machine" not in plain
     assert "not measured, taken from the data sheet: GEMMs in bf16" in seatrial(*one, "--machine", path).err
     (here / "rows.csv").write_text("layers,hidden,heads,tp,gbs\n24,2048,32,1,8\n")
@@ -115,7 +115,7 @@ def test_a_file_that_names_a_cluster_takes_a_machine_too(seatrial, here):
         given = () if "machine" in cluster else ("--machine", path)
         said = seatrial("explain", file, *given, "--json")
         assert said.status == 0, said.err
-        assert json.loads(said.out)["parts_s"]["fixed"] == pytest.approx(2.0)
+        assert json.loads(said.out)["parts_s"]["launch"] > 24 * 1.4
     sweep = here / "sweep.toml"
     sweep.write_text(trial.format('"h200"') + '[axes]\n"topology.mbs" = [1]\n')
     said = seatrial("forecast", sweep, "--machine", path, "--json")
@@ -128,4 +128,4 @@ def test_a_machine_file_that_comes_with_seatrial_goes_by_its_name(seatrial, here
     document = json.loads(seatrial(*asked, "h200").out)
     assert document["machine"]["file"].endswith("h200.json") and document["candidates"][0]["sec_per_it"] > 0
     said = seatrial(*asked, "nowhere")
-    assert said.status == 2 and "comes with seatrial: h200" in said.err
+    assert said.status == 2 and "comes with seatrial: a100-80gb" in said.err and "h200" in said.err

@@ -141,7 +141,7 @@ def test_a_name_that_nobody_has_is_answered_with_those_that_there_are(installed:
     assert said.returncode == 2 and "our_cluster.nothing:Nothing of our-cluster cannot be loaded" in said.stderr
     (tmp_path / "trial.toml").write_text('engine = "titna"\nmodel = "tiny"\nbatch = { gbs = 4 }\n')
     said = seatrial(installed, tmp_path, "run", "trial.toml")
-    assert said.returncode == 2 and "seatrial, megatron, command, titan" in said.stderr.replace("\n", " ")
+    assert said.returncode == 2 and "plain-3d, command, titan" in said.stderr.replace("\n", " ")
 
 
 def test_what_is_built_in_is_found_without_reading_what_is_installed() -> None:
