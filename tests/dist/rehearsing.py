@@ -23,8 +23,8 @@ Seen = tuple[int, int, dict[str, int]]
 
 
 def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
-    """Of each trial's second step in this process, when gradients that stay are there; a message that is still leaving is counted
-    or not, as the threads have it, so the least of three engines; alone, nothing leaves."""
+    """Of each trial's second step in this process, when gradients that stay are there; a message that is still leaving is
+    counted or not, as the threads have it, so the least of three engines; alone, nothing leaves."""
     pool: Pool = {}
     found: dict[str, Seen] = {}
     for label, trial in trials.items():
