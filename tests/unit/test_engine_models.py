@@ -11,7 +11,7 @@ import pytest
 from seatrial import presets
 from seatrial.engines import engine_name, model
 from seatrial.errors import BadInput
-from seatrial.plan import memory, step
+from seatrial.plan import memory, rows, step
 from seatrial.plan.configs import Configs
 from seatrial.spec import GIB, Batch, Cluster, Execution, Model, Topology, Trial
 
@@ -175,3 +175,42 @@ def test_what_engines_hold_is_about_what_their_parameters_weigh():
     for engine, each in (("megatron-core", 18), ("plain-3d", 18)):
         held = forecast(trial(engine, shape=shape, dp=8, zero=0, gbs=8))[2]
         assert held["weights"] + held["gradients"] + held["optimizer"] == pytest.approx(each * weight, rel=0.01)
+
+
+def read(cluster: str = "dgx-h100", **cells: str) -> rows.Row:
+    return rows.read_row({"layers": "24", "hidden": "2048", "dp": "8", "engine": "fsdp2", **cells}, presets.cluster(cluster))
+
+
+@pytest.mark.parametrize("engine", ["megatron-core", "fsdp2", "fsdp1", "deepspeed"])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_row_that_says_its_zero_stage_has_it_though_the_engine_usually_has_another(engine, stage):
+    found = read(engine=engine, zero_stage=str(stage))
+    assert found.trial and found.trial.topology.zero == stage
+
+
+@pytest.mark.parametrize(("cells", "path", "value"), [
+    ({"recompute": "per-op SAC"}, "topology.recompute", "selective"), ({"recompute": "uniform"}, "topology.recompute", "full"),
+    ({"attention": "FlashAttention-2"}, "execution.attention", "fused"),
+    ({"attention": "TE"}, "execution.attention", "fused-hopper"),
+    ({"attention": "TE", "cluster": "dgx-a100"}, "execution.attention", "fused"),
+    ({"attention": "unknown"}, "execution.attention", None), ({"precision": "amp_fp8"}, "topology.precision", "fp8"),
+    ({"engine": "PyTorch FSDP"}, "engine", "fsdp"), ({"engine": "DeepSpeed ZeRO-3"}, "topology.zero", 3),
+    ({"dp_shard": "4"}, "topology.zero_group", 4), ({"dp_replicate": "2"}, "topology.zero_group", 4),
+    ({"dp_replicate": "2", "dp_shard": "16", "dp": ""}, "topology.dp", 32),
+])  # fmt: skip
+def test_words_of_tables(cells, path, value):
+    import operator
+
+    assert operator.attrgetter(path)(read(**cells).trial) == value
+
+
+@pytest.mark.parametrize(("cells", "why"), [({"recompute": "block"}, "full, none, selective"),
+                                            ({"recompute": "selective 2"}, "did you mean 'selective'"),
+                                            ({"dp_replicate": "2", "dp_shard": "8"}, "are not DP 8"),
+                                            ({"attention": "fa3", "cluster": "dgx-a100"}, "older")])
+def test_words_that_nothing_here_models_are_refused_with_those_that_are(cells, why):
+    assert why in read(**cells).reject
+
+
+def test_a_row_whose_status_nobody_knows_does_not_count():
+    assert read().counts and not read(status="unknown").counts

@@ -60,18 +60,31 @@ DEFAULTS = {
 }
 """Column -> what an empty cell means."""
 
-KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precision", "glu", "mem_gib", "trial", "doubted"})
+REPLICATED = ("dp_replicate", "data_parallel_replicate_degree")
+"""Copies of the sharded model: DP over the ZeRO group."""
+KNOWN = frozenset({*re.split(r", | or ", ", ".join(DEFAULTS)), "zero", "precision", "glu", "mem_gib", "trial", "doubted",
+                   *REPLICATED})
 """Columns that are read beside the fields of a record."""
 
-YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
-ALIASES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "tf32": "fp32"}
+YES, NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off", "none")
+ALIASES = {"float16": "fp16", "half": "fp16", "16 mixed": "fp16", "bfloat16": "bf16", "bf16 mixed": "bf16", "amp bf16": "bf16",
+           "amp fp16": "fp16", "float8": "fp8", "fp8 hybrid": "fp8", "amp fp8": "fp8", "float32": "fp32", "float": "fp32",
+           "tf32": "fp32"}  # fmt: skip
+RECOMPUTES = {"selective": "op, per op, selective op, op selective, per op sac, sac, selective ac",
+              "full": "uniform, full uniform, full ac, full activation checkpointing"}  # fmt: skip
+"""What tables call recompute. `block` and every n-th block recompute a part of the layers, which nothing here models."""
+_RECOMPUTE_OF = {name.strip(): mode for mode, names in RECOMPUTES.items() for name in names.split(",")}
 ATTENTIONS = {
     "stored": "stored, math, eager, unfused, torch, naive, no, false, 0, off",
-    "fused": "fused, flash, flash attention, flash attn, fa, fa2, flash2, flash attention 2, flash attn 2, sdpa, "
+    "fused": "fused, flash, flash attention, flash attn, fa, fa2, flash2, flash attention 2, flash attn 2, "
+             "flashattention, flashattention 2, flashattention2, sdpa, "
              "triton, xformers, efficient, mem efficient, memory efficient",
-    "fused-hopper": "fused hopper, fa3, flash3, flash attention 3, flash attn 3, cudnn, te, transformer engine",
+    "fused-hopper": "fused hopper, fa3, flash3, flash attention 3, flash attn 3, flashattention 3, "
+                    "flashattention3, cudnn, te, transformer engine",
 }  # fmt: skip
 """What tables call the kernels of attention, in plain words; `flash yes` is whatever the engine takes that stores no scores."""
+LIBRARIES = ("cudnn", "te", "transformer engine")
+"""Names of those that have kernels of each generation: on a device before Hopper, the older ones."""
 _ATTENTION_OF = {name.strip(): kernel for kernel, names in ATTENTIONS.items() for name in names.split(",")}
 _OVERLAP_OF = {"yes": "all", "true": "all", "1": "all", "on": "all", "no": "none", "false": "none", "0": "none", "off": "none",
                "grad": "gradients", "grads": "gradients", "dp": "gradients", "gradient": "gradients", "param": "parameters",
@@ -79,10 +92,13 @@ _OVERLAP_OF = {"yes": "all", "true": "all", "1": "all", "on": "all", "no": "none
 DEFAULT_NAME = "megatron"
 """Of a row that names no engine: as trials have always called it."""
 UNSTATED = ("", "unstated", "-", "n/a", "none stated")
+NOBODY_KNOWS = ("unknown", "?", "not stated", "not reported")
+"""Means the default too, but of an outcome: a row whose status nobody knows was not measured."""
 MOST_ROWS = 200_000
 
 
-SPELLED = {"recompute": ("recompute", "activation_ckpt"), "zero_stage": ("zero_stage", "zero"), "dtype": ("dtype", "precision")}
+SPELLED = {"recompute": ("recompute", "activation_ckpt"), "zero_stage": ("zero_stage", "zero"), "dtype": ("dtype", "precision"),
+           "zero_group": ("zero_group", "dp_shard", "data_parallel_shard_degree")}  # fmt: skip
 """Column -> what it may be called, where that is not its name alone."""
 
 
@@ -225,7 +241,8 @@ def _lacking(got: _Cells) -> str:
     from seatrial.tables.unknown import axes_lacking, refusal
 
     extra = got.cells.get("extra")
-    said = {**got.cells, **(extra if isinstance(extra, Mapping) else {})}
+    said = {key: value for key, value in {**got.cells, **(extra if isinstance(extra, Mapping) else {})}.items()
+            if key not in REPLICATED}  # fmt: skip
     axes = axes_lacking(tuple(said))
     return refusal(axes, list(said), [str(value) for value in said.values()]) if axes else ""
 
@@ -258,7 +275,7 @@ class _Cells:
                 value = self.cells.get(column)
                 if isinstance(value, str):
                     value = value.strip()
-                    if value.lower() in UNSTATED:
+                    if value.lower() in UNSTATED or (value.lower() in NOBODY_KNOWS and name not in ("status", "state")):
                         continue
                 if value is not None:
                     return value
@@ -307,15 +324,19 @@ class _Cells:
         names = SPELLED.get(column.name, (column.name,))
         if self.value(*names) is None:
             return None
-        if column.name == "recompute" and (said := self.text(*names).lower()) in (*YES, *NO):
+        said = _plain(self.text(*names))
+        if column.name == "recompute" and said in (*YES, *NO):
             return "full" if said in YES else "none"
-        if column.name == "dtype" and (known := ALIASES.get(self.text(*names).lower())):
+        if known := {"recompute": _RECOMPUTE_OF, "dtype": ALIASES}.get(column.name, {}).get(said):
             return known
         if column.choices:
             return self.choice(column.choices, *names)
         if column.type is bool:
             return self.flag(*names)
-        return self.whole(*names) or None if column.type is int else self.text(*names)
+        if column.type is not int:
+            return self.text(*names)
+        # ZeRO 0 is a stage; 0 heads are none stated.
+        return self.whole(*names) if column.default == 0 else self.whole(*names) or None
 
     def table(self, columns: Iterable[str]) -> dict[str, Any]:
         """Field -> value, of those that are stated."""
@@ -343,10 +364,15 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     engine = _engine(got)
     facts = model_of(engine)
     knobs = {"precision": usual_precision(cluster.device), "zero": facts.usual_zero, **got.table(LAYOUT)}
+    if got.of(COLUMNS["zero_stage"]) is None and (named := re.search(r"zero[\s_-]*([0-3])\b", got.text("engine").lower())):
+        knobs["zero"] = int(named[1])
     gbs, rest = knobs.pop("gbs", None), knobs.get("tp", 1) * knobs.get("pp", 1)
-    nodes, procs = got.whole("nodes"), got.whole("procs_per_node")
+    nodes, procs, copies = got.whole("nodes"), got.whole("procs_per_node"), got.whole(*REPLICATED) or 1
     if "dp" not in knobs:
-        knobs["dp"] = max(1, nodes * (procs or cluster.procs_per_node) // rest) if nodes else 1
+        shared = knobs.get("zero_group", 1) * copies
+        knobs["dp"] = max(1, nodes * (procs or cluster.procs_per_node) // rest) if nodes else shared
+    if copies != 1 and copies * knobs.setdefault("zero_group", max(1, knobs["dp"] // copies)) != knobs["dp"]:
+        raise BadInput(f"{copies} copies of a ZeRO group of {knobs['zero_group']} are not DP {knobs['dp']}")
     knobs.setdefault("schedule", "interleaved" if knobs.get("vp", 1) > 1 else "1f1b")
     # The places first: what a row says of its nodes is refused before its model is.
     nodes, procs = _filled(knobs["dp"] * rest, nodes, procs, cluster.procs_per_node)
@@ -368,7 +394,7 @@ def _engine(got: _Cells) -> str:
         return engine_name(got.text("engine"))
     said = re.sub(r"[\s_/]+", "-", got.text("engine").lower().strip())
     bare = re.sub(r"[-@]?v?\d+(\.\d+)+.*$", "", said)
-    name = next((name for name in (said, bare, bare.partition("-")[0]) if name and known(name)), "")
+    name = next((name for name in (said, bare, *bare.split("-")) if name and known(name)), "")
     if said and not name:
         try:
             engine_name(said)
@@ -388,6 +414,8 @@ def _execution(got: _Cells, cluster: Cluster, engine: str) -> Execution:
             attention = "fused" if attention == "stored" else attention
         elif (attention := _ATTENTION_OF.get(said)) is None:  # type: ignore[assignment]
             raise BadInput(f"attention is {said!r}: {nearest(said, _ATTENTION_OF)}")
+        elif said in LIBRARIES and "fp8" not in cluster.device.peak_tflops:
+            attention = "fused"
     if said := got.text("overlap").lower():
         words = [_OVERLAP_OF.get(word, word) for word in re.split(r"[\s,;+/]+", said) if word]
         whole = [word for word in words if word in ("all", "none")]
