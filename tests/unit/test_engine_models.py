@@ -214,3 +214,38 @@ def test_words_that_nothing_here_models_are_refused_with_those_that_are(cells, w
 
 def test_a_row_whose_status_nobody_knows_does_not_count():
     assert read().counts and not read(status="unknown").counts
+
+
+def test_what_stays_in_16_bits_has_no_copy_in_8():
+    wide, narrow = (forecast(trial("megatron-core", dp=8, precision=p))[2]["weights"] for p in ("bf16", "fp8"))
+    embeddings = 2 * 32000 * 1024
+    assert narrow - wide == pytest.approx(2 * (wide * GIB / 2 - embeddings - 1024) / GIB, rel=1e-6)
+
+
+def test_fp32_gradients_do_not_travel_wider_in_fp32():
+    layout = {"dp": 64, "nodes": 8, "zero": 1, "overlap": "none"}
+    half, single = (forecast(trial("megatron-core", precision=p, **layout))[1]["gradients"] for p in ("bf16", "fp32"))
+    assert half < single < 1.4 * half  # the gather alone is twice as wide
+
+
+def test_fsdp_in_fp32_is_16_over_the_group_and_zero_2_keeps_weights_gathered():
+    shape = dataclasses.replace(LLAMA, vocab=1024)
+    two, three = (forecast(trial("fsdp2", shape=shape, dp=8, zero=z, precision="fp32"))[2] for z in (2, 3))
+    assert two["optimizer"] == three["optimizer"] and two["weights"] > three["weights"]
+    assert two["weights"] == pytest.approx(4.5 * two["optimizer"])  # 4 whole and 4 / 8, moments 8 / 8
+
+
+def test_a_pipeline_of_fsdp2_is_as_full_with_zero_2():
+    two, three = (forecast(trial("fsdp2", dp=4, pp=2, zero=z, gbs=16))[2] for z in (2, 3))
+    assert two["gradients"] == three["gradients"] and two["weights"] == three["weights"]
+
+
+def test_one_rank_shards_nothing_and_copies_nothing():
+    assert forecast(trial("fsdp2", dp=1, gbs=8, zero=3))[1]["gradients"] == 0
+
+
+def test_deepspeed_hides_stage_2_where_it_is_asked_to():
+    shape = dataclasses.replace(LLAMA, layers=32, hidden=4096, heads=32, ffn=14336)
+    seen = {said: forecast(trial("deepspeed", shape=shape, dp=64, nodes=8, zero=2, overlap=said))[1]["gradients"]
+            for said in (None, "none", "all")}
+    assert seen["all"] < 0.8 * seen[None] and seen[None] == seen["none"]

@@ -177,7 +177,9 @@ class EngineModel:
     gradients_hidden: float = 0.0
     """Share of the backward pass behind which gradients may travel with ZeRO 0 and 1 …"""
     sharded_hidden: float = 0.9
-    """… and share of the computation behind which ZeRO 2 and 3 hide theirs."""
+    """… and share of the computation behind which ZeRO 2 and 3 hide theirs …"""
+    hides_from: int = 2
+    """… from which stage on."""
     parameters_hidden: float = 0.0
     """Share of the forward pass behind which ZeRO 1 gathers parameters."""
     exposed: float = 0.0
