@@ -195,6 +195,7 @@ def test_a_row_that_says_its_zero_stage_has_it_though_the_engine_usually_has_ano
     ({"attention": "TE", "cluster": "dgx-a100"}, "execution.attention", "fused"),
     ({"attention": "unknown"}, "execution.attention", None), ({"precision": "amp_fp8"}, "topology.precision", "fp8"),
     ({"engine": "PyTorch FSDP"}, "engine", "fsdp"), ({"engine": "DeepSpeed ZeRO-3"}, "topology.zero", 3),
+    ({"zero_stage": "ZeRO-2"}, "topology.zero", 2), ({"zero_stage": "none"}, "topology.zero", 0),
     ({"dp_shard": "4"}, "topology.zero_group", 4), ({"dp_replicate": "2"}, "topology.zero_group", 4),
     ({"dp_replicate": "2", "dp_shard": "16", "dp": ""}, "topology.dp", 32),
 ])  # fmt: skip
@@ -249,3 +250,18 @@ def test_deepspeed_hides_stage_2_where_it_is_asked_to():
     seen = {said: forecast(trial("deepspeed", shape=shape, dp=64, nodes=8, zero=2, overlap=said))[1]["gradients"]
             for said in (None, "none", "all")}
     assert seen["all"] < 0.8 * seen[None] and seen[None] == seen["none"]
+
+
+def test_megatron_core_keeps_and_sends_gradients_in_16_bits_in_fp16():
+    layout = {"dp": 64, "nodes": 8, "zero": 1, "overlap": "none"}
+    (_, slow, wide), (_, fast, narrow) = (forecast(trial("megatron-core", precision=p, **layout)) for p in ("bf16", "fp16"))
+    assert narrow["gradients"] == pytest.approx(wide["gradients"] / 2)
+    assert narrow["optimizer"] == pytest.approx(wide["optimizer"] * 16 / 12)
+    assert fast["gradients"] < 0.8 * slow["gradients"]
+
+
+def test_groups_of_the_distributed_optimizer_are_emitted():
+    from seatrial.plan import emit
+
+    flags = emit.megatron_lm(trial("megatron-core", dp=16, nodes=2, zero=1, zero_group=8)).flags
+    assert ("--num-distributed-optimizer-instances", "2") in flags

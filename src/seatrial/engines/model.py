@@ -65,7 +65,9 @@ class EngineModel:
     moments_bytes: float = 8.0
     """Adam's two means."""
     gradient_bytes: float = 2.0
-    """Of the gradient that is kept and added to."""
+    """Of the gradient that is kept and added to …"""
+    fp16_gradient_bytes: float = 0.0
+    """… and that travels in fp16, where it is not as wide; it is copied to fp32 for the step. 0: the same."""
     gradients_sharded_from: int = 2
     """ZeRO stage from which the kept gradients are a shard."""
     step_copy_bytes: float = 0.0

@@ -139,10 +139,9 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     weights = np.where(wide & mixed, 4.0, element)
     computed = np.where(wide & (mixed | (c.zero > 0)) & (c.zero < 3), element, 0.0)
     masters = np.where(wide | ~mixed, 0.0, 4.0)
-    copies = np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes"))
     alone = np.where(wide, facts.of(c, "moments_bytes"), FP32_BYTES)
-    optimizer = np.where(mixed, masters + facts.of(c, "moments_bytes") + copies, alone)
-    gradient = np.where(mixed, facts.of(c, "gradient_bytes"), element)
+    optimizer = np.where(mixed, masters + facts.of(c, "moments_bytes") + _copies(c), alone)
+    gradient = np.where(mixed, facts.gradient_bytes(c, "gradient_bytes"), element)
     one_layer = (parameters[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
     one_layer = np.where(c.pp > 2, one_layer, (numbers(tensors(c, c.tp)))[None])
     full = element / 2
@@ -165,10 +164,15 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     }
 
 
+def _copies(c: Configs) -> Floats:
+    """Bytes of gradients in the optimizer's step alone, for each parameter that a rank steps."""
+    widened = facts.gradient_bytes(c, "gradient_bytes") < facts.of(c, "gradient_bytes")
+    return np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes")) + 4.0 * widened
+
+
 def _passing(c: Configs) -> Floats:
-    """Bytes per parameter that exist during the optimizer's step alone."""
-    copies = np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes") / c.shards)
-    return np.where(c.precision == FP32, 0.0, copies)
+    """The same for each parameter that it holds."""
+    return np.where(c.precision == FP32, 0.0, _copies(c) / np.where(c.zero == 0, 1, c.shards))
 
 
 def in_flight(c: Configs) -> Floats:

@@ -273,10 +273,10 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     group, replicas = network.shard_group(c), network.replica_group(c)
     full = machine.element_bytes / 2
     most = parameters.max(axis=0)
-    wire = np.minimum(fact("reduce_bytes") * full, 4.0)
+    each = facts.gradient_bytes(c, "reduce_bytes") if machine.gpu else fact("reduce_bytes")
+    wire = np.minimum(each * full, 4.0)
     reduced = most * wire
-    each = np.where(c.precision == FP8, fact("fp8_gather_bytes"), fact("gather_bytes"))
-    gathered = most * each * full
+    gathered = most * np.where(c.precision == FP8, fact("fp8_gather_bytes"), fact("gather_bytes")) * full
     m = c.microbatches
     buckets = np.ceil(most / 5e8)
     pieces = np.ceil(c.layers / c.pp * fact("messages_per_layer"))
