@@ -265,3 +265,9 @@ def test_groups_of_the_distributed_optimizer_are_emitted():
 
     flags = emit.megatron_lm(trial("megatron-core", dp=16, nodes=2, zero=1, zero_group=8)).flags
     assert ("--num-distributed-optimizer-instances", "2") in flags
+
+
+def test_megatron_core_stores_scores_on_a_v100_where_flash_attention_does_not_run():
+    kernels = {name: model.model_of(name).attention_on(presets.cluster("dgx-1").device) for name in ("megatron-core", "fsdp2")}
+    assert kernels == {"megatron-core": "stored", "fsdp2": "fused"}
+    assert model.model_of("megatron-core").attention_on(presets.cluster("dgx-a100").device) == "fused"

@@ -126,6 +126,8 @@ class EngineModel:
 
     attention: Attention = "fused"
     """The kernel it takes before the Hopper generation …"""
+    attention_volta: Attention | None = None
+    """… and before Ampere's, where that is another …"""
     attention_hopper: Attention = "fused"
     """… and from it on."""
     tunes_attention: bool = False
@@ -202,6 +204,8 @@ class EngineModel:
         if device is None:
             return self.attention
         usual = self.attention_hopper if device.fuses_attention else self.attention
+        if device.kind == "gpu" and "bf16" not in device.peak_tflops:
+            usual = self.attention_volta or usual
         return "fused" if usual == "fused-hopper" and (device.kind == "cpu" or "fp8" not in device.peak_tflops) else usual
 
     def __post_init__(self) -> None:
