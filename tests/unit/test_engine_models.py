@@ -195,6 +195,7 @@ def test_a_row_that_says_its_zero_stage_has_it_though_the_engine_usually_has_ano
     ({"attention": "TE", "cluster": "dgx-a100"}, "execution.attention", "fused"),
     ({"attention": "unknown"}, "execution.attention", None), ({"precision": "amp_fp8"}, "topology.precision", "fp8"),
     ({"engine": "PyTorch FSDP"}, "engine", "fsdp"), ({"engine": "DeepSpeed ZeRO-3"}, "topology.zero", 3),
+    ({"zero_stage": "ZeRO-2"}, "topology.zero", 2), ({"zero_stage": "none"}, "topology.zero", 0),
     ({"dp_shard": "4"}, "topology.zero_group", 4), ({"dp_replicate": "2"}, "topology.zero_group", 4),
     ({"dp_replicate": "2", "dp_shard": "16", "dp": ""}, "topology.dp", 32),
 ])  # fmt: skip
@@ -214,3 +215,59 @@ def test_words_that_nothing_here_models_are_refused_with_those_that_are(cells, w
 
 def test_a_row_whose_status_nobody_knows_does_not_count():
     assert read().counts and not read(status="unknown").counts
+
+
+def test_what_stays_in_16_bits_has_no_copy_in_8():
+    wide, narrow = (forecast(trial("megatron-core", dp=8, precision=p))[2]["weights"] for p in ("bf16", "fp8"))
+    embeddings = 2 * 32000 * 1024
+    assert narrow - wide == pytest.approx(2 * (wide * GIB / 2 - embeddings - 1024) / GIB, rel=1e-6)
+
+
+def test_fp32_gradients_do_not_travel_wider_in_fp32():
+    layout = {"dp": 64, "nodes": 8, "zero": 1, "overlap": "none"}
+    half, single = (forecast(trial("megatron-core", precision=p, **layout))[1]["gradients"] for p in ("bf16", "fp32"))
+    assert half < single < 1.4 * half  # the gather alone is twice as wide
+
+
+def test_fsdp_in_fp32_is_16_over_the_group_and_zero_2_keeps_weights_gathered():
+    shape = dataclasses.replace(LLAMA, vocab=1024)
+    two, three = (forecast(trial("fsdp2", shape=shape, dp=8, zero=z, precision="fp32"))[2] for z in (2, 3))
+    assert two["optimizer"] == three["optimizer"] and two["weights"] > three["weights"]
+    assert two["weights"] == pytest.approx(4.5 * two["optimizer"])  # 4 whole and 4 / 8, moments 8 / 8
+
+
+def test_a_pipeline_of_fsdp2_is_as_full_with_zero_2():
+    two, three = (forecast(trial("fsdp2", dp=4, pp=2, zero=z, gbs=16))[2] for z in (2, 3))
+    assert two["gradients"] == three["gradients"] and two["weights"] == three["weights"]
+
+
+def test_one_rank_shards_nothing_and_copies_nothing():
+    assert forecast(trial("fsdp2", dp=1, gbs=8, zero=3))[1]["gradients"] == 0
+
+
+def test_deepspeed_hides_stage_2_where_it_is_asked_to():
+    shape = dataclasses.replace(LLAMA, layers=32, hidden=4096, heads=32, ffn=14336)
+    seen = {said: forecast(trial("deepspeed", shape=shape, dp=64, nodes=8, zero=2, overlap=said))[1]["gradients"]
+            for said in (None, "none", "all")}
+    assert seen["all"] < 0.8 * seen[None] and seen[None] == seen["none"]
+
+
+def test_megatron_core_keeps_and_sends_gradients_in_16_bits_in_fp16():
+    layout = {"dp": 64, "nodes": 8, "zero": 1, "overlap": "none"}
+    (_, slow, wide), (_, fast, narrow) = (forecast(trial("megatron-core", precision=p, **layout)) for p in ("bf16", "fp16"))
+    assert narrow["gradients"] == pytest.approx(wide["gradients"] / 2)
+    assert narrow["optimizer"] == pytest.approx(wide["optimizer"] * 16 / 12)
+    assert fast["gradients"] < 0.8 * slow["gradients"]
+
+
+def test_groups_of_the_distributed_optimizer_are_emitted():
+    from seatrial.plan import emit
+
+    flags = emit.megatron_lm(trial("megatron-core", dp=16, nodes=2, zero=1, zero_group=8)).flags
+    assert ("--num-distributed-optimizer-instances", "2") in flags
+
+
+def test_megatron_core_stores_scores_on_a_v100_where_flash_attention_does_not_run():
+    kernels = {name: model.model_of(name).attention_on(presets.cluster("dgx-1").device) for name in ("megatron-core", "fsdp2")}
+    assert kernels == {"megatron-core": "stored", "fsdp2": "fused"}
+    assert model.model_of("megatron-core").attention_on(presets.cluster("dgx-a100").device) == "fused"

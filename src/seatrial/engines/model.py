@@ -65,7 +65,9 @@ class EngineModel:
     moments_bytes: float = 8.0
     """Adam's two means."""
     gradient_bytes: float = 2.0
-    """Of the gradient that is kept and added to."""
+    """Of the gradient that is kept and added to …"""
+    fp16_gradient_bytes: float = 0.0
+    """… and that travels in fp16, where it is not as wide; it is copied to fp32 for the step. 0: the same."""
     gradients_sharded_from: int = 2
     """ZeRO stage from which the kept gradients are a shard."""
     step_copy_bytes: float = 0.0
@@ -124,6 +126,8 @@ class EngineModel:
 
     attention: Attention = "fused"
     """The kernel it takes before the Hopper generation …"""
+    attention_volta: Attention | None = None
+    """… and before Ampere's, where that is another …"""
     attention_hopper: Attention = "fused"
     """… and from it on."""
     tunes_attention: bool = False
@@ -177,7 +181,9 @@ class EngineModel:
     gradients_hidden: float = 0.0
     """Share of the backward pass behind which gradients may travel with ZeRO 0 and 1 …"""
     sharded_hidden: float = 0.9
-    """… and share of the computation behind which ZeRO 2 and 3 hide theirs."""
+    """… and share of the computation behind which ZeRO 2 and 3 hide theirs …"""
+    hides_from: int = 2
+    """… from which stage on."""
     parameters_hidden: float = 0.0
     """Share of the forward pass behind which ZeRO 1 gathers parameters."""
     exposed: float = 0.0
@@ -198,6 +204,8 @@ class EngineModel:
         if device is None:
             return self.attention
         usual = self.attention_hopper if device.fuses_attention else self.attention
+        if device.kind == "gpu" and "bf16" not in device.peak_tflops:
+            usual = self.attention_volta or usual
         return "fused" if usual == "fused-hopper" and (device.kind == "cpu" or "fp8" not in device.peak_tflops) else usual
 
     def __post_init__(self) -> None:

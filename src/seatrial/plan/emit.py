@@ -139,6 +139,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         flags.append(("--sequence-parallel",))
     if t.zero == 1:
         flags.append(("--use-distributed-optimizer",))
+        if t.zero_group not in (None, t.dp):
+            flags.append(("--num-distributed-optimizer-instances", str(t.dp // (t.zero_group or 1))))
     if t.recompute == "full":
         flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
     elif t.recompute == "selective":

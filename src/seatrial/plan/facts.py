@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.engines.model import DEFAULT, EngineModel, model_of
-from seatrial.plan.configs import ATTENTION, OVERLAP_BITS, Configs, Ints, engine_at
+from seatrial.plan.configs import ATTENTION, OVERLAP_BITS, PRECISIONS, Configs, Ints, engine_at
 from seatrial.spec import Device
 
 if TYPE_CHECKING:
     from seatrial.plan.kernels import Machine
 
 STORED, FUSED, HOPPER = range(3)
+FP16 = PRECISIONS.index("fp16")
 
 
 def engines(c: Configs) -> tuple[list[EngineModel], Ints | None]:
@@ -67,6 +68,12 @@ def overlaps(c: Configs, what: str) -> Ints:
 def newest(device: Device) -> int:
     """The kernel that libraries take on it by themselves: what a probe of the device measured."""
     return HOPPER if "fp8" in device.peak_tflops else FUSED
+
+
+def gradient_bytes(c: Configs, name: str) -> Any:
+    """Of a gradient kept (`gradient_bytes`) or on the wire (`reduce_bytes`) in mixed precision."""
+    narrow = of(c, "fp16_gradient_bytes")
+    return np.where((c.precision == FP16) & (np.asarray(narrow) > 0), narrow, of(c, name))
 
 
 def cuts_sequence(c: Configs) -> NDArray[np.bool_]:

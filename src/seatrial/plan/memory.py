@@ -135,17 +135,17 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     shards = c.shards.astype(np.float64)
     mixed = c.precision != FP32
     wide = facts.of(c, "fp32_weights")
-    # A copy to compute with is made of fp32 weights where nothing is sharded too.
+    # A copy to compute with is made of fp32 weights where nothing is sharded too, and of shards in fp32 as well.
     weights = np.where(wide & mixed, 4.0, element)
-    computed = np.where(wide & mixed & (c.zero < 3), element, 0.0)
+    computed = np.where(wide & (mixed | (c.zero > 0)) & (c.zero < 3), element, 0.0)
     masters = np.where(wide | ~mixed, 0.0, 4.0)
-    copies = np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes"))
-    optimizer = np.where(mixed, masters + facts.of(c, "moments_bytes") + copies, FP32_BYTES)
-    gradient = np.where(mixed, facts.of(c, "gradient_bytes"), element)
+    alone = np.where(wide, facts.of(c, "moments_bytes"), FP32_BYTES)
+    optimizer = np.where(mixed, masters + facts.of(c, "moments_bytes") + _copies(c), alone)
+    gradient = np.where(mixed, facts.gradient_bytes(c, "gradient_bytes"), element)
     one_layer = (parameters[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
     one_layer = np.where(c.pp > 2, one_layer, (numbers(tensors(c, c.tp)))[None])
     full = element / 2
-    keeps = (c.zero == 3) & (c.pp > 1) & np.asarray(facts.of(c, "pipeline_unshards"))
+    keeps = (c.zero >= 2) & (c.pp > 1) & np.asarray(facts.of(c, "pipeline_unshards"))
     layer = np.where(c.zero == 3, one_layer * facts.of(c, "gathered_bytes") * full, 0.0)
     most = facts.of(c, "gathered_elements")
     layer = layer + np.where((c.zero == 3) & (np.asarray(most) > 0), np.minimum(most, parameters) * element, 0.0)
@@ -153,7 +153,9 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     head = np.where(c.zero >= 2, c.vocab / c.tp * c.hidden * facts.of(c, "head_bytes") * full, 0.0)
     reduced = reduced + np.stack([np.where(c.pp == 1, head, 0.0), np.zeros(len(c)), head])
     held = c.zero >= facts.of(c, "gradients_sharded_from")
-    eight = np.where(c.precision == FP8, facts.of(c, "fp8_weight_bytes"), 0.0) * np.where(c.zero == 3, one_layer, parameters)
+    # The linears alone: embedding and head stay in 16 bits.
+    linears = np.stack([c.first_layers, c.middle_layers, c.last_layers]) * one_layer
+    eight = np.where(c.precision == FP8, facts.of(c, "fp8_weight_bytes"), 0.0) * np.where(c.zero == 3, one_layer, linears)
     own = np.where((c.zero == 3) | (np.asarray(wide) & (c.zero > 0)), weights / shards, weights)
     return {
         "weights": parameters * (own + np.where(keeps, element, computed)) + np.where(keeps, 0.0, layer) + eight,
@@ -162,10 +164,15 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     }
 
 
+def _copies(c: Configs) -> Floats:
+    """Bytes of gradients in the optimizer's step alone, for each parameter that a rank steps."""
+    widened = facts.gradient_bytes(c, "gradient_bytes") < facts.of(c, "gradient_bytes")
+    return np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes")) + 4.0 * widened
+
+
 def _passing(c: Configs) -> Floats:
-    """Bytes per parameter that exist during the optimizer's step alone."""
-    copies = np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes") / c.shards)
-    return np.where(c.precision == FP32, 0.0, copies)
+    """The same for each parameter that it holds."""
+    return np.where(c.precision == FP32, 0.0, _copies(c) / np.where(c.zero == 0, 1, c.shards))
 
 
 def in_flight(c: Configs) -> Floats:

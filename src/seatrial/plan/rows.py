@@ -333,6 +333,10 @@ class _Cells:
             return self.choice(column.choices, *names)
         if column.type is bool:
             return self.flag(*names)
+        if column.name == "zero_stage" and (stage := re.fullmatch(r"(?:zero|stage|zero stage) ?([0-3])", said)):
+            return int(stage[1])
+        if column.name == "zero_stage" and said in NO:
+            return 0
         if column.type is not int:
             return self.text(*names)
         # ZeRO 0 is a stage; 0 heads are none stated.

@@ -273,9 +273,10 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     group, replicas = network.shard_group(c), network.replica_group(c)
     full = machine.element_bytes / 2
     most = parameters.max(axis=0)
-    reduced = most * fact("reduce_bytes") * full
-    each = np.where(c.precision == FP8, fact("fp8_gather_bytes"), fact("gather_bytes"))
-    gathered = most * each * full
+    each = facts.gradient_bytes(c, "reduce_bytes") if machine.gpu else fact("reduce_bytes")
+    wire = np.minimum(each * full, 4.0)
+    reduced = most * wire
+    gathered = most * np.where(c.precision == FP8, fact("fp8_gather_bytes"), fact("gather_bytes")) * full
     m = c.microbatches
     buckets = np.ceil(most / 5e8)
     pieces = np.ceil(c.layers / c.pp * fact("messages_per_layer"))
@@ -294,8 +295,9 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     zero1, sharded = c.zero == 1, c.zero >= 2
     reduce = np.select([c.zero == 0, zero1, c.zero == 2], [every, scatter, reductions * scatter], default=piecewise)
     gather = np.select([c.zero == 0, c.zero < 3], [0.0, collect], default=fetch)
-    words = c.vocab / c.tp * c.hidden * fact("reduce_bytes") * full
-    copied = np.where(c.zero == 3, np.where(keeps, 1, m) * copy_s(machine, most * fact("shard_copy_bytes") * full), 0.0)
+    words = c.vocab / c.tp * c.hidden * wire
+    copied = np.where(keeps, 1, m) * copy_s(machine, most * fact("shard_copy_bytes") * full)
+    copied = np.where((c.zero == 3) & (c.shards > 1), copied, 0.0)
     tied = network.all_reduce_s(cluster, network.embedding_group(c), words)
     exposed = copied + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0)
 
@@ -303,8 +305,9 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
         known, said = fact(name), facts.overlaps(c, asked)
         return np.where(said == 1, np.maximum(known, OVERLAPPED), np.where(said == 0, 0.0, known))
 
-    behind = np.where(sharded, np.where(c.pp == 1, share("sharded_hidden", "gradients"), 0.0),
-                      share("gradients_hidden", "gradients") / m)
+    travels = np.where(c.zero >= facts.of(c, "hides_from"), share("sharded_hidden", "gradients"),
+                       share("gradients_hidden", "gradients"))
+    behind = np.where(sharded, np.where(c.pp == 1, travels, 0.0), share("gradients_hidden", "gradients") / m)
     ahead = np.where(sharded, behind, share("parameters_hidden", "parameters") / m)
     none = np.zeros(len(c))
     # With sharded gradients both hide behind all of the computation; else one behind the last backward pass, and the other
