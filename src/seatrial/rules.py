@@ -106,7 +106,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
 def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
     stages, layers = t.pp * t.vp, model.layers
     uneven = _facts(engine).uneven
-    if uneven != "any" and t.stage_layers is None:
+    if uneven in ("equal", "embedding-slots") and t.stage_layers is None:
         if layers % stages and uneven == "equal":
             yield Violation(code="layers-divisible",
                             message=f"{layers} layers over {stages} stages: {layers} % {stages} = {layers % stages}; "

@@ -271,3 +271,12 @@ def test_megatron_core_stores_scores_on_a_v100_where_flash_attention_does_not_ru
     kernels = {name: model.model_of(name).attention_on(presets.cluster("dgx-1").device) for name in ("megatron-core", "fsdp2")}
     assert kernels == {"megatron-core": "stored", "fsdp2": "fused"}
     assert model.model_of("megatron-core").attention_on(presets.cluster("dgx-a100").device) == "fused"
+
+
+def test_uneven_stages_of_megatron_core_are_forecast_though_no_search_proposes_them():
+    from seatrial import rules
+
+    odd = dataclasses.replace(LLAMA, layers=25)
+    for engine, refused in (("megatron-core", []), ("megatron", ["layers-divisible"])):
+        found = rules.violations(trial(engine, shape=odd, dp=2, pp=4))
+        assert [violation.code for violation in found if violation.level == "error"] == refused

@@ -22,7 +22,7 @@ from seatrial.errors import BadInput
 from seatrial.schedule import ScheduleKind
 from seatrial.spec import Attention, Device
 
-Uneven = Literal["equal", "embedding-slots", "any"]
+Uneven = Literal["equal", "embedding-slots", "by-flags", "any"]
 Selective = Literal["attention", "half-gemms", "elements"]
 
 
@@ -43,7 +43,7 @@ class EngineModel:
     """Pipeline schedules that it has."""
     uneven: Uneven = "any"
     """Layers that the stages do not divide: refused (equal), taken where the embedding and the head fill two places
-    (embedding-slots), or any."""
+    (embedding-slots), searched so and otherwise left to flags that a run may have (by-flags), or any."""
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     """Those that it has, and the planner searches."""
     usual_zero: int = 0
