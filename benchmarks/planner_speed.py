@@ -19,6 +19,7 @@ import os
 import resource
 import sys
 import time
+from dataclasses import replace
 
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_threads] = "1"
@@ -37,6 +38,8 @@ SEARCHES = {
     "bulk": Space(models=(presets.model("gpt-1.3b"),), cluster=presets.cluster("jz-a100", nodes=48), nodes=tuple(range(1, 49)),
                   gbs=(1024, 2048), sequence_parallel=BOTH, engine="seatrial"),
 }  # fmt: skip
+"""Our own engine's memory is counted by the moments of its schedule, which others' facts spare."""
+SEARCHES |= {f"bulk, {engine}": replace(SEARCHES["bulk"], engine=engine) for engine in ("megatron-core", "fsdp2", "deepspeed")}
 REPEATS = 3
 
 
@@ -59,10 +62,10 @@ def main() -> None:
     if "--json" in sys.argv:
         print(json.dumps(results))
         return
-    print(f"{'search':14} {'considered':>11} {'accepted':>9} {'cpu s':>7} {'wall s':>7} {'considered/s':>13} {'accepted/s':>11}"
+    print(f"{'search':20} {'considered':>11} {'accepted':>9} {'cpu s':>7} {'wall s':>7} {'considered/s':>13} {'accepted/s':>11}"
           f" {'MiB':>5}")
     for name, r in results.items():
-        print(f"{name:14} {r['considered']:11,.0f} {r['accepted']:9,.0f} {r['cpu_s']:7.2f} {r['wall_s']:7.2f} "
+        print(f"{name:20} {r['considered']:11,.0f} {r['accepted']:9,.0f} {r['cpu_s']:7.2f} {r['wall_s']:7.2f} "
               f"{r['considered_per_s']:13,.0f} {r['accepted_per_s']:11,.0f} {r['grown_mib']:5.0f}")
 
 
