@@ -75,7 +75,7 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     # Each micro-batch's weight gradient is added to what has accumulated.
     adds = (c.microbatches > 1) | fact("always_accumulates")
     accumulate = np.where(adds, copy_s(machine, w.linears * c.hidden * fact("accumulate_bytes") * e / 2), 0.0)
-    redone = _recomputed(c, w)
+    redone = _recomputed(c, machine, w)
     matmul_f = _rested(machine, matmul_f, scores_f + memory_f)
     matmul_b = _rested(machine, matmul_b, scores_b + memory_b)
     cost = {
@@ -111,14 +111,14 @@ class Recomputed(NamedTuple):
     collectives: Floats
 
 
-def _recomputed(c: Configs, w: Widths) -> Recomputed:
+def _recomputed(c: Configs, machine: Machine, w: Widths) -> Recomputed:
     full, some = c.recompute == FULL, c.recompute == SELECTIVE
     attention = some & facts.says(c, "selective", "attention")
     half = some & facts.says(c, "selective", "half-gemms")
     elements = some & facts.says(c, "selective", "elements")
     # Every second GEMM of a block: the keys', the attention's output, the MLP's second; attention and its like are kept.
     redone = (w.context + np.where(c.gated == 1, (w.qkv - w.context) / 2, 0.0) + w.inner) / w.linears
-    all_of = np.where(np.asarray(facts.of(c, "last_gemm_kept")), 1 - w.inner / w.linears, 1.0)
+    all_of = np.where(facts.timed(c, machine)("last_gemm_kept"), 1 - w.inner / w.linears, 1.0)
     return Recomputed(gemms=np.where(full, all_of, np.where(half, redone, 0.0)), attention=np.where(full | attention, 1.0, 0.0),
                       elements=np.where(full | half, 1.0, np.where(elements, 0.5, 0.0)),
                       collectives=np.where(full, 1.0, np.where(half, 0.5, 0.0)))
@@ -197,7 +197,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     if machine.figures is not None:
         newest = (kernel == facts.newest(cluster.device)) | (not machine.gpu)
         # An engine that times kernels at its start is at least as good as the one that the probe met.
-        most = np.where(facts.of(c, "tunes_attention"), 1.0, np.inf)
+        most = np.where(facts.timed(c, machine)("tunes_attention"), 1.0, np.inf)
         fused_f = fused_f * np.where(newest, np.minimum(_attention_factor(machine.figures, "forward_s", c), most), 1.0)
         fused_b = fused_b * np.where(newest, np.minimum(_attention_factor(machine.figures, "backward_s", c), most), 1.0)
     stored = kernel == facts.STORED
