@@ -413,9 +413,8 @@ def _execution(got: _Cells, cluster: Cluster, engine: str) -> Execution:
     overlap: str | None = None
     if said := _plain(got.text("attention", "flash")):
         if said in YES:
-            facts = model_of(engine)
-            attention = facts.attention_hopper if cluster.device.fuses_attention else facts.attention
-            attention = "fused" if attention == "stored" else attention
+            usual = model_of(engine).attention_on(cluster.device)
+            attention = "fused" if usual == "stored" else usual
         elif (attention := _ATTENTION_OF.get(said)) is None:  # type: ignore[assignment]
             raise BadInput(f"attention is {said!r}: {nearest(said, _ATTENTION_OF)}")
         elif said in LIBRARIES and "fp8" not in cluster.device.peak_tflops:
