@@ -67,14 +67,19 @@ def data_group(c: Configs) -> Group:
     return _every(c.tp, c.dp, c)
 
 
+def _sharded_over(c: Configs) -> Ints:
+    found: Ints = getattr(c, "zero_group", c.dp)
+    return np.where(found > 0, found, c.dp)
+
+
 def shard_group(c: Configs) -> Group:
     """Data-parallel ranks that hold one copy between them: consecutive ones, inside a node where they fit."""
-    return _every(c.tp, c.shards, c)
+    return _every(c.tp, _sharded_over(c), c)
 
 
 def replica_group(c: Configs) -> Group:
     """Those that hold the same shard of different copies."""
-    over = c.shards
+    over = _sharded_over(c)
     return _every(c.tp * over, np.maximum(1, c.dp // over), c)
 
 
