@@ -187,12 +187,15 @@ def stepped(trial: Trial, device: torch.device) -> dict[str, int]:
     """The allocator's peaks over three steps: the first one of eight bits computes in bf16."""
     from seatrial.engine.core.mesh import Mesh
     from seatrial.engine.core.step import Engine
-    from seatrial.engine.fast import choose
-    from seatrial.engine.fast.config import KernelConfig
+    from seatrial.engine.fast import choose, tuned_gemm
+    from seatrial.engine.fast.config import KernelConfig, fusable
     from seatrial.engine.io.data import Batches
 
     config = KernelConfig.of(device, trial.topology.precision, trial.execution)
-    # Algorithms are a matter of time alone, and looking for them takes some.
+    # Algorithms are a matter of time, and looking for them takes some; their workspace is there all the same.
+    library = tuned_gemm.cublaslt() if config.tuned_gemm and fusable(trial.model) else None
+    if library is not None:
+        library.workspace(device, torch.cuda.current_stream(device).cuda_stream)
     config, _ = choose.choose(trial, device, replace(config, tuned_gemm=False))
     recipe = Recipe()
     torch.cuda.empty_cache()

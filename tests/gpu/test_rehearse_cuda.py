@@ -4,13 +4,21 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from seatrial import presets
 from seatrial.recipe import Recipe
+from seatrial.rehearse.fake import fake_world
+from seatrial.rehearse.rank import Memory, measure_memory
 from seatrial.rehearse.run import RehearsalOptions, rehearse
 from seatrial.spec import Batch, Execution, Precision, Topology, Trial
 
 pytestmark = pytest.mark.gpu
+
+
+def measured_without_memory(trial: Trial, rank: int) -> Memory:
+    with fake_world(rank=rank, world=trial.topology.world):
+        return measure_memory(trial, Recipe(), torch.device("cpu"), fake=True, as_gpu=True)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -22,7 +30,10 @@ def test_a_rank_of_a_layout_that_this_machine_does_not_have(precision: Precision
                   execution=Execution(device="cuda"))
     found = rehearse(trial, Recipe(), RehearsalOptions(rank=rank), cluster=cluster)
     one = found.ranks[0]
-    assert one.memory.allocated_bytes == pytest.approx(one.memory.peak_bytes, rel=0.1) and not one.memory.fake
+    assert one.memory.allocated_bytes == pytest.approx(one.memory.peak_bytes, rel=0.02) and not one.memory.fake
+    on_cpu = measured_without_memory(trial, rank)
+    assert one.memory.allocated_bytes == pytest.approx(on_cpu.peak_bytes, rel=0.03)
+    assert one.memory.parts["workspaces"] == pytest.approx(on_cpu.parts["workspaces"], abs=2**22)
     assert one.times is not None and found.iteration is not None
     assert 0 < one.times.forward[0].compute_s < one.times.backward[0].compute_s < 1.0
     assert one.times.forward[0].charged_s > 0 and math.isfinite(found.iteration.sec)

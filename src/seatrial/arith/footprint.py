@@ -31,7 +31,10 @@ PIECES, LEAST_PIECE = 32, 4096
 
 Count = Any
 """A number, or one a layout."""
-PARTS = ("weights", "gradients", "optimizer", "activations", "working", "logits", "communication", "buffers")
+PARTS = ("weights", "gradients", "optimizer", "activations", "working", "logits", "communication", "buffers", "workspaces")
+WORKSPACE = 32 * 2**20
+"""Of cuBLAS on Hopper and later (a quarter of it before), one a thread that issues GEMMs; and of our own choice of algorithms
+(`engine/fast/tuned_gemm.py`)."""
 
 
 def pick(which: Count, this: Count, other: Count) -> Count:
@@ -290,6 +293,11 @@ def fusable(s: layer.Shape) -> Count:
 # the moments of a step
 
 
+def workspaces(lay: Layout) -> Count:
+    """What libraries keep on a GPU that no tensor of the engine is: forward and backward passes run on a thread each."""
+    return WORKSPACE * (2 + lay.half * fusable(lay.shape))
+
+
 class Moment(NamedTuple):
     """Bytes that are there at once."""
 
@@ -301,6 +309,7 @@ class Moment(NamedTuple):
     logits: Count
     communication: Count
     buffers: Count
+    workspaces: Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,6 +319,7 @@ class Rank:
     weights: Count
     optimizer: Count
     buffers: Count
+    workspaces: Count
     row: Count
     outside: Count
     """Rows of the residual stream."""
@@ -392,6 +402,7 @@ class Rank:
             weights=pick(whole, state.flat, own) * element + whole * layers * eight,
             optimizer=own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
             buffers=((1 - s.learned - s.rope) * (s.heads // lay.topology.tp) * s.seq + s.rope * s.head_size) * s.seq * element,
+            workspaces=workspaces(lay) if gpu else 0,
             row=row, outside=o, tokens=lay.topology.mbs * s.seq * TOKEN, words=lay.rows, number=element,
             gradient=pick(narrow, element, FP32), shares=(lay.stage >= 2) * 1, gathers=1 - whole, splits=lay.splits,
             small=(2 + 2 * s.normed_qk) * (1 + s.layernorm) + s.qkv_bias + s.out_bias + 2 * s.mlp_bias,
@@ -412,7 +423,7 @@ class Rank:
                messages: Count = 0) -> Moment:
         return Moment(weights=self.weights + self.gathers * gathered, gradients=gradients, optimizer=self.optimizer,
                       activations=held, working=working, logits=logits, communication=messages * self.outside * self.row,
-                      buffers=self.buffers)
+                      buffers=self.buffers, workspaces=self.workspaces)
 
     def update_moments(self) -> list[Moment]:
         """After the last micro-batch."""
@@ -540,12 +551,14 @@ class Footprint:
     activations: int
     logits: int
     buffers: int
+    workspaces: int
     at_peak: dict[str, int]
     """By part of PARTS at the fullest moment."""
 
     @property
     def parts(self) -> dict[str, int]:
-        return {part: size for part, size in vars(self).items() if part != "at_peak"}
+        """Workspaces are a GPU's alone."""
+        return {part: size for part, size in vars(self).items() if part != "at_peak" and (size or part != "workspaces")}
 
     @property
     def total(self) -> int:
@@ -563,7 +576,7 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
     found = [*(one for h in held for one in own.moments(h, gpu=gpu)), *own.update_moments()]
     fullest = max(found, key=sum)
     peaks = {part: max(round(getattr(one, part)) for one in found)
-             for part in ("weights", "gradients", "optimizer", "logits", "buffers")}
+             for part in ("weights", "gradients", "optimizer", "logits", "buffers", "workspaces")}
     # The optimizer's own is not among a pass's.
     activations = max(round(one.activations + one.working + one.communication) for one in found[:-1])
     return Footprint(**peaks, activations=activations, at_peak={part: round(size) for part, size in fullest._asdict().items()})

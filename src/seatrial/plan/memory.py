@@ -31,10 +31,6 @@ MEASURES: dict[str, tuple[str, ...]] = {"used": (), "reserved": ("context", "com
 """What tools call a peak -> the parts that it does not count: NCCL and the driver are not the framework's, and what its
 allocator keeps for later is no tensor's."""
 
-WORKSPACES = 64 * 2**20
-"""Of cuBLAS and cuBLASLt, 32 MiB each, which torch's allocator holds: 0.06 to 0.08 GiB more than the tensors of our engine on
-an H200 (`python -m benchmarks.own_memory --device cuda`). In the others' slack."""
-
 SURE = 0.06
 """The spread of an engine whose memory was seen: what is learned from rows may move others further."""
 
@@ -85,7 +81,6 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     moving = parts["activations"] + parts["working"] + parts["logits"]
     parts["slack"] = facts.of(c, "slack") * moving * (1.0 if gpu else 0.5)
     groups = (c.tp > 1) * 1.0 + (c.dp > 1) + 5.0 * (c.pp > 1) + (c.world > 1)
-    parts["working"] = parts["working"] + np.where(facts.of(c, "footprint"), WORKSPACES * gpu, 0.0)
     parts["communicators"] = np.broadcast_to(facts.of(c, "group_gib") * GIB * groups * gpu, shape)
     parts["context"] = np.full(shape, device.context_gib * GIB)
     in_gib = {name: np.where(exists, value / GIB, 0.0) for name, value in parts.items()}

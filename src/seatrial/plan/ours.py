@@ -38,7 +38,8 @@ class Footprints:
     total: Floats
     """[3, n]"""
     parts: dict[str, Floats]
-    """[3, n] each; `working` has the tables of positions, which every layer shares, beside what a pass makes for a while."""
+    """[3, n] each; `working` has the tables of positions, which every layer shares, and libraries' workspaces beside what a
+    pass makes for a while."""
 
 
 def footprints(c: Configs, *, gpu: bool) -> Footprints:
@@ -112,7 +113,7 @@ def _by_rank(found: Floats, group: Ints, *, alone: NDArray[np.bool_]) -> Footpri
     by_rank = parts.reshape(len(PARTS), n, 3).transpose(0, 2, 1)
     by_rank[:, LAST, alone] = by_rank[:, FIRST, alone]
     by_part = dict(zip(PARTS, by_rank))
-    by_part["working"] = by_part["working"] + by_part.pop("buffers")
+    by_part["working"] = by_part["working"] + by_part.pop("buffers") + by_part.pop("workspaces")
     return Footprints(total=sum(by_part.values(), np.zeros((3, n))), parts=by_part)
 
 

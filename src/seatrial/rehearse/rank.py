@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
+from seatrial.arith.footprint import Layout, workspaces
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.layers import swiglu_by_autograd
 from seatrial.engine.core.mesh import Group, Mesh
@@ -244,7 +245,7 @@ def measure_memory(trial: Trial, recipe: Recipe, device: torch.device, *, fake: 
     """Over as much of the schedule as shows its fullest moment."""
     with _explained(trial, device), no_memory() if fake else contextlib.nullcontext():
         engine = _engine(trial, recipe, device, as_gpu=as_gpu, fake=fake)
-        return _watched(engine, trial, recipe, fake=fake)
+        return _watched(engine, trial, recipe, fake=fake, workspaces=workspaces(Layout.of(trial)) if fake and as_gpu else 0)
 
 
 def time_and_memory(trial: Trial, recipe: Recipe, device: torch.device, *, repeats: int,
@@ -284,7 +285,8 @@ def _one_by_one(engine: StandIn, trial: Trial, recipe: Recipe, count: int) -> li
     return engine.recorder.take()
 
 
-def _watched(engine: StandIn, trial: Trial, recipe: Recipe, *, fake: bool) -> Memory:
+def _watched(engine: StandIn, trial: Trial, recipe: Recipe, *, fake: bool, workspaces: int = 0) -> Memory:
+    """`workspaces` of libraries: a GPU's allocator says itself what it holds beside tensors."""
     device, count = engine.mesh.device, microbatches_to_peak(trial, engine.mesh.pp_rank)
     on_gpu = device.type == "cuda"
     engine.take_part(with_microbatches(trial, count), whole=True)
@@ -306,8 +308,10 @@ def _watched(engine: StandIn, trial: Trial, recipe: Recipe, *, fake: bool) -> Me
     if on_gpu:
         stats = torch.cuda.memory_stats(device)
         allocated, reserved = stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
-    return Memory(peak_bytes=live.peak_bytes, at_peak=dict(live.at_peak), parts=live.by_part(), microbatches=count, fake=fake,
-                  allocated_bytes=allocated, reserved_bytes=reserved)
+        workspaces = max(0, stats["allocated_bytes.all.current"] - sum(live.live.values()))
+    fixed = {"workspaces": workspaces}
+    return Memory(peak_bytes=live.peak_bytes + workspaces, at_peak=live.at_peak | fixed, parts=live.by_part() | fixed,
+                  microbatches=count, fake=fake, allocated_bytes=allocated, reserved_bytes=reserved)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,8 @@
     record(found, recipe)                                 state `estimated`, never `measured`: no iteration was run
     Forecast.of(trial, cluster).sec                         what the planner says of the same layout
 
-The planner forecasts the cluster's devices and Megatron's way of keeping memory; a rehearsal runs this device and this engine.
+The planner forecasts the cluster's devices, and memory as the trial's engine keeps it; a rehearsal runs this device and this
+engine.
 Beside the planner's GiB stand the bytes that this engine's own accounting counts from the shapes (`arith.footprint`).
 """
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from seatrial import arith, columns, fields, terminal
 from seatrial.arith import FORMULA, footprint
+from seatrial.engines.model import model_of
 from seatrial.launch import environment
 from seatrial.measurement import digits
 from seatrial.plan import memory, step
@@ -131,7 +133,8 @@ def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None
     }  # fmt: skip
     if forecast is not None:
         at = kind(one.pp_rank, found.trial.topology.pp)
-        made["forecast"] = {"forward_s": forecast.forward_s[at], "backward_s": forecast.backward_s[at],
+        made["forecast"] = {"engine": model_of(found.trial.engine).name, "forward_s": forecast.forward_s[at],
+                            "backward_s": forecast.backward_s[at],
                             "compute_s": forecast.compute_s[at], "mem_gib": forecast.by_rank_gib[at]}
     return made
 
@@ -209,7 +212,7 @@ def _print_rank(one: dict[str, Any], topology: dict[str, Any]) -> None:
     _table(["part", "then", "its own peak", "counted from the shapes"], rows)
     forecast = one["forecast"]
     if forecast is not None:
-        print(f"  the planner expects {forecast['mem_gib']:.2f} GiB in use there, kept as Megatron and DeepSpeed keep it, "
+        print(f"  the planner expects {forecast['mem_gib']:.2f} GiB in use there, as {forecast['engine']} keeps it, "
               "with context and slack")
     if one["actions"] is not None:
         _print_actions(one["actions"], forecast)

@@ -114,6 +114,7 @@ def build(config: KernelConfig, trial: Trial, device: torch.device, *, kernels: 
     if gemm is None and library is not None:
         shapes = tuned_gemm.gemm_shapes(trial, config)
         gemm = tuned_gemm.TunedGemm(config.gemm_algorithms, shapes, device, _plain_gemm(config), library)
+        library.workspace(device, torch.cuda.current_stream(device).cuda_stream)  # not in the middle of a step
         scaled_gemm = scaled_gemm or gemm.scaled
     gemm = gemm or _plain_gemm(config)
     chosen: dict[str, Any] = {}
