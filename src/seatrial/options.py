@@ -27,7 +27,8 @@ OPTIONS: Any = None
 """The default of a parameter that stands for many."""
 NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
 RULE = f"Your own condition, as 'dp % 4 == 0'; of {', '.join(NUMBERS)}, nodes, world, microbatches, layers, heads, …"
-MODEL = typer.Option(None, "--model", help="A preset, or a TOML file with a [model] table.", show_default=False)
+MODEL_HELP = "A preset, a TOML file with a [model] table, a Hugging Face config.json or its folder, or BOOK:RUN-ID."
+MODEL = typer.Option(None, "--model", help=MODEL_HELP, show_default=False)
 CLUSTER = typer.Option(..., "--cluster", help="A preset, or a TOML file with a [cluster] table.")
 MACHINE = typer.Option(None, "--machine", show_default=False,
                        help="What `seatrial probe` wrote, in place of the data sheet; alone it is the cluster.")  # fmt: skip
@@ -108,7 +109,7 @@ class Space:
 class Layout:
     """Of `run`, `doctor`, `explain` and `rehearse`: one trial, or what is put over a file's."""
 
-    model: str | None = typer.Option(None, help="A model by name (`seatrial presets` has them), or a TOML file.",
+    model: str | None = typer.Option(None, help=MODEL_HELP,
                                      show_default=False)
     knobs: dict[str, Any] = LAYOUTS
 

@@ -38,7 +38,8 @@ class _Column(NamedTuple):
 def print_plan(document: Document, request: Request) -> None:
     cluster, candidates = request.cluster, document["candidates"]
     shapes = bool(candidates) and "layers" in candidates[0]
-    print(f"{'shapes' if shapes else request.model.name or 'the model'} on {cluster.name}: {cluster.nodes} nodes x "
+    of, nodes = "shapes" if shapes else request.model.name or "the model", f"{cluster.nodes} node{'s'[:cluster.nodes > 1]}"
+    print(f"{of} on {cluster.name}: {nodes} x "
           f"{cluster.procs_per_node} = {cluster.world} devices, batch {','.join(map(str, request.space.gbs))}, "
           f"{document['precision']}")
     print(ENGINE.format(**document))
