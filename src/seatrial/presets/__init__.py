@@ -2,7 +2,7 @@
 
     from seatrial import presets
     presets.model("bloom-181b", {"layers": 70})
-    presets.model("Llama-3.1-8B/config.json")    also its folder, a TOML file with a [model] table, a logbook's row (book:run-id)
+    presets.model("Llama-3.1-8B/config.json")    also its folder, a TOML file with a [model], a logbook's row (book:run-id)
     presets.cluster("jz-a100", nodes=4)
     presets.cluster("mine.toml")                 a file with one [cluster] table, which may say base = "jz-a100"
     presets.cluster("machine.json")              what `seatrial probe` found; "here" is the one in this folder
