@@ -51,7 +51,8 @@ SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cl
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 NODES = typer.Option(None, "--nodes", help="Nodes to use; by default all of the cluster.", show_default=False)
 PROCS = typer.Option(None, "--procs-per-node", help="Processes per node, where not the cluster's own.", show_default=False)
-SEQUENCE = typer.Option("off", "--sequence-parallel", help="on, off, or both to search it.")
+SEQUENCE = typer.Option("auto", "--sequence-parallel",
+                        help="on, off, both to search it; auto: both on GPUs, if the engine has it.")
 PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, by device; fp32 on CPUs.", show_default=False)
 LAUNCHER = typer.Option("local", "--launcher", help=f"{', '.join(LAUNCHERS.builtin)}, or one that is installed.")
 CONFIG = typer.Option(None, "--config", show_default=False,
