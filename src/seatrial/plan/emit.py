@@ -5,8 +5,8 @@
 
 Two dialects: Megatron-LM (ZeRO 1 as its distributed optimizer, interleaving, sequence parallelism) and Megatron-DeepSpeed as
 BLOOM was trained with (ZeRO through DeepSpeed, ALiBi, activation checkpointing). A dialect that cannot run the trial says why
-in place of its flags, and no file is written of it. Every value that reaches a shell goes through `shlex.quote`; the preamble is
-sourced by its path, and only its `#SBATCH` lines, which no shell runs, are copied.
+in place of its flags, and no file is written of it. Every value that reaches a shell goes through `shlex.quote`; the preamble
+is sourced by its path, and only its `#SBATCH` lines, which no shell runs, are copied.
 """
 from __future__ import annotations
 
