@@ -61,7 +61,7 @@ class Plan:
 
 def plan(*, model: Named | Model | None = None, cluster: Named | Cluster | None = None, gbs: int | Sequence[int] | None = None,
          nodes: int | None = None, nodes_max: int | None = None, procs_per_node: int | None = None,
-         machine: str | Path | None = None, sequence_parallel: bool | str = False, precision: str | None = None,
+         machine: str | Path | None = None, sequence_parallel: bool | str = "auto", precision: str | None = None,
          engine: str | None = None, attention: str | None = None, headroom: float | str | None = None,
          rules: Sequence[str] = (), rampup: Sequence[int] | None = None, by: str = "time",
          top: int = 10, tokens: float | None = None, price: float | None = None, size: float | None = None,

@@ -27,7 +27,8 @@ OPTIONS: Any = None
 """The default of a parameter that stands for many."""
 NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
 RULE = f"Your own condition, as 'dp % 4 == 0'; of {', '.join(NUMBERS)}, nodes, world, microbatches, layers, heads, …"
-MODEL = typer.Option(None, "--model", help="A preset, or a TOML file with a [model] table.", show_default=False)
+MODEL_HELP = "A preset, a TOML file with a [model] table, a Hugging Face config.json or its folder, or BOOK:RUN-ID."
+MODEL = typer.Option(None, "--model", help=MODEL_HELP, show_default=False)
 CLUSTER = typer.Option(..., "--cluster", help="A preset, or a TOML file with a [cluster] table.")
 MACHINE = typer.Option(None, "--machine", show_default=False,
                        help="What `seatrial probe` wrote, in place of the data sheet; alone it is the cluster.")  # fmt: skip
@@ -50,7 +51,8 @@ SET = typer.Option([], "--set", help="Any value by its path: model.layers=70, cl
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 NODES = typer.Option(None, "--nodes", help="Nodes to use; by default all of the cluster.", show_default=False)
 PROCS = typer.Option(None, "--procs-per-node", help="Processes per node, where not the cluster's own.", show_default=False)
-SEQUENCE = typer.Option("off", "--sequence-parallel", help="on, off, or both to search it.")
+SEQUENCE = typer.Option("auto", "--sequence-parallel",
+                        help="on, off, both to search it; auto: both on GPUs, if the engine has it.")
 PRECISION = typer.Option(None, "--precision", help="By default bf16, else fp16, by device; fp32 on CPUs.", show_default=False)
 LAUNCHER = typer.Option("local", "--launcher", help=f"{', '.join(LAUNCHERS.builtin)}, or one that is installed.")
 CONFIG = typer.Option(None, "--config", show_default=False,
@@ -108,7 +110,7 @@ class Space:
 class Layout:
     """Of `run`, `doctor`, `explain` and `rehearse`: one trial, or what is put over a file's."""
 
-    model: str | None = typer.Option(None, help="A model by name (`seatrial presets` has them), or a TOML file.",
+    model: str | None = typer.Option(None, help=MODEL_HELP,
                                      show_default=False)
     knobs: dict[str, Any] = LAYOUTS
 

@@ -134,7 +134,7 @@ def test_stages_are_even_or_have_places_for_the_embeddings_for_megatron_and_need
     (["--emit", "mpi"], "megatron is the one format"),
     (["--size", "big"], "--size 'big'"),
     (["--size", "1B", "--size-tolerance", "300%"], "--size-tolerance"),
-    (["--sequence-parallel", "yes"], "use on, off or both"),
+    (["--sequence-parallel", "yes"], "use on, off, both or auto"),
     (["--nodes-max", "0"], "--nodes-max 0"),
     (["--calibrate", "/no/such/file.csv"], "/no/such/file.csv"),
     (["--top", "0"], "--top"),

@@ -44,11 +44,31 @@ def test_bloom_comes_out_with_its_own_flags():
     assert config["zero_optimization"]["stage"] == 1 and config["train_batch_size"] == 2048
 
 
-def test_a_dialect_that_cannot_run_it_says_why_and_gives_no_flags():
-    files = emit.megatron(BLOOM)
-    assert words(files["megatron-lm.args"]) == [] and "ALiBi" in files["megatron-lm.args"]
-    files = emit.megatron(LLAMA)
-    assert "ds_config.json" not in files and "rotary" in files["megatron-deepspeed.args"]
+def test_a_dialect_that_cannot_run_it_says_why_and_has_no_file(tmp_path: Path):
+    bloom, llama = emit.megatron(BLOOM), emit.megatron(LLAMA)
+    assert words(bloom["megatron-lm.args"]) == [] and "ALiBi" in bloom["megatron-lm.args"]
+    assert "ds_config.json" not in llama and "rotary" in llama["megatron-deepspeed.args"]
+    assert {p.name for p in emit.write(bloom, tmp_path / "b")} == {"megatron-deepspeed.args", "ds_config.json", "train.slurm"}
+    assert {p.name for p in (tmp_path / "b").iterdir()} == {"megatron-deepspeed.args", "ds_config.json", "train.slurm"}
+    assert {p.name for p in emit.write(llama, tmp_path / "l")} == {"megatron-lm.args", "train.slurm"}
+
+
+def test_a_script_asks_for_what_its_engine_device_and_user_need():
+    script = emit.megatron(LLAMA)["train.slurm"]
+    assert "#SBATCH --cpus-per-task=64\n" in script and "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" in script
+    own = emit.megatron(LLAMA, options={"partition": "gpu_p5", "cpus-per-task": "96", "exclusive": ""})["train.slurm"]
+    assert "#SBATCH --partition=gpu_p5\n#SBATCH --exclusive\n" in own and "--cpus-per-task=96\n" in own and "=64" not in own
+    assert "MAX_CONNECTIONS" not in emit.megatron(replace(LLAMA, cluster=presets.cluster("dgx-b200", nodes=2)))["train.slurm"]
+    alone = replace(LLAMA, topology=Topology(dp=16, zero=1, precision="bf16"))
+    assert "MAX_CONNECTIONS" not in emit.megatron(alone)["train.slurm"]
+
+
+def test_llamas_train_without_dropout_and_overlap_what_the_forecast_overlaps():
+    flags = words(emit.megatron(LLAMA)["megatron-lm.args"])
+    pairs = dict(itertools.pairwise(flags))
+    assert pairs["--attention-dropout"] == pairs["--hidden-dropout"] == "0.0"
+    assert {"--overlap-grad-reduce", "--overlap-param-gather"} <= set(flags)
+    assert "--hidden-dropout" not in words(emit.megatron(BLOOM)["megatron-deepspeed.args"])
 
 
 def test_llama_comes_out_in_megatron_lm():
@@ -98,7 +118,7 @@ def test_the_script_hands_every_flag_over_untouched_and_the_users_own_after_them
     script = tmp_path / "train.slurm"
     script.write_text(files["train.slurm"])
     assert "#SBATCH --account=x@a100" in files["train.slurm"] and "--late" not in files["train.slurm"]
-    assert sum(line.startswith("#SBATCH") for line in files["train.slurm"].splitlines()) == 5
+    assert sum(line.startswith("#SBATCH") for line in files["train.slurm"].splitlines()) == 6
     command = ["bash", str(script), "--data-path", "my data; rm"]
     done = subprocess.run(command, env=fake_slurm, cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr

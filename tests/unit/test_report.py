@@ -111,6 +111,14 @@ def test_tables_of_one_file_are_compared_only_where_notes_do_so():
     assert [knob.name for knob in knobs(records, range(4))] == ["torch_version"]
 
 
+def test_devices_are_those_of_the_row_or_of_its_layout_and_never_its_nodes():
+    nodes = row(100.0, nodes=48, procs_per_node=None)
+    assert (answers.world(nodes), answers.world_from(nodes)) == (384, "DP x TP x PP")
+    assert answers.world(row(100.0, nodes=48, procs_per_node=None, dp=None)) is None  # type: ignore[arg-type]
+    stated = row(100.0, nodes=48, procs_per_node=None, gpus=400)
+    assert (answers.world(stated), answers.world_from(stated)) == (400, None)
+
+
 def test_scaling_takes_the_best_row_of_each_size():
     records = [row(100.0, nodes=10), row(90.0, nodes=10, mbs=4), row(50.0, nodes=20)]
     (one,) = scaling(records, range(3))

@@ -17,6 +17,7 @@ from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from seatrial.options import (
     ATTENTION,
     CALIBRATE,
+    CONFIG,
     ENGINE,
     HEADROOM,
     JSON,
@@ -32,8 +33,10 @@ from seatrial.options import (
 
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Calibration
-    from seatrial.spec import Batch, Cluster, Trial
+    from seatrial.plan.search import Found
+    from seatrial.spec import Batch, Cluster
 
+MOST_EMITTED = 1000
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
 
 
@@ -77,6 +80,7 @@ def register(app: typer.Typer) -> None:
         emit: str | None = knob("emit", "megatron: write the pick as flags and as a Slurm script."),
         out: Path | None = typer.Option(None, help="Folder for --emit; by default they are printed.", show_default=False),
         preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),
+        config: Path | None = CONFIG,
         as_json: bool = JSON,
     ) -> int:
         from seatrial.plan import ask, show
@@ -95,7 +99,7 @@ def register(app: typer.Typer) -> None:
         document, found = told.document, told.found
         say_gaps(document)
         if emit and len(found):
-            document["emitted"] = _emitted(found.trial(0), asked.batch, preamble, out)
+            document["emitted"] = _emitted(found, asked.batch, preamble, config, out)
         if as_json:
             print(json.dumps(document, allow_nan=False))
             if not len(found):
@@ -107,14 +111,29 @@ def register(app: typer.Typer) -> None:
         return EXIT_GOOD if len(found) else EXIT_FINDINGS
 
 
-def _emitted(trial: Trial, batch: Batch, preamble: Path | None, out: Path | None) -> dict[str, str]:
-    """File name -> its text; with a folder, path -> nothing, and the files are there."""
+def _emitted(found: Found, batch: Batch, preamble: Path | None, config: Path | None, out: Path | None) -> dict[str, str]:
+    """Of the best that can be written: file name -> its text; with a folder, path -> nothing, and the files are there."""
     from dataclasses import replace
 
+    from seatrial.launch.registry import load
     from seatrial.plan import emit
 
-    ramped = replace(trial, batch=batch) if trial.batch.gbs == batch.gbs else trial
-    files = emit.megatron(ramped, preamble=preamble)
+    own: Any = load(config).get("slurm")
+    refused: list[str] = []
+    for i in range(min(len(found), MOST_EMITTED)):
+        trial = found.trial(i)
+        ramped = replace(trial, batch=batch) if trial.batch.gbs == batch.gbs else trial
+        try:
+            files = emit.megatron(ramped, preamble=preamble, options=getattr(own, "options", None),
+                                  shell=getattr(own, "preamble", ()))
+            break
+        except BadInput as error:
+            refused.append(str(error))
+    else:
+        raise BadInput(f"--emit megatron: none of the first {len(refused)} can be written; of the first: {refused[0]}")
+    if refused:
+        print(f"number {len(refused) + 1} is written, the best that Megatron's flags can say; of the first: {refused[0]}",
+              file=sys.stderr)
     if out is None:
         return files
     return {str(path): "" for path in emit.write(files, out)}

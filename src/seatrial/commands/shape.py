@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.errors import BadInput
-from seatrial.options import CLUSTER, JSON, PRECISION, SET
+from seatrial.options import CLUSTER, JSON, MODEL_HELP, PRECISION, SET
 
 if TYPE_CHECKING:
     from seatrial.plan.shape import ShapeReport
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command("shape", help="Say what the hardware likes about a model's shape, and which near shapes it likes better.")
     def shape(
-        model: str = typer.Option(..., help="A preset, or a TOML file with a [model] table."),
+        model: str = typer.Option(..., "--model", help=MODEL_HELP),
         cluster: str = CLUSTER,
         tp: int = typer.Option(1, min=1, help="Tensor parallel."),
         mbs: int = typer.Option(1, min=1, help="Micro-batch size."),

@@ -51,7 +51,9 @@ class EngineModel:
     zero_with_pipeline: int = 3
     """The highest ZeRO stage that goes with a pipeline."""
     sequence_parallel: bool = False
-    """Whether tensor parallelism always cuts the sequence of norms too."""
+    """Whether tensor parallelism always cuts the sequence of norms too …"""
+    cuts_sequence: bool = True
+    """… and whether it can, where that is asked for."""
     hybrid_sharding: bool = False
     """Whether it can shard inside a group and replicate across (HSDP, MiCS)."""
 

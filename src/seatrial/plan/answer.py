@@ -22,6 +22,7 @@ from seatrial.plan.odds import limit_gib, percent, word
 from seatrial.plan.request import Request
 from seatrial.plan.rows import Row
 from seatrial.plan.search import By, Found, configs_of, learned
+from seatrial.plan.space import not_searched
 from seatrial.spec import Batch, Topology, Trial
 
 Document = dict[str, Any]
@@ -78,6 +79,7 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
         "by": by,
         "engine": found.space.facts.name,
         "attention": found.space.execution.attention or found.space.facts.attention_on(cluster.device),
+        "not_searched": not_searched(request.space, found.precision),
         "mem_limit_gib": round(limit_gib(cluster, found.space.headroom), 3),
         "model": request.model.name or None,
         "cluster": cluster.name,
@@ -110,10 +112,21 @@ def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
         "fits": word(float(found.odds[i])),
         "fit_odds": round(float(found.odds[i]), 4),
         "tflops": round(found.tflops(i), 3),
+        **_rates(trial, float(found.sec[i])),
         "tie": found.ties > 1 and i < found.ties,
         "worse_by": round(found.excess(i), 6),
         "warnings": [violation.code for violation in rules.violations(trial) if violation.level == "warning"],
     }
+
+
+def _rates(trial: Trial, sec: float) -> dict[str, float | None]:
+    """What other teams' tables are compared by."""
+    assert trial.cluster is not None
+    t, peak = trial.topology, trial.cluster.device.peak_tflops.get(trial.topology.precision)
+    found = arith.rates("model", trial.model, samples=trial.batch.gbs, sec_per_it=sec, processes=t.world, tp=t.tp, pp=t.pp,
+                        peak_tflops=peak)
+    return {"tokens_per_s_per_process": round(found.tokens_per_s / t.world, 3),
+            "mfu": None if found.mfu is None else round(found.mfu, 5)}
 
 
 def _parts(found: Found, count: int, coefficients: step.Coefficients) -> list[dict[str, float]]:

@@ -44,7 +44,7 @@ class Answer:
 def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model | None = None,
              cluster: str | Mapping[str, Any] | Cluster | None = None, machine: str | Path | None = None,
              knobs: Mapping[str, Any], nodes: int | None = None, nodes_max: int | None = None,
-             procs_per_node: int | None = None, sequence_parallel: str | bool = "off", precision: str | None = None,
+             procs_per_node: int | None = None, sequence_parallel: str | bool = "auto", precision: str | None = None,
              engine: str | None = None, attention: str | None = None, headroom: object = None,
              rampup: str | Sequence[int] | None = None, rules: Sequence[str] = (), settings: Sequence[str] = (),
              shape_searched: bool = False) -> Question:

@@ -1,19 +1,19 @@
 """A trial as Megatron's flags and as a Slurm script.
 
-    files = emit.megatron(trial, preamble=Path("jean-zay.sh"))
-    files["megatron-lm.args"], files["megatron-deepspeed.args"], files["ds_config.json"], files["train.slurm"]
+    files = emit.megatron(trial, preamble=Path("jean-zay.sh"), options={"partition": "gpu_p5"})
+    files["megatron-deepspeed.args"], files["ds_config.json"], files["train.slurm"]
 
 Two dialects: Megatron-LM (ZeRO 1 as its distributed optimizer, interleaving, sequence parallelism) and Megatron-DeepSpeed as
 BLOOM was trained with (ZeRO through DeepSpeed, ALiBi, activation checkpointing). A dialect that cannot run the trial says why
-in place of its flags. Every value that reaches a shell goes through `shlex.quote`; the preamble is sourced by its path, and
-only its `#SBATCH` lines, which no shell runs, are copied.
+in place of its flags, and no file is written of it. Every value that reaches a shell goes through `shlex.quote`; the preamble
+is sourced by its path, and only its `#SBATCH` lines, which no shell runs, are copied.
 """
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +37,12 @@ class Dialect:
         return "\n".join(lines) + "\n"
 
 
-def megatron(trial: Trial, *, preamble: Path | None = None) -> dict[str, str]:
-    """File name -> content. The Slurm script runs the dialect that can express the trial, Megatron-DeepSpeed for ALiBi."""
+def megatron(trial: Trial, *, preamble: Path | None = None, options: Mapping[str, str] | None = None,
+             shell: Sequence[str] = ()) -> dict[str, str]:
+    """File name -> content. The Slurm script runs the dialect that can express the trial, Megatron-DeepSpeed for ALiBi.
+
+    `options` of sbatch and lines of `shell`: the user's own.
+    """
     lm, deepspeed = megatron_lm(trial), megatron_deepspeed(trial)
     files = {"megatron-lm.args": lm.text(), "megatron-deepspeed.args": deepspeed.text()}
     if deepspeed.flags:
@@ -47,7 +51,8 @@ def megatron(trial: Trial, *, preamble: Path | None = None) -> dict[str, str]:
     chosen = deepspeed if use_deepspeed else lm
     if not chosen.flags:
         raise BadInput(f"neither dialect of Megatron can run this: {'; '.join(lm.notes + deepspeed.notes)}")
-    files["train.slurm"] = slurm_script(trial, chosen, preamble=preamble, deepspeed=use_deepspeed)
+    files["train.slurm"] = slurm_script(trial, chosen, preamble=preamble, options=options or {}, shell=shell,
+                                        deepspeed=use_deepspeed)
     return files
 
 
@@ -67,6 +72,9 @@ def _shared(trial: Trial) -> Iterator[tuple[str, ...]]:
         yield "--rampup-batch-size", str(b.rampup_start), str(b.rampup_increment), str(b.rampup_samples)
     if t.precision in ("bf16", "fp16"):
         yield (f"--{t.precision}",)
+    if m.rope:  # trained without; Megatron's own default is 0.1
+        yield "--attention-dropout", "0.0"
+        yield "--hidden-dropout", "0.0"
 
 
 def _embedding_slots(trial: Trial) -> bool:
@@ -141,6 +149,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         flags.append(("--use-distributed-optimizer",))
         if t.zero_group not in (None, t.dp):
             flags.append(("--num-distributed-optimizer-instances", str(t.dp // (t.zero_group or 1))))
+    if t.dp > 1 and trial.execution.overlap is not False:  # as the forecast of this engine has it
+        flags += [("--overlap-grad-reduce",), *([("--overlap-param-gather",)] if t.zero == 1 else [])]
     if t.recompute == "full":
         flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
     elif t.recompute == "selective":
@@ -244,19 +254,38 @@ def sbatch_lines(preamble: Path) -> list[str]:
     return lines
 
 
-def slurm_script(trial: Trial, dialect: Dialect, *, preamble: Path | None, deepspeed: bool) -> str:
+CPUS_PER_GPU = 8
+"""What a job asks for where nobody says otherwise; Slurm's own default is one a task, and a task has all GPUs of its node."""
+_BLACKWELL = re.compile(r"(^|[^a-z0-9])g?b[23]00")
+
+
+def connections(trial: Trial) -> str:
+    """The line that CUDA_DEVICE_MAX_CONNECTIONS needs: before Blackwell Megatron-LM orders communication and GEMMs of tensor
+    parallelism by one queue, and refuses to start without (megatron/training/arguments.py)."""
+    device = trial.cluster.device if trial.cluster is not None else None
+    if device is None or device.kind != "gpu" or trial.topology.tp == 1 or _BLACKWELL.search(device.name.lower()):
+        return ""
+    return "export CUDA_DEVICE_MAX_CONNECTIONS=1"
+
+
+def slurm_script(trial: Trial, dialect: Dialect, *, preamble: Path | None, options: Mapping[str, str], shell: Sequence[str],
+                 deepspeed: bool) -> str:
     cluster, t = trial.cluster, trial.topology
     if cluster is None:
         raise BadInput("a Slurm script needs a cluster; --cluster names one")
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{trial.model.name or 'model'}-dp{t.dp}-tp{t.tp}-pp{t.pp}-mbs{t.mbs}").strip("-")
     lines = ["#!/bin/bash", f"#SBATCH --job-name={name}", f"#SBATCH --nodes={cluster.nodes}", "#SBATCH --ntasks-per-node=1"]
-    if cluster.device.kind == "gpu":
-        lines.append(f"#SBATCH --gres=gpu:{cluster.procs_per_node}")
+    gpu = cluster.device.kind == "gpu"
+    usual = {"gres": f"gpu:{cluster.procs_per_node}"} if gpu else {}
+    usual["cpus-per-task"] = str(cluster.procs_per_node * (CPUS_PER_GPU if gpu else cluster.device.units))
+    asked = (f"#SBATCH --{key}={value}" if value else f"#SBATCH --{key}" for key, value in {**usual, **options}.items())
+    lines += ["".join(c for c in line if c.isprintable()) for line in asked]
     own = sbatch_lines(preamble) if preamble is not None else []
     lines += [*own, "", "# Usage: sbatch train.slurm --data-path … --tokenizer-type … --train-samples … --lr … --save …",
               "# What is given after the script's name is passed on: data, optimizer and checkpoints are yours to choose.", ""]
     if preamble is not None:
         lines += [f"source {shlex.quote(str(preamble.resolve()))}", ""]
+    lines += [*shell, *filter(None, [connections(trial)])]
     lines += ["set -euo pipefail", ': "${MEGATRON_DIR:?set it to the folder of your Megatron checkout}"', "", "FLAGS=("]
     lines += ["    " + " ".join(shlex.quote(word) for word in flag) for flag in dialect.flags]
     lines += [")", ""]
@@ -278,7 +307,8 @@ def slurm_script(trial: Trial, dialect: Dialect, *, preamble: Path | None, deeps
 
 
 def write(files: dict[str, str], folder: Path) -> list[Path]:
-    """Write them into `folder`, which is made; what is already there is not overwritten."""
+    """Write them into `folder`, which is made; what is already there is not overwritten, reasons alone are no file."""
+    files = {name: text for name, text in files.items() if any(not line.startswith("#") for line in text.splitlines())}
     for name in files:
         if (folder / name).exists():
             raise BadInput(f"{folder / name}: is already there; name another folder or remove it")

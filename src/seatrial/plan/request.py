@@ -15,6 +15,7 @@ from typing import Any
 from seatrial import fields, rules, trialfile
 from seatrial.columns import BY_FIELD, KNOBS, SEARCHED
 from seatrial.engines import engine_name
+from seatrial.engines.model import model_of
 from seatrial.errors import BadInput, Infeasible
 from seatrial.plan.odds import Headroom
 from seatrial.plan.space import Space
@@ -22,7 +23,8 @@ from seatrial.spec import Batch, Cluster, Device, Model
 
 NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
 WORDS: dict[str, tuple[str, ...]] = {name: BY_FIELD[name].choices for name in SEARCHED if BY_FIELD[name].choices}
-SWITCH = {"on": (True,), "off": (False,), "both": (False, True)}
+SWITCH = {"on": (True,), "off": (False,), "both": (False, True), "auto": ()}
+"""`auto`: both on GPUs, where the engine has it."""
 _MOST_NODES = 1_000_000
 _MOST_RAMP_STEPS = 10_000
 _MOST = {"layers": 10_000, "hidden": 1_000_000, "heads": 100_000, "seq": 100_000_000, "vocab": 100_000_000, "inner": 10_000_000}
@@ -47,7 +49,7 @@ class Request:
     @classmethod
     def read(cls, *, model: str | Mapping[str, Any] | Model | None, cluster: str | Mapping[str, Any] | Cluster,
              nodes: int | None = None, nodes_max: int | None = None, procs_per_node: int | None = None,
-             fixed: Mapping[str, Any], sequence_parallel: str | bool = "off", precision: str | None = None,
+             fixed: Mapping[str, Any], sequence_parallel: str | bool = "auto", precision: str | None = None,
              engine: str = "megatron", attention: str | None = None, headroom: object = None,
              rampup: str | Sequence[int] | None = None, settings: Sequence[str] = ()) -> Request:  # fmt: skip
         """`fixed`: knob -> a value, several in a list, either as text; None where it was left out."""
@@ -78,7 +80,7 @@ class Request:
         given |= {name: words(name, value) for name in WORDS if (value := knobs.get(name)) is not None}
         space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
                       execution=trial.execution, headroom=Headroom.read(headroom),
-                      sequence_parallel=SWITCH[sequence_parallel], **given)
+                      sequence_parallel=_cut(sequence_parallel, engine, trial.cluster.device), **given)
         return cls(space=space, batch=batch, precision=precision or usual_precision(trial.cluster.device))
 
 
@@ -121,8 +123,12 @@ def _switch(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if value not in SWITCH:
-        raise BadInput(f"--sequence-parallel {value!r}: use on, off or both")
+        raise BadInput(f"--sequence-parallel {value!r}: use on, off, both or auto")
     return str(value)
+
+
+def _cut(switch: str, engine: str, device: Device) -> tuple[bool, ...]:
+    return SWITCH[switch] or ((False, True) if device.kind == "gpu" and model_of(engine).cuts_sequence else (False,))
 
 
 def number(name: str, text: str) -> float:

@@ -38,7 +38,8 @@ class _Column(NamedTuple):
 def print_plan(document: Document, request: Request) -> None:
     cluster, candidates = request.cluster, document["candidates"]
     shapes = bool(candidates) and "layers" in candidates[0]
-    print(f"{'shapes' if shapes else request.model.name or 'the model'} on {cluster.name}: {cluster.nodes} nodes x "
+    of, nodes = "shapes" if shapes else request.model.name or "the model", f"{cluster.nodes} node{'s'[:cluster.nodes > 1]}"
+    print(f"{of} on {cluster.name}: {nodes} x "
           f"{cluster.procs_per_node} = {cluster.world} devices, batch {','.join(map(str, request.space.gbs))}, "
           f"{document['precision']}")
     print(ENGINE.format(**document))
@@ -124,6 +125,8 @@ def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_
         _Column("90 %", lambda c: f"{terminal.short(c['sec_lo'])}-{terminal.short(c['sec_hi'])}"),
         _Column("GiB", lambda c: f"{c['mem_gib']:.1f}" + (f" tight {c['fit_odds']:.0%}" if c["fits"] == "tight" else "")),
         _Column("TFLOPs", lambda c: terminal.short(c["tflops"])),
+        *([_Column("MFU", lambda c: f"{c['mfu']:.0%}")] if first["mfu"] is not None else []),
+        _Column("tok/s", lambda c: terminal.short(c["tokens_per_s_per_process"])),
         _Column("vs first", lambda c: "tie" if c["tie"] else f"+{c['worse_by']:.1%}" if c["worse_by"] else ""),
     ]  # fmt: skip
     if shapes:
@@ -173,7 +176,8 @@ def _remarks(document: Document) -> None:
     if warned:
         print(f"Warnings among these: {', '.join(warned)}.")
     marked = "; an s after TP is sequence parallelism" if any(c["sequence_parallel"] for c in candidates) else ""
-    print(f"TFLOPs per device by formula {document['tflops_formula']}{marked}.")
+    print(f"TFLOPs and tok/s per device, TFLOPs by formula {document['tflops_formula']}, MFU by model{marked}.")
+    print(f"Not searched: {'; '.join(document['not_searched'])}.")
     if "days" in candidates[0]:
         print("Days of training at this pace alone; energy is the devices' rated power, without hosts, network and cooling.")
 

@@ -184,6 +184,20 @@ def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
     return kept
 
 
+def not_searched(space: Space, precision: str) -> list[str]:
+    """What a layout could differ in that was not looked at, though nobody asked to leave it out."""
+    facts, found = space.facts, []
+    if not facts.sequence_parallel and len(space.sequence_parallel) == 1:
+        found.append("sequence parallelism" + ("" if facts.cuts_sequence else f" (not in {facts.name})"))
+    for name, word, all_values, has in (("zero", "ZeRO", (0, 1, 2, 3), facts.zero_stages),
+                                        ("schedule", "schedule", SCHEDULES, facts.schedules)):
+        if getattr(space, name) is None and (lacks := [str(value) for value in all_values if value not in has]):
+            found.append(f"{word} {', '.join(lacks)} (not in {facts.name})")
+    if facts.hybrid_sharding:
+        found.append("sharding groups smaller than DP")
+    return [*found, f"precisions other than {precision}", "stages of sizes of your own", "context and expert parallelism"]
+
+
 def refuse_what_cannot_be(space: Space) -> None:
     for name in (*SEARCHED, "nodes"):
         for value in getattr(space, name) or ():

@@ -2,6 +2,7 @@
 
     from seatrial import presets
     presets.model("bloom-181b", {"layers": 70})
+    presets.model("Llama-3.1-8B/config.json")    also its folder, a TOML file with a [model], a logbook's row (book:run-id)
     presets.cluster("jz-a100", nodes=4)
     presets.cluster("mine.toml")                 a file with one [cluster] table, which may say base = "jz-a100"
     presets.cluster("machine.json")              what `seatrial probe` found; "here" is the one in this folder
@@ -19,6 +20,7 @@ from typing import Any
 
 from seatrial import fields, machine
 from seatrial.errors import BadInput
+from seatrial.presets import foreign
 from seatrial.spec import Cluster, Model
 
 Book = Mapping[str, Mapping[str, Any]]
@@ -96,7 +98,11 @@ def _lineage(kind: str, name: str, book: Book) -> list[str]:
 
 
 def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | None = None) -> Model:
-    """A model by the name of a preset or the path of a TOML file with a [model] table, with other values."""
+    """A model with other values: by the name of a preset, the path of a TOML file with a [model] table, a Hugging Face
+    config.json or the folder of one, or a row of a logbook (`book:run-id`)."""
+    seq = (changes or {}).get("seq")
+    if (values := foreign.values_of(name, seq=seq if isinstance(seq, int) else None)) is not None:
+        return fields.build(Model, {**values, **(changes or {})}, where="model")
     if name.endswith(".toml") or os.sep in name:
         name, changes, book = _model_file(name, changes or {})
         if not name:

@@ -95,8 +95,20 @@ class Question:
 
 
 def world(record: Record) -> int | None:
-    if record.world is not None:
-        return record.world
+    """Devices: as the row counts them, else what its layout takes. Nodes alone do not say how many each has."""
+    return _stated(record) or _laid_out(record)
+
+
+def world_from(record: Record) -> str | None:
+    """What the devices were counted from, where the row does not say them."""
+    return " x ".join(name.upper() for name in DEGREES) if not _stated(record) and _laid_out(record) else None
+
+
+def _stated(record: Record) -> int | None:
+    return record.gpus or (record.nodes * record.procs_per_node if record.nodes and record.procs_per_node else None)
+
+
+def _laid_out(record: Record) -> int | None:
     degrees = [getattr(record, name) for name in DEGREES]
     return math.prod(degrees) if all(degrees) else None
 

@@ -175,6 +175,7 @@ def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mappi
     rows: dict[str, list[object]] = {name: [_blank(getattr(r, own)) for r in records] for name, own in FROM_RECORD.items()}
     rows["state"] = ["rehearsed" if r.measurement.get("kind") == "rehearsed" else r.state for r in records]
     rows["world"] = [answers.world(r) for r in records]
+    rows["world_from"] = [answers.world_from(r) for r in records]
     rows["mem"] = [_short(r.mem_gib) for r in records]
     rows["status"] = [None if r.outcome is None else r.outcome.status for r in records]
     rows["env"] = [" ".join(f"{k}={v}" for k, v in r.env.items()) or None for r in records]

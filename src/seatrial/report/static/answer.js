@@ -13,7 +13,8 @@ function price(row, sec) {
   const tokens = count(A.tokens), seq = sequence(row), gbs = cell("gbs", row), world = cell("world", row);
   if (!tokens || !seq.value || !gbs) return null;
   const iterations = Math.ceil(Math.ceil(tokens / seq.value) / gbs), hours = (iterations * sec) / 3600;
-  return { iterations, days: hours / 24, deviceHours: has(world) ? hours * world : null, said: seq.said };
+  return { iterations, days: hours / 24, deviceHours: has(world) ? hours * world : null,
+    said: [seq.said, has(world) && has(cell("world_from", row)) && `devices counted from ${cell("world_from", row)}`].filter(Boolean).join("; ") };
 }
 const fact = (value, label) => h("div", {}, h("b", { text: value }), h("span", { text: label }));
 

@@ -1,0 +1,73 @@
+"""Models that somebody else described: a Hugging Face config.json, a row of a logbook.
+
+    values_of("Llama-3.1-8B/config.json")       plain values of a Model; also of the folder that has one
+    values_of("book:3f2a")                      of the row whose run id begins so
+    values_of("bloom-181b")                     None: neither
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seatrial import fields
+from seatrial.errors import BadInput
+from seatrial.spec import Model
+
+CONFIG = "config.json"
+SHAPE = ("layers", "hidden", "heads", "vocab", "seq")
+"""What a row must say where it does not keep its trial."""
+
+
+def values_of(name: str, *, seq: int | None = None) -> dict[str, Any] | None:
+    """`seq`: a training sequence other than the longest that a configuration names."""
+    path = Path(name)
+    if path.is_dir() and (path / CONFIG).exists():
+        path = path / CONFIG
+    if path.suffix == ".json":
+        return _of_config(path, seq)
+    book, colon, run_id = name.rpartition(":")
+    if colon and Path(book).is_dir():
+        return _of_row(book, run_id)
+    if path.is_dir():
+        raise BadInput(f"{name}: a folder without {CONFIG}; a row of a logbook is {name}:RUN-ID")
+    return None
+
+
+def _of_config(path: Path, seq: int | None) -> dict[str, Any]:
+    from seatrial.huggingface import hfconfig
+
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: not JSON ({error})") from None
+    if not isinstance(config, Mapping):
+        raise BadInput(f"{path}: expected a table, as a Hugging Face {CONFIG} has")
+    made = hfconfig.model_of(config, where=str(path), seq=seq)
+    return {**fields.plain(made), "name": made.name or path.absolute().parent.name}
+
+
+def _of_row(book: str, run_id: str) -> dict[str, Any]:
+    from seatrial.logbook import Logbook
+
+    if not run_id:
+        raise BadInput(f"{book}: name the row too, as {book}:RUN-ID")
+    with Logbook(book) as log:
+        found = {str(row["run_id"]): row for row in log.records() if str(row.get("run_id") or "").startswith(run_id)}
+    if len(found) != 1:
+        some = f": {', '.join(list(found)[:4])}" if found else ""
+        raise BadInput(f"{book}:{run_id}: {len(found) or 'no'} run ids begin so{some}")
+    (row,) = found.values()
+    trial = row.get("trial")
+    values = trial.get("model") if isinstance(trial, Mapping) else None
+    if isinstance(values, Mapping):
+        return dict(values)
+    known = {field.name for field in dataclasses.fields(Model)}
+    values = {key: value for key, value in row.items() if key in known and value not in (None, "")}
+    if missing := [key for key in SHAPE if key not in values]:
+        raise BadInput(f"{book}:{run_id}: the row does not say the model's {', '.join(missing)}")
+    return values
