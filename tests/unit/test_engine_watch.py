@@ -12,7 +12,7 @@ import pytest
 
 import attempts
 from seatrial.engine.watch import heartbeat
-from seatrial.engine.watch.failure import Fault, InjectedFault
+from seatrial.engine.watch.fault import Fault, InjectedFault
 from seatrial.errors import BadInput
 
 
@@ -119,7 +119,7 @@ def test_oom_is_a_refusal_of_the_allocator_and_passes():
 
 
 def test_die_and_stop_are_signals(tmp_path):
-    program = "import sys; from seatrial.engine.watch.failure import Fault; Fault.parse(sys.argv[1]).at(0, 0)"
+    program = "import sys; from seatrial.engine.watch.fault import Fault; Fault.parse(sys.argv[1]).at(0, 0)"
     dead = subprocess.run([sys.executable, "-c", program, "die:0:0"], timeout=60)
     assert dead.returncode == -signal.SIGKILL
     stopped = subprocess.Popen([sys.executable, "-c", program, "stop:0:0"])

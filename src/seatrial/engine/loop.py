@@ -29,7 +29,7 @@ from seatrial.engine.io.data import Batches
 from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
-from seatrial.engine.watch.failure import Fault
+from seatrial.engine.watch.fault import Fault
 from seatrial.engine.watch.heartbeat import START_S, Heartbeat
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
