@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         out = run.out
         compiles = run.trial.execution.compile
         heartbeat = Heartbeat(out, info.rank, run.recipe.stall_s, world=info.world, slow_steps=int(compiles),
-                              start_s=COMPILE_S if compiles else START_S)
+                              start_s=COMPILE_S if compiles else START_S, fault=Fault.from_env())
         device = device_of(run.trial.execution.device, info)
         if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // info.local_world))
@@ -89,12 +89,13 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
     report = Report(run, rank=info.rank, device=device, label=label)
-    fault = Fault.from_env()
+    fault = heartbeat.fault or Fault()
     progress = Progress(run, engine, info, device)
     progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
     report.kernels(kernels.summary(), notes)
     batches = Batches(recipe, trial.model, recipe.seed)
+    fault.arm(info.rank, batches)
     held_out = Batches(recipe, trial.model, recipe.seed, split="valid") if recipe.eval_every else None
     parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
     first = True
@@ -108,7 +109,6 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
         while progress.step < recipe.steps:
             step = progress.step + 1
             heartbeat.beat(step=step, phase="start", microbatch=0)
-            fault.at(info.rank, step)
             engine.comm.skip_next = fault.takes("skip")
             timers.keep_spans = step in recipe.trace_steps
             began, origin_s = time.perf_counter(), time.time()

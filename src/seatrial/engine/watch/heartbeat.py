@@ -21,8 +21,12 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seatrial.files import write_whole
+
+if TYPE_CHECKING:
+    from seatrial.engine.watch.fault import Fault
 
 FOLDER = "watch"
 EXIT_STALL = 83
@@ -52,12 +56,13 @@ class Beat:
 
 class Heartbeat:
     def __init__(self, folder: Path | str | None, rank: int, stall_s: float = 0.0, *, world: int = 1, start_s: float = START_S,
-                 slow_steps: int = 0):
+                 slow_steps: int = 0, fault: Fault | None = None):
         """`folder` None or `stall_s` 0: the state is kept in memory alone, or nobody looks at it.
 
         Until `slow_steps` steps are done (the first one compiles), silence of `start_s` is no stall.
         """
         self.start_s, self.slow_steps, self._steps_begun = start_s, slow_steps, 0
+        self.fault = fault
         self.rank, self.world, self.stall_s = rank, world, stall_s
         self.folder = None if folder is None else Path(folder) / FOLDER
         self.step, self.microbatch, self.seq, self.beats = 0, 0, 0, 0
@@ -89,6 +94,8 @@ class Heartbeat:
         if microbatch is not None:
             self.microbatch = microbatch
         self._write()
+        if self.fault is not None:
+            self.fault.at(self.rank, self.step, self.phase)
 
     def collective(self, name: str, group: str, seq: int) -> None:
         self.collective_name, self.group, self.seq = name, group, seq
