@@ -7,7 +7,6 @@ The trials are small commands that print what a training prints; the controller 
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -69,8 +68,8 @@ def swept(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def start(folder: Path, *more: str) -> subprocess.Popen[str]:
-    argv = ["sweep", str(folder / "rows.toml"), "--logbook", str(folder / "book"), "--json", *more]
-    return subprocess.Popen([sys.executable, "-m", "seatrial", *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    argv = ["-m", "seatrial", "sweep", str(folder / "rows.toml"), "--logbook", str(folder / "book"), "--json", *more]
+    return subprocess.Popen([sys.executable, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def ended(controller: subprocess.Popen[str]) -> str:
