@@ -60,32 +60,35 @@ def main(argv: list[str]) -> int:
 def run_all(cases: list[Case], out: Path, work: Path, budget_s: float) -> None:
     from benchmarks.faults.run import Campaign, wrong
 
-    campaign, until = Campaign(work), time.monotonic() + budget_s
+    until = time.monotonic() + budget_s
     lacks = {ground: why for ground in sorted({case.ground for case in cases}) if (why := missing(ground))}
     for ground, why in lacks.items():
         kinds = sorted({case.kind for case in cases if case.ground == ground})
         print(f"skipped: {', '.join(kinds)}: {why}", file=sys.stderr)
-    for case in cases:
-        if case.ground in lacks or case.kind == "full_disk" and os.getuid() != 0:
-            continue
-        if time.monotonic() > until:
-            print(f"the budget is used up before case {case.index}", file=sys.stderr)
-            return
-        found = campaign.run(case)
-        found["wrong"] = wrong(case, found)
-        with out.open("a") as file:
-            file.write(json.dumps(found) + "\n")
-        print(f"{case.seed}:{case.index} {case.kind:<10} {case.layout!s:<18} rank {case.rank} {case.moment} {case.step}: "
-              f"{found['status']} of {found['named']} {found['verdict_s']} s resumed {found['resumed']} "
-              f"{found['seconds']} s {' '.join(found['wrong']).upper()}", file=sys.stderr, flush=True)
+    with Campaign(work) as campaign:
+        for case in cases:
+            if case.ground in lacks or case.kind == "full_disk" and os.getuid() != 0:
+                continue
+            if time.monotonic() > until:
+                print(f"the budget is used up before case {case.index}", file=sys.stderr)
+                return
+            found = campaign.run(case)
+            found["wrong"] = wrong(case, found)
+            with out.open("a") as file:
+                file.write(json.dumps(found) + "\n")
+            _say(case, found)
+
+
+def _say(case: Case, found: dict[str, Any]) -> None:
+    print(f"{case.seed}:{case.index} {case.kind:<10} {case.layout!s:<18} rank {case.rank} {case.moment} {case.step}: "
+          f"{found['status']} of {found['named']} {found['verdict_s']} s resumed {found['resumed']} "
+          f"{found['seconds']} s {' '.join(found['wrong']).upper()}", file=sys.stderr, flush=True)
 
 
 def missing(ground: str) -> str:
-    if ground == "links":
-        from benchmarks.faults import hosts
+    from benchmarks.faults import hosts, slurm
 
-        return hosts.missing()
-    return ""
+    return hosts.missing() if ground == "links" else slurm.missing() if ground == "slurm" else ""
 
 
 def read(paths: list[Path]) -> list[dict[str, Any]]:

@@ -273,6 +273,18 @@ def cut_link(rng: random.Random, case: Case) -> Case:
     return replace(agent(rng, case), ground="links", outcomes=("hang", "crash"), culprits=(), bar_s=HANG_S)
 
 
+def slurm_daemon(rng: random.Random, case: Case) -> Case:
+    """The daemon of a node is killed and comes back: the job's own processes go on without it."""
+    case = replace(case, ground="slurm", layout=rng.choice((Layout(dp=2), Layout(pp=2), Layout(tp=2))), background=False)
+    case = placed(rng, case, ("outside",))
+    return replace(case, outcomes=("ok",), resumes=False, argument=round(rng.uniform(0.5, 3.0), 2))
+
+
+def slurm_node(rng: random.Random, case: Case) -> Case:
+    """A node and all that runs on it is lost: its rank is the cause."""
+    return replace(slurm_daemon(rng, case), outcomes=("crash",), culprits=(1,), rank=1, resumes=None)
+
+
 def sweeping(rng: random.Random, case: Case) -> Case:
     """A sweep of small commands whose controller is killed, or whose logbook is damaged, and that is then gone on with."""
     return replace(case, ground="sweep", layout=Layout(), moment="outside", delay_s=rng.uniform(0.0, 1.5), outcomes=("ok",),
@@ -312,6 +324,8 @@ KINDS: dict[str, tuple[int, Maker]] = {
     "agent": (1, agent),
     "slow_link": (1, slow_link),
     "cut_link": (1, cut_link),
+    "slurmd": (1, slurm_daemon),
+    "node": (1, slurm_node),
     "sweep_kill": (1, sweeping),
     "book_torn": (1, sweeping),
     "book_flip": (1, sweeping),

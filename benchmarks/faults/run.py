@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults import books, hosts, warm
+from benchmarks.faults import books, hosts, slurm, warm
 from benchmarks.faults.draw import CAP_GIB, FAULT_OF, SAVE_EVERY, STALL_S, STEPS, Case, Layout
 
 from seatrial import trialfile
@@ -75,6 +75,15 @@ class Campaign:
         self.work = work.absolute()
         self.work.mkdir(parents=True, exist_ok=True)
         self.book = Logbook(self.work / "book", create=True)
+        self._slurm: Any = None
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Campaign:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+        self.book.close()
 
     def run(self, case: Case) -> dict[str, Any]:
         folder = self.work / f"{case.seed}-{case.index}"
@@ -103,9 +112,16 @@ class Campaign:
                 launcher = pair = stack.enter_context(hosts.pair(netns=case.ground == "links"))
                 trial = replace(trial, cluster=hosts.cluster(case.layout))
                 act = self._on_hosts(case, folder, pair)
+            if case.ground == "slurm":
+                if self._slurm is None:
+                    self._slurm = self._open.enter_context(slurm.ground())
+                launcher = nodes = slurm.Nodes(self._slurm)
+                stack.callback(nodes.end_case)
+                trial = replace(trial, cluster=slurm.cluster(case.layout))
+                act = self._on_slurm(case, nodes)
             if case.kind == "full_disk":
                 stack.enter_context(small_disk(folder / "checkpoints", 3 * self._reference(case.layout)[1] // 2))
-            if case.moment != "launch" or case.ground == "links":
+            if case.ground != "slurm" and case.moment != "launch" or case.ground == "links":
                 stack.enter_context(warm.ranks())
             cap = CAP_GIB if case.kind == "leak" else None
             ran = go(trial, recipe, launcher, folder / "run", env=env, act=act, cap=cap)
@@ -129,6 +145,13 @@ class Campaign:
             return {}, None
         words = f"{kind}:{case.rank}:{case.step}:{case.moment}:{case.argument:g}"
         return {fault.VARIABLE: words, fault.MOMENT: str(folder / "struck")}, None
+
+    def _on_slurm(self, case: Case, nodes: slurm.Nodes) -> Act:
+        def act(handle: Handle) -> float | None:
+            pids = marked(handle.job.run_dir, rank=case.rank) if reached(handle.job.run_dir, case) else []
+            return nodes.lose(case, pids[0]) if pids else None
+
+        return act
 
     def _on_hosts(self, case: Case, folder: Path, pair: hosts.Pair) -> Act:
         def act(handle: Handle) -> float | None:
