@@ -68,6 +68,19 @@ def test_the_rank_that_failed_is_the_cause_and_the_one_that_lost_it_is_not(tmp_p
     assert outcome.message == "rank 1 (pp0 dp1 tp0): ValueError: no"
 
 
+@pytest.mark.parametrize("died", [(0, 1, 2), (2, 1, 0), (0, 2, 1)])
+@pytest.mark.parametrize(("code", "said"), [(-9, "was ended by SIGKILL"), (7, "ended with exit code 7"),
+                                            (3, "RuntimeError: of its own")])
+def test_whoever_only_lost_another_is_not_the_cause_in_whatever_order_they_were_seen_to_end(
+        tmp_path: Path, died: tuple[int, ...], code: int, said: str) -> None:
+    for rank in (0, 2):
+        failure(tmp_path, rank, error="RuntimeError", message="Connection reset by peer", consequence=True)
+    if code == 3:
+        failure(tmp_path, 1, error="RuntimeError", message="of its own")
+    outcome = judged(tmp_path, trial_of(dp=3), codes=(3, code, 3), died=died)
+    assert (outcome.status, outcome.rank) == ("crash", 1) and said in outcome.message
+
+
 def test_a_kill_below_the_cap_is_a_crash_and_at_the_cap_it_is_memory(tmp_path: Path) -> None:
     killed = {"codes": (-9, 3), "died": (0, 1)}
     below = judged(tmp_path, trial_of(), cap=GIB, data_peak_bytes={0: GIB // 2}, **killed)

@@ -69,12 +69,12 @@ class _Case:
         if done.good and (self.job.per == "node" or self.engine.ended(self.events)):
             return self._of_iterations()
         own = [e for e in self.failures if not e.get("consequence")]
-        killed = [r for r in done.died if (done.codes[r] or 0) < 0]
-        if killed and done.died[0] == killed[0] and not done.stopped and not self._reported_before(killed[0]):
-            return self._killed(killed[0])
+        cause = self._cause()
+        if cause is not None and (done.codes[cause] or 0) < 0 and not done.stopped and not self._reported_before(cause):
+            return self._killed(cause)
         if own:
-            return self._of_failure(own[0])
-        if reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen:
+            return self._of_failure(next((e for e in own if e["rank"] == cause), own[0]))
+        if cause is None and (reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen):
             return self._hang()
         if done.scheduler_state in BY_SCHEDULER:
             return self._ended_by_scheduler(BY_SCHEDULER[done.scheduler_state])
@@ -82,9 +82,16 @@ class _Case:
             return Outcome(status="cancelled", message="asked to stop before the end", **self._slowest())
         if done.timed_out:
             return self._timeout(f"not finished after {done.seconds:.0f} s")
-        if self.failures:
+        if cause is None and self.failures:
             return self._of_failure(self.failures[0])
-        return self._unexplained()
+        return self._unexplained(cause)
+
+    def _cause(self) -> int | None:
+        """The first that ended by itself, but for those that only say that another is gone; none where that was for a stall."""
+        codes = self.finished.codes
+        lost = {e["rank"] for e in self.failures if e.get("consequence")}
+        first = next((r for r in self.finished.died if r not in lost), None)
+        return None if first is None or codes[first] == heartbeat.EXIT_STALL else first
 
     def _last_end(self) -> Event:
         return next((e for e in reversed(self.events) if e["event"] == "end"), {})
@@ -187,10 +194,10 @@ class _Case:
         return Outcome(status=status, message=f"the batch system says {state}",
                        evidence={"scheduler_state": state}, **self._slowest())
 
-    def _unexplained(self) -> Outcome:
+    def _unexplained(self, cause: int | None) -> Outcome:
         """Ended without a word of its own: an import that failed, a program that is not ours."""
         done = self.finished
-        rank = done.died[0] if done.died else next((r for r, code in enumerate(done.codes) if code != 0), 0)
+        rank = cause if cause is not None else next((r for r, code in enumerate(done.codes) if code != 0), 0)
         status = self.engine.status_of(self.run_dir)
         code = done.codes[rank] if rank < len(done.codes) else None
         if self.job.per == "node":
