@@ -81,6 +81,25 @@ def test_whoever_only_lost_another_is_not_the_cause_in_whatever_order_they_were_
     assert (outcome.status, outcome.rank) == ("crash", 1) and said in outcome.message
 
 
+@pytest.mark.parametrize(("code", "said"), [(0, "ended well, but never said so at step 4 (forward)"),
+                                            (7, "ended with exit code 7 at step 4 (forward)")])
+def test_a_rank_that_left_quietly_is_the_cause_also_when_the_others_stalled_or_its_code_is_good(
+        tmp_path: Path, code: int, said: str) -> None:
+    Heartbeat(tmp_path, 1).beat(step=4, phase="forward")
+    stalled(tmp_path, 0, collective="all_reduce", group="dp", seq=3)
+    outcome = judged(tmp_path, trial_of(), codes=(83, code), died=(1, 0))
+    assert (outcome.status, outcome.rank, outcome.iteration) == ("crash", 1, 4) and said in outcome.message
+
+
+def test_ranks_of_a_node_without_exit_codes_are_gone_before_those_that_lost_them(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        failure(tmp_path, rank, error="RuntimeError", message="Connection reset by peer", consequence=True)
+    job = Job(name="t", run_dir=tmp_path, argv=("x",), world=4, procs_per_node=2)
+    outcome = classify(tmp_path, Finished(codes=(3, 3, None, None), died=(1, 0)), job=job, trial=trial_of(dp=4))
+    assert (outcome.status, outcome.rank) == ("crash", 2)
+    assert outcome.message == "node 1 is gone with ranks 2 to 3: its agent left no exit codes"
+
+
 def test_a_kill_below_the_cap_is_a_crash_and_at_the_cap_it_is_memory(tmp_path: Path) -> None:
     killed = {"codes": (-9, 3), "died": (0, 1)}
     below = judged(tmp_path, trial_of(), cap=GIB, data_peak_bytes={0: GIB // 2}, **killed)

@@ -56,6 +56,8 @@ class Job:
     time_limit_s: float = 600.0
     scheduler: dict[str, str] = field(default_factory=dict)
     """Options for the batch system, by its own names."""
+    says_end: bool = False
+    """Whether a rank that is done says so in its last beat: without it, leaving with exit code 0 is no end."""
     node_variables: tuple[str, ...] = ()
     """Where the agents of a batch system find their node's number: the first of these that is set."""
 
@@ -91,6 +93,7 @@ class NodeResult:
 
     codes: dict[int, int]
     died: list[int] = field(default_factory=list)
+    """In the order in which they ended."""
     died_at: list[float] = field(default_factory=list)
     """Wall clock of each, to put the nodes' failures in order."""
     timed_out: bool = False
@@ -110,7 +113,7 @@ class Finished:
     codes: tuple[int | None, ...]
     """Exit code of each rank (of each node when the program was started once per node); negative is a signal; None: unknown."""
     died: tuple[int, ...] = ()
-    """Those that failed by themselves, in the order that it was seen."""
+    """Those that ended by themselves and were not done, whatever their exit code; of a node in the order of their ends."""
     timed_out: bool = False
     stopped: bool = False
     """Whether somebody asked for it to stop: Ctrl-C, `cancel`, scancel."""

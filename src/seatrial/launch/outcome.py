@@ -66,7 +66,7 @@ class _Case:
         done = self.finished
         if self._end() == "finished" and not done.died and not self.failures:
             return self._of_iterations()  # being asked to stop, or ended, while it was leaving changes nothing
-        if done.good and (self.job.per == "node" or self.engine.ended(self.events)):
+        if done.good and not done.died and (self.job.per == "node" or self.engine.ended(self.events)):
             return self._of_iterations()
         own = [e for e in self.failures if not e.get("consequence")]
         cause = self._cause()
@@ -74,6 +74,9 @@ class _Case:
             return self._killed(cause)
         if own:
             return self._of_failure(next((e for e in own if e["rank"] == cause), own[0]))
+        gone = [r for r, code in enumerate(done.codes) if code is None]
+        if cause is None and len(gone) < len(done.codes) and gone and self.failures and not done.stopped:
+            return self._lost_node(gone[0])
         if cause is None and (reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen):
             return self._hang()
         if done.scheduler_state in BY_SCHEDULER:
@@ -194,6 +197,15 @@ class _Case:
         return Outcome(status=status, message=f"the batch system says {state}",
                        evidence={"scheduler_state": state}, **self._slowest())
 
+    def _lost_node(self, rank: int) -> Outcome:
+        """The ranks that are left only say that somebody is gone, and of these not even an exit code came back."""
+        node, state = rank // self.job.local_world if self.job.per == "rank" else rank, self.finished.scheduler_state
+        said = f"; the batch system says {state}" if state in BY_SCHEDULER else ""
+        last = (node + 1) * self.job.local_world - 1
+        who = f"rank {rank}" if last == rank else f"ranks {rank} to {last}"
+        return Outcome(status="crash", message=f"node {node} is gone with {who}: its agent left no exit codes{said}",
+                       evidence={"node": node, "scheduler_state": state}, **self._place(rank))
+
     def _unexplained(self, cause: int | None) -> Outcome:
         """Ended without a word of its own: an import that failed, a program that is not ours."""
         done = self.finished
@@ -208,6 +220,8 @@ class _Case:
         if code == 0:
             ended = "ended well, but never said so"
         message = f"{who} {ended}"
+        if (beat := self.beats.get(rank)) is not None and self.job.per == "rank":
+            message += f" at step {beat.step} ({beat.phase})"
         tail = self._tail(rank)
         if words := [line.strip() for line in tail if any(letter.isalpha() for letter in line)]:
             message += f": {words[-1][:200]}"

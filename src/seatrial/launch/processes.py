@@ -23,14 +23,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from seatrial.engine.watch import heartbeat
 from seatrial.launch import files
 from seatrial.launch.base import Job, NodeResult
+from seatrial.launch.deaths import Deaths
 from seatrial.launch.guard import MARK, end_marked
 from seatrial.launch.share import Shares
 
-GRACE_AFTER_FAILURE_S = 6.0
+GRACE_AFTER_STALL_S = 6.0
 """Longer than the watch waits for the other ranks' stacks."""
+GRACE_AFTER_DEATH_S = 1.0
+"""What the survivors have to say is written in milliseconds, and who was first is known without it."""
 GRACE_AFTER_TERM_S = 2.0
+KILL_AFTER_DEATH_S = 0.5
+"""The same where a rank is gone: what the others could still leave cleanly needs it."""
 GRACE_AFTER_STOP_S = 60.0
 """A run asked to stop writes a checkpoint first."""
 STACKS_S = 1.0
@@ -115,6 +121,8 @@ class Processes:
         self.found = NodeResult(codes={}, host=socket.gethostname())
         self.done = False
         self._asked = self._elsewhere = self._ending = False
+        self._deaths = Deaths()
+        self._unwatched: list[int] = []
         self._asked_for_stacks: set[int] = set()
         self._kill_at = 0.0
         self._sampled = 0.0
@@ -134,6 +142,8 @@ class Processes:
                 if job.cores is not None and job.cores <= 1 and cores:
                     own = [cores[i % len(cores)]]  # the kernel cuts off a share at each core that it is used on
                 self.processes[rank] = self._start(rank, i, master, threads, own, len(cores))
+                if not self._deaths.watch(rank, self.processes[rank].pid):
+                    self._unwatched.append(rank)
         except BaseException:
             self.kill()
             raise
@@ -186,11 +196,12 @@ class Processes:
             return
         now = time.monotonic()
         self._sample(now)
-        for rank, process in self.processes.items():
-            if process.poll() is not None and rank not in self.found.codes:
+        for rank in [*self._deaths.order(), *self._unwatched]:
+            process = self.processes[rank]
+            if rank not in self.found.codes and process.poll() is not None:
                 self.found.codes[rank] = process.returncode
                 self._end_children(process.pid)
-                if process.returncode and not self._ending:
+                if not self._ending and (process.returncode or not self._was_done(rank)):
                     self._note_failure(rank, process.returncode, now)
         alive = [r for r, p in self.processes.items() if p.returncode is None]
         if not alive:
@@ -200,14 +211,25 @@ class Processes:
         else:
             self._decide(alive, now)
 
+    def _was_done(self, rank: int) -> bool:
+        """Whether a good exit code is one: a rank that leaves quietly in the middle of a step also has it."""
+        if not self.job.says_end:
+            return True
+        return any(beat.rank == rank and beat.phase == heartbeat.END for beat in heartbeat.read(self.job.run_dir))
+
     def _note_failure(self, rank: int, code: int, now: float) -> None:
         if not self.found.died:
-            self.until = min(self.until, now + GRACE_AFTER_FAILURE_S)
+            self.until = min(self.until, now + (GRACE_AFTER_STALL_S if code == heartbeat.EXIT_STALL else self._grace_s))
         self.found.died.append(rank)
         self.found.died_at.append(time.time())
         if code == -signal.SIGKILL and rank not in self.found.shot and _oom_kills() > self._oom_kills:
             self._oom_kills = _oom_kills()
             self.found.shot.append(rank)
+
+    @property
+    def _grace_s(self) -> float:
+        """After a death. A program that starts ranks itself hears of it in its own time."""
+        return GRACE_AFTER_DEATH_S if self.job.per == "rank" else GRACE_AFTER_STALL_S
 
     def _decide(self, alive: list[int], now: float) -> None:
         stalled = files.alarm(self.job.run_dir).exists() if self.job.per == "rank" else False
@@ -217,7 +239,7 @@ class Processes:
                     self.found.frozen.append(rank)
                     self._ask_for_stacks(rank, now)
         if stalled:
-            self.until = min(self.until, now + GRACE_AFTER_FAILURE_S)
+            self.until = min(self.until, now + GRACE_AFTER_STALL_S)
         if now <= self.until:
             if not (self.found.died and set(alive) <= set(self.found.frozen)):
                 return  # stopped processes will not say anything more; all others may
@@ -226,7 +248,9 @@ class Processes:
             for rank in alive:
                 self._ask_for_stacks(rank, now)
         self._ending = True
-        self._kill_at = now + (STACKS_S if self._asked_for_stacks else 0.0) + GRACE_AFTER_TERM_S
+        lost = not stalled and self.job.per == "rank" and (self.found.died or self._elsewhere)
+        self._kill_at = now + (KILL_AFTER_DEATH_S if lost else GRACE_AFTER_TERM_S)
+        self._kill_at += STACKS_S if self._asked_for_stacks else 0.0
         if not self._asked_for_stacks:
             self._signal(alive, signal.SIGTERM)
 
@@ -277,7 +301,7 @@ class Processes:
         """A process on another node failed: ours have the usual moment."""
         if not self._elsewhere:
             self._elsewhere = True
-            self.until = min(self.until, time.monotonic() + GRACE_AFTER_FAILURE_S)
+            self.until = min(self.until, time.monotonic() + self._grace_s)
 
     def kill(self) -> None:
         """All gone when this returns."""
@@ -303,6 +327,7 @@ class Processes:
             self._shares.close()
         if self._port is not None:
             self._port.close()
+        self._deaths.close()
         for rank, process in self.processes.items():
             self.found.codes.setdefault(rank, process.returncode)
         self.found.seconds = now - self.started

@@ -90,7 +90,7 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
         procs_per_node=trial.cluster.procs_per_node if trial.cluster else None, env=dict(trial.environment.variables),
         device=engine.device(trial), threads=trial.execution.threads, cores=limits.cores,
         memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s,
-        scheduler=dict(trial.environment.scheduler))
+        scheduler=dict(trial.environment.scheduler), says_end=engine.says_end)
     launcher.check(trial, job)
     if run_dir.exists():
         end_leftovers(run_dir)
