@@ -10,7 +10,7 @@ import pytest
 from seatrial import trialfile
 from seatrial.engine.watch.events import EventWriter, rank_file_name
 from seatrial.engine.watch.heartbeat import Heartbeat
-from seatrial.launch import files, outcome
+from seatrial.launch import files, hang
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.outcome import classify, requested_bytes
 from seatrial.plan.fits import smaller, would_fit
@@ -203,15 +203,15 @@ def test_a_rank_found_stopped_at_the_time_limit_is_a_hang_and_no_timeout(tmp_pat
 
 def test_groups_are_those_of_the_engines_mesh() -> None:
     t = Topology(dp=2, tp=2, pp=2)
-    assert [outcome.peers(group, 5, t) for group in ("tp", "dp", "pp", "world")] == [[4, 5], [5, 7], [1, 5], list(range(8))]
-    assert outcome.rank_label(5, t) == "rank 5 (pp1 dp0 tp1)"
+    assert [hang.peers(group, 5, t) for group in ("tp", "dp", "pp", "world")] == [[4, 5], [5, 7], [1, 5], list(range(8))]
+    assert hang.rank_label(5, t) == "rank 5 (pp1 dp0 tp1)"
 
 
 @pytest.mark.parametrize("text", ["", "Fatal Python error", "Thread 0x1 (most recent call first):\n", "\0\xff" * 50])
 def test_stacks_that_say_nothing_say_nothing(tmp_path: Path, text: str) -> None:
     Heartbeat(tmp_path, 0)
     files.stacks(tmp_path, 0).write_text(text)
-    assert outcome.standing_at(tmp_path, 0) == []
+    assert hang.standing_at(tmp_path, 0) == []
 
 
 def test_the_knobs_named_lower_the_need_below_the_cap() -> None:
