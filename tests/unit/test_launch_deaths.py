@@ -58,6 +58,31 @@ def test_leaving_with_a_good_code_and_no_word_ends_the_others_within_two_seconds
     assert group.found.seconds < 10
 
 
+LEAVES = """
+import faulthandler, os, pathlib, signal, sys, time
+watch = pathlib.Path(sys.argv[1]) / "watch"
+if os.environ["RANK"] == "0":
+    while not (watch / "up").exists():
+        time.sleep(0.01)
+    (watch / "stalled").touch()
+    os._exit(83)
+signal.signal(15, signal.SIG_IGN)
+faulthandler.register(signal.SIGUSR2, file=(watch / "rank1.stacks").open("w"), all_threads=True)
+(watch / "up").touch()
+def busy():
+    time.sleep(600)
+busy()
+"""
+
+
+def test_a_rank_that_did_not_report_a_stall_is_asked_and_ended_when_the_first_leaves(tmp_path: Path) -> None:
+    (tmp_path / "watch").mkdir()
+    group = ended(tmp_path, sys.executable, "-I", "-S", "-c", LEAVES, str(tmp_path))
+    assert group.found.died == [0] and group.found.codes == {0: 83, 1: -9}
+    assert "in busy" in (tmp_path / "watch" / "rank1.stacks").read_text()
+    assert group.found.seconds < processes.GRACE_AFTER_STALL_S, "all that will be said has been said"
+
+
 @pytest.mark.parametrize(("phase", "died"), [(END, []), ("finish", [0, 1])])
 def test_one_that_said_end_was_done(tmp_path: Path, phase: str, died: list[int]) -> None:
     for rank in (0, 1):

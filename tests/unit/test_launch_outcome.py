@@ -196,6 +196,17 @@ def test_a_rank_that_cannot_even_report_is_the_cause(tmp_path: Path) -> None:
     assert frozen.rank == 2 and "stopped by a signal" in frozen.message
 
 
+def test_a_rank_that_came_too_late_to_report_is_not_the_cause_where_its_stack_shows_it_waiting(tmp_path: Path) -> None:
+    for rank in (0, 1, 3):
+        stalled(tmp_path, rank, collective="all_reduce", group="dp", seq=20 - (rank == 1))
+        where = '"/x/engine/core/comm.py", line 1 in wait' if rank != 1 else '"/home/me/data.py", line 88 in batch'
+        files.stacks(tmp_path, rank).write_text(f"Current thread 0x1 (most recent call first):\n  File {where}\n")
+    Heartbeat(tmp_path, 2).collective("all_reduce", "dp", 20)
+    files.stacks(tmp_path, 2).write_text(files.stacks(tmp_path, 0).read_text())
+    outcome = judged(tmp_path, trial_of(dp=4), codes=(83, 83, -9, 83), died=(0, 1, 3))
+    assert outcome.rank == 1 and "data.py:88 in batch" in outcome.message
+
+
 def test_a_rank_found_stopped_at_the_time_limit_is_a_hang_and_no_timeout(tmp_path: Path) -> None:
     outcome = judged(tmp_path, trial_of(dp=1), codes=(-9,), timed_out=True, frozen=(0,), seconds=30.0)
     assert (outcome.status, outcome.rank) == ("hang", 0) and "stopped by a signal" in outcome.message

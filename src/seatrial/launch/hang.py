@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -193,10 +193,12 @@ def standings(run_dir: Path, stalls: Mapping[int, Report], beats: Mapping[int, B
                                    microbatch=int(stall.get("microbatch", 0)), groups=stall.get("groups", {}),
                                    beats=int(stall.get("beats", 0)))
         elif rank not in lost:
-            beat = beats.get(rank)
+            beat, stack = beats.get(rank), frames(run_dir, rank)
             found[rank] = Standing(rank=rank, told=False) if beat is None else Standing(
                 rank=rank, phase=beat.phase, step=beat.step, microbatch=beat.microbatch, beats=beat.beats, told=False,
-                groups={beat.group: beat.seq} if beat.group else {})
+                groups={beat.group: beat.seq} if beat.group else {},
+                # Asked for its stack from outside, it may be one that only came late.
+                wait=waits_in(stack, asdict(beat), run_ahead=run_ahead) if stack else "")
     return found
 
 

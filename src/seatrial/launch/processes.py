@@ -34,6 +34,8 @@ GRACE_AFTER_STALL_S = 6.0
 """Longer than the watch waits for the other ranks' stacks."""
 GRACE_AFTER_DEATH_S = 1.0
 """What the survivors have to say is written in milliseconds, and who was first is known without it."""
+GRACE_AFTER_LEAVING_S = 0.3
+"""A rank that leaves for a stall has waited for the others' words already; who has not said them by then is asked."""
 GRACE_AFTER_TERM_S = 2.0
 KILL_AFTER_DEATH_S = 0.5
 """The same where a rank is gone: what the others could still leave cleanly needs it."""
@@ -219,7 +221,7 @@ class Processes:
 
     def _note_failure(self, rank: int, code: int, now: float) -> None:
         if not self.found.died:
-            self.until = min(self.until, now + (GRACE_AFTER_STALL_S if code == heartbeat.EXIT_STALL else self._grace_s))
+            self.until = min(self.until, now + (GRACE_AFTER_LEAVING_S if code == heartbeat.EXIT_STALL else self._grace_s))
         self.found.died.append(rank)
         self.found.died_at.append(time.time())
         if code == -signal.SIGKILL and rank not in self.found.shot and _oom_kills() > self._oom_kills:
@@ -247,8 +249,11 @@ class Processes:
             self.found.timed_out = True
             for rank in alive:
                 self._ask_for_stacks(rank, now)
+        elif stalled and self.found.died:
+            for rank in alive:
+                self._ask_for_stacks(rank, now)
         self._ending = True
-        lost = not stalled and self.job.per == "rank" and (self.found.died or self._elsewhere)
+        lost = self.job.per == "rank" and (self.found.died or self._elsewhere)
         self._kill_at = now + (KILL_AFTER_DEATH_S if lost else GRACE_AFTER_TERM_S)
         self._kill_at += STACKS_S if self._asked_for_stacks else 0.0
         if not self._asked_for_stacks:
