@@ -110,6 +110,15 @@ def test_a_kill_below_the_cap_is_a_crash_and_at_the_cap_it_is_memory(tmp_path: P
     assert shot.status == "oom_host" and "the machine had none left" in shot.message
 
 
+def test_a_rank_ended_for_memory_that_others_took_is_not_out_of_memory_but_in_a_crowd(tmp_path: Path) -> None:
+    crowd = {"total_bytes": 64 * GIB, "free_bytes": 2**28, "ours_bytes": 2**29, "others_bytes": 60 * GIB,
+             "others_grew_bytes": 50 * GIB, "largest": "hog, pid 71, 49.50 GiB"}
+    outcome = judged(tmp_path, trial_of(), codes=(3, -9), died=(1, 0), shot=(1,), crowd=crowd)
+    assert (outcome.status, outcome.rank) == ("crowded", 1)
+    assert outcome.message == ("others filled this machine's memory: 50.00 GiB since the start (the fullest: hog, pid 71, "
+                               "49.50 GiB); of 64.00 GiB this trial had 512 MiB, and rank 1 (pp0 dp1 tp0) was ended for it")
+
+
 def test_what_fails_with_the_last_byte_gone_failed_for_memory(tmp_path: Path) -> None:
     failure(tmp_path, 1, error="RuntimeError", message="can't start new thread",
             memory={"data_bytes": GIB - 1000, "cap_bytes": GIB, "base_bytes": GIB // 4})
@@ -120,7 +129,35 @@ def test_what_fails_with_the_last_byte_gone_failed_for_memory(tmp_path: Path) ->
 @pytest.mark.parametrize(("state", "status"), [("CANCELLED", "cancelled"), ("PREEMPTED", "cancelled"), ("TIMEOUT", "timeout"),
                                                ("OUT_OF_MEMORY", "oom_host"), ("NODE_FAIL", "crash"), ("FAILED", "crash")])
 def test_the_batch_systems_word_counts_when_the_ranks_left_none(tmp_path: Path, state: str, status: str) -> None:
+    (tmp_path / files.NODES).mkdir()
+    files.node_here(tmp_path, 0).touch()
     assert judged(tmp_path, trial_of(), codes=(None, None), scheduler_state=state).status == status
+
+
+@pytest.mark.parametrize(("output", "said"), [
+    ("/opt/py/bin/python: No module named seatrial\nsrun: error: n1: task 0: Exited with exit code 1\n",
+     "could not start: /opt/py/bin/python: No module named seatrial"),
+    ("srun: error: n1: task 0: Exited with exit code 1\n", "could not start: srun: error: n1: task 0: Exited with exit code 1"),
+    ("", "could not start: the batch system says FAILED, and its output nothing"),
+])  # fmt: skip
+def test_a_job_whose_agents_never_came_did_not_start_and_says_what_its_output_says(
+        tmp_path: Path, output: str, said: str) -> None:
+    (tmp_path / files.SCRIPT_OUTPUT).write_text(output)
+    outcome = judged(tmp_path, trial_of(), codes=(None, None), scheduler_state="FAILED")
+    assert (outcome.status, outcome.rank, outcome.message) == ("not_started", None, said)
+    assert judged(tmp_path, trial_of(), codes=(None, None), scheduler_state="CANCELLED").status == "cancelled"
+
+
+def test_ranks_that_all_end_before_a_first_word_did_not_start(tmp_path: Path) -> None:
+    (tmp_path / files.LOGS).mkdir()
+    files.log(tmp_path, 0).write_text("Traceback …\nModuleNotFoundError: No module named 'torch'\n")
+    job = Job(name="t", run_dir=tmp_path, argv=("x",), world=2, says_end=True)
+    outcome = classify(tmp_path, Finished(codes=(1, 1), died=(1, 0)), job=job, trial=trial_of())
+    assert outcome.status == "not_started" and outcome.message.endswith("No module named 'torch'")
+    one = classify(tmp_path, Finished(codes=(-9, 1), died=(1,)), job=job, trial=trial_of())
+    assert (one.status, one.rank) == ("crash", 1), "one that left is no job that cannot start"
+    refused = classify(tmp_path, Finished(codes=(None, None), refused="x: No such file"), job=job, trial=trial_of())
+    assert (refused.status, refused.message) == ("not_started", "could not start: x: No such file")
 
 
 def test_a_finding_of_our_own_goes_before_the_batch_systems_word(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from seatrial.engines.base import Per
 from seatrial.errors import BadInput
@@ -104,6 +104,10 @@ class NodeResult:
     data_peak_bytes: dict[int, int] = field(default_factory=dict)
     shot: list[int] = field(default_factory=list)
     host: str = ""
+    crowd: dict[str, Any] = field(default_factory=dict)
+    """`memory.Whose`, where a rank was ended for memory that others took."""
+    refused: str = ""
+    """Why none of its processes was started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +128,13 @@ class Finished:
     data_peak_bytes: dict[int, int] = field(default_factory=dict)
     """What RLIMIT_DATA counts."""
     shot: tuple[int, ...] = ()
-    """Ranks that the kernel killed for memory, where it says so."""
+    """Ranks that were killed for memory, by the kernel, where it says so, or by whoever watches it."""
+    crowd: dict[str, Any] = field(default_factory=dict)
+    """`memory.Whose`, where that was memory that others took."""
     scheduler_state: str = ""
     """The batch system's own word: COMPLETED, TIMEOUT, CANCELLED, NODE_FAIL, …"""
+    refused: str = ""
+    """Why a node started none of its processes."""
     job_id: str = ""
     hosts: tuple[str, ...] = ()
 
@@ -190,6 +198,10 @@ class Launcher(Protocol):
 
     def end(self, job_id: str) -> None:
         """Ends what an earlier controller left, by its number: a job, or an allocation with all that runs in it."""
+
+    def over(self) -> str:
+        """Why nothing can be started any more: what it holds nodes by has ended. Empty while something can."""
+        return ""
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         """Whether the job can run now beside those."""

@@ -145,5 +145,7 @@ def merged(job: Job, results: Mapping[int, NodeResult], *, seconds: float = 0.0,
         frozen=tuple(rank for r in results.values() for rank in r.frozen),
         rss_peak_bytes={k: v for r in results.values() for k, v in r.rss_peak_bytes.items()},
         data_peak_bytes={k: v for r in results.values() for k, v in r.data_peak_bytes.items()},
-        shot=tuple(rank for r in results.values() for rank in r.shot), scheduler_state=scheduler_state, job_id=job_id,
+        shot=tuple(rank for r in results.values() for rank in r.shot),
+        crowd=next((r.crowd for r in results.values() if r.crowd), {}),
+        refused=next((r.refused for r in results.values() if r.refused), ""), scheduler_state=scheduler_state, job_id=job_id,
         hosts=tuple(results[node].host for node in sorted(results)))

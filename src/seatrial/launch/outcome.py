@@ -21,6 +21,7 @@ from seatrial.engines.base import Event
 from seatrial.launch import files
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.hang import find_hang, rank_label, reports, standing_at
+from seatrial.launch.memory import MIB, Whose, shown
 from seatrial.outcomes import BY_SCHEDULER, OUTCOMES, Status
 from seatrial.record import Outcome
 from seatrial.spec import GIB, Trial
@@ -35,7 +36,6 @@ PARTS = {
     "messages.py": "activations between stages", "comm.py": "communication buffers", "fault.py": "memory taken on purpose",
 }  # fmt: skip
 """What memory was for, by the innermost file of the engine that stood in the traceback."""
-MIB = 2**20
 _REQUESTED = re.compile(r"tried to allocate ([\d.]+) ?(bytes|KiB|MiB|GiB)", re.IGNORECASE)
 _UNITS = {"bytes": 1, "kib": 2**10, "mib": MIB, "gib": GIB}
 
@@ -72,6 +72,9 @@ class _Case:
             return self._killed(cause)
         if own:
             return self._of_failure(next((e for e in own if e["rank"] == cause), own[0]))
+        if (words := self._never_started()) and BY_SCHEDULER.get(done.scheduler_state) != "cancelled" and not done.stopped:
+            return Outcome(status="not_started", message=f"could not start: {words}",
+                           evidence={"scheduler_state": done.scheduler_state, "log": self._output() or self._tail(0)})
         gone = [r for r, code in enumerate(done.codes) if code is None]
         if cause is None and len(gone) < len(done.codes) and gone and self.failures and not done.stopped:
             return self._lost_node(gone[0])
@@ -93,6 +96,24 @@ class _Case:
         lost = {e["rank"] for e in self.failures if e.get("consequence")}
         first = next((r for r in self.finished.died if r not in lost), None)
         return None if first is None or codes[first] == heartbeat.EXIT_STALL else first
+
+    def _never_started(self) -> str:
+        """Why nothing came to run, in words of an agent, the job's output or the interpreter; empty where a rank was there."""
+        done = self.finished
+        if done.refused:
+            return done.refused
+        if self.beats or self.failures or self.events:
+            return ""
+        if done.scheduler_state and all(code is None for code in done.codes):
+            if any(files.node_here(self.run_dir, node).exists() for node in range(self.job.nodes)):
+                return ""
+            return last_words(self._output()) or f"the batch system says {done.scheduler_state}, and its output nothing"
+        if self.job.says_end and len(done.died) == len(done.codes) and all((code or 0) > 0 for code in done.codes):
+            return last_words(self._tail(0)) or f"every rank ended with exit code {done.codes[0]} before its first words"
+        return ""
+
+    def _output(self) -> list[str]:
+        return tail(self.run_dir / files.SCRIPT_OUTPUT)
 
     def _last_end(self) -> Event:
         return next((e for e in reversed(self.events) if e["event"] == "end"), {})
@@ -150,6 +171,8 @@ class _Case:
         number = -(done.codes[rank] or 0)
         name = signal.Signals(number).name if number in {s.value for s in signal.Signals} else f"signal {number}"
         data, rss = done.data_peak_bytes.get(rank, 0), done.rss_peak_bytes.get(rank, 0)
+        if rank in done.shot and done.crowd:
+            return self._crowded(rank, Whose(**done.crowd))
         how = "the machine had none left" if rank in done.shot else f"{name} at its cap"
         if rank in done.shot or done.scheduler_state == "OUT_OF_MEMORY" or cap and data >= NEAR_CAP * cap:
             message, found = self._killed_for_memory(rank, used_bytes=rss if rank in done.shot else data, how=how)
@@ -161,6 +184,15 @@ class _Case:
         if cap:
             evidence["cap_bytes"] = cap
         return Outcome(status="crash", message=f"{who} was ended by {name}{at}", evidence=evidence, **self._place(rank))
+
+    def _crowded(self, rank: int, seen: Whose) -> Outcome:
+        """Not the trial's doing, and nothing is learned of it but that it was not alone."""
+        largest = f" (the fullest: {seen.largest})" if seen.largest else ""
+        message = (f"others filled this machine's memory: {shown(seen.others_grew_bytes)} since the start{largest}; of "
+                   f"{shown(seen.total_bytes)} this trial had {shown(seen.ours_bytes)}, and "
+                   f"{rank_label(rank, self.trial.topology)} was ended for it")
+        return Outcome(status="crowded", message=message, evidence={**self.finished.crowd, "log": self._tail(rank)},
+                       **self._place(rank))
 
     def _hang(self) -> Outcome:
         backend = next((e.get("backend") for e in self.events if e["event"] == "start"), "")
@@ -223,8 +255,8 @@ class _Case:
         if (beat := self.beats.get(rank)) is not None and self.job.per == "rank":
             message += f" at step {beat.step} ({beat.phase})"
         tail = self._tail(rank)
-        if words := [line.strip() for line in tail if any(letter.isalpha() for letter in line)]:
-            message += f": {words[-1][:200]}"
+        if words := last_words(tail):
+            message += f": {words}"
         place = self._place(rank) if self.job.per == "rank" else {}
         return Outcome(status=status, message=message, evidence={"exit_code": code, "log": tail}, **place)
 
@@ -304,6 +336,13 @@ def tail(path: Path) -> list[str]:
         return []
 
 
+def last_words(lines: list[str]) -> str:
+    """The last line that says something; what srun says of it only where nothing else does."""
+    said = [line.strip() for line in lines if any(letter.isalpha() for letter in line)]
+    own = [line for line in said if not line.startswith(("srun: ", "slurmstepd: "))]
+    return (own or said or [""])[-1][:200]
+
+
 def requested_bytes(message: str) -> int:
     """What an allocator's error says was asked of it."""
     match = _REQUESTED.search(message)
@@ -317,7 +356,3 @@ def part_of(event: Event) -> str:
         if part := PARTS.get(str(frame).partition(":")[0]):
             return part
     return {"optimizer": "optimizer state", "reduce": "gradients"}.get(str(event.get("phase")), "activations")
-
-
-def shown(size_bytes: float) -> str:
-    return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB else f"{size_bytes / MIB:.0f} MiB"

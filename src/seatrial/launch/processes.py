@@ -20,14 +20,16 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
 from seatrial.engine.watch import heartbeat
-from seatrial.launch import files
+from seatrial.launch import files, memory
 from seatrial.launch.base import Job, NodeResult
 from seatrial.launch.deaths import Deaths
 from seatrial.launch.guard import MARK, end_marked
+from seatrial.launch.memory import Whose
 from seatrial.launch.share import Shares
 
 GRACE_AFTER_STALL_S = 6.0
@@ -44,9 +46,12 @@ GRACE_AFTER_STOP_S = 60.0
 STACKS_S = 1.0
 """How long a rank may take to write its stacks when asked."""
 SAMPLE_S = 0.25
-OOM_SCORE = 800
+OOM_SCORE = 300
+"""Before others of their size, and after one that holds a third of the machine more."""
 LEAST_FREE = 0.015
-"""Below this share of a machine's memory its fullest rank is ended, before the kernel chooses somebody or all stands still."""
+"""Below this share of a machine's memory the fullest rank is ended, before the kernel chooses somebody or all stands still."""
+LAST_FREE = 0.005
+"""The same where others took the memory: ending a rank gives little back, so only when nothing else is left."""
 WAITS = "OMP_WAIT_POLICY"
 WAITS_OWN = (WAITS, "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 """What says how OpenMP's threads wait: the standard's word, which both libraries that torch comes with heed, and their own."""
@@ -128,7 +133,9 @@ class Processes:
         self._asked_for_stacks: set[int] = set()
         self._kill_at = 0.0
         self._sampled = 0.0
-        self._oom_kills = _oom_kills()
+        self._oom_kills = memory.kills()
+        self._used_before = memory.machine().used_bytes
+        self._low: Whose | None = None
         self._node_mark = f"{job.run_dir}#{node}"
         self._shares = Shares(job.cores, ranks=self.ranks) if job.cores is not None else None
         (job.run_dir / files.LOGS).mkdir(parents=True, exist_ok=True)
@@ -224,9 +231,9 @@ class Processes:
             self.until = min(self.until, now + (GRACE_AFTER_LEAVING_S if code == heartbeat.EXIT_STALL else self._grace_s))
         self.found.died.append(rank)
         self.found.died_at.append(time.time())
-        if code == -signal.SIGKILL and rank not in self.found.shot and _oom_kills() > self._oom_kills:
-            self._oom_kills = _oom_kills()
-            self.found.shot.append(rank)
+        if code == -signal.SIGKILL and rank not in self.found.shot and memory.kills() > self._oom_kills:
+            self._oom_kills = memory.kills()
+            self._note_shot(rank)
 
     @property
     def _grace_s(self) -> float:
@@ -284,14 +291,22 @@ class Processes:
         self._sampled = now
         for rank, process in self.processes.items():
             if process.returncode is None:
-                rss, data = _memory(process.pid)
+                rss, data = memory.of_process(process.pid)
                 self.found.rss_peak_bytes[rank] = max(rss, self.found.rss_peak_bytes.get(rank, 0))
                 self.found.data_peak_bytes[rank] = max(data, self.found.data_peak_bytes.get(rank, 0))
         alive = [r for r, p in self.processes.items() if p.returncode is None]
-        if alive and not self.found.shot and _free_share() < LEAST_FREE:
+        free = memory.machine().free_share
+        self._low = memory.whose(self.job.run_dir, self._used_before) if free < 2 * LEAST_FREE else None
+        if alive and not self.found.shot and self._low is not None and \
+                free < (LEAST_FREE if self._low.ours_is_the_cause else LAST_FREE):
             fullest = max(alive, key=lambda rank: self.found.rss_peak_bytes.get(rank, 0))
-            self.found.shot.append(fullest)
+            self._note_shot(fullest)
             self._signal([fullest], signal.SIGKILL)
+
+    def _note_shot(self, rank: int) -> None:
+        self.found.shot.append(rank)
+        if self._low is not None and not self._low.ours_is_the_cause:
+            self.found.crowd = asdict(self._low)
 
     # ---- ending
 
@@ -370,49 +385,3 @@ def _state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
-
-
-def _memory(pid: int) -> tuple[int, int]:
-    """Peak resident bytes and present data bytes."""
-    rss = data = 0
-    try:
-        with open(f"/proc/{pid}/status") as status:
-            for line in status:
-                if line.startswith("VmHWM:"):
-                    rss = int(line.split()[1]) * 1024
-                elif line.startswith("VmData:"):
-                    data = int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return rss, data
-
-
-def _free_share() -> float:
-    """Share of this machine's memory that could still be had."""
-    values = {}
-    try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                name, _, rest = line.partition(":")
-                if name in ("MemTotal", "MemAvailable"):
-                    values[name] = int(rest.split()[0])
-    except OSError:
-        return 1.0
-    return values.get("MemAvailable", 1) / values.get("MemTotal", 1)
-
-
-def _oom_kills() -> int:
-    """How often the kernel has killed for memory, in our control group or, failing that, on this machine."""
-    try:
-        group = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip()
-    except OSError:
-        group = ""
-    for path in (f"/sys/fs/cgroup{group}/memory.events", "/proc/vmstat"):
-        try:
-            with open(path) as file:
-                for line in file:
-                    if line.startswith("oom_kill "):
-                        return int(line.split()[1])
-        except OSError:
-            continue
-    return 0

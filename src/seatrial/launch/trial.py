@@ -140,6 +140,13 @@ def invalid(trial: Trial, error: BadInput, *, session: str = "", notes: str = ""
                    machine=str(host.get("name", "")), versions=environment.versions())
 
 
+def refused(trial: Trial, error: BadInput) -> Record:
+    """The record of what was not let start, by a batch system or for want of a program: not the trial's own doing."""
+    host = environment.machine()
+    return replace(record_of(trial, Recipe(), Outcome(status="not_started", message=str(error)), []), host=host,
+                   machine=str(host.get("name", "")), versions=environment.versions())
+
+
 def record_of(trial: Trial, recipe: Recipe, outcome: Outcome, said: list[Event], *, ran: Trial | None = None,
               session: str = "", notes: str = "") -> Record:
     """The row of `trial`; `ran`: the trial as it was run, where that was with a smaller batch."""
