@@ -30,7 +30,7 @@ from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
 from seatrial.engine.watch.fault import Fault
-from seatrial.engine.watch.heartbeat import START_S, Heartbeat
+from seatrial.engine.watch.heartbeat import END, START_S, Heartbeat
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
@@ -69,6 +69,7 @@ def main(argv: list[str]) -> int:
         sys.stdout.flush()
         # The usual way out would wait for threads of a process group whose peers are gone.
         os._exit(status)
+    heartbeat.beat(phase=END)
     heartbeat.close()
     if dist.is_initialized():
         dist.destroy_process_group()

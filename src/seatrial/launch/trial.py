@@ -90,7 +90,7 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
         procs_per_node=trial.cluster.procs_per_node if trial.cluster else None, env=dict(trial.environment.variables),
         device=engine.device(trial), threads=trial.execution.threads, cores=limits.cores,
         memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s,
-        scheduler=dict(trial.environment.scheduler))
+        scheduler=dict(trial.environment.scheduler), says_end=engine.says_end)
     launcher.check(trial, job)
     if run_dir.exists():
         end_leftovers(run_dir)
@@ -137,6 +137,13 @@ def invalid(trial: Trial, error: BadInput, *, session: str = "", notes: str = ""
     outcome = Outcome(status="invalid", message=str(error), evidence=evidence)
     host = environment.machine()
     return replace(record_of(trial, Recipe(), outcome, [], session=session, notes=notes), host=host,
+                   machine=str(host.get("name", "")), versions=environment.versions())
+
+
+def refused(trial: Trial, error: BadInput) -> Record:
+    """The record of what was not let start, by a batch system or for want of a program: not the trial's own doing."""
+    host = environment.machine()
+    return replace(record_of(trial, Recipe(), Outcome(status="not_started", message=str(error)), []), host=host,
                    machine=str(host.get("name", "")), versions=environment.versions())
 
 

@@ -32,6 +32,8 @@ FOLDER = "watch"
 EXIT_STALL = 83
 """Its own number, so that a launcher can tell a hang from a crash."""
 WAIT_FOR_OTHERS_S = 3.0
+END = "end"
+"""The phase of a rank that is done: one that leaves without it, with whatever exit code, was not."""
 START_S = 180.0
 """Before the first step ranks wait for each other's start, which takes its time: no stall is seen sooner."""
 LAYOUT = struct.Struct("<qqqqdQ24s24s24s")
