@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 STEPS, SAVE_EVERY, STALL_S = 6, 2, 5.0
+START_S = 10.0
+"""The limit on silence before the first step."""
 DEATH_S, HANG_S = 2.0, STALL_S + 5.0
 """The bars: from the fault to the verdict."""
 CAP_GIB = 1.0

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.faults import books, hosts, slurm, warm
-from benchmarks.faults.draw import CAP_GIB, FAULT_OF, SAVE_EVERY, STALL_S, STEPS, Case, Layout
+from benchmarks.faults.draw import CAP_GIB, FAULT_OF, SAVE_EVERY, STALL_S, START_S, STEPS, Case, Layout
 
 from seatrial import trialfile
 from seatrial.engine.io import checkpoint
@@ -66,7 +66,8 @@ def asked(layout: Layout, *, background: bool, folder: Path) -> tuple[Trial, Rec
     return trialfile.build({
         "model": {"layers": 4, "hidden": 32, "heads": 4, "vocab": 101, "seq": 16}, "topology": topology,
         "batch": {"gbs": 4 * layout.dp}, "execution": {"threads": 1, "device": "cpu"},
-        "recipe": {"steps": STEPS, "save_every": SAVE_EVERY, "stall_s": STALL_S, "async_save": background,
+        "recipe": {"steps": STEPS, "save_every": SAVE_EVERY, "stall_s": STALL_S, "save_s": STALL_S, "load_s": STALL_S,
+                   "start_s": START_S, "async_save": background,
                    "checkpoint_dir": str(folder / "checkpoints")}})  # fmt: skip
 
 
