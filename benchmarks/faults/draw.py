@@ -147,7 +147,7 @@ def hang(moments: tuple[str, ...]) -> Maker:
 
     def make(rng: random.Random, case: Case) -> Case:
         case = placed(rng, case, moments)
-        return replace(case, outcomes=("hang",), culprits=(case.rank,), bar_s=HANG_S)
+        return replace(case, outcomes=("hang",), culprits=(case.rank,), bar_s=HANG_S if case.step else START_S + 5.0)
 
     return make
 
@@ -293,7 +293,7 @@ def sweeping(rng: random.Random, case: Case) -> Case:
                    resumes=True)
 
 
-WAITS = ("start", "forward", "backward", "data", "reduce", "optimizer", "report")
+WAITS = ("build", "start", "forward", "backward", "data", "reduce", "optimizer", "report")
 """Where a rank may stand still; before the first step the limit is another."""
 KINDS: dict[str, tuple[int, Maker]] = {
     "die": (3, death((*ANY, "launch", "outside", "outside"))),
@@ -305,7 +305,7 @@ KINDS: dict[str, tuple[int, Maker]] = {
     "spin": (2, hang(WAITS)),
     "busy": (1, hang(WAITS)),
     "sleep": (2, hang(WAITS)),
-    "stop": (2, hang((*WAITS, "save", "outside", "outside"))),
+    "stop": (2, hang(("join", *WAITS, "save", "outside", "outside"))),
     "skip": (1, skipped),
     "double": (1, doubled),
     "shape": (1, misshapen),

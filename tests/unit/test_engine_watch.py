@@ -117,7 +117,8 @@ def test_a_fault_can_sit_in_the_data_and_last():
     from seatrial.recipe import Recipe
     from seatrial.spec import Model
 
-    fault, batches = Fault.parse("slow:0:2:data:0.05"), Batches(Recipe(), Model(layers=1, hidden=8, heads=1, vocab=20, seq=4), 1)
+    batches = Batches(Recipe(), Model(layers=1, hidden=8, heads=1, vocab=20, seq=4), 1)
+    fault = Fault.parse("slow:0:2:data:0.05")
     fault.arm(0, batches)
     taken = []
     for step in (1, 2, 3):

@@ -35,8 +35,8 @@ SIGNALS = {"stop": signal.SIGSTOP, "die": signal.SIGKILL, "segv": signal.SIGSEGV
 LASTING = ("slow", "leak")
 """From their step on, each time that the phase comes."""
 KINDS = (*SIGNALS, *LASTING, "exit", "raise", "oom", "spin", "busy", "sleep", "skip", "nan", "double", "shape", "message")
-PHASES = ("join", "build", "load", "meet", "start", "forward", "backward", "weight", "reduce", "optimizer", "checkpoint", "report",
-          "evaluation", "finish", "data", "save")
+PHASES = ("join", "build", "load", "meet", "start", "forward", "backward", "weight", "reduce", "optimizer", "checkpoint",
+          "report", "evaluation", "finish", "data", "save")
 KEPT: list[torch.Tensor] = []
 """What `leak` does not give back."""
 
