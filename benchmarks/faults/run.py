@@ -60,8 +60,8 @@ class Ran:
         return self.record.outcome.status if self.record.outcome is not None else "ok"
 
 
-def asked(layout: Layout, *, background: bool, folder: Path) -> tuple[Trial, Recipe]:
-    """The smallest model that every layout divides; `engine` is where others will come in."""
+def ours(layout: Layout, *, background: bool, folder: Path) -> tuple[Trial, Recipe]:
+    """The smallest model that every layout divides."""
     topology = {name: getattr(layout, name) for name in Layout.__dataclass_fields__}
     return trialfile.build({
         "model": {"layers": 4, "hidden": 32, "heads": 4, "vocab": 101, "seq": 16}, "topology": topology,
@@ -69,6 +69,10 @@ def asked(layout: Layout, *, background: bool, folder: Path) -> tuple[Trial, Rec
         "recipe": {"steps": STEPS, "save_every": SAVE_EVERY, "stall_s": STALL_S, "save_s": STALL_S, "load_s": STALL_S,
                    "start_s": START_S, "async_save": background,
                    "checkpoint_dir": str(folder / "checkpoints")}})  # fmt: skip
+
+
+ENGINES = {"seatrial": ours}
+"""What is trained, by the engine of a case. Another one is met with what comes from outside: its ranks carry the same mark."""
 
 
 class Campaign:
@@ -105,7 +109,7 @@ class Campaign:
     # ---- ranks of this machine, or of two hosts
 
     def _ranks(self, case: Case, folder: Path) -> dict[str, Any]:
-        trial, recipe = asked(case.layout, background=case.background, folder=folder)
+        trial, recipe = ENGINES[case.engine](case.layout, background=case.background, folder=folder)
         with contextlib.ExitStack() as stack:
             launcher: Launcher = stack.enter_context(contextlib.closing(Local()))
             env, act = self._fault(case, folder)
@@ -205,7 +209,7 @@ class Campaign:
         return self._same(case, folder, self._again(case, folder))
 
     def _again(self, case: Case, folder: Path, *, resume: bool = True) -> Ran:
-        trial, recipe = asked(case.layout, background=case.background, folder=folder)
+        trial, recipe = ENGINES[case.engine](case.layout, background=case.background, folder=folder)
         with contextlib.closing(Local()) as local:
             return go(trial, replace(recipe, resume=resume), local, folder / "run")
 
@@ -228,7 +232,7 @@ class Campaign:
         folder = self.work / "references" / str(layout)
         if not (folder / "losses.json").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            trial, recipe = asked(layout, background=False, folder=folder)
+            trial, recipe = ours(layout, background=False, folder=folder)
             with warm.ranks(), contextlib.closing(Local()) as local:
                 ran = go(trial, recipe, local, folder / "run")
             if ran.status != "ok":
@@ -264,7 +268,7 @@ class Campaign:
     # ---- the one who watches
 
     def _controller(self, case: Case, folder: Path) -> dict[str, Any]:
-        trial, recipe = asked(case.layout, background=case.background, folder=folder)
+        trial, recipe = ENGINES[case.engine](case.layout, background=case.background, folder=folder)
         run_dir = folder / "run"
         with warm.ranks():
             def control() -> int:
