@@ -14,7 +14,8 @@ from typing import Literal, get_args
 
 from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_OTHER_OUTCOME
 
-Status = Literal["ok", "oom_device", "oom_host", "hang", "crash", "nan", "timeout", "invalid", "cancelled"]
+Status = Literal["ok", "oom_device", "oom_host", "hang", "crash", "nan", "timeout", "invalid", "cancelled",
+                 "not_started", "crowded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,8 @@ OUTCOMES: dict[str, Kind] = {
     "invalid": Kind(kind="not run", short="invalid", exit_code=EXIT_BAD_INPUT),
     "cancelled": Kind(kind="not run", short="cancelled", timed=True, rerun=True,
                       scheduler=("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")),
+    "not_started": Kind(kind="not run", short="no start", rerun=True),
+    "crowded": Kind(kind="not run", short="crowded", timed=True, rerun=True),
 }  # fmt: skip
 BY_SCHEDULER: dict[str, Status] = {word: status for status in get_args(Status) for word in OUTCOMES[status].scheduler}
 

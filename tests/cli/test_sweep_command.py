@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,27 @@ def test_a_launcher_that_is_not_there_is_one_line(seatrial, tmp_path, more, word
 def test_a_spent_budget_is_said_and_ends_with_three(seatrial, tmp_path):
     said = seatrial("sweep", stub_file(tmp_path, axes={"tp": [1, 2, 4]}, budget_s=0.001), "--logbook", tmp_path / "book")
     assert said.status == 3 and "2 not run: the budget of 0.001 s is spent" in said.out
+
+
+def test_a_sweep_in_which_nothing_ended_well_says_so_and_ends_with_three(seatrial, tmp_path):
+    file = stub_file(tmp_path, axes={"case": [{"name": name, "command": sweeps.stub(name)} for name in ("crash", "nan", "ok")]},
+                     order="file")
+    assert seatrial("sweep", file, "--logbook", tmp_path / "some").status == 0
+    crash = 'axes={case=[{name="crash", command={argv=["false"]}}]}'
+    said = seatrial("sweep", file, "--set", crash, "--logbook", tmp_path / "none")
+    assert said.status == 3 and said.err.splitlines()[-1] == "seatrial: none of 1 trials ended well"
+
+
+def test_what_could_not_start_is_pending_and_the_next_controller_starts_it(seatrial, tmp_path):
+    program = tmp_path / "train"
+    file = stub_file(tmp_path, command={**sweeps.stub("ok"), "argv": [str(program), *sweeps.stub("ok")["argv"][1:]]})
+    said = seatrial("sweep", file, "--logbook", tmp_path / "book")
+    assert said.status == 3 and f"{program}: No such file or directory" in said.err
+    assert said.err.splitlines()[-1].startswith("seatrial: 1 not_started: kept from running")
+    program.symlink_to(sys.executable)
+    found = json.loads(seatrial("sweep", file, "--logbook", tmp_path / "book", "--resume", "--json").out)
+    assert [row["status"] for row in found["trials"]] == ["ok"] and found["pending"] == {}
+    assert len(sweeps.lines(tmp_path / "book")) == 2, "the row is corrected, and not there twice"
 
 
 def test_people_get_a_line_a_trial_and_the_best(seatrial, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 
 from seatrial import trialfile
 from seatrial.errors import BadInput
-from seatrial.launch import files, processes
+from seatrial.launch import files, memory, processes
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.local import Local, wait
 from seatrial.launch.processes import WAITS_OWN
@@ -153,10 +153,30 @@ def test_a_time_limit_holds_and_says_so(tmp_path: Path) -> None:
 def test_a_machine_without_memory_loses_its_fullest_rank_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = ("import os, sys, time; rank = os.environ['RANK']; x = b'1' * (2**27 * int(rank))\n"
             "open(sys.argv[1] + rank, 'w').close(); time.sleep(600)")
-    monkeypatch.setattr(processes, "_free_share", lambda: 0.001 if len(list(tmp_path.glob("up?"))) == 2 else 1.0)
+    full(tmp_path, monkeypatch, total=2**31, free=2**31 // 100, taken=2**27)
     done = run(tmp_path, sys.executable, "-c", code, str(tmp_path / "up"), world=2)
-    assert done.shot == (1,) and done.died[0] == 1 and done.codes[1] == -signal.SIGKILL
+    assert done.shot == (1,) and done.died[0] == 1 and done.codes[1] == -signal.SIGKILL and not done.crowd
     assert processes_of(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize(("free", "ends"), [(2**40 // 100, False), (2**40 // 1000, True)])
+def test_memory_that_others_took_costs_us_a_rank_only_when_nothing_else_is_left(tmp_path: Path, monkeypatch, free, ends):
+    code = ("import os, sys, time; x = b'1' * 2**24\n"
+            "open(sys.argv[1] + os.environ['RANK'], 'w').close(); time.sleep(600)")
+    full(tmp_path, monkeypatch, total=2**40, free=free, taken=2**39)
+    done = run(tmp_path, sys.executable, "-c", code, str(tmp_path / "up"), world=2, time_limit_s=600.0 if ends else 3.0)
+    assert bool(done.shot) == bool(done.crowd) == ends and done.timed_out != ends
+    if ends:
+        assert 2**25 < done.crowd["ours_bytes"] < 2**28 and done.crowd["others_grew_bytes"] > 2**38 and done.crowd["largest"]
+
+
+def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, total: int, free: int, taken: int) -> None:
+    """A machine of which, once both ranks are up, `free` is left, and `taken` was taken since the start."""
+    def machine() -> memory.Machine:
+        up = len(list(tmp_path.glob("up?"))) == 2
+        return memory.Machine(total_bytes=total, free_bytes=free if up else free + taken)
+
+    monkeypatch.setattr(memory, "machine", machine)
 
 
 def test_a_program_that_does_not_leave_when_asked_is_ended(tmp_path: Path) -> None:
@@ -247,7 +267,7 @@ say(event="end", status="stopped", step=5)
 
 
 def test_ranks_that_leave_cleanly_after_a_stall_that_passed_were_not_cancelled_by_anybody(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(processes, "GRACE_AFTER_FAILURE_S", 0.5)
+    monkeypatch.setattr(processes, "GRACE_AFTER_STALL_S", 0.5)
     monkeypatch.setattr(processes, "GRACE_AFTER_TERM_S", 60.0)
     (tmp_path / "goes_on.py").write_text(GOES_ON)
     command = {"argv": [sys.executable, "-I", "-S", str(tmp_path / "goes_on.py"), "{run_dir}"], "per": "rank"}

@@ -10,7 +10,7 @@ import pytest
 from seatrial import trialfile
 from seatrial.engine.watch.events import EventWriter, rank_file_name
 from seatrial.engine.watch.heartbeat import Heartbeat
-from seatrial.launch import files, outcome
+from seatrial.launch import files, hang
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.outcome import classify, requested_bytes
 from seatrial.plan.fits import smaller, would_fit
@@ -68,6 +68,38 @@ def test_the_rank_that_failed_is_the_cause_and_the_one_that_lost_it_is_not(tmp_p
     assert outcome.message == "rank 1 (pp0 dp1 tp0): ValueError: no"
 
 
+@pytest.mark.parametrize("died", [(0, 1, 2), (2, 1, 0), (0, 2, 1)])
+@pytest.mark.parametrize(("code", "said"), [(-9, "was ended by SIGKILL"), (7, "ended with exit code 7"),
+                                            (3, "RuntimeError: of its own")])
+def test_whoever_only_lost_another_is_not_the_cause_in_whatever_order_they_were_seen_to_end(
+        tmp_path: Path, died: tuple[int, ...], code: int, said: str) -> None:
+    for rank in (0, 2):
+        failure(tmp_path, rank, error="RuntimeError", message="Connection reset by peer", consequence=True)
+    if code == 3:
+        failure(tmp_path, 1, error="RuntimeError", message="of its own")
+    outcome = judged(tmp_path, trial_of(dp=3), codes=(3, code, 3), died=died)
+    assert (outcome.status, outcome.rank) == ("crash", 1) and said in outcome.message
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, "ended well, but never said so at step 4 (forward)"),
+                                            (7, "ended with exit code 7 at step 4 (forward)")])
+def test_a_rank_that_left_quietly_is_the_cause_also_when_the_others_stalled_or_its_code_is_good(
+        tmp_path: Path, code: int, said: str) -> None:
+    Heartbeat(tmp_path, 1).beat(step=4, phase="forward")
+    stalled(tmp_path, 0, collective="all_reduce", group="dp", seq=3)
+    outcome = judged(tmp_path, trial_of(), codes=(83, code), died=(1, 0))
+    assert (outcome.status, outcome.rank, outcome.iteration) == ("crash", 1, 4) and said in outcome.message
+
+
+def test_ranks_of_a_node_without_exit_codes_are_gone_before_those_that_lost_them(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        failure(tmp_path, rank, error="RuntimeError", message="Connection reset by peer", consequence=True)
+    job = Job(name="t", run_dir=tmp_path, argv=("x",), world=4, procs_per_node=2)
+    outcome = classify(tmp_path, Finished(codes=(3, 3, None, None), died=(1, 0)), job=job, trial=trial_of(dp=4))
+    assert (outcome.status, outcome.rank) == ("crash", 2)
+    assert outcome.message == "node 1 is gone with ranks 2 to 3: its agent left no exit codes"
+
+
 def test_a_kill_below_the_cap_is_a_crash_and_at_the_cap_it_is_memory(tmp_path: Path) -> None:
     killed = {"codes": (-9, 3), "died": (0, 1)}
     below = judged(tmp_path, trial_of(), cap=GIB, data_peak_bytes={0: GIB // 2}, **killed)
@@ -76,6 +108,15 @@ def test_a_kill_below_the_cap_is_a_crash_and_at_the_cap_it_is_memory(tmp_path: P
     assert (at.status, at.rank) == ("oom_host", 0) and "1.00 GiB" in at.message
     shot = judged(tmp_path, trial_of(), shot=(0,), rss_peak_bytes={0: 5 * GIB}, **killed)
     assert shot.status == "oom_host" and "the machine had none left" in shot.message
+
+
+def test_a_rank_ended_for_memory_that_others_took_is_not_out_of_memory_but_in_a_crowd(tmp_path: Path) -> None:
+    crowd = {"total_bytes": 64 * GIB, "free_bytes": 2**28, "ours_bytes": 2**29, "others_bytes": 60 * GIB,
+             "others_grew_bytes": 50 * GIB, "largest": "hog, pid 71, 49.50 GiB"}
+    outcome = judged(tmp_path, trial_of(), codes=(3, -9), died=(1, 0), shot=(1,), crowd=crowd)
+    assert (outcome.status, outcome.rank) == ("crowded", 1)
+    assert outcome.message == ("others filled this machine's memory: 50.00 GiB since the start (the fullest: hog, pid 71, "
+                               "49.50 GiB); of 64.00 GiB this trial had 512 MiB, and rank 1 (pp0 dp1 tp0) was ended for it")
 
 
 def test_what_fails_with_the_last_byte_gone_failed_for_memory(tmp_path: Path) -> None:
@@ -88,7 +129,35 @@ def test_what_fails_with_the_last_byte_gone_failed_for_memory(tmp_path: Path) ->
 @pytest.mark.parametrize(("state", "status"), [("CANCELLED", "cancelled"), ("PREEMPTED", "cancelled"), ("TIMEOUT", "timeout"),
                                                ("OUT_OF_MEMORY", "oom_host"), ("NODE_FAIL", "crash"), ("FAILED", "crash")])
 def test_the_batch_systems_word_counts_when_the_ranks_left_none(tmp_path: Path, state: str, status: str) -> None:
+    (tmp_path / files.NODES).mkdir()
+    files.node_here(tmp_path, 0).touch()
     assert judged(tmp_path, trial_of(), codes=(None, None), scheduler_state=state).status == status
+
+
+@pytest.mark.parametrize(("output", "said"), [
+    ("/opt/py/bin/python: No module named seatrial\nsrun: error: n1: task 0: Exited with exit code 1\n",
+     "could not start: /opt/py/bin/python: No module named seatrial"),
+    ("srun: error: n1: task 0: Exited with exit code 1\n", "could not start: srun: error: n1: task 0: Exited with exit code 1"),
+    ("", "could not start: the batch system says FAILED, and its output nothing"),
+])  # fmt: skip
+def test_a_job_whose_agents_never_came_did_not_start_and_says_what_its_output_says(
+        tmp_path: Path, output: str, said: str) -> None:
+    (tmp_path / files.SCRIPT_OUTPUT).write_text(output)
+    outcome = judged(tmp_path, trial_of(), codes=(None, None), scheduler_state="FAILED")
+    assert (outcome.status, outcome.rank, outcome.message) == ("not_started", None, said)
+    assert judged(tmp_path, trial_of(), codes=(None, None), scheduler_state="CANCELLED").status == "cancelled"
+
+
+def test_ranks_that_all_end_before_a_first_word_did_not_start(tmp_path: Path) -> None:
+    (tmp_path / files.LOGS).mkdir()
+    files.log(tmp_path, 0).write_text("Traceback …\nModuleNotFoundError: No module named 'torch'\n")
+    job = Job(name="t", run_dir=tmp_path, argv=("x",), world=2, says_end=True)
+    outcome = classify(tmp_path, Finished(codes=(1, 1), died=(1, 0)), job=job, trial=trial_of())
+    assert outcome.status == "not_started" and outcome.message.endswith("No module named 'torch'")
+    one = classify(tmp_path, Finished(codes=(-9, 1), died=(1,)), job=job, trial=trial_of())
+    assert (one.status, one.rank) == ("crash", 1), "one that left is no job that cannot start"
+    refused = classify(tmp_path, Finished(codes=(None, None), refused="x: No such file"), job=job, trial=trial_of())
+    assert (refused.status, refused.message) == ("not_started", "could not start: x: No such file")
 
 
 def test_a_finding_of_our_own_goes_before_the_batch_systems_word(tmp_path: Path) -> None:
@@ -164,6 +233,17 @@ def test_a_rank_that_cannot_even_report_is_the_cause(tmp_path: Path) -> None:
     assert frozen.rank == 2 and "stopped by a signal" in frozen.message
 
 
+def test_a_rank_that_came_too_late_to_report_is_not_the_cause_where_its_stack_shows_it_waiting(tmp_path: Path) -> None:
+    for rank in (0, 1, 3):
+        stalled(tmp_path, rank, collective="all_reduce", group="dp", seq=20 - (rank == 1))
+        where = '"/x/engine/core/comm.py", line 1 in wait' if rank != 1 else '"/home/me/data.py", line 88 in batch'
+        files.stacks(tmp_path, rank).write_text(f"Current thread 0x1 (most recent call first):\n  File {where}\n")
+    Heartbeat(tmp_path, 2).collective("all_reduce", "dp", 20)
+    files.stacks(tmp_path, 2).write_text(files.stacks(tmp_path, 0).read_text())
+    outcome = judged(tmp_path, trial_of(dp=4), codes=(83, 83, -9, 83), died=(0, 1, 3))
+    assert outcome.rank == 1 and "data.py:88 in batch" in outcome.message
+
+
 def test_a_rank_found_stopped_at_the_time_limit_is_a_hang_and_no_timeout(tmp_path: Path) -> None:
     outcome = judged(tmp_path, trial_of(dp=1), codes=(-9,), timed_out=True, frozen=(0,), seconds=30.0)
     assert (outcome.status, outcome.rank) == ("hang", 0) and "stopped by a signal" in outcome.message
@@ -171,15 +251,15 @@ def test_a_rank_found_stopped_at_the_time_limit_is_a_hang_and_no_timeout(tmp_pat
 
 def test_groups_are_those_of_the_engines_mesh() -> None:
     t = Topology(dp=2, tp=2, pp=2)
-    assert [outcome.peers(group, 5, t) for group in ("tp", "dp", "pp", "world")] == [[4, 5], [5, 7], [1, 5], list(range(8))]
-    assert outcome.rank_label(5, t) == "rank 5 (pp1 dp0 tp1)"
+    assert [hang.peers(group, 5, t) for group in ("tp", "dp", "pp", "world")] == [[4, 5], [5, 7], [1, 5], list(range(8))]
+    assert hang.rank_label(5, t) == "rank 5 (pp1 dp0 tp1)"
 
 
 @pytest.mark.parametrize("text", ["", "Fatal Python error", "Thread 0x1 (most recent call first):\n", "\0\xff" * 50])
 def test_stacks_that_say_nothing_say_nothing(tmp_path: Path, text: str) -> None:
     Heartbeat(tmp_path, 0)
     files.stacks(tmp_path, 0).write_text(text)
-    assert outcome.standing_at(tmp_path, 0) == []
+    assert hang.standing_at(tmp_path, 0) == []
 
 
 def test_the_knobs_named_lower_the_need_below_the_cap() -> None:

@@ -16,8 +16,9 @@ def test_every_status_has_a_row_and_every_row_is_a_status() -> None:
 
 
 @pytest.mark.parametrize(("flag", "value", "statuses"), [
-    ("kind", "not run", ("invalid", "cancelled")), ("timed", True, ("ok", "timeout", "cancelled")),
-    ("retry", True, ("hang", "crash")), ("out_of_memory", True, ("oom_device", "oom_host")), ("rerun", True, ("cancelled",)),
+    ("kind", "not run", ("invalid", "cancelled", "not_started", "crowded")),
+    ("timed", True, ("ok", "timeout", "cancelled", "crowded")), ("rerun", True, ("cancelled", "not_started", "crowded")),
+    ("retry", True, ("hang", "crash")), ("out_of_memory", True, ("oom_device", "oom_host")),
     ("exit_code", EXIT_GOOD, ("ok",)), ("exit_code", EXIT_BAD_INPUT, ("invalid",)),
     ("kind", "failed", ("oom_device", "oom_host", "hang", "crash", "nan", "timeout")),
 ])  # fmt: skip
@@ -34,4 +35,5 @@ def test_a_batch_systems_words_are_each_of_one_status() -> None:
 def test_a_table_has_the_short_words() -> None:
     shown = {status: csvjson._status(Record(state="failed", outcome=Outcome(status=status))) for status in get_args(Status)[1:]}
     assert shown == {"oom_device": "oom", "oom_host": "oom", "hang": "hang", "crash": "fail", "nan": "nan",
-                     "timeout": "timeout", "invalid": "invalid", "cancelled": "cancelled"}  # fmt: skip
+                     "timeout": "timeout", "invalid": "invalid", "cancelled": "cancelled", "not_started": "no start",
+                     "crowded": "crowded"}  # fmt: skip

@@ -32,7 +32,8 @@ pairs = st.dictionaries(texts, texts, max_size=2)
 names = st.lists(words, max_size=2, unique=True).map(tuple)
 outcomes = st.builds(
     Outcome,
-    status=st.sampled_from(["ok", "oom_device", "oom_host", "hang", "crash", "nan", "timeout", "invalid", "cancelled"]),
+    status=st.sampled_from(["ok", "oom_device", "oom_host", "hang", "crash", "nan", "timeout", "invalid", "cancelled",
+                            "not_started", "crowded"]),
     message=texts,
     rank=st.none() | counts,
     phase=texts,

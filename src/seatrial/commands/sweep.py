@@ -3,8 +3,9 @@
     seatrial sweep examples/first-sweep.toml --logbook book
     seatrial sweep examples/first-sweep.toml --logbook book --resume         after a kill, a full disk, a reboot
 
-Exit status: 0 when every trial has its row (whatever the rows say), 2 for a file that cannot be used, 3 when the sweep did not
-come to its end (budget spent, another controller, disk full).
+Exit status: 0 when every trial has its row and one of them ended well, 2 for a file that cannot be used, 3 when none ended well
+or the sweep did not come to its end (budget spent, another controller, disk full, trials that were kept from running or ended
+from outside: --resume runs those again).
 """
 from __future__ import annotations
 
@@ -67,7 +68,13 @@ def register(app: typer.Typer) -> None:
                     print(f"{view.not_run} not run: the budget of {wanted.budget_s:g} s is spent; --resume with a larger one "
                           "(--set budget_s=…) goes on")
                 print(f"seatrial table {logbook}    prints the rows")
-        return EXIT_OTHER_OUTCOME if view.not_run else EXIT_GOOD
+            if view.pending:
+                counts = ", ".join(f"{n} {status}" for status, n in sorted(view.pending.items()))
+                print(f"seatrial: {counts}: kept from running, or ended from outside; --resume runs them again",
+                      file=sys.stderr)
+            elif view.rows and not view.good:
+                print(f"seatrial: none of {len(view.rows)} trials ended well", file=sys.stderr)
+        return EXIT_GOOD if (view.good or not view.rows) and not view.not_run and not view.pending else EXIT_OTHER_OUTCOME
 
 
 def _already(store: Any, wanted: Any) -> int:
@@ -104,5 +111,5 @@ def _document(wanted: Any, store: Any, view: Any, logbook: Path) -> dict[str, An
             **{k: data[k] for k in ("sec_per_it", "tflops", "formula", "samples_per_s", "mem_value", "mem_unit", "measurement",
                                     "estimated") if k in data}})
     return {"sweep": wanted.name, "session": store.session, "logbook": str(logbook), "trials": rows,
-            "left_out": wanted.left_out, "not_run": view.not_run, "best": best_labels(view.best) or None,
-            "best_of": {model: row.label for model, row in view.best.items()}}
+            "left_out": wanted.left_out, "not_run": view.not_run, "pending": view.pending,
+            "best": best_labels(view.best) or None, "best_of": {model: row.label for model, row in view.best.items()}}

@@ -32,6 +32,9 @@ class Adapter(Protocol):
         """Whether it is started once per rank, or once per node because it starts the ranks itself (torchrun)."""
         return "rank"
 
+    says_end: bool = False
+    """Whether its ranks beat, and say in their last one that they are done; see `engine.watch.heartbeat`."""
+
     def device(self, trial: Trial) -> str:
         """`cpu`, `cuda` or `auto`, for the launcher's check; empty where only the program knows."""
         return ""

@@ -21,7 +21,7 @@ from pathlib import Path
 from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
 from seatrial.files import write_whole
 from seatrial.launch import files
-from seatrial.launch.base import POLL_S, Job
+from seatrial.launch.base import POLL_S, Job, NodeResult
 from seatrial.launch.processes import HeldPort, Processes
 
 NODE_VARIABLE = "SEATRIAL_NODE"
@@ -41,6 +41,18 @@ def main(argv: list[str]) -> int:
     asked: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _: asked.append(n))
+    try:
+        return watch(job, node, asked)
+    except (BadInput, OSError) as error:
+        # Of ours nothing runs; the other nodes need not wait, and whoever judges need not guess.
+        words = str(error) if isinstance(error, BadInput) else f"{job.argv[0]}: {error.strerror}: the ranks cannot be started"
+        files.node_failed(job.run_dir, node).touch()
+        files.leave(job, node, NodeResult(codes={}, host=socket.gethostname(), refused=words))
+        raise BadInput(words) from None
+
+
+def watch(job: Job, node: int, asked: list[int]) -> int:
+    """Starts this node's ranks and stays until they are gone."""
     port = HeldPort() if node == 0 else None
     master, interface = meet(job, node, port.number if port is not None else 0)
     if interface:

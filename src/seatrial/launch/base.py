@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from seatrial.engines.base import Per
 from seatrial.errors import BadInput
@@ -54,8 +54,12 @@ class Job:
     memory_cap_bytes: int | None = None
     """Data that one rank may have (RLIMIT_DATA)."""
     time_limit_s: float = 600.0
+    stop_s: float = 60.0
+    """Asked to stop, ranks are ended after this long in which neither their last step nor its checkpoint moved."""
     scheduler: dict[str, str] = field(default_factory=dict)
     """Options for the batch system, by its own names."""
+    says_end: bool = False
+    """Whether a rank that is done says so in its last beat: without it, leaving with exit code 0 is no end."""
     node_variables: tuple[str, ...] = ()
     """Where the agents of a batch system find their node's number: the first of these that is set."""
 
@@ -91,6 +95,7 @@ class NodeResult:
 
     codes: dict[int, int]
     died: list[int] = field(default_factory=list)
+    """In the order in which they ended."""
     died_at: list[float] = field(default_factory=list)
     """Wall clock of each, to put the nodes' failures in order."""
     timed_out: bool = False
@@ -101,6 +106,10 @@ class NodeResult:
     data_peak_bytes: dict[int, int] = field(default_factory=dict)
     shot: list[int] = field(default_factory=list)
     host: str = ""
+    crowd: dict[str, Any] = field(default_factory=dict)
+    """`memory.Whose`, where a rank was ended for memory that others took."""
+    refused: str = ""
+    """Why none of its processes was started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +119,7 @@ class Finished:
     codes: tuple[int | None, ...]
     """Exit code of each rank (of each node when the program was started once per node); negative is a signal; None: unknown."""
     died: tuple[int, ...] = ()
-    """Those that failed by themselves, in the order that it was seen."""
+    """Those that ended by themselves and were not done, whatever their exit code; of a node in the order of their ends."""
     timed_out: bool = False
     stopped: bool = False
     """Whether somebody asked for it to stop: Ctrl-C, `cancel`, scancel."""
@@ -121,9 +130,13 @@ class Finished:
     data_peak_bytes: dict[int, int] = field(default_factory=dict)
     """What RLIMIT_DATA counts."""
     shot: tuple[int, ...] = ()
-    """Ranks that the kernel killed for memory, where it says so."""
+    """Ranks that were killed for memory, by the kernel, where it says so, or by whoever watches it."""
+    crowd: dict[str, Any] = field(default_factory=dict)
+    """`memory.Whose`, where that was memory that others took."""
     scheduler_state: str = ""
     """The batch system's own word: COMPLETED, TIMEOUT, CANCELLED, NODE_FAIL, …"""
+    refused: str = ""
+    """Why a node started none of its processes."""
     job_id: str = ""
     hosts: tuple[str, ...] = ()
 
@@ -187,6 +200,10 @@ class Launcher(Protocol):
 
     def end(self, job_id: str) -> None:
         """Ends what an earlier controller left, by its number: a job, or an allocation with all that runs in it."""
+
+    def over(self) -> str:
+        """Why nothing can be started any more: what it holds nodes by has ended. Empty while something can."""
+        return ""
 
     def room_for(self, job: Job, running: Sequence[Handle]) -> bool:
         """Whether the job can run now beside those."""

@@ -136,7 +136,7 @@ def merged(job: Job, results: Mapping[int, NodeResult], *, seconds: float = 0.0,
            job_id: str = "") -> Finished:
     """The nodes' results as one; ranks of a node that left none have no exit code."""
     codes = {rank: code for r in results.values() for rank, code in r.codes.items()}
-    died = sorted((at, rank) for r in results.values() for at, rank in zip(r.died_at, r.died))
+    died = sorted(((at, rank) for r in results.values() for at, rank in zip(r.died_at, r.died)), key=lambda one: one[0])
     count = job.world if job.per == "rank" else job.nodes
     return Finished(
         codes=tuple(codes.get(rank) for rank in range(count)), died=tuple(rank for _, rank in died),
@@ -145,5 +145,7 @@ def merged(job: Job, results: Mapping[int, NodeResult], *, seconds: float = 0.0,
         frozen=tuple(rank for r in results.values() for rank in r.frozen),
         rss_peak_bytes={k: v for r in results.values() for k, v in r.rss_peak_bytes.items()},
         data_peak_bytes={k: v for r in results.values() for k, v in r.data_peak_bytes.items()},
-        shot=tuple(rank for r in results.values() for rank in r.shot), scheduler_state=scheduler_state, job_id=job_id,
+        shot=tuple(rank for r in results.values() for rank in r.shot),
+        crowd=next((r.crowd for r in results.values() if r.crowd), {}),
+        refused=next((r.refused for r in results.values() if r.refused), ""), scheduler_state=scheduler_state, job_id=job_id,
         hosts=tuple(results[node].host for node in sorted(results)))

@@ -10,22 +10,21 @@ program is not ours and left nothing else.
 """
 from __future__ import annotations
 
-import json
 import re
 import signal
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from seatrial.engine.watch import heartbeat
-from seatrial.engine.watch.heartbeat import Beat
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
-from seatrial.launch import files
+from seatrial.launch import files, saved
 from seatrial.launch.base import Finished, Job
+from seatrial.launch.hang import find_hang, rank_label, reports, standing_at
+from seatrial.launch.memory import MIB, Whose, shown
 from seatrial.outcomes import BY_SCHEDULER, OUTCOMES, Status
 from seatrial.record import Outcome
-from seatrial.spec import GIB, Topology, Trial
+from seatrial.spec import GIB, Trial
 
 TAIL_LINES = 12
 NEAR_CAP = 0.97
@@ -37,7 +36,6 @@ PARTS = {
     "messages.py": "activations between stages", "comm.py": "communication buffers", "fault.py": "memory taken on purpose",
 }  # fmt: skip
 """What memory was for, by the innermost file of the engine that stood in the traceback."""
-MIB = 2**20
 _REQUESTED = re.compile(r"tried to allocate ([\d.]+) ?(bytes|KiB|MiB|GiB)", re.IGNORECASE)
 _UNITS = {"bytes": 1, "kib": 2**10, "mib": MIB, "gib": GIB}
 
@@ -66,25 +64,58 @@ class _Case:
         done = self.finished
         if self._end() == "finished" and not done.died and not self.failures:
             return self._of_iterations()  # being asked to stop, or ended, while it was leaving changes nothing
-        if done.good and (self.job.per == "node" or self.engine.ended(self.events)):
+        if done.good and not done.died and (self.job.per == "node" or self.engine.ended(self.events)):
             return self._of_iterations()
         own = [e for e in self.failures if not e.get("consequence")]
-        killed = [r for r in done.died if (done.codes[r] or 0) < 0]
-        if killed and done.died[0] == killed[0] and not done.stopped and not self._reported_before(killed[0]):
-            return self._killed(killed[0])
+        cause = self._cause()
+        if cause is not None and (done.codes[cause] or 0) < 0 and not done.stopped and not self._reported_before(cause):
+            return self._killed(cause)
         if own:
-            return self._of_failure(own[0])
-        if reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen:
+            return self._of_failure(next((e for e in own if e["rank"] == cause), own[0]))
+        if (words := self._never_started()) and BY_SCHEDULER.get(done.scheduler_state) != "cancelled" and not done.stopped:
+            return Outcome(status="not_started", message=f"could not start: {words}",
+                           evidence={"scheduler_state": done.scheduler_state, "log": self._output() or self._tail(0)})
+        gone = [r for r, code in enumerate(done.codes) if code is None]
+        if cause is None and len(gone) < len(done.codes) and gone and self.failures and not done.stopped:
+            return self._lost_node(gone[0])
+        if cause is None and (reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen):
             return self._hang()
         if done.scheduler_state in BY_SCHEDULER:
             return self._ended_by_scheduler(BY_SCHEDULER[done.scheduler_state])
         if done.stopped:
-            return Outcome(status="cancelled", message="asked to stop before the end", **self._slowest())
+            said = saved.kept(self.events, self.beats.values())
+            return Outcome(status="cancelled", message=f"asked to stop{'; ' + said if said else ' before the end'}",
+                           **self._slowest())
         if done.timed_out:
             return self._timeout(f"not finished after {done.seconds:.0f} s")
-        if self.failures:
+        if cause is None and self.failures:
             return self._of_failure(self.failures[0])
-        return self._unexplained()
+        return self._unexplained(cause)
+
+    def _cause(self) -> int | None:
+        """The first that ended by itself, but for those that only say that another is gone; none where that was for a stall."""
+        codes = self.finished.codes
+        lost = {e["rank"] for e in self.failures if e.get("consequence")}
+        first = next((r for r in self.finished.died if r not in lost), None)
+        return None if first is None or codes[first] == heartbeat.EXIT_STALL else first
+
+    def _never_started(self) -> str:
+        """Why nothing came to run, in words of an agent, the job's output or the interpreter; empty where a rank was there."""
+        done = self.finished
+        if done.refused:
+            return done.refused
+        if self.beats or self.failures or self.events:
+            return ""
+        if done.scheduler_state and all(code is None for code in done.codes):
+            if any(files.node_here(self.run_dir, node).exists() for node in range(self.job.nodes)):
+                return ""
+            return last_words(self._output()) or f"the batch system says {done.scheduler_state}, and its output nothing"
+        if self.job.says_end and len(done.died) == len(done.codes) and all((code or 0) > 0 for code in done.codes):
+            return last_words(self._tail(0)) or f"every rank ended with exit code {done.codes[0]} before its first words"
+        return ""
+
+    def _output(self) -> list[str]:
+        return tail(self.run_dir / files.SCRIPT_OUTPUT)
 
     def _last_end(self) -> Event:
         return next((e for e in reversed(self.events) if e["event"] == "end"), {})
@@ -115,7 +146,9 @@ class _Case:
             # Nobody asked but the launcher, because a rank saw a stall; on a machine that is overrun it goes on after all.
             return self._paused()
         if end == "stopped" or self.finished.stopped and end != "finished":
-            return Outcome(status="cancelled", message="asked to stop; left cleanly", iteration=self._last_end().get("step"))
+            said = saved.kept(self.events, self.beats.values())
+            return Outcome(status="cancelled", message=f"asked to stop; {said or 'left cleanly'}",
+                           iteration=self._last_end().get("step"))
         if not self.engine.ended(self.events):
             return Outcome(status="crash", message="the command ended well, but printed no iteration that can be read",
                            evidence={"log": self._tail(0)})
@@ -142,6 +175,8 @@ class _Case:
         number = -(done.codes[rank] or 0)
         name = signal.Signals(number).name if number in {s.value for s in signal.Signals} else f"signal {number}"
         data, rss = done.data_peak_bytes.get(rank, 0), done.rss_peak_bytes.get(rank, 0)
+        if rank in done.shot and done.crowd:
+            return self._crowded(rank, Whose(**done.crowd))
         how = "the machine had none left" if rank in done.shot else f"{name} at its cap"
         if rank in done.shot or done.scheduler_state == "OUT_OF_MEMORY" or cap and data >= NEAR_CAP * cap:
             message, found = self._killed_for_memory(rank, used_bytes=rss if rank in done.shot else data, how=how)
@@ -154,8 +189,26 @@ class _Case:
             evidence["cap_bytes"] = cap
         return Outcome(status="crash", message=f"{who} was ended by {name}{at}", evidence=evidence, **self._place(rank))
 
+    def _crowded(self, rank: int, seen: Whose) -> Outcome:
+        """Not the trial's doing, and nothing is learned of it but that it was not alone."""
+        largest = f" (the fullest: {seen.largest})" if seen.largest else ""
+        message = (f"others filled this machine's memory: {shown(seen.others_grew_bytes)} since the start{largest}; of "
+                   f"{shown(seen.total_bytes)} this trial had {shown(seen.ours_bytes)}, and "
+                   f"{rank_label(rank, self.trial.topology)} was ended for it")
+        return Outcome(status="crowded", message=message, evidence={**self.finished.crowd, "log": self._tail(rank)},
+                       **self._place(rank))
+
     def _hang(self) -> Outcome:
-        found = find_hang(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen)
+        if (still := saved.stood_still(reports(self.run_dir))) is not None:
+            what, rank = still["standing"], int(still["rank"])
+            return Outcome(status="hang", rank=rank, iteration=still.get("step"), phase=what,
+                           evidence={"why": f"no byte of its {what}"},
+                           message=f"{rank_label(rank, self.trial.topology)}: its {what} stood still at "
+                                   f"{saved.so_far(still.get('done', 0), still.get('total', 0))} for {still['silent_s']:.0f} s "
+                                   f"(recipe.{what}_s); is the disk full, or gone?")
+        backend = next((e.get("backend") for e in self.events if e["event"] == "start"), "")
+        found = find_hang(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen,
+                          lost=frozenset(e["rank"] for e in self.failures), run_ahead=backend == "nccl")
         return Outcome(status="hang", rank=found.rank, iteration=found.iteration, phase=found.phase, message=found.message,
                        evidence=found.evidence)
 
@@ -187,10 +240,19 @@ class _Case:
         return Outcome(status=status, message=f"the batch system says {state}",
                        evidence={"scheduler_state": state}, **self._slowest())
 
-    def _unexplained(self) -> Outcome:
+    def _lost_node(self, rank: int) -> Outcome:
+        """The ranks that are left only say that somebody is gone, and of these not even an exit code came back."""
+        node, state = rank // self.job.local_world if self.job.per == "rank" else rank, self.finished.scheduler_state
+        said = f"; the batch system says {state}" if state in BY_SCHEDULER else ""
+        last = (node + 1) * self.job.local_world - 1
+        who = f"rank {rank}" if last == rank else f"ranks {rank} to {last}"
+        return Outcome(status="crash", message=f"node {node} is gone with {who}: its agent left no exit codes{said}",
+                       evidence={"node": node, "scheduler_state": state}, **self._place(rank))
+
+    def _unexplained(self, cause: int | None) -> Outcome:
         """Ended without a word of its own: an import that failed, a program that is not ours."""
         done = self.finished
-        rank = done.died[0] if done.died else next((r for r, code in enumerate(done.codes) if code != 0), 0)
+        rank = cause if cause is not None else next((r for r, code in enumerate(done.codes) if code != 0), 0)
         status = self.engine.status_of(self.run_dir)
         code = done.codes[rank] if rank < len(done.codes) else None
         if self.job.per == "node":
@@ -201,9 +263,11 @@ class _Case:
         if code == 0:
             ended = "ended well, but never said so"
         message = f"{who} {ended}"
+        if (beat := self.beats.get(rank)) is not None and self.job.per == "rank":
+            message += f" at step {beat.step} ({beat.phase})"
         tail = self._tail(rank)
-        if words := [line.strip() for line in tail if any(letter.isalpha() for letter in line)]:
-            message += f": {words[-1][:200]}"
+        if words := last_words(tail):
+            message += f": {words}"
         place = self._place(rank) if self.job.per == "rank" else {}
         return Outcome(status=status, message=message, evidence={"exit_code": code, "log": tail}, **place)
 
@@ -283,6 +347,13 @@ def tail(path: Path) -> list[str]:
         return []
 
 
+def last_words(lines: list[str]) -> str:
+    """The last line that says something; what srun says of it only where nothing else does."""
+    said = [line.strip() for line in lines if any(letter.isalpha() for letter in line)]
+    own = [line for line in said if not line.startswith(("srun: ", "slurmstepd: "))]
+    return (own or said or [""])[-1][:200]
+
+
 def requested_bytes(message: str) -> int:
     """What an allocator's error says was asked of it."""
     match = _REQUESTED.search(message)
@@ -296,141 +367,3 @@ def part_of(event: Event) -> str:
         if part := PARTS.get(str(frame).partition(":")[0]):
             return part
     return {"optimizer": "optimizer state", "reduce": "gradients"}.get(str(event.get("phase")), "activations")
-
-
-def shown(size_bytes: float) -> str:
-    return f"{size_bytes / GIB:.2f} GiB" if size_bytes >= GIB else f"{size_bytes / MIB:.0f} MiB"
-
-
-# ---- who never arrived: the rank behind a hang, the collective that the others wait in, and the line of code it stands at
-
-
-GROUPS = ("tp", "dp", "pp", "world")
-"""Innermost first: the order in which a hang spreads outwards."""
-FLIGHT_ENTRIES = 3
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
-_THREAD = re.compile(r"hread (?P<id>0x[0-9a-f]+)[^\n]*\(most recent call first\):\n(?P<frames>(?:  [^\n]*\n?)*)")
-_LIBRARIES = ("/torch/", "/lib/python", "<frozen", "<string>")
-
-Report = dict[str, Any]
-"""What the watch of a rank wrote when it saw the stall."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hang:
-    rank: int
-    message: str
-    iteration: int | None = None
-    phase: str = ""
-    evidence: dict[str, object] = field(default_factory=dict)
-
-
-def rank_label(rank: int, t: Topology) -> str:
-    """rank 1 (pp0 dp0 tp1)"""
-    return f"rank {rank} (pp{rank // (t.tp * t.dp)} dp{rank // t.tp % t.dp} tp{rank % t.tp})"
-
-
-def peers(group: str, rank: int, t: Topology) -> list[int]:
-    """All ranks of one group, this one among them."""
-    everyone = range(t.world)
-    if group == "tp":
-        return [r for r in everyone if r // t.tp == rank // t.tp]
-    if group == "dp":
-        return [r for r in everyone if (r // (t.tp * t.dp), r % t.tp) == (rank // (t.tp * t.dp), rank % t.tp)]
-    if group == "pp":
-        return [r for r in everyone if r % (t.tp * t.dp) == rank % (t.tp * t.dp)]
-    return list(everyone)
-
-
-def reports(run_dir: Path) -> dict[int, Report]:
-    found = {}
-    for path in (run_dir / files.WATCH).glob("rank*.stall.json"):
-        try:
-            report = json.loads(path.read_text())
-            found[int(report["rank"])] = report
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # half a file of a rank that was ended while it wrote
-    return found
-
-
-def find_hang(run_dir: Path, t: Topology, *, beats: dict[int, Beat], frozen: tuple[int, ...] = ()) -> Hang:
-    stalls = reports(run_dir)
-    silent = [r for r in range(t.world) if r not in stalls]
-    why = "was stopped (state T)" if frozen else "did not report" if silent else "lags its group"
-    rank = frozen[0] if frozen else silent[0] if silent else _behind(stalls, t)
-    beat = beats.get(rank)
-    missed = _missed(rank, stalls, beats, t)
-    where = standing_at(run_dir, rank)
-    waiting = sorted(r for r in stalls if r != rank)
-    words = [f"{rank_label(rank, t)} " + (f"never entered {missed}" if missed else _since(beat))]
-    if frozen:
-        words.append("it was stopped by a signal")
-    if where:
-        words.append(f"it is in {where[0]}")
-    if waiting:
-        words.append("1 other waits" if len(waiting) == 1 else f"{len(waiting)} others wait")
-    evidence: dict[str, object] = {"why": why, "waiting": waiting}
-    if missed:
-        evidence["missed"] = missed
-    if where:
-        evidence["stack"] = where
-    if flight := last_collectives(run_dir, waiting[0] if waiting else rank):
-        evidence["flight_recorder"] = flight
-    return Hang(rank=rank, message="; ".join(words), iteration=beat.step if beat else None, phase=beat.phase if beat else "",
-                evidence=evidence)
-
-
-def _since(beat: Beat | None) -> str:
-    return f"has not moved since step {beat.step} ({beat.phase})" if beat else "never came"
-
-
-def _behind(stalls: dict[int, Report], t: Topology) -> int:
-    for group in GROUPS:
-        if group == "pp":
-            continue  # stages take different numbers of messages
-        entered = {r: int(stalls[r].get("groups", {}).get(group, 0)) for r in stalls}
-        late = [r for r in stalls if entered[r] < max(entered[p] for p in peers(group, r, t) if p in stalls)]
-        if late:
-            return min(late, key=lambda r: entered[r])
-    return min(stalls, key=lambda r: (stalls[r].get("step", 0), stalls[r].get("beats", 0)))
-
-
-def _missed(rank: int, stalls: dict[int, Report], beats: dict[int, Beat], t: Topology) -> str:
-    """The collective that a peer of this rank waits in and this rank has not entered; empty when none can be told."""
-    mine: dict[str, int] = stalls[rank].get("groups", {}) if rank in stalls else {}
-    if not mine and rank in beats and beats[rank].group:
-        mine = {beats[rank].group: beats[rank].seq}
-    for group in GROUPS:
-        waits = [stalls[r] for r in peers(group, rank, t) if r != rank and r in stalls and stalls[r].get("group") == group]
-        ahead = [w for w in waits if int(w.get("seq", 0)) > mine.get(group, 0) or group == "pp"]
-        if ahead:
-            first = min(ahead, key=lambda w: int(w["seq"]))
-            number = mine.get(group, int(first["seq"]) - 1) + 1 if group != "pp" else int(first["seq"])
-            return f"{first['collective']} {number} of its {group} group"
-    return ""
-
-
-def standing_at(run_dir: Path, rank: int, *, most: int = 6) -> list[str]:
-    """Innermost lines of a rank's main thread, those of its own code first: `data.py:88 in batch`."""
-    try:
-        text = files.stacks(run_dir, rank).read_text(errors="replace")
-    except OSError:
-        return []
-    threads = list(_THREAD.finditer(text))
-    if not threads:
-        return []
-    # The main thread is the oldest, and the oldest is written last. Of several dumps the first counts: it was asked for.
-    first = next(t for t in threads if t["id"] == threads[-1]["id"])
-    frames = [(m["file"], f"{Path(m['file']).name}:{m['line']} in {m['function']}") for m in _FRAME.finditer(first["frames"])]
-    own = [said for file, said in frames if not any(words in file for words in _LIBRARIES)]
-    return (own or [said for _, said in frames])[:most]
-
-
-def last_collectives(run_dir: Path, rank: int) -> list[dict[str, object]]:
-    """The newest entries of torch's own flight recorder, where it kept any."""
-    try:
-        entries = json.loads(files.flight(run_dir, rank).read_text()).get("entries", [])
-    except (OSError, ValueError, AttributeError):
-        return []
-    wanted = ("collective_seq_id", "profiling_name", "state", "input_sizes", "process_group")
-    return [{k: e[k] for k in wanted if k in e} for e in entries[-FLIGHT_ENTRIES:] if isinstance(e, dict)]

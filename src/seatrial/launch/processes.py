@@ -20,25 +20,36 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from seatrial.launch import files
+from seatrial.engine.watch import heartbeat
+from seatrial.launch import files, memory
 from seatrial.launch.base import Job, NodeResult
+from seatrial.launch.deaths import Deaths
 from seatrial.launch.guard import MARK, end_marked
+from seatrial.launch.memory import Whose
 from seatrial.launch.share import Shares
 
-GRACE_AFTER_FAILURE_S = 6.0
+GRACE_AFTER_STALL_S = 6.0
 """Longer than the watch waits for the other ranks' stacks."""
+GRACE_AFTER_DEATH_S = 1.0
+"""What the survivors have to say is written in milliseconds, and who was first is known without it."""
+GRACE_AFTER_LEAVING_S = 0.3
+"""A rank that leaves for a stall has waited for the others' words already; who has not said them by then is asked."""
 GRACE_AFTER_TERM_S = 2.0
-GRACE_AFTER_STOP_S = 60.0
-"""A run asked to stop writes a checkpoint first."""
+KILL_AFTER_DEATH_S = 0.5
+"""The same where a rank is gone: what the others could still leave cleanly needs it."""
 STACKS_S = 1.0
 """How long a rank may take to write its stacks when asked."""
 SAMPLE_S = 0.25
-OOM_SCORE = 800
+OOM_SCORE = 300
+"""Before others of their size, and after one that holds a third of the machine more."""
 LEAST_FREE = 0.015
-"""Below this share of a machine's memory its fullest rank is ended, before the kernel chooses somebody or all stands still."""
+"""Below this share of a machine's memory the fullest rank is ended, before the kernel chooses somebody or all stands still."""
+LAST_FREE = 0.005
+"""The same where others took the memory: ending a rank gives little back, so only when nothing else is left."""
 WAITS = "OMP_WAIT_POLICY"
 WAITS_OWN = (WAITS, "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
 """What says how OpenMP's threads wait: the standard's word, which both libraries that torch comes with heed, and their own."""
@@ -110,15 +121,20 @@ class Processes:
                  cores: Sequence[int] | None = None):
         self.job, self.ranks, self.node = job, list(ranks), node
         self.started = time.monotonic()
-        self.until = self.started + job.time_limit_s
+        self.until = self._latest = self.started + job.time_limit_s
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.found = NodeResult(codes={}, host=socket.gethostname())
         self.done = False
         self._asked = self._elsewhere = self._ending = False
+        self._deaths = Deaths()
+        self._unwatched: list[int] = []
+        self._leaving: Leaving | None = None
         self._asked_for_stacks: set[int] = set()
         self._kill_at = 0.0
         self._sampled = 0.0
-        self._oom_kills = _oom_kills()
+        self._oom_kills = memory.kills()
+        self._used_before = memory.machine().used_bytes
+        self._low: Whose | None = None
         self._node_mark = f"{job.run_dir}#{node}"
         self._shares = Shares(job.cores, ranks=self.ranks) if job.cores is not None else None
         (job.run_dir / files.LOGS).mkdir(parents=True, exist_ok=True)
@@ -134,6 +150,8 @@ class Processes:
                 if job.cores is not None and job.cores <= 1 and cores:
                     own = [cores[i % len(cores)]]  # the kernel cuts off a share at each core that it is used on
                 self.processes[rank] = self._start(rank, i, master, threads, own, len(cores))
+                if not self._deaths.watch(rank, self.processes[rank].pid):
+                    self._unwatched.append(rank)
         except BaseException:
             self.kill()
             raise
@@ -186,11 +204,12 @@ class Processes:
             return
         now = time.monotonic()
         self._sample(now)
-        for rank, process in self.processes.items():
-            if process.poll() is not None and rank not in self.found.codes:
+        for rank in [*self._deaths.order(), *self._unwatched]:
+            process = self.processes[rank]
+            if rank not in self.found.codes and process.poll() is not None:
                 self.found.codes[rank] = process.returncode
                 self._end_children(process.pid)
-                if process.returncode and not self._ending:
+                if not self._ending and (process.returncode or not self._was_done(rank)):
                     self._note_failure(rank, process.returncode, now)
         alive = [r for r, p in self.processes.items() if p.returncode is None]
         if not alive:
@@ -200,14 +219,25 @@ class Processes:
         else:
             self._decide(alive, now)
 
+    def _was_done(self, rank: int) -> bool:
+        """Whether a good exit code is one: a rank that leaves quietly in the middle of a step also has it."""
+        if not self.job.says_end:
+            return True
+        return any(beat.rank == rank and beat.phase == heartbeat.END for beat in heartbeat.read(self.job.run_dir))
+
     def _note_failure(self, rank: int, code: int, now: float) -> None:
         if not self.found.died:
-            self.until = min(self.until, now + GRACE_AFTER_FAILURE_S)
+            self.until = min(self.until, now + (GRACE_AFTER_LEAVING_S if code == heartbeat.EXIT_STALL else self._grace_s))
         self.found.died.append(rank)
         self.found.died_at.append(time.time())
-        if code == -signal.SIGKILL and rank not in self.found.shot and _oom_kills() > self._oom_kills:
-            self._oom_kills = _oom_kills()
-            self.found.shot.append(rank)
+        if code == -signal.SIGKILL and rank not in self.found.shot and memory.kills() > self._oom_kills:
+            self._oom_kills = memory.kills()
+            self._note_shot(rank)
+
+    @property
+    def _grace_s(self) -> float:
+        """After a death. A program that starts ranks itself hears of it in its own time."""
+        return GRACE_AFTER_DEATH_S if self.job.per == "rank" else GRACE_AFTER_STALL_S
 
     def _decide(self, alive: list[int], now: float) -> None:
         stalled = files.alarm(self.job.run_dir).exists() if self.job.per == "rank" else False
@@ -217,7 +247,9 @@ class Processes:
                     self.found.frozen.append(rank)
                     self._ask_for_stacks(rank, now)
         if stalled:
-            self.until = min(self.until, now + GRACE_AFTER_FAILURE_S)
+            self.until = min(self.until, now + GRACE_AFTER_STALL_S)
+        elif self._leaving is not None and not self.found.died and not self._elsewhere:
+            self.until = min(self._latest, self._leaving.until(now))
         if now <= self.until:
             if not (self.found.died and set(alive) <= set(self.found.frozen)):
                 return  # stopped processes will not say anything more; all others may
@@ -225,8 +257,13 @@ class Processes:
             self.found.timed_out = True
             for rank in alive:
                 self._ask_for_stacks(rank, now)
+        elif stalled and self.found.died:
+            for rank in alive:
+                self._ask_for_stacks(rank, now)
         self._ending = True
-        self._kill_at = now + (STACKS_S if self._asked_for_stacks else 0.0) + GRACE_AFTER_TERM_S
+        lost = self.job.per == "rank" and (self.found.died or self._elsewhere)
+        self._kill_at = now + (KILL_AFTER_DEATH_S if lost else GRACE_AFTER_TERM_S)
+        self._kill_at += STACKS_S if self._asked_for_stacks else 0.0
         if not self._asked_for_stacks:
             self._signal(alive, signal.SIGTERM)
 
@@ -255,14 +292,22 @@ class Processes:
         self._sampled = now
         for rank, process in self.processes.items():
             if process.returncode is None:
-                rss, data = _memory(process.pid)
+                rss, data = memory.of_process(process.pid)
                 self.found.rss_peak_bytes[rank] = max(rss, self.found.rss_peak_bytes.get(rank, 0))
                 self.found.data_peak_bytes[rank] = max(data, self.found.data_peak_bytes.get(rank, 0))
         alive = [r for r, p in self.processes.items() if p.returncode is None]
-        if alive and not self.found.shot and _free_share() < LEAST_FREE:
+        free = memory.machine().free_share
+        self._low = memory.whose(self.job.run_dir, self._used_before) if free < 2 * LEAST_FREE else None
+        if alive and not self.found.shot and self._low is not None and \
+                free < (LEAST_FREE if self._low.ours_is_the_cause else LAST_FREE):
             fullest = max(alive, key=lambda rank: self.found.rss_peak_bytes.get(rank, 0))
-            self.found.shot.append(fullest)
+            self._note_shot(fullest)
             self._signal([fullest], signal.SIGKILL)
+
+    def _note_shot(self, rank: int) -> None:
+        self.found.shot.append(rank)
+        if self._low is not None and not self._low.ours_is_the_cause:
+            self.found.crowd = asdict(self._low)
 
     # ---- ending
 
@@ -270,14 +315,14 @@ class Processes:
         """The ranks may leave cleanly; those that have not started to work, or do not, are ended."""
         if not self._asked:
             self._asked = self.found.stopped = True
-            self.until = min(self.until, time.monotonic() + GRACE_AFTER_STOP_S)
+            self._leaving = Leaving(self.job.run_dir, self.ranks, stop_s=self.job.stop_s, now=time.monotonic())
             self._signal([r for r, p in self.processes.items() if p.poll() is None], signal.SIGTERM)
 
     def failed_elsewhere(self) -> None:
         """A process on another node failed: ours have the usual moment."""
         if not self._elsewhere:
             self._elsewhere = True
-            self.until = min(self.until, time.monotonic() + GRACE_AFTER_FAILURE_S)
+            self.until = min(self.until, time.monotonic() + self._grace_s)
 
     def kill(self) -> None:
         """All gone when this returns."""
@@ -303,6 +348,7 @@ class Processes:
             self._shares.close()
         if self._port is not None:
             self._port.close()
+        self._deaths.close()
         for rank, process in self.processes.items():
             self.found.codes.setdefault(rank, process.returncode)
         self.found.seconds = now - self.started
@@ -315,6 +361,35 @@ class Processes:
 
     def result(self) -> NodeResult:
         return self.found
+
+
+class Leaving:
+    """How long ranks that were asked to stop are waited for: while their last step goes on, and while its checkpoint moves.
+
+        leaving = Leaving(run_dir, ranks, stop_s=60, now=time.monotonic())
+        leaving.until(time.monotonic())             when to end them, as things stand
+    """
+
+    def __init__(self, run_dir: Path, ranks: Sequence[int], *, stop_s: float, now: float):
+        self._run_dir, self._ranks, self._stop_s = run_dir, ranks, stop_s
+        self._until, self._looked = now + stop_s, now
+        self._saves = heartbeat.Changes(run_dir / files.WATCH / heartbeat.MOVES)
+        self._saves.changed(now)
+        # They agree on leaving after a step, which may be the one that follows.
+        self._last_step = max((beat.step for beat in heartbeat.read(run_dir, ranks)), default=0) + 1
+        self._beats = self._last_steps()
+
+    def until(self, now: float) -> float:
+        if now - self._looked >= min(SAMPLE_S, self._stop_s / 4):
+            self._looked = now
+            before, self._beats = self._beats, self._last_steps()
+            if self._saves.changed(now) or self._beats != before:
+                self._until = now + self._stop_s
+        return self._until
+
+    def _last_steps(self) -> dict[int, int]:
+        """How often each rank has said something, of those that do not train on."""
+        return {b.rank: b.beats for b in heartbeat.read(self._run_dir, self._ranks) if b.step <= self._last_step}
 
 
 def end_leftovers(run_dir: Path) -> list[int]:
@@ -340,49 +415,3 @@ def _state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
-
-
-def _memory(pid: int) -> tuple[int, int]:
-    """Peak resident bytes and present data bytes."""
-    rss = data = 0
-    try:
-        with open(f"/proc/{pid}/status") as status:
-            for line in status:
-                if line.startswith("VmHWM:"):
-                    rss = int(line.split()[1]) * 1024
-                elif line.startswith("VmData:"):
-                    data = int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return rss, data
-
-
-def _free_share() -> float:
-    """Share of this machine's memory that could still be had."""
-    values = {}
-    try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                name, _, rest = line.partition(":")
-                if name in ("MemTotal", "MemAvailable"):
-                    values[name] = int(rest.split()[0])
-    except OSError:
-        return 1.0
-    return values.get("MemAvailable", 1) / values.get("MemTotal", 1)
-
-
-def _oom_kills() -> int:
-    """How often the kernel has killed for memory, in our control group or, failing that, on this machine."""
-    try:
-        group = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip()
-    except OSError:
-        group = ""
-    for path in (f"/sys/fs/cgroup{group}/memory.events", "/proc/vmstat"):
-        try:
-            with open(path) as file:
-                for line in file:
-                    if line.startswith("oom_kill "):
-                        return int(line.split()[1])
-        except OSError:
-            continue
-    return 0

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from seatrial.errors import BadInput
 from seatrial.launch import files
-from seatrial.launch.base import Handle, Job, State
+from seatrial.launch.base import Finished, Handle, Job, State
 from seatrial.launch.batch import SLACK_S, Batch, Settings, ask, safe_name
 from seatrial.launch.guard import Guard
 
@@ -70,12 +70,16 @@ class Slurm(Batch):
         return answer.strip().split(";")[0]
 
     def states(self, handles: Sequence[Handle]) -> dict[str, str]:
-        """One squeue for all jobs of this user; those that are out of the queue have ended."""
-        answer = ask("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%T")
-        active = dict(line.split("|", 1) for line in answer.split() if "|" in line)
+        """Those that are out of the queue have ended."""
+        active = self._active()
         found = {h.key: "queued" if active[h.key] in WAITS else "running" for h in handles if h.key in active}
         gone = [h.key for h in handles if h.key not in active]
         return found | self._ends(gone) if gone else found
+
+    def _active(self) -> dict[str, str]:
+        """One squeue for all jobs of this user: number -> state."""
+        answer = ask("squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%T")
+        return dict(line.split("|", 1) for line in answer.split() if "|" in line)
 
     def _ends(self, ids: list[str]) -> dict[str, str]:
         """Final states: from accounting where there is any, else from the controller's memory."""
@@ -135,6 +139,22 @@ class Slurm(Batch):
         steps: dict[str, State] = {key: "running" if process.poll() is None else "done" for key, process in self._steps.items()}
         jobs = [h for h in handles if h.key not in steps]
         return {**{h.key: steps[h.key] for h in handles if h.key in steps}, **(super().poll(jobs) if jobs else {})}
+
+    def finished(self, handle: Handle) -> Finished:
+        """Of a step whose allocation has ended neither srun's exit code nor the agents need say anything."""
+        if (step := self._steps.get(handle.key)) is not None and len(files.node_results(handle.job)) < handle.job.nodes:
+            self._final[handle.key] = "CANCELLED" if self.over() else "FAILED" if step.returncode else "COMPLETED"
+        return super().finished(handle)
+
+    def over(self) -> str:
+        if not self.allocated:
+            return ""
+        try:
+            state = self._active().get(self.allocated) or self._ends([self.allocated]).get(self.allocated, "forgotten")
+        except BadInput:
+            return ""  # it does not answer: nobody knows
+        going = state == "running" or state in NOT_ENDED and state != "COMPLETING"
+        return "" if going else f"allocation {self.allocated} has ended ({state})"
 
     def kill(self, handle: Handle) -> None:
         if handle.key not in self._steps:

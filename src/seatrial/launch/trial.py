@@ -89,8 +89,8 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
         name=trial.run_id(), run_dir=run_dir, argv=(), world=trial.topology.world, per=engine.per(trial),
         procs_per_node=trial.cluster.procs_per_node if trial.cluster else None, env=dict(trial.environment.variables),
         device=engine.device(trial), threads=trial.execution.threads, cores=limits.cores,
-        memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s,
-        scheduler=dict(trial.environment.scheduler))
+        memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s, stop_s=recipe.stop_s,
+        scheduler=dict(trial.environment.scheduler), says_end=engine.says_end)
     launcher.check(trial, job)
     if run_dir.exists():
         end_leftovers(run_dir)
@@ -137,6 +137,13 @@ def invalid(trial: Trial, error: BadInput, *, session: str = "", notes: str = ""
     outcome = Outcome(status="invalid", message=str(error), evidence=evidence)
     host = environment.machine()
     return replace(record_of(trial, Recipe(), outcome, [], session=session, notes=notes), host=host,
+                   machine=str(host.get("name", "")), versions=environment.versions())
+
+
+def refused(trial: Trial, error: BadInput) -> Record:
+    """The record of what was not let start, by a batch system or for want of a program: not the trial's own doing."""
+    host = environment.machine()
+    return replace(record_of(trial, Recipe(), Outcome(status="not_started", message=str(error)), []), host=host,
                    machine=str(host.get("name", "")), versions=environment.versions())
 
 
@@ -196,7 +203,8 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
         "events": str(out / files.EVENTS),
         "iterations": [{k: i[k] for k in ("step", "sec") if k in i} for i in got.iterations],
         "validation": [{"step": e["step"], "loss": e["loss"]} for e in events if e["event"] == "validation"],
-        "checkpoints": [e["step"] for e in events if e["event"] == "checkpoint"],
+        "checkpoints": [e["step"] for e in events if e["event"] == "saved"],
+        "resumed": next((e["message"] for e in events if e["event"] == "resume"), None),
     }  # fmt: skip
     if outcome.status != "ok":
         found |= {"message": outcome.message, "rank": outcome.rank, "iteration": outcome.iteration, "phase": outcome.phase,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from seatrial.engine import runfile
 from seatrial.errors import BadInput, Infeasible, SeatrialError
 from seatrial.launch import environment, files
 from seatrial.launch.base import Handle, Job, Launcher
-from seatrial.launch.trial import Limits, conclude, invalid, prepare
+from seatrial.launch.trial import Limits, conclude, invalid, prepare, refused
 from seatrial.outcomes import OUTCOMES
 from seatrial.plan import fits
 from seatrial.record import Outcome, Record
@@ -34,7 +34,7 @@ from seatrial.spec import Trial
 from seatrial.sweep import forecasts
 from seatrial.sweep.board import Board, State, model_of, note_best
 from seatrial.sweep.file import RunConfig, Sweep, Task, run_config
-from seatrial.sweep.store import Row, Store, Submitted
+from seatrial.sweep.store import Row, Store, Submitted, runs_again
 
 SHORTEST_SLEEP_S = 0.001
 GONE_S = 60.0
@@ -72,6 +72,16 @@ class View:
     """By all trials of the session, whoever ran them."""
     hopeless: int = 0
     """Of those that wait, how many cannot run and will take no time."""
+
+    @property
+    def pending(self) -> dict[str, int]:
+        """Of the rows that are no last word, how many by status."""
+        return dict(Counter(row.status for row in self.rows.values() if row.runs_again))
+
+    @property
+    def good(self) -> bool:
+        """Whether anything ended well."""
+        return any(row.status == "ok" for row in self.rows.values())
 
 
 class Listener(Protocol):
@@ -121,7 +131,9 @@ class Controller:
         known = {self.store.record_id(task.key): task for task in self._all_tasks()}
         for data in self.store.records():
             if task := known.get(data["record_id"]):
-                self._note(task, Record.from_dict({k: v for k, v in data.items() if k != "schema"}))
+                record = Record.from_dict({k: v for k, v in data.items() if k != "schema"})
+                if not runs_again(record.outcome.status if record.outcome is not None else "ok", record.state):
+                    self._note(task, record)
         for keys in self.groups.values():
             self._settle(keys)
         tasks = list(self.sweep.tasks)
@@ -211,7 +223,7 @@ class Controller:
             handle = self.launcher.submit(job)
         except BadInput as error:
             self._is_there(error)
-            self._write(task, invalid(task.trial or wanted.trial, error), pending)
+            self._write(task, refused(task.trial or wanted.trial, error), pending)
             return True
         if not self.launcher.here:
             self.store.submitted(task.key, Submitted(launcher=self.launcher.name, job_id=handle.job_id,
@@ -275,6 +287,10 @@ class Controller:
                           fits=fits.would_fit)
         if record.outcome is not None and record.outcome.status != "ok" and self.store.is_full():
             raise self._out_of_room("No space left on device")  # whatever it died of, this is not the trial's own doing
+        if record.outcome is not None and record.outcome.status != "ok" and (why := self.launcher.over()):
+            # Whatever it looks like to the trial, it was ended from outside, and nothing after it can start.
+            (self.store.run_dir(running.task.key) / files.RECORD).unlink(missing_ok=True)
+            raise SeatrialError(f"{self.launcher.name}: {why}: {self._done()}; --resume goes on")
         self._write(running.task, record, pending)
 
     def _write(self, task: Task, record: Record, pending: deque[Task]) -> None:
@@ -313,8 +329,10 @@ class Controller:
     # ---- the end
 
     def _out_of_room(self, words: str) -> SeatrialError:
-        done = f"{len(self.view.rows)} of {self.view.total} trials are in the logbook"
-        return SeatrialError(f"{self.store.folder}: {words}: {done}; --resume goes on when that is mended")
+        return SeatrialError(f"{self.store.folder}: {words}: {self._done()}; --resume goes on when that is mended")
+
+    def _done(self) -> str:
+        return f"{len(self.view.rows)} of {self.view.total} trials are in the logbook"
 
     def _end_all(self) -> None:
         """Whatever ended the loop: nothing of ours runs on, and what was cut off counts as not run."""

@@ -48,6 +48,16 @@ class Row:
     model: str = ""
     samples_per_s: float | None = None
 
+    @property
+    def runs_again(self) -> bool:
+        return runs_again(self.status, self.state)
+
+
+def runs_again(status: str, state: str) -> bool:
+    """Whether a row is not the last word on its trial: it was kept from running, or ended from outside. `planned` rows were
+    never meant to run."""
+    return OUTCOMES[status].rerun and state != "planned"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Submitted:
@@ -95,6 +105,7 @@ class Store:
         data = replace(record, record_id=self.record_id(key), session=self.session).to_dict()
         self.book.append(data)
         self._keep(self.run_dir(key), data)
+        (self.run_dir(key) / HANDLE).unlink(missing_ok=True)  # its job is concluded: nobody need take it over
 
     @staticmethod
     def _keep(run_dir: Path, data: dict[str, Any]) -> None:
@@ -109,7 +120,7 @@ class Store:
             record = Record.from_dict(data)
         except (OSError, ValueError, BadInput):
             return None
-        return record if record.outcome is not None and not OUTCOMES[record.outcome.status].rerun else None
+        return record if record.outcome is not None and not runs_again(record.outcome.status, record.state) else None
 
     def submitted(self, key: str, job: Submitted) -> None:
         (self.run_dir(key) / HANDLE).write_text(json.dumps(fields.plain(job)))
