@@ -58,7 +58,8 @@ class _Case:
         self.run_dir, self.finished, self.job, self.trial, self.fits = run_dir, finished, job, trial, fits
         self.events = self.engine.events(run_dir) if events is None else events
         self.beats = {beat.rank: beat for beat in heartbeat.read(run_dir)}
-        self.failures = [e for e in self.events if e["event"] == "failure" and isinstance(e.get("rank"), int)]
+        self.failures = sorted((e for e in self.events if e["event"] == "failure" and isinstance(e.get("rank"), int)),
+                               key=lambda e: e["time"] if isinstance(e.get("time"), int | float) else 0.0)
 
     def outcome(self) -> Outcome:
         done = self.finished
