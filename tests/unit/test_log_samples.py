@@ -1,0 +1,129 @@
+"""Samples of logs and tables that someone other than the readers' author wrote from the engines' code, every value compared.
+
+What a sample says stands beside it in `.expected.json`; `tests/data/logs/README.md` has its form and the rules. `runs_of` and
+`rows_of` alone know how a record holds a run, its series and what no field takes.
+"""
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.notes.read import import_file
+from seatrial.record import Record
+
+DATA = Path(__file__).parents[1] / "data"
+LOGS = sorted(path for path in (DATA / "logs").iterdir() if path.suffix in (".log", ".json", ".jsonl", ".csv", ".tfevents")
+              and not path.name.endswith(".expected.json"))  # fmt: skip
+TABLES = sorted(path for path in (DATA / "tables").iterdir() if path.suffix in (".md", ".html", ".rst"))
+IN_SERIES = {"sec_per_it": "sec"}
+"""A column -> its name in a run's iterations, where that is another."""
+BESIDE = {"cp": "CP", "ep": "EP"}
+"""Sizes that a record may keep beside its fields."""
+STATED = ("gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "vp", "mbs", "gbs", "zero_stage", "layers", "hidden", "heads", "kv_heads",
+          "seq", "vocab")  # fmt: skip
+"""What no reader may fill in without marking it as worked out."""
+DEGREES = ("dp", "tp", "pp", "cp", "ep")
+RATES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu")
+
+
+def of(record: Record, name: str) -> Any:
+    """A column of a record; what it says itself, not what it worked out."""
+    value = getattr(record, name, None)
+    if value is None and name in BESIDE and BESIDE[name] in record.extra:
+        return int(record.extra[BESIDE[name]])
+    return None if name in record.inferred else value
+
+
+def runs_of(path: Path) -> list[tuple[Record, list[dict[str, Any]]]]:
+    """The seam: the runs in a file, each with its steps as `{"step": 10, "sec": 1.25, …}`."""
+    found = []
+    for record in import_file(path).records:
+        steps = [dict(step) for step in record.iterations]
+        if not steps and record.iteration is not None:
+            names = {**{name: name for name in (*RATES, "loss", "mem_gib")}, **IN_SERIES}
+            steps = [{"step": record.iteration, **{new: getattr(record, old) for old, new in names.items()}}]
+        found.append((record, steps))
+    return found
+
+
+def same(found: Any, expected: Any) -> bool:
+    if isinstance(expected, float):
+        return isinstance(found, int | float) and math.isclose(found, expected, rel_tol=1e-6)
+    return bool(found == expected) and isinstance(found, bool) == isinstance(expected, bool)
+
+
+def differing(record: Record, steps: list[dict[str, Any]], run: dict[str, Any]) -> Iterator[str]:
+    status = record.outcome.status if record.outcome else "ok"
+    if status != run["status"]:
+        yield f"status: {status}, not {run['status']}"
+    skipped = run.get("not_compared", [])
+    stated = {**run["layout"], **run["model"]}
+    for name, value in stated.items():
+        found = of(record, name)
+        if not same(found, value) and not (name in DEGREES and value == 1 and found is None):
+            yield f"{name}: {found}, not {value}"
+    for name in set(STATED) - stated.keys() - set(skipped):
+        found = of(record, name)
+        one = name in DEGREES and found == 1
+        if found is not None and not one and not (name == "kv_heads" and found == stated.get("heads")):
+            yield f"{name}: {found}, which the log does not say"
+    if len(steps) != run["steps"]:
+        yield f"{len(steps)} steps, not {run['steps']}"
+        return
+    numbers = [step.get("step") for step in steps]
+    if not run.get("iterations_unknown") and numbers != run.get("iterations", []):
+        yield f"iterations: {numbers}, not {run.get('iterations')}"
+    for name, values in run["series"].items():
+        found = [step.get(IN_SERIES.get(name, name)) for step in steps]
+        for number, value, expected in zip(numbers, found, values):
+            if expected == "nan" and (value is None or math.isnan(value)):
+                continue
+            if not (value is None if expected is None else same(value, expected)):
+                yield f"{name} of step {number}: {value}, not {expected}"
+                break
+    warm = [step.get("step") for step in steps if step.get("warmup")]
+    if warm and warm != run["warmup"]:
+        yield f"warm-up: {warm}, not {run['warmup']}"
+    for name, value in run["figures"].items():
+        found = getattr(record, name)
+        if not same(found, value):
+            yield f"the run's {name}: {found}, not {value}"
+    about = run.get("sec_per_it_about")
+    if about is not None and not (record.sec_per_it and math.isclose(record.sec_per_it, about, rel_tol=0.01)):
+        yield f"the run's sec_per_it: {record.sec_per_it}, not about {about}"
+    for name, value in run["per"].items():
+        if getattr(record, f"{name}_per") != value:
+            yield f"{name} are of a {getattr(record, f'{name}_per')!r}, not {value!r}"
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_a_log_says_what_its_author_reads_in_it(path):
+    expected = json.loads(path.with_suffix(".expected.json").read_text())
+    runs = runs_of(path)
+    assert len(runs) == len(expected["runs"])
+    wrong = [f"run {index}: {text}" for index, (run, found) in enumerate(zip(expected["runs"], runs))
+             for text in differing(*found, run)]  # fmt: skip
+    for record, _ in runs:
+        if expected["engine"] and record.engine != expected["engine"]:
+            wrong.append(f"engine: {record.engine!r}, not {expected['engine']!r}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
+def test_a_table_has_the_rows_that_its_author_reads_in_it(path):
+    expected = json.loads(path.with_name(f"{path.name}.expected.json").read_text())["rows"]
+    found = import_file(path).records
+    assert len(found) == len(expected)
+    wrong = [f"row {index}: {name}: {of(record, name)}, not {value}" for index, (record, row) in enumerate(zip(found, expected))
+             for name, value in row.items() if not same(of(record, name), value)]  # fmt: skip
+    assert wrong == []
+
+
+def test_there_are_enough_of_them():
+    engines = {json.loads(path.read_text())["engine"] for path in (DATA / "logs").glob("*.expected.json")}
+    assert len(LOGS) >= 60 and len(engines - {""}) >= 12 and len(TABLES) >= 15
