@@ -24,8 +24,8 @@ IN_SERIES = {"sec_per_it": "sec"}
 """A column -> its name in a run's iterations, where that is another."""
 BESIDE = {"cp": "CP", "ep": "EP"}
 """Sizes that a record may keep beside its fields."""
-STATED = ("gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "vp", "mbs", "gbs", "zero_stage", "layers", "hidden", "heads", "kv_heads",
-          "seq", "vocab")  # fmt: skip
+STATED = ("gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "vp", "mbs", "gbs", "zero_stage", "layers", "hidden", "heads",
+          "kv_heads", "seq", "vocab")  # fmt: skip
 """What no reader may fill in without marking it as worked out."""
 DEGREES = ("dp", "tp", "pp", "cp", "ep")
 RATES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu")
