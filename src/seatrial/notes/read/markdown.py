@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from seatrial.errors import BadInput
-from seatrial.notes.read import megatron
+from seatrial.notes.read import logs
 from seatrial.notes.read.files import read_lines
-from seatrial.notes.read.megatron import LogReader
+from seatrial.notes.read.logs import LogReader
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.parsing import read_cell
 from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
@@ -90,7 +90,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             fenced, in_log, table = not fenced, False, ""
             yield Token("text", number, "")
             continue
-        if (in_log and megatron.belongs(line)) or (not bare.startswith(("|", "#")) and megatron.starts(line)):
+        if (in_log and logs.belongs(line)) or (not bare.startswith(("|", "#")) and logs.starts(line)):
             in_log, table = True, ""
             yield Token("log", number, line)
             continue
