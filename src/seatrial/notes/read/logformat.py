@@ -92,6 +92,8 @@ class Figure:
                 power += SCALES[small]
             return float(value.scaleb(power)), ""
         if self.name == "mem_value":
+            if self.unit == "human":
+                return float(value.scaleb(SCALES.get(small, 0))) / 2**30, "GiB"
             unit = MEMORY.get(small) or MEMORY.get(self.unit.lower(), "GiB")
             return (float(value) * BYTES[unit] / 2**30, "GiB") if unit in BYTES else (float(value), unit)
         if self.name in ("mfu", "hfu"):

@@ -34,7 +34,7 @@ _RANK = re.compile(
     r"(?:worker|node|host)[-_]?(\d{1,6}): )"
 )
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
-_PROGRESS = re.compile(r"\b(?:step|iter|iteration|batch)[ =:#]*\d+.*(?:loss|ms|s/it|tok\w*/s|tflops?|samples/s).*\d\.\d", re.I)
+_PROGRESS = re.compile(r"^(?!.*\b(?:eval|valid|val_|val |CORE)).*\b(?:step|iter|iteration|batch)[ =:#]*\d+.*(?:loss|ms|s/it|tok\w*/s|tflops?|samples/s).*\d\.\d", re.I)
 
 
 def unprefixed(line: str) -> tuple[str, str]:
@@ -345,6 +345,6 @@ class LogReader:
         yield from self._close(end=True)
         if self._strange is not None:
             line, count = self._strange
-            message = (f"{count} line{'s' * (count > 1)} that look like progress and that no format reads; "
+            message = (f"{count} line{'s look' if count > 1 else ' looks'} like progress and no format reads it; "
                        "--format FILE.toml describes one of your own")
             yield Problem(file=self.file, line=line, message=message, level="note")
