@@ -56,7 +56,7 @@ def import_command(
                     rows.add(item.to_dict())
                     states[item.state] += 1
             if len(rows) == before and not any(problem.rows for problem in found):
-                raise BadInput(f"{path}: no table of runs, log line or row in it; --format FILE.toml describes a log of your own")
+                raise BadInput(f"{path}: no table of runs, log line or row in it; --format FILE.toml describes a log format")
             problems.append((path, found, list(columns)))
             counts.append(len(rows) - before)
         with Logbook(logbook, create=True) as book:

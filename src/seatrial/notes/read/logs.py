@@ -34,7 +34,10 @@ _RANK = re.compile(
     r"(?:worker|node|host)[-_]?(\d{1,6}): )"
 )
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
-_PROGRESS = re.compile(r"^(?!.*\b(?:eval|valid|val_|val |CORE)).*\b(?:step|iter|iteration|batch)[ =:#]*\d+.*(?:loss|ms|s/it|tok\w*/s|tflops?|samples/s).*\d\.\d", re.I)
+_PROGRESS = re.compile(
+    r"^(?!.*\b(?:eval|valid|val_|val |CORE)).*\b(?:step|iter|iteration|batch)[ =:#]*\d+"
+    r".*(?:loss|ms|s/it|tok\w*/s|tflops?|samples/s).*\d\.\d", re.IGNORECASE,
+)  # fmt: skip
 
 
 def unprefixed(line: str) -> tuple[str, str]:
