@@ -29,6 +29,10 @@ STATED = ("gpus", "nodes", "dp", "tp", "pp", "cp", "ep", "vp", "mbs", "gbs", "ze
           "kv_heads", "seq", "vocab")  # fmt: skip
 """What no reader may fill in without marking it as worked out."""
 DEGREES = ("dp", "tp", "pp", "cp", "ep")
+PREFIXED = ("composer-llm-foundry", "deepspeed-pipeline-0.14", "gpt-neox-v2.0-timers", "maxtext-2025-config",
+            "megatron-deepspeed-bigscience-time-limit", "megatron-lm-core0.12-moe", "nanochat-2025-10", "nanogpt-gpt2",
+            "nanotron-0.4", "nemo2-2.0-printer", "primus-0.2-colours", "torchtitan-0.2-five-dimensions")  # fmt: skip
+"""One sample of each engine whose lines a launcher's label may precede."""
 RATES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu")
 
 
@@ -105,17 +109,36 @@ def differing(record: Record, steps: list[dict[str, Any]], run: dict[str, Any]) 
             yield f"{name} are of a {getattr(record, f'{name}_per')!r}, not {value!r}"
 
 
-@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
-def test_a_log_says_what_its_author_reads_in_it(path):
-    expected = json.loads(path.with_suffix(".expected.json").read_text())
+def wrong_in(path: Path, expected: dict[str, Any]) -> list[str]:
     runs = runs_of(path)
-    assert len(runs) == len(expected["runs"])
+    if len(runs) != len(expected["runs"]):
+        return [f"{len(runs)} runs, not {len(expected['runs'])}"]
     wrong = [f"run {index}: {text}" for index, (run, found) in enumerate(zip(expected["runs"], runs))
              for text in differing(*found, run)]  # fmt: skip
     for record, _ in runs:
         if expected["engine"] and record.engine and program(record.engine) != program(expected["engine"]):
             wrong.append(f"engine: {record.engine!r}, not {expected['engine']!r}")
-    assert wrong == []
+    return wrong
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
+def test_a_log_says_what_its_author_reads_in_it(path):
+    assert wrong_in(path, json.loads(path.with_suffix(".expected.json").read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["2024-06-05T09:14:02.123456789Z ", "[1,0]<stdout>:", "gpu-h100-17: ", "worker-0  | ", "[rank0]:", "00: ",
+     "\x1b[36m(TrainWorker pid=1234, ip=10.0.0.5)\x1b[0m "],
+    ids=["kubectl", "mpirun", "pdsh", "compose", "torchrun", "srun", "ray"],
+)  # fmt: skip
+def test_what_a_launcher_puts_before_every_line_changes_nothing(tmp_path, label):
+    wrong = {}
+    for name in PREFIXED:
+        path = DATA / "logs" / f"{name}.log"
+        (tmp_path / path.name).write_text("".join(label + line for line in path.open(encoding="utf-8")), encoding="utf-8")
+        wrong[name] = wrong_in(tmp_path / path.name, json.loads(path.with_suffix(".expected.json").read_text()))
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
