@@ -141,6 +141,22 @@ def test_what_a_launcher_puts_before_every_line_changes_nothing(tmp_path, label)
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
+@pytest.mark.parametrize("name", [*PREFIXED, "huggingface-trainer-5-quoted", "megatron-bridge-throughput"])
+def test_a_number_that_was_cut_off_is_not_read(tmp_path, name):
+    """The writer was killed, or the file is still being written: what is read of the steps stays true."""
+    path = DATA / "logs" / f"{name}.log"
+    (run,) = json.loads(path.with_suffix(".expected.json").read_text())["runs"]
+    text = path.read_text(encoding="utf-8")
+    inside = [at for at in range(len(text) // 2, len(text)) if text[at - 1].isdigit() and text[at] in "0123456789.,KMBE%"]
+    for at in inside[:: len(inside) // 12 or 1]:
+        (tmp_path / path.name).write_text(text[:at], encoding="utf-8")
+        ((_, steps),) = runs_of(tmp_path / path.name)
+        for step, (index, number) in zip(steps, enumerate(run["iterations"])):
+            for column, values in run["series"].items():
+                found = step.get(IN_SERIES.get(column, column))
+                assert found is None or same(found, values[index]), (text[at - 40 : at], column, number)
+
+
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.name)
 def test_a_table_has_the_rows_that_its_author_reads_in_it(path):
     expected = json.loads(path.with_name(f"{path.name}.expected.json").read_text())["rows"]
