@@ -60,7 +60,7 @@ def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch
     """`ran`: the batch that was run in place of the trial's, where an iteration is estimated from a part of it."""
     rows = [e for e in events if e["event"] == "iteration"]
     groups, marked = by_size(rows, warmup=recipe.warmup_iterations)
-    kept = tuple({k: i[k] for k in KEPT if k in i} for i in marked)
+    kept = tuple(marked)
     losses = [e["loss"] for e in rows if number(e.get("loss"))]
     counted = [e for e, mark in zip(rows, marked) if number(e.get("sec")) and not mark.get("warmup")]
     found = Measurement(iterations=kept, loss=losses[-1] if losses else None,
@@ -87,11 +87,11 @@ KEPT = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "war
 
 
 def by_size(iterations: Sequence[dict], *, warmup: int) -> tuple[dict[int, list[float]], list[dict]]:
-    """Timings that count by batch size, and all iterations with the marks of those that do not, or that lie far out."""
+    """Timings that count by batch size, and what is kept of all iterations, with marks on those that do not or lie far out."""
     found: dict[int, list[float]] = {}
     counted: dict[int, list[int]] = {}
     seen: dict[int, int] = {}
-    marked = [dict(i) for i in iterations]
+    marked = [{k: i[k] for k in KEPT if k in i} for i in iterations]
     for index, iteration in enumerate(marked):
         size = iteration.get("gbs", 0)
         seen[size] = seen.get(size, 0) + 1

@@ -136,3 +136,12 @@ def test_compare_draws_the_repeats_and_the_ratio_beside_its_forecast(seatrial, t
     assert "┃" in said.out and "○ as forecast" in said.out and "\x1b" not in said.out
     [group] = json.loads(seatrial(*run, "--json").out)["groups"]
     assert 0.1 < group["forecast_ratio"] < 2
+
+
+def test_a_torn_line_of_a_logbook_is_named_by_file_and_line_and_not_as_an_object(seatrial, tmp_path):
+    seatrial("sweep", stub_file(tmp_path), "--logbook", tmp_path / "book")
+    [segment] = (tmp_path / "book" / "segments").iterdir()
+    with segment.open("a") as file:
+        file.write('{"record_id": "torn\n')
+    said = seatrial("table", tmp_path / "book")
+    assert said.status == 1 and "Problem(" not in said.err and said.err.startswith(f"{segment}:2: ")

@@ -9,6 +9,7 @@ Where it runs is the launcher's business: an adapter knows nothing of this machi
 """
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 Per = Literal["rank", "node"]
+OF_ITERATION = ("event", "step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "nan_ranks", "timers")
 RUN, LOGS = "run.json", "logs"
 """In the run folder: what was asked, and what each process printed, `*.log`."""
 
@@ -45,9 +47,10 @@ class Adapter(Protocol):
     def argv(self, trial: Trial, recipe: Recipe, run_dir: Path) -> tuple[str, ...]:
         """The program and its arguments, its configuration file written; run.json lies in the run folder already."""
 
-    def events(self, run_dir: Path) -> list[Event]:
-        """Of all ranks in the order of their time."""
-        return read_events(run_dir)
+    def events(self, run_dir: Path, *, after: int = 0) -> list[Event]:
+        """Of rank 0 in the order in which it wrote them, then what other ranks said, in the order of their time; without what
+        the first `after` bytes hold (`said_so_far`), and of each iteration what a measurement needs."""
+        return read_events(run_dir, after=after)
 
     def ended(self, events: list[Event]) -> bool:
         """Whether a program that left with exit code 0 came to its end."""
@@ -58,10 +61,33 @@ class Adapter(Protocol):
         return "crash"
 
 
-def read_events(run_dir: Path) -> list[Event]:
-    paths = [run_dir / events.FILE_NAME, *sorted(run_dir.glob("events.rank*.jsonl"))]
-    found = [event for path in paths if path.exists() for event in events.read_events(path)]
-    return sorted((e for e in found if isinstance(e.get("event"), str)), key=_time)
+def said_so_far(run_dir: Path) -> int:
+    """The size of what rank 0 has written: a resumed run goes on behind it, whatever its clock says."""
+    try:
+        return (run_dir / events.FILE_NAME).stat().st_size
+    except OSError:
+        return 0
+
+
+def read_events(run_dir: Path, *, after: int = 0) -> list[Event]:
+    """A long run says more than fits into memory: of an iteration only what somebody asks for is kept, and of all reports of
+    memory the last one's ranks."""
+    found: list[Event] = []
+    memory: Event = {}
+    main = run_dir / events.FILE_NAME
+    for event in events.iter_events(main, after=after) if main.exists() else ():
+        kind = event.get("event")
+        if kind == "iteration":
+            event = {key: event[key] for key in OF_ITERATION if key in event}
+            if isinstance(timers := event.get("timers"), dict):
+                event["timers"] = {sys.intern(name): value for name, value in timers.items()}
+        elif kind == "memory":
+            memory.pop("ranks", None)
+            memory = event
+        if isinstance(kind, str):
+            found.append(event)
+    others = [event for path in sorted(run_dir.glob("events.rank*.jsonl")) for event in events.iter_events(path)]
+    return found + sorted((e for e in others if isinstance(e.get("event"), str)), key=_time)
 
 
 def _time(event: Event) -> float:

@@ -39,8 +39,8 @@ class Command(Adapter):
         assert trial.command is not None
         return fill(trial.command.argv, template_values(trial, recipe, run_dir))
 
-    def events(self, run_dir: Path) -> list[Event]:
-        return read_events(run_dir) or read_logs(run_dir)
+    def events(self, run_dir: Path, *, after: int = 0) -> list[Event]:
+        return read_events(run_dir, after=after) or read_logs(run_dir)
 
     def ended(self, events: list[Event]) -> bool:
         return any(e["event"] in ("end", "iteration") for e in events)

@@ -25,7 +25,7 @@ from seatrial import columns, fields
 from seatrial.arith import FORMULA
 from seatrial.engine import runfile
 from seatrial.engines import engine_for
-from seatrial.engines.base import Event
+from seatrial.engines.base import Event, said_so_far
 from seatrial.errors import BadInput, Infeasible
 from seatrial.files import write_whole
 from seatrial.launch import environment, files
@@ -68,11 +68,11 @@ def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, 
             fits: Fits | None = None) -> Record:
     """The same, but raises BadInput for what cannot start; with nothing written where the words alone tell."""
     job = prepare(trial, recipe, launcher, run_dir=out_dir, limits=limits)
-    earlier = len(engine_for(trial).events(job.run_dir))
+    after = said_so_far(job.run_dir)
     before = environment.machine()
     handle = launcher.submit(job)
     finished = wait(launcher, handle, on_line=on_line)
-    return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, earlier=earlier,
+    return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after,
                     fits=fits)
 
 
@@ -100,18 +100,18 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
 
 
 def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
-             session: str = "", notes: str = "", earlier: int = 0, fits: Fits | None = None,
+             session: str = "", notes: str = "", after: int = 0, fits: Fits | None = None,
              row: Trial | None = None) -> Record:
-    """The record of a job that is done; also written into the run folder. `earlier` events are of what it resumed, `fits`
-    (`plan.fits.would_fit`) knows what would fit where this did not; `row`: the trial that the record is of, where `trial`
-    ran in its place."""
+    """The record of a job that is done; also written into the run folder. The first `after` bytes of events are of what it
+    resumed; `fits` (`plan.fits.would_fit`) knows what would fit where this did not; `row`: the trial that the record is of,
+    where `trial` ran in its place."""
     run_dir = handle.job.run_dir
-    events = engine_for(trial).events(run_dir)[earlier:]
+    events = engine_for(trial).events(run_dir, after=after)
     outcome = classify(run_dir, finished, job=handle.job, trial=trial, events=events, fits=fits)
     record = record_of(row or trial, recipe, outcome, events, ran=trial, session=session, notes=notes)
     start: Event = next((e for e in events if e["event"] == "start"), {})
-    after = environment.machine()
-    host: dict[str, object] = {**(before or after), "load_after": after["load"], "seconds": round(finished.seconds, 3),
+    now = environment.machine()
+    host: dict[str, object] = {**(before or now), "load_after": now["load"], "seconds": round(finished.seconds, 3),
                                "run_dir": str(run_dir)}
     if handle.job.cores is not None:
         host["cores_a_rank"] = handle.job.cores
@@ -186,10 +186,10 @@ def run_now(trial: Trial, recipe: Recipe, *, out: Path, timeout_s: float, on_lin
         # A checkpoint to resume from is the better thing to say.
         engine_for(trial).check(trial, recipe, here=launcher is None or launcher.here)
         raise BadInput(f"{out / files.EVENTS}: is already there; name another folder with --out")
-    earlier = len(engine_for(trial).events(out)) if recipe.resume else 0
+    after = said_so_far(out) if recipe.resume else 0
     with contextlib.nullcontext(launcher) if launcher is not None else contextlib.closing(Local()) as chosen:
         record = attempt(trial, recipe, chosen, out, limits=Limits(time_limit_s=timeout_s), on_line=on_line, fits=fits)
-    return summary(trial, record, recipe, engine_for(trial).events(out)[earlier:], out=out)
+    return summary(trial, record, recipe, engine_for(trial).events(out, after=after), out=out)
 
 
 def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *, out: Path) -> dict[str, Any]:

@@ -59,6 +59,9 @@ class Problem:
     """1-based."""
     message: str
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}"
+
 
 class Index:
     """The segments of one folder, as a table."""

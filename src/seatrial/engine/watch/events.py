@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -60,16 +61,20 @@ def _finite(value: object) -> object:
 
 def read_events(path: Path | str) -> list[dict]:
     """All whole events of a file; a last line that a dying rank did not finish is left out."""
-    found = []
-    with open(path, encoding="utf-8") as file:
+    return list(iter_events(path))
+
+
+def iter_events(path: Path | str, *, after: int = 0) -> Iterator[dict]:
+    """The same one by one; those behind the first `after` bytes, which were there before a run was resumed."""
+    with open(path, "rb") as file:
+        file.seek(after)
         for line in file:
             try:
                 event = json.loads(line)
-            except json.JSONDecodeError:
+            except ValueError:
                 continue
             if isinstance(event, dict):
-                found.append(event)
-    return found
+                yield event
 
 
 def iteration_line(
