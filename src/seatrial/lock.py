@@ -5,7 +5,7 @@
 
 The lock is the kernel's (`flock`), which is released however its holder dies, and holds in every pid namespace and, where the
 file system does it, on every host. Not all do: so the file also says who has it, and is touched every few seconds. Whoever
-comes from another host believes such a lease while it is fresh. Ages are by the file system's clock alone. Standard library only.
+comes from another host believes such a lease while it is fresh. Ages are by the file system's clock alone.
 """
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
             claim: Claim | None = None) -> Job:
     """Checks the trial and writes its run folder. Raises BadInput, with nothing written, where it cannot run.
 
-    Three checks: the rules and the engine's own, for any machine; the launcher's, for the one that it runs on. Without a `claim`
-    on the folder it is the caller's alone already.
+    Three checks: the rules and the engine's own, for any machine; the launcher's, for the one that it runs on. Without `claim`
+    the folder is the caller's alone already.
     """
     run_dir = run_dir.absolute()
     if claim is not None:
