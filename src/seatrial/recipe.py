@@ -91,6 +91,8 @@ class Recipe:
     """Steps written as a Chrome/Perfetto trace."""
     tensorboard: bool = False
     """Also write scalars for TensorBoard, where it is installed."""
+    nan_steps: int = 3
+    """Leave after so many steps in a row whose loss is not a number; 0 runs all steps."""
     stall_s: float = 120.0
     """Without progress for this long, stacks and the flight recorder are dumped and the rank leaves with its own code."""
     start_s: float = 180.0
@@ -114,7 +116,8 @@ class Recipe:
                         measure_s=self.measure_s, slow_s=self.slow_s)
         if self.min_lr > self.lr or self.min_lr < 0:
             raise BadInput(f"recipe: min_lr {self.min_lr} must lie between 0 and lr {self.lr}")
-        for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to"):
+        for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to",
+                     "nan_steps"):
             if getattr(self, name) < 0:
                 raise BadInput(f"recipe.{name}: {getattr(self, name)} is negative")
 

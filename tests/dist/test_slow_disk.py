@@ -70,7 +70,7 @@ def test_a_save_that_stands_still_is_a_hang_of_the_save(tmp_path):
     """Beside training, which goes on."""
     status, found = end(start(tmp_path, "steps=100000", "save_every=10", "save_s=3", stands_at=3))
     assert (status, found["status"], found["rank"], found["phase"], found["checkpoints"]) == (3, "hang", 1, "save", [])
-    assert "its save stood still at " in found["message"] and " KiB for 3 s (recipe.save_s)" in found["message"]
+    assert "its save stood still at " in found["message"] and " of 2.4 MiB for 3 s (recipe.save_s)" in found["message"]
 
 
 @pytest.mark.parametrize("stands_at", [0, 3])

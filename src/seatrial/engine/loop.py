@@ -107,7 +107,8 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     fault.arm(info.rank, batches)
     held_out = Batches(recipe, trial.model, recipe.seed, split="valid") if recipe.eval_every else None
     parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
-    first = True
+    first, lost = True, False
+    sound = Sound(recipe)
     enough = Enough(recipe, gbs=trial.batch.gbs)
     heartbeat.beat(phase="meet")
     if dist.is_initialized():
@@ -124,7 +125,9 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
             timers.take()
             result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
             progress.done(result.gbs, skipped=result.skipped)
-            saved = progress.save(last=result.stop or step == recipe.steps)
+            lost = sound.lost_after(result.loss)
+            # Steps that are not finite change no weight: what was learned before them is worth keeping.
+            saved = progress.save(last=result.stop or step == recipe.steps or lost and sound.ever)
             taken = timers.take()
             seconds = time.perf_counter() - began
             heartbeat.beat(phase="report")
@@ -143,7 +146,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
                 samples = recipe.eval_batches * trial.batch.gbs
                 loss = engine.evaluate(held_out, first_sample=0, samples=samples)
                 report.validation(step=step, loss=loss, samples=samples)
-            if result.stop:
+            if result.stop or lost:
                 break
             if info.rank == 0 and not enough.reason and enough.after(seconds, gbs=result.gbs):
                 report.enough(step=step, reason=enough.reason)
@@ -151,7 +154,8 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
         progress.finish(report)
     heartbeat.beat(phase="report")
     report.memory(step=progress.step, parts=parts())
-    report.end("finished" if progress.step >= recipe.steps or enough.reason else "stopped", step=progress.step)
+    whole = progress.step >= recipe.steps or enough.reason
+    report.end("lost" if lost else "finished" if whole else "stopped", step=progress.step)
     mesh.close()
 
 
@@ -190,8 +194,8 @@ class Progress:
         self.step, self.consumed = found.step, int(found.state["consumed_samples"])
         self.skipped = int(found.state.get("skipped", 0))
         self.engine.optimizer.steps_done.fill_(0.0 if only_weights else self.step - self.skipped)
-        if "loss_scale" in found.state and self.engine.loss_scale.dynamic:
-            self.engine.loss_scale.restore(found.state["loss_scale"])
+        if found.about.get("topology", {}).get("precision") == "fp16":  # others wrote a scale too, of 1
+            self.engine.loss_scale.restore(found.state.get("loss_scale", {}))
         return why
 
     def done(self, samples: int, *, skipped: bool) -> None:
@@ -225,6 +229,25 @@ class Progress:
             self.heartbeat.beat(phase="finish")
             self.keeper.wait()
             self.say_whole(report)
+
+
+class Sound:
+    """Whether a run still learns something: the loss of `nan_steps` steps in a row was a number once.
+
+        sound = Sound(recipe)
+        sound.lost_after(result.loss)       the same on all ranks, as the loss is
+
+    A step that fp16 skips because a gradient overflowed has a loss, and does not count.
+    """
+
+    def __init__(self, recipe: Recipe):
+        self.most, self.row, self.ever = recipe.nan_steps, 0, False
+
+    def lost_after(self, loss: float) -> bool:
+        finite = math.isfinite(loss)
+        self.ever |= finite
+        self.row = 0 if finite else self.row + 1
+        return 0 < self.most <= self.row
 
 
 class Enough:
