@@ -175,10 +175,10 @@ def first_sum(case: Case) -> tuple[int, ...]:
 
 
 def doubled(rng: random.Random, case: Case) -> Case:
-    """A rank that is one sum ahead of its group for ever after. Of two that disagree nobody can tell which is right."""
+    """A rank that is one sum ahead of its group for ever after. What it sends meets sums of another size, on any rank of the
+    group; and no counter has seen the second call, so that nobody can tell who is right."""
     case = placed(rng, case, ("start",))
-    group = first_sum(case)
-    return replace(case, outcomes=("hang", "crash"), culprits=group if len(group) == 2 else (case.rank,), bar_s=HANG_S)
+    return replace(case, outcomes=("hang", "crash"), culprits=first_sum(case), bar_s=HANG_S)
 
 
 def misshapen(rng: random.Random, case: Case) -> Case:

@@ -25,6 +25,7 @@ from seatrial import trialfile
 from seatrial.engine.io import checkpoint
 from seatrial.engine.watch import fault, heartbeat
 from seatrial.engines import engine_for
+from seatrial.engines.base import said_so_far
 from seatrial.errors import BadInput
 from seatrial.launch.base import Handle, Launcher
 from seatrial.launch.guard import MARK, end_marked
@@ -300,7 +301,7 @@ class Campaign:
 def go(trial: Trial, recipe: Recipe, launcher: Launcher, run_dir: Path, *, env: dict[str, str] | None = None,
        act: Act | None = None, cap: float | None = None) -> Ran:
     """One run from its words to its record, as `seatrial run` does it, with somebody acting on it meanwhile."""
-    earlier = len(engine_for(trial).events(run_dir)) if recipe.resume and run_dir.exists() else 0
+    after = said_so_far(run_dir) if recipe.resume else 0
     try:
         job = prepare(trial, recipe, launcher, run_dir=run_dir, limits=Limits(time_limit_s=LIMIT_S, memory_cap_gib=cap))
     except BadInput as error:
@@ -314,9 +315,9 @@ def go(trial: Trial, recipe: Recipe, launcher: Launcher, run_dir: Path, *, env: 
         if act is not None and struck is None:
             struck = act(handle)
         time.sleep(POLL_S)
-    record = conclude(trial, recipe, handle, launcher.finished(handle), earlier=earlier)
+    record = conclude(trial, recipe, handle, launcher.finished(handle), after=after)
     ended = time.time()
-    events = engine_for(trial).events(run_dir)[earlier:]
+    events = engine_for(trial).events(run_dir, after=after)
     return Ran(record, struck, ended, {e["step"]: e["loss"] for e in events if e["event"] == "iteration"})
 
 
@@ -423,7 +424,8 @@ def _saved(manifest: bytes) -> bytes:
         data = json.loads(manifest)
     except ValueError:
         return manifest
-    return json.dumps({name: value for name, value in data.items() if name not in ("about", "digest")}, sort_keys=True).encode()
+    who = ("about", "digest", "after")  # `after` is the digest of the one before
+    return json.dumps({name: value for name, value in data.items() if name not in who}, sort_keys=True).encode()
 
 
 def wrong(case: Case, found: dict[str, Any]) -> list[str]:

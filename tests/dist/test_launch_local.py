@@ -267,7 +267,7 @@ say(event="end", status="stopped", step=5)
 
 
 def test_ranks_that_leave_cleanly_after_a_stall_that_passed_were_not_cancelled_by_anybody(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(processes, "GRACE_AFTER_STALL_S", 0.5)
+    monkeypatch.setattr(processes, "SPEAK_S", 0.5)
     monkeypatch.setattr(processes, "GRACE_AFTER_TERM_S", 60.0)
     (tmp_path / "goes_on.py").write_text(GOES_ON)
     command = {"argv": [sys.executable, "-I", "-S", str(tmp_path / "goes_on.py"), "{run_dir}"], "per": "rank"}

@@ -89,3 +89,14 @@ def test_what_the_machine_says_is_what_is_told(tmp_path, fates, best):
         for trial, record in Machine(Store(book, "stubs"), Local(), trials).earlier():
             again.tell(trial, record)
         assert again.observations == tuner.observations and again.ask() is None
+
+
+def test_a_layout_that_was_kept_from_running_is_not_taken_for_measured_by_the_next_search(tmp_path):
+    first, *_ = stubs({})
+    trials = [replace(first, command=replace(first.command, argv=(str(tmp_path / "train"), *first.command.argv[1:])))]
+    with Logbook(tmp_path / "book", create=True) as book:
+        assert Machine(Store(book, "stubs"), Local(), trials).measure(trials[0]).outcome.status == "not_started"
+        (tmp_path / "train").symlink_to(sys.executable)
+        again = Machine(Store(book, "stubs"), Local(), trials)
+        assert list(again.earlier()) == [] and again.measure(trials[0]).outcome.status == "ok"
+        assert [record.outcome.status for _, record in again.earlier()] == ["ok"]

@@ -62,9 +62,12 @@ LEAVES = """
 import faulthandler, os, pathlib, signal, sys, time
 watch = pathlib.Path(sys.argv[1]) / "watch"
 if os.environ["RANK"] == "0":
+    signal.signal(15, signal.SIG_IGN)
     while not (watch / "up").exists():
         time.sleep(0.01)
+    (watch / "rank0.stall.json").write_text("{}")
     (watch / "stalled").touch()
+    time.sleep(float(sys.argv[2]))
     os._exit(83)
 signal.signal(15, signal.SIG_IGN)
 faulthandler.register(signal.SIGUSR2, file=(watch / "rank1.stacks").open("w"), all_threads=True)
@@ -75,10 +78,11 @@ busy()
 """
 
 
-def test_a_rank_that_did_not_report_a_stall_is_asked_and_ended_when_the_first_leaves(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stays_s", "code"), [("0", 83), ("600", -9)], ids=["when the first leaves", "or soon after"])
+def test_a_rank_that_did_not_report_a_stall_is_asked_and_ended(tmp_path: Path, stays_s: str, code: int) -> None:
     (tmp_path / "watch").mkdir()
-    group = ended(tmp_path, sys.executable, "-I", "-S", "-c", LEAVES, str(tmp_path))
-    assert group.found.died == [0] and group.found.codes == {0: 83, 1: -9}
+    group = ended(tmp_path, sys.executable, "-I", "-S", "-c", LEAVES, str(tmp_path), stays_s)
+    assert group.found.codes == {0: code, 1: -9} and not group.found.frozen and not group.found.timed_out
     assert "in busy" in (tmp_path / "watch" / "rank1.stacks").read_text()
     assert group.found.seconds < processes.GRACE_AFTER_STALL_S, "all that will be said has been said"
 

@@ -1,6 +1,7 @@
 """Whoever stands still of up to eight ranks is found by what the others wait for: layouts and schedules, without a process."""
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.launch.hang import Frame, Standing, Wait, culprit, peers, reachable, waits_for, waits_in
+from seatrial.launch import files
+from seatrial.launch.hang import Frame, Standing, Wait, culprit, find_hang, peers, reachable, waits_for, waits_in
 from seatrial.schedule import KINDS, Kind, comes_from, goes_to, schedule
 from seatrial.spec import Topology
 
@@ -155,6 +157,7 @@ def test_the_rank_that_stands_still_is_found_in_every_layout_and_schedule(told: 
     ((("/v/torch/distributed/distributed_c10d.py", "barrier"), ("/x/engine/loop.py", "train")), "world"),
     ((("/v/torch/distributed/distributed_c10d.py", "all_gather_into_tensor"), ("/x/engine/core/comm.py", "_compare")),
      "collective"),
+    ((("/x/engine/rendezvous.py", "join"), ("/x/engine/loop.py", "main")), "world"),
     ((("/x/engine/core/comm.py", "_enter"), ("/x/engine/core/comm.py", "all_reduce")), ""),
     ((("/home/me/data.py", "batch"), ("/x/engine/core/pipeline.py", "receive")), ""),
     ((("/v/torch/nn/functional.py", "linear"), ("/x/engine/core/layers.py", "forward")), ""),
@@ -189,10 +192,51 @@ def test_a_ring_of_waits_ends_at_the_rank_that_its_group_is_ahead_of() -> None:
     assert culprit(every, t) == 1
 
 
+@pytest.mark.parametrize(("t", "waits"), [
+    (Topology(dp=2), [("collective", "reduce"), ("collective", "reduce")]),
+    (Topology(pp=2), [("message", "backward"), ("message", "forward")]),
+    (Topology(pp=4), [("message", "backward"), ("message", "backward"), ("message", "forward"), ("message", "forward")]),
+])  # fmt: skip
+def test_where_all_wait_and_none_is_missing_no_rank_is_blamed_but_what_is_between_them(tmp_path: Path, t: Topology, waits):
+    (tmp_path / files.WATCH).mkdir()
+    for rank, (wait, phase) in enumerate(waits):
+        groups = {"dp": 4} if t.dp > 1 else {"pp": 7 + rank}
+        report = {"rank": rank, "step": 3, "phase": phase, "collective": "all_reduce", "group": "dp" if t.dp > 1 else "",
+                  "seq": 4, "groups": groups}  # fmt: skip
+        files.stall(tmp_path, rank).write_text(json.dumps(report))
+        where = {"collective": '"/x/comm.py", line 1 in wait', "message": '"/x/pipeline.py", line 1 in receive'}[wait]
+        files.stacks(tmp_path, rank).write_text(f"Current thread 0x1 (most recent call first):\n  File {where}\n")
+    found = find_hang(tmp_path, t, beats={})
+    assert found.rank is None and "none is missing: a connection between them is cut" in found.message
+    assert ("all are in all_reduce 4 of their dp group" in found.message) == (t.dp > 1)
+
+
+def test_who_waits_for_a_checkpoint_waits_for_the_rank_whose_part_does_not_come() -> None:
+    join = Frame(file="/usr/lib/python3.12/threading.py", line=1, function="join")
+    save = Frame(file="/x/engine/io/checkpoint.py", line=1, function="wait")
+    assert waits_in([join, save], {"phase": "checkpoint", "step": 4, "work": ""}) == "save"
+    assert waits_in([join, save], {"phase": "checkpoint", "step": 4, "work": "save"}) == ""
+    t = Topology(pp=3)
+    every = {0: Standing(rank=0, wait="save", step=4), 1: Standing(rank=1, wait="", works="save", step=4),
+             2: Standing(rank=2, wait="world", phase="report", step=4)}
+    assert waits_for(0, every, t) == waits_for(2, every, t) - {0} == {1} and culprit(every, t) == 1
+    every[2] = Standing(rank=2, wait="message", works="save", stands=True, phase="forward", step=5)
+    assert culprit(every, t) == 2, "a save beside training that stands, whatever the rank itself does"
+
+
+def test_before_the_first_step_the_rank_that_has_not_come_is_waited_for() -> None:
+    t = Topology(dp=3)
+    every = {0: Standing(rank=0, wait="world", phase="join"), 1: Standing(rank=1, told=False),
+             2: Standing(rank=2, wait="world", phase="join")}
+    assert culprit(every, t) == 1 and waits_for(0, every, t) == {1}
+
+
 def test_the_engine_has_every_wait_by_the_name_that_the_stacks_give_it() -> None:
     """A line that was renamed would make every rank that waits there look busy."""
+    from seatrial.engine import rendezvous
     from seatrial.engine.core import comm, pipeline
+    from seatrial.engine.io import checkpoint
     from seatrial.launch.hang import WAITS
 
-    sources = {Path(m.__file__ or "").name: Path(m.__file__ or "").read_text() for m in (comm, pipeline)}
+    sources = {Path(m.__file__ or "").name: Path(m.__file__ or "").read_text() for m in (comm, pipeline, checkpoint, rendezvous)}
     assert all(f"def {function}(" in sources[file] for file, function in WAITS)

@@ -100,6 +100,16 @@ def test_ranks_of_a_node_without_exit_codes_are_gone_before_those_that_lost_them
     assert outcome.message == "node 1 is gone with ranks 2 to 3: its agent left no exit codes"
 
 
+def test_a_batch_system_that_lost_a_node_ends_the_others_and_the_lost_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / files.NODES).mkdir()
+    files.node_here(tmp_path, 0).touch()
+    job = Job(name="t", run_dir=tmp_path, argv=("x",), world=2, procs_per_node=1)
+    done = Finished(codes=(-15, None), stopped=True, scheduler_state="NODE_FAIL")
+    outcome = classify(tmp_path, done, job=job, trial=trial_of())
+    assert (outcome.status, outcome.rank) == ("crash", 1)
+    assert outcome.message == "node 1 is gone with rank 1: its agent left no exit codes; the batch system says NODE_FAIL"
+
+
 def test_a_kill_below_the_cap_is_a_crash_and_at_the_cap_it_is_memory(tmp_path: Path) -> None:
     killed = {"codes": (-9, 3), "died": (0, 1)}
     below = judged(tmp_path, trial_of(), cap=GIB, data_peak_bytes={0: GIB // 2}, **killed)

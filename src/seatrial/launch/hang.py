@@ -24,7 +24,7 @@ from seatrial.spec import Topology
 GROUPS = ("tp", "dp", "pp", "world")
 """Innermost first: the order in which a hang spreads outwards."""
 FLIGHT_ENTRIES = 3
-PHASES = {"start": 0, "join": 1, "build": 2, "meet": 3, "forward": 1, "backward": 1, "weight": 1, "reduce": 4, "optimizer": 5,
+PHASES = {"start": 0, "join": 1, "build": 2, "load": 2, "meet": 3, "forward": 1, "backward": 1, "weight": 1, "reduce": 4, "optimizer": 5,
           "checkpoint": 6, "report": 7, "evaluation": 8, "finish": 9, "end": 10}  # fmt: skip
 """How far in its step a rank is; before the first step, how far in its start."""
 ALONE = ("start", "forward", "backward", "weight", "reduce", "optimizer")
@@ -32,13 +32,14 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function
 _THREAD = re.compile(r"hread (?P<id>0x[0-9a-f]+)[^\n]*\(most recent call first\):\n(?P<frames>(?:  [^\n]*\n?)*)")
 _LIBRARIES = ("/torch/", "/lib/python", "<frozen", "<string>")
 
-Wait = Literal["", "collective", "message", "sent", "tied", "world", "device"]
+Wait = Literal["", "collective", "message", "sent", "tied", "world", "save", "device"]
 """What a rank stands in: code of its own, a counted collective, a message of the stage before, one that nobody takes, the tied
-embedding's, something that all ranks enter, or the device, which waits for any of these."""
+embedding's, something that all ranks enter, the others' parts of a checkpoint, or the device, which waits for any of these."""
 WAITS: dict[tuple[str, str], Wait] = {
     ("comm.py", "wait"): "collective", ("comm.py", "_compare"): "collective",
     ("pipeline.py", "receive"): "message", ("pipeline.py", "_let_go"): "message",
     ("pipeline.py", "send"): "sent", ("pipeline.py", "finish"): "sent", ("pipeline.py", "exchange_tied"): "tied",
+    ("checkpoint.py", "wait"): "save", ("rendezvous.py", "join"): "world",
 }  # fmt: skip
 """By the innermost line of the engine's own, where it stands in a wait of torch's."""
 Report = dict[str, Any]
@@ -70,6 +71,10 @@ class Standing:
     microbatch: int = 0
     groups: Mapping[str, int] = field(default_factory=dict)
     """How many collectives it has entered, by the kind of group."""
+    works: str = ""
+    """`save` or `load`: what of its own is under way besides."""
+    stands: bool = False
+    """Whether it is that which does not move."""
     told: bool = True
     """Whether it could say so itself; of one that could not, the counters are not all known."""
     beats: int = 0
@@ -81,7 +86,7 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Hang:
-    rank: int
+    rank: int | None
     message: str
     iteration: int | None = None
     phase: str = ""
@@ -123,6 +128,8 @@ def waits_for(rank: int, every: Mapping[int, Standing], t: Topology) -> set[int]
         for group, entered in me.groups.items():
             if group != "pp":  # stages take different numbers of messages
                 found |= {r for r in peers(group, rank, t) if r in every and _entered(every[r], group) < entered}
+    if me.wait == "save":
+        found |= {r for r, other in every.items() if other.works or not other.wait}
     if me.wait in ("world", "device"):
         found |= {r for r, other in every.items() if not other.wait or other.progress < me.progress}
     return (found & every.keys()) - {rank}
@@ -132,8 +139,10 @@ def _entered(of: Standing, group: str) -> int:
     return of.groups.get(group, 0 if of.told else -1)
 
 
-def culprit(every: Mapping[int, Standing], t: Topology) -> int:
-    """The end of the chain that most others are in; the one furthest behind of several."""
+def culprit(every: Mapping[int, Standing], t: Topology) -> int | None:
+    """The end of the chain that most are in, the one furthest behind of several; None where all wait and none is missing."""
+    if stuck := [rank for rank in every if every[rank].stands]:
+        return min(stuck, key=lambda r: (every[r].progress, every[r].beats, r))
     after = {rank: waits_for(rank, every, t) for rank in every}
     ends = [rank for rank in every if not after[rank]]
     alone = [rank for rank in ends if not every[rank].wait]
@@ -156,7 +165,7 @@ def reachable(rank: int, after: Mapping[int, set[int]]) -> set[int]:
     return seen - {rank}
 
 
-def _behind(every: Mapping[int, Standing], t: Topology) -> int:
+def _behind(every: Mapping[int, Standing], t: Topology) -> int | None:
     """Of ranks that all wait for each other: one that its group is ahead of, the innermost group first."""
     for group in GROUPS:
         if group == "pp":
@@ -164,7 +173,7 @@ def _behind(every: Mapping[int, Standing], t: Topology) -> int:
         entered = {r: _entered(of, group) for r, of in every.items()}
         if late := [r for r in every if entered[r] < max(entered[p] for p in peers(group, r, t) if p in every)]:
             return min(late, key=lambda r: entered[r])
-    return min(every, key=lambda r: (every[r].progress, every[r].beats))
+    return None
 
 
 # ---- from the files that the watch left
@@ -191,6 +200,7 @@ def standings(run_dir: Path, stalls: Mapping[int, Report], beats: Mapping[int, B
             found[rank] = Standing(rank=rank, wait=waits_in(frames(run_dir, rank), stall, run_ahead=run_ahead),
                                    phase=str(stall.get("phase", "")), step=int(stall.get("step", 0)),
                                    microbatch=int(stall.get("microbatch", 0)), groups=stall.get("groups", {}),
+                                   works=str(stall.get("work", "")), stands=stall.get("standing") in ("save", "load"),
                                    beats=int(stall.get("beats", 0)))
         elif rank not in lost:
             beat, stack = beats.get(rank), frames(run_dir, rank)
@@ -203,12 +213,14 @@ def standings(run_dir: Path, stalls: Mapping[int, Report], beats: Mapping[int, B
 
 
 def waits_in(stack: list[Frame], stall: Report, *, run_ahead: bool = False) -> Wait:
+    while stack and stack[0].file.endswith("/threading.py"):
+        stack = stack[1:]
     if not stack or run_ahead and ("/torch/" in stack[0].file or "/engine/core/" in stack[0].file
                                    or "/engine/fast/" in stack[0].file):
         return "device" if stall.get("group") or stall.get("phase") else ""
     for frame in stack[:1] if "/torch/distributed/" not in stack[0].file else stack:
         if wait := WAITS.get((Path(frame.file).name, frame.function)):
-            return wait
+            return "" if wait == "save" and stall.get("work") else wait
     # In the middle of a step there is nothing that all ranks enter but what is counted: that one is there alone.
     strayed = int(stall.get("step", 0)) > 0 and stall.get("phase") in ALONE
     return "world" if "/torch/distributed/" in stack[0].file and not strayed else ""
@@ -219,6 +231,8 @@ def find_hang(run_dir: Path, t: Topology, *, beats: Mapping[int, Beat], frozen: 
     stalls = reports(run_dir)
     every = standings(run_dir, stalls, beats, world=t.world, lost=lost, run_ahead=run_ahead)
     rank = frozen[0] if frozen else culprit(every, t)
+    if rank is None:
+        return _nobody(run_dir, stalls, every, t)
     me, beat, where = every[rank], beats.get(rank), standing_at(run_dir, rank)
     why = ("was stopped (state T)" if frozen else "did not report" if not me.told else "waits for nobody" if not me.wait
            else "lags its group")
@@ -240,6 +254,20 @@ def find_hang(run_dir: Path, t: Topology, *, beats: Mapping[int, Beat], frozen: 
         evidence["flight_recorder"] = flight
     return Hang(rank=rank, message="; ".join(words), iteration=beat.step if beat else None, phase=beat.phase if beat else "",
                 evidence=evidence)
+
+
+def _nobody(run_dir: Path, stalls: Mapping[int, Report], every: Mapping[int, Standing], t: Topology) -> Hang:
+    """All wait for each other, and each has done what it is waited for: what is between them does not carry it."""
+    first = min(every.values(), key=lambda one: (one.progress, one.beats), default=Standing(rank=0))
+    words = f"all {len(every)} ranks wait for each other and none is missing: a connection between them is cut or stands still"
+    entered = {(s["collective"], s["group"], s["seq"]) for s in stalls.values() if s.get("group")}
+    if len(entered) == 1:
+        words += "; all are in {0} {2} of their {1} group".format(*next(iter(entered)))
+    evidence: dict[str, object] = {"why": "nobody is missing", "waiting": sorted(stalls),
+                                   "waits_for": {str(r): sorted(waits_for(r, every, t)) for r in every}}
+    if flight := last_collectives(run_dir, first.rank):
+        evidence["flight_recorder"] = flight
+    return Hang(rank=None, message=words, iteration=first.step, phase=first.phase, evidence=evidence)
 
 
 def _since(beat: Beat | None) -> str:

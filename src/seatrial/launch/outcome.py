@@ -77,7 +77,8 @@ class _Case:
             return Outcome(status="not_started", message=f"could not start: {words}",
                            evidence={"scheduler_state": done.scheduler_state, "log": self._output() or self._tail(0)})
         gone = [r for r, code in enumerate(done.codes) if code is None]
-        if cause is None and len(gone) < len(done.codes) and gone and self.failures and not done.stopped:
+        lost_node = BY_SCHEDULER.get(done.scheduler_state) == "crash" or self.failures and not done.stopped
+        if cause is None and 0 < len(gone) < len(done.codes) and lost_node:
             return self._lost_node(gone[0])
         if cause is None and (reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen):
             return self._hang()

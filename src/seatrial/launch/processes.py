@@ -33,7 +33,9 @@ from seatrial.launch.memory import Whose
 from seatrial.launch.share import Shares
 
 GRACE_AFTER_STALL_S = 6.0
-"""Longer than the watch waits for the other ranks' stacks."""
+"""Longer than the watch waits for the other ranks' stacks: those of another node may come late."""
+SPEAK_S = 2.0
+"""The same where all ranks are here: who has not said where it stands by then is asked by a signal."""
 GRACE_AFTER_DEATH_S = 1.0
 """What the survivors have to say is written in milliseconds, and who was first is known without it."""
 GRACE_AFTER_LEAVING_S = 0.3
@@ -242,12 +244,11 @@ class Processes:
     def _decide(self, alive: list[int], now: float) -> None:
         stalled = files.alarm(self.job.run_dir).exists() if self.job.per == "rank" else False
         if stalled or self.found.died or now > self.until:
-            for rank in alive:
-                if rank not in self.found.frozen and _state(self.processes[rank].pid) in ("T", "t"):
-                    self.found.frozen.append(rank)
-                    self._ask_for_stacks(rank, now)
+            frozen = [r for r in alive if r not in self.found.frozen and _state(self.processes[r].pid) in ("T", "t")]
+            self.found.frozen += frozen
+            self._ask_for_stacks(frozen, now)
         if stalled:
-            self.until = min(self.until, now + GRACE_AFTER_STALL_S)
+            self.until = min(self.until, now + (SPEAK_S if self.job.nodes == 1 else GRACE_AFTER_STALL_S))
         elif self._leaving is not None and not self.found.died and not self._elsewhere:
             self.until = min(self._latest, self._leaving.until(now))
         if now <= self.until:
@@ -255,32 +256,30 @@ class Processes:
                 return  # stopped processes will not say anything more; all others may
         elif not self.found.died and not stalled and not self._asked and not self._elsewhere:
             self.found.timed_out = True
-            for rank in alive:
-                self._ask_for_stacks(rank, now)
-        elif stalled and self.found.died:
-            for rank in alive:
-                self._ask_for_stacks(rank, now)
+            self._ask_for_stacks(alive, now)
+        elif stalled:
+            self._ask_for_stacks([r for r in alive if not files.stall(self.job.run_dir, r).exists()], now)
         self._ending = True
-        lost = self.job.per == "rank" and (self.found.died or self._elsewhere)
+        lost = self.job.per == "rank" and (self.found.died or self._elsewhere or self._asked_for_stacks)
         self._kill_at = now + (KILL_AFTER_DEATH_S if lost else GRACE_AFTER_TERM_S)
-        self._kill_at += STACKS_S if self._asked_for_stacks else 0.0
+        self._kill_at += STACKS_S if self.found.timed_out and self._asked_for_stacks else 0.0
         if not self._asked_for_stacks:
             self._signal(alive, signal.SIGTERM)
 
-    def _ask_for_stacks(self, rank: int, now: float) -> None:
+    def _ask_for_stacks(self, ranks: Sequence[int], now: float) -> None:
         """Python's fault handler answers this signal, once the watch runs, from the very line the rank stands at."""
-        path = files.stacks(self.job.run_dir, rank)
-        if rank in self._asked_for_stacks or not path.exists():
-            return
-        self._asked_for_stacks.add(rank)
-        # To its main thread: any other one could take it, and the main thread would be a few lines further by then.
-        _LIBC.tgkill(self.processes[rank].pid, self.processes[rank].pid, signal.SIGUSR2)
-        # Pending signals come first, so a stopped rank writes its stacks before it runs on.
-        self._signal([rank], signal.SIGCONT)
-        until = now + STACKS_S
-        while path.stat().st_size == 0 and time.monotonic() < until and self.processes[rank].poll() is None:
+        paths = {rank: files.stacks(self.job.run_dir, rank) for rank in ranks}
+        asked = [rank for rank in ranks if rank not in self._asked_for_stacks and paths[rank].exists()]
+        self._asked_for_stacks.update(asked)
+        for rank in asked:
+            # To its main thread: any other one could take it, and the main thread would be a few lines further by then.
+            _LIBC.tgkill(self.processes[rank].pid, self.processes[rank].pid, signal.SIGUSR2)
+            # Pending signals come first, so a stopped rank writes its stacks before it runs on.
+            self._signal([rank], signal.SIGCONT)
+        while any(paths[r].stat().st_size == 0 and self.processes[r].poll() is None for r in asked) \
+                and time.monotonic() < now + STACKS_S:
             time.sleep(0.01)
-        self._signal([rank], signal.SIGSTOP)
+        self._signal(asked, signal.SIGSTOP)
 
     def _go_on_ending(self, alive: list[int], now: float) -> None:
         stopped = [r for r in alive if _state(self.processes[r].pid) in ("T", "t")]

@@ -33,12 +33,15 @@ from seatrial.launch.base import Finished, Handle, Job, Launcher
 from seatrial.launch.local import Local, wait
 from seatrial.launch.outcome import Fits, classify
 from seatrial.launch.processes import end_leftovers
+from seatrial.lock import alone
 from seatrial.measurement import RATES, digits, measure, rates
 from seatrial.outcomes import OUTCOMES
 from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.schedule import KINDS
 from seatrial.spec import Trial
+
+INSTEAD = "wait for it, stop it, or name another --out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,21 +70,44 @@ def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, 
             session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None,
             fits: Fits | None = None) -> Record:
     """The same, but raises BadInput for what cannot start; with nothing written where the words alone tell."""
-    job = prepare(trial, recipe, launcher, run_dir=out_dir, limits=limits)
-    earlier = said_so_far(job.run_dir)
-    before = environment.machine()
-    handle = launcher.submit(job)
-    finished = wait(launcher, handle, on_line=on_line)
-    return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, earlier=earlier,
-                    fits=fits)
+    with Claim(recipe, out_dir, say=on_line or (lambda _: None)) as claim:
+        job = prepare(trial, recipe, launcher, run_dir=out_dir, limits=limits, claim=claim)
+        after = said_so_far(job.run_dir)
+        before = environment.machine()
+        handle = launcher.submit(job)
+        finished = wait(launcher, handle, on_line=on_line)
+        return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after,
+                        fits=fits)
 
 
-def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits()) -> Job:
+class Claim(contextlib.ExitStack):
+    """The folders of a run, ours alone until the block ends: its own, and that of its checkpoints."""
+
+    def __init__(self, recipe: Recipe, out: Path, *, say: Callable[[str], None]):
+        super().__init__()
+        self.say = say
+        self.wanted = [out.absolute()]
+        if recipe.checkpoint_dir is not None and not Path(recipe.checkpoint_dir).absolute().is_relative_to(out.absolute()):
+            self.wanted.append(Path(recipe.checkpoint_dir).absolute())
+
+    def take(self, *, there: bool) -> None:
+        """Those that are there, before anything in them is read or ended; later the others, once nothing is wrong."""
+        for folder in [f for f in self.wanted if f.exists() or not there]:
+            self.wanted.remove(folder)
+            if said := self.enter_context(alone(folder, "a training", instead=INSTEAD)):
+                self.say(said)
+
+
+def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits(),
+            claim: Claim | None = None) -> Job:
     """Checks the trial and writes its run folder. Raises BadInput, with nothing written, where it cannot run.
 
-    Three checks: the rules and the engine's own, for any machine; the launcher's, for the one that it runs on.
+    Three checks: the rules and the engine's own, for any machine; the launcher's, for the one that it runs on. Without `claim`
+    the folder is the caller's alone already.
     """
     run_dir = run_dir.absolute()
+    if claim is not None:
+        claim.take(there=True)
     engine = engine_for(trial)
     engine.check(trial, recipe, here=launcher.here)
     cap = limits.memory_cap_gib
@@ -92,6 +118,8 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
         memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s, stop_s=recipe.stop_s,
         scheduler=dict(trial.environment.scheduler), says_end=engine.says_end)
     launcher.check(trial, job)
+    if claim is not None:
+        claim.take(there=False)
     if run_dir.exists():
         end_leftovers(run_dir)
         files.clear(run_dir, keep_events=recipe.resume)
@@ -100,18 +128,18 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
 
 
 def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
-             session: str = "", notes: str = "", earlier: int = 0, fits: Fits | None = None,
+             session: str = "", notes: str = "", after: int = 0, fits: Fits | None = None,
              row: Trial | None = None) -> Record:
-    """The record of a job that is done; also written into the run folder. The first `earlier` bytes of events are of what it
+    """The record of a job that is done; also written into the run folder. The first `after` bytes of events are of what it
     resumed; `fits` (`plan.fits.would_fit`) knows what would fit where this did not; `row`: the trial that the record is of,
     where `trial` ran in its place."""
     run_dir = handle.job.run_dir
-    events = engine_for(trial).events(run_dir, after=earlier)
+    events = engine_for(trial).events(run_dir, after=after)
     outcome = classify(run_dir, finished, job=handle.job, trial=trial, events=events, fits=fits)
     record = record_of(row or trial, recipe, outcome, events, ran=trial, session=session, notes=notes)
     start: Event = next((e for e in events if e["event"] == "start"), {})
-    after = environment.machine()
-    host: dict[str, object] = {**(before or after), "load_after": after["load"], "seconds": round(finished.seconds, 3),
+    now = environment.machine()
+    host: dict[str, object] = {**(before or now), "load_after": now["load"], "seconds": round(finished.seconds, 3),
                                "run_dir": str(run_dir)}
     if handle.job.cores is not None:
         host["cores_a_rank"] = handle.job.cores
@@ -186,10 +214,10 @@ def run_now(trial: Trial, recipe: Recipe, *, out: Path, timeout_s: float, on_lin
         # A checkpoint to resume from is the better thing to say.
         engine_for(trial).check(trial, recipe, here=launcher is None or launcher.here)
         raise BadInput(f"{out / files.EVENTS}: is already there; name another folder with --out")
-    earlier = said_so_far(out) if recipe.resume else 0
+    after = said_so_far(out) if recipe.resume else 0
     with contextlib.nullcontext(launcher) if launcher is not None else contextlib.closing(Local()) as chosen:
         record = attempt(trial, recipe, chosen, out, limits=Limits(time_limit_s=timeout_s), on_line=on_line, fits=fits)
-    return summary(trial, record, recipe, engine_for(trial).events(out, after=earlier), out=out)
+    return summary(trial, record, recipe, engine_for(trial).events(out, after=after), out=out)
 
 
 def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *, out: Path) -> dict[str, Any]:

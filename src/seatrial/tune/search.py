@@ -24,7 +24,7 @@ from seatrial.sweep.board import Board
 from seatrial.sweep.controller import Controller, View
 from seatrial.sweep.file import Limits, Sweep, Task
 from seatrial.sweep.file import Measure as HowLong
-from seatrial.sweep.store import Store
+from seatrial.sweep.store import Store, runs_again
 from seatrial.tune.candidates import knobs
 from seatrial.tune.tuner import Expected, Standing, Tuner
 
@@ -119,12 +119,14 @@ class Machine:
             for trial, named in zip(trials, knobs(trials))}
 
     def earlier(self) -> Iterator[tuple[Trial, Record]]:
-        """In the order they were measured."""
+        """In the order they were measured; what was kept from running, or ended from outside, was not."""
         known = {self.store.record_id(task.key): task for task in self._tasks.values()}
         for data in self.store.records():
             task = known.get(data["record_id"])
             if task is not None and task.trial is not None:
                 record = _record(data)
+                if record.outcome is not None and runs_again(record.outcome.status, record.state):
+                    continue
                 self._count(record)
                 yield task.trial, record
 
