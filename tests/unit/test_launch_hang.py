@@ -157,6 +157,7 @@ def test_the_rank_that_stands_still_is_found_in_every_layout_and_schedule(told: 
     ((("/v/torch/distributed/distributed_c10d.py", "barrier"), ("/x/engine/loop.py", "train")), "world"),
     ((("/v/torch/distributed/distributed_c10d.py", "all_gather_into_tensor"), ("/x/engine/core/comm.py", "_compare")),
      "collective"),
+    ((("/x/engine/rendezvous.py", "join"), ("/x/engine/loop.py", "main")), "world"),
     ((("/x/engine/core/comm.py", "_enter"), ("/x/engine/core/comm.py", "all_reduce")), ""),
     ((("/home/me/data.py", "batch"), ("/x/engine/core/pipeline.py", "receive")), ""),
     ((("/v/torch/nn/functional.py", "linear"), ("/x/engine/core/layers.py", "forward")), ""),
@@ -223,11 +224,20 @@ def test_who_waits_for_a_checkpoint_waits_for_the_rank_whose_part_does_not_come(
     assert culprit(every, t) == 2, "a save beside training that stands, whatever the rank itself does"
 
 
+def test_before_the_first_step_the_rank_that_has_not_come_is_waited_for() -> None:
+    t = Topology(dp=3)
+    every = {0: Standing(rank=0, wait="world", phase="join"), 1: Standing(rank=1, told=False),
+             2: Standing(rank=2, wait="world", phase="join")}
+    assert culprit(every, t) == 1 and waits_for(0, every, t) == {1}
+
+
 def test_the_engine_has_every_wait_by_the_name_that_the_stacks_give_it() -> None:
     """A line that was renamed would make every rank that waits there look busy."""
+    from seatrial.engine import rendezvous
     from seatrial.engine.core import comm, pipeline
     from seatrial.engine.io import checkpoint
     from seatrial.launch.hang import WAITS
 
-    sources = {Path(m.__file__ or "").name: Path(m.__file__ or "").read_text() for m in (comm, pipeline, checkpoint)}
+    paths = [Path(module.__file__ or "") for module in (comm, pipeline, checkpoint, rendezvous)]
+    sources = {path.name: path.read_text() for path in paths}
     assert all(f"def {function}(" in sources[file] for file, function in WAITS)

@@ -24,7 +24,8 @@ from seatrial.spec import Topology
 GROUPS = ("tp", "dp", "pp", "world")
 """Innermost first: the order in which a hang spreads outwards."""
 FLIGHT_ENTRIES = 3
-PHASES = {"start": 0, "join": 1, "build": 2, "meet": 3, "forward": 1, "backward": 1, "weight": 1, "reduce": 4, "optimizer": 5,
+PHASES = {"start": 0, "join": 1, "build": 2, "load": 2, "meet": 3,
+          "forward": 1, "backward": 1, "weight": 1, "reduce": 4, "optimizer": 5,
           "checkpoint": 6, "report": 7, "evaluation": 8, "finish": 9, "end": 10}  # fmt: skip
 """How far in its step a rank is; before the first step, how far in its start."""
 ALONE = ("start", "forward", "backward", "weight", "reduce", "optimizer")
@@ -39,7 +40,7 @@ WAITS: dict[tuple[str, str], Wait] = {
     ("comm.py", "wait"): "collective", ("comm.py", "_compare"): "collective",
     ("pipeline.py", "receive"): "message", ("pipeline.py", "_let_go"): "message",
     ("pipeline.py", "send"): "sent", ("pipeline.py", "finish"): "sent", ("pipeline.py", "exchange_tied"): "tied",
-    ("checkpoint.py", "wait"): "save",
+    ("checkpoint.py", "wait"): "save", ("rendezvous.py", "join"): "world",
 }  # fmt: skip
 """By the innermost line of the engine's own, where it stands in a wait of torch's."""
 Report = dict[str, Any]
