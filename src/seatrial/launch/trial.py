@@ -31,7 +31,8 @@ from seatrial.files import write_whole
 from seatrial.launch import environment, files
 from seatrial.launch.base import Finished, Handle, Job, Launcher
 from seatrial.launch.local import Local, wait
-from seatrial.launch.outcome import Fits, classify
+from seatrial.launch.oom import Fits
+from seatrial.launch.outcome import classify
 from seatrial.launch.processes import end_leftovers
 from seatrial.measurement import RATES, digits, measure, rates
 from seatrial.outcomes import OUTCOMES
