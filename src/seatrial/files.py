@@ -3,6 +3,7 @@
     write_whole(path, text)         `path` holds all of it, or what it held before; never a part
     save(path, text)                the same for a file that a person named: what the disk refuses is one line
     with whole(path) as file: ...   the same piece by piece
+    with naming(path): ...          what a disk refuses names the file, which a write that fails does not by itself
 
 Standard library only: the engine writes with it too.
 """
@@ -21,6 +22,16 @@ Name = str | os.PathLike[str]
 
 
 @contextlib.contextmanager
+def naming(path: Name) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
 def whole(path: Name, *, durable: bool = True) -> Iterator[BinaryIO]:
     """Written beside it under a name of its own, flushed to the disk, and put in its place when all went well.
 
@@ -30,7 +41,7 @@ def whole(path: Name, *, durable: bool = True) -> Iterator[BinaryIO]:
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
-        with part.open("wb") as file:
+        with naming(path), part.open("wb") as file:
             yield file
             if durable:
                 file.flush()

@@ -91,18 +91,33 @@ class Recipe:
     """Steps written as a Chrome/Perfetto trace."""
     tensorboard: bool = False
     """Also write scalars for TensorBoard, where it is installed."""
+    nan_steps: int = 3
+    """Leave after so many steps in a row whose loss is not a number; 0 runs all steps."""
     stall_s: float = 120.0
     """Without progress for this long, stacks and the flight recorder are dumped and the rank leaves with its own code."""
+    start_s: float = 180.0
+    """The same until the first step begins: joining, building, opening data."""
+    compile_s: float = 1800.0
+    """The same until compiled blocks have done their first step."""
+    load_s: float = 1800.0
+    """The same while a checkpoint is read, without a byte."""
+    save_s: float = 1800.0
+    """The same for a checkpoint that is written, also beside training, without a byte."""
+    stop_s: float = 60.0
+    """Asked to stop, ranks are ended after this long without progress of their last step and its checkpoint."""
     check_order: bool = False
     """Debug: compare the order of collectives across ranks."""
 
     def __post_init__(self) -> None:
         fields.positive("recipe", steps=self.steps, lr=self.lr, eps=self.eps, keep=self.keep, stall_s=self.stall_s,
+                        start_s=self.start_s, compile_s=self.compile_s, load_s=self.load_s, save_s=self.save_s,
+                        stop_s=self.stop_s,
                         init_std=self.init_std, loss_scale=self.loss_scale, loss_scale_window=self.loss_scale_window,
                         measure_s=self.measure_s, slow_s=self.slow_s)
         if self.min_lr > self.lr or self.min_lr < 0:
             raise BadInput(f"recipe: min_lr {self.min_lr} must lie between 0 and lr {self.lr}")
-        for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to"):
+        for name in ("warmup_steps", "eval_every", "save_every", "weight_decay", "clip", "warmup_iterations", "known_to",
+                     "nan_steps"):
             if getattr(self, name) < 0:
                 raise BadInput(f"recipe.{name}: {getattr(self, name)} is negative")
 

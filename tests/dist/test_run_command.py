@@ -213,14 +213,19 @@ def wait_for_step(out: Path, step: int) -> None:
         time.sleep(0.05)
 
 
-def test_sigterm_writes_a_checkpoint_and_leaves_cleanly(tmp_path):
+def test_a_live_folder_is_refused_and_sigterm_writes_a_checkpoint_and_leaves_cleanly(tmp_path):
     (tmp_path / "run.toml").write_text(TOML.format(steps=100_000).replace("save_every = 1\n", ""))
     process = start("train", tmp_path / "run.toml", "--out", tmp_path / "out")
     wait_for_step(tmp_path / "out", 3)
+    second = start("train", tmp_path / "run.toml", "--out", tmp_path / "out", "--resume")
+    _, refused = second.communicate(timeout=120)
+    assert second.returncode == 2 and f"a training is running here (process {process.pid} on " in refused
+    assert process.poll() is None and len(left_behind(tmp_path / "out")) == 2
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
     found = json.loads(out)
     assert (process.returncode, found["status"]) == (0, "cancelled"), err
+    assert found["message"] == f"asked to stop; the checkpoint of step {found['checkpoints'][-1]} is whole"
     said = events.read_events(tmp_path / "out" / "events.jsonl")
     assert said[-1]["event"] == "end" and said[-1]["status"] == "stopped"
     assert checkpoint.latest(tmp_path / "out" / "checkpoints").step == said[-1]["step"] == max(losses(tmp_path / "out"))

@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import threading
+import time
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from seatrial.engine.io import checkpoint, dcp
 from seatrial.engine.io.checkpoint import Checkpointer
 from seatrial.engine.io.dcp import Chunk
 from seatrial.errors import BadInput
+from seatrial.files import write_whole
 from seatrial.spec import Model
 
 MODEL = Model(layers=2, hidden=8, heads=2, vocab=300, seq=16)
@@ -175,7 +177,7 @@ def test_a_rank_that_cannot_write_stops_the_save_and_not_the_old_one(tmp_path, m
     save(tmp_path, 2, 1)
     keepers = [Checkpointer(tmp_path, rank=r, world=2) for r in range(2)]
     written = dcp.write_chunks
-    monkeypatch.setattr(dcp, "write_chunks", lambda folder, rank, chunks: full() if rank else written(folder, rank, chunks))
+    monkeypatch.setattr(dcp, "write_chunks", lambda folder, rank, *rest: full() if rank else written(folder, rank, *rest))
 
     def full():
         raise OSError(28, "No space left on device")
@@ -187,3 +189,147 @@ def test_a_rank_that_cannot_write_stops_the_save_and_not_the_old_one(tmp_path, m
     with pytest.raises(OSError):
         keepers[1].wait()
     assert checkpoint.latest(tmp_path).step == 1
+
+
+# ---- a save happens or fails, and what is gone on from is said
+
+
+def one(step: int, value: float) -> list[Chunk]:
+    return [Chunk(key="x", shape=(2,), offsets=(0,), tensor=torch.full((2,), value))]
+
+
+def train(folder, steps: list[int], *, value: float, keep: int = 9) -> None:
+    """A run that goes on from what is there and saves at these steps."""
+    keeper = Checkpointer(folder, rank=0, world=1, keep=keep, model=MODEL)
+    found = checkpoint.latest(folder)
+    keeper.after = found.digest if found is not None else ""
+    for step in steps:
+        keeper.save(step, one(step, value), {"consumed_samples": step})
+    keeper.wait()
+    assert keeper.saved == steps
+
+
+def values(folder) -> dict[int, float]:
+    return {s: checkpoint.open_checkpoint(folder / checkpoint.folder_name(s)).reader().whole("x")[0].item()
+            for s in checkpoint.steps_in(folder)}
+
+
+def test_after_latest_was_pointed_back_the_new_past_replaces_the_old(tmp_path):
+    train(tmp_path, [1, 2, 3], value=1.0)
+    (tmp_path / "latest").write_text("step-00000001\n")
+    found, why = checkpoint.choose(tmp_path)
+    assert found.step == 1 and "step 3 is newer: write step-00000003 into latest" in why
+    train(tmp_path, [2], value=2.0)
+    assert values(tmp_path) == {1: 1.0, 2: 2.0, 3: 1.0}
+    found, why = checkpoint.choose(tmp_path)  # step 3 is of the other past, and was not saved after this step 2
+    assert found.step == 2 and "step 3 is newer" in why
+    train(tmp_path, [3], value=2.0)
+    assert values(tmp_path) == {1: 1.0, 2: 2.0, 3: 2.0} and checkpoint.choose(tmp_path)[1] == "step 3, which latest names"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_new_past_does_not_remove_its_own_checkpoints_for_the_old_ones(tmp_path):
+    train(tmp_path, [1, 5, 6, 7], value=1.0)
+    (tmp_path / "latest").write_text("step-00000001")
+    train(tmp_path, [2, 3], value=2.0, keep=2)
+    assert values(tmp_path) == {2: 2.0, 3: 2.0, 5: 1.0, 6: 1.0, 7: 1.0}
+    assert checkpoint.latest(tmp_path).step == 3
+
+
+def test_a_run_killed_between_the_name_and_the_pointer_goes_on_from_the_newer(tmp_path, monkeypatch):
+    train(tmp_path, [1], value=1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_whole",
+                      lambda path, *rest, **how: killed() if path.name == "latest" else write_whole(path, *rest, **how))
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path, [2], value=1.0)
+    assert (tmp_path / "latest").read_text().startswith("step-00000001")
+    found, why = checkpoint.choose(tmp_path)
+    assert found.step == 2 and "write step-00000001 into latest" in why
+    (tmp_path / "latest").write_text("step-00000001")  # as it says
+    assert checkpoint.choose(tmp_path)[0].step == 1
+
+
+def killed():
+    raise KeyboardInterrupt
+
+
+def test_a_run_killed_while_it_replaces_a_checkpoint_leaves_the_old_one(tmp_path, monkeypatch):
+    train(tmp_path, [1, 2], value=1.0)
+    (tmp_path / "latest").write_text("step-00000001")
+    renamed = os.rename
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.os, "rename", lambda a, b: killed() if a.name.startswith(".writing") else renamed(a, b))
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path, [2], value=2.0)
+    (tmp_path / "latest").write_text("step-00000002")
+    assert checkpoint.latest(tmp_path).reader().whole("x")[0] == 1.0
+    train(tmp_path, [3], value=3.0)
+    assert values(tmp_path) == {1: 1.0, 2: 1.0, 3: 3.0} and not list(tmp_path.glob(".*"))
+
+
+def test_a_step_without_its_manifest_is_said_and_written_again(tmp_path):
+    train(tmp_path, [1, 2], value=1.0)
+    (tmp_path / "step-00000002" / "manifest.json").unlink()
+    found, why = checkpoint.choose(tmp_path)
+    assert found.step == 1 and why == "step 1: latest names step-00000002, which has no manifest; this is the newest whole one"
+    train(tmp_path, [2], value=2.0)
+    assert values(tmp_path) == {1: 1.0, 2: 2.0}
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe\x00", b"", b"../elsewhere", b"step-00000009"])
+def test_a_latest_that_names_nothing_is_said(tmp_path, raw):
+    train(tmp_path, [1, 2], value=1.0)
+    (tmp_path / "latest").write_bytes(raw)
+    found, why = checkpoint.choose(tmp_path)
+    assert found.step == 2 and why.startswith("step 2: latest names ") and why.endswith("the newest whole one")
+
+
+def test_a_full_disk_says_where(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(dcp.os, "fsync", full)
+    keeper = Checkpointer(tmp_path, rank=0, world=1)
+    keeper.save(1, one(1, 1.0), {})
+    with pytest.raises(OSError, match="No space left on device: '.*__0_0.distcp'"):
+        keeper.wait()
+
+
+def test_a_save_that_failed_is_said_before_the_next_one_is_due(tmp_path, monkeypatch):
+    monkeypatch.setattr(dcp, "write_chunks", lambda *_: killed())
+    keeper = Checkpointer(tmp_path, rank=0, world=1)
+    keeper.save(1, one(1, 1.0), {})
+    while keeper.busy:
+        pass
+    with pytest.raises(KeyboardInterrupt):
+        keeper.check()
+
+
+def test_rank_0_waits_while_another_part_grows(tmp_path):
+    """Its own limit is a quarter of what the other takes."""
+    keepers = [Checkpointer(tmp_path, rank=r, world=2, timeout_s=0.5) for r in range(2)]
+
+    def slowly():
+        for row in range(8):
+            time.sleep(0.25)
+            yield Chunk(key="y", shape=(8, 1 << 16), offsets=(row, 0), tensor=torch.ones(1, 1 << 16))
+
+    keepers[0].save(1, one(1, 1.0), {})
+    keepers[1].write(1, slowly(), {})
+    keepers[0].wait()
+    assert checkpoint.latest(tmp_path).step == 1
+
+
+def test_every_piece_of_a_chunk_is_progress(tmp_path, monkeypatch):
+    monkeypatch.setattr(dcp, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(dcp, "SYNC_BYTES", 3000)
+    told: list[int] = []
+    tensor = torch.arange(5000, dtype=torch.float32)
+    dcp.write_chunks(tmp_path, 0, [Chunk(key="x", shape=(5000,), offsets=(0,), tensor=tensor)], told.append)
+    assert len(told) >= 20 and sum(told) == tensor.nbytes
+    save(tmp_path / "c", 1, 1)
+    read: list[int] = []
+    monkeypatch.setattr(dcp, "PIECE_BYTES", 100)
+    assert torch.equal(checkpoint.latest(tmp_path / "c").reader(read.append).whole("model.a"), TENSORS["model.a"])
+    assert len(read) > 10 and sum(read) == TENSORS["model.a"].nbytes

@@ -14,6 +14,7 @@ import attempts
 from seatrial.engine.watch import heartbeat
 from seatrial.engine.watch.failure import Fault, InjectedFault
 from seatrial.errors import BadInput
+from seatrial.recipe import Recipe
 
 
 def test_the_last_words_of_a_rank_can_be_read_from_outside(tmp_path):
@@ -129,3 +130,89 @@ def test_die_and_stop_are_signals(tmp_path):
     finally:
         stopped.kill()
         stopped.wait()
+
+
+# ---- a save that moves is no hang
+
+
+class Ranks:
+    """Watches of some ranks with the limits of a recipe, on a clock of their own."""
+
+    def __init__(self, folder, world: int, recipe: Recipe = Recipe()):
+        self.now = 0.0
+        self.hearts = [heartbeat.Heartbeat(folder, r, recipe.stall_s, world=world, save_s=recipe.save_s, load_s=recipe.load_s,
+                                           clock=lambda: self.now, watched=False) for r in range(world)]
+        for heart in self.hearts:
+            heart.beat(step=1, phase="forward")
+        self.patience = [heartbeat.Patience(heart, now=0.0) for heart in self.hearts]
+
+    def pass_s(self, seconds: float, *, saves: int | None = None) -> dict[int, str]:
+        """What the watches call late by then; a byte of the save of rank `saves` is written every second."""
+        for _ in range(int(seconds)):
+            self.now += 1.0
+            if saves is not None:
+                self.hearts[saves].moved(1)
+            late = {heart.rank: what for heart, p in zip(self.hearts, self.patience) if (what := p.spent(self.now))}
+            if late:
+                return late
+        return {}
+
+
+def test_a_save_of_ten_minutes_is_no_hang_for_anybody(tmp_path):
+    """Rank 1 writes, rank 0 waits for it at the end, rank 2 in a collective with both: all defaults."""
+    ranks = Ranks(tmp_path, 3)
+    ranks.hearts[0].beat(phase="finish")
+    ranks.hearts[1].beat(phase="checkpoint")
+    with ranks.hearts[1].work("save", total=600):
+        assert ranks.pass_s(600, saves=1) == {}
+        beat = heartbeat.read(tmp_path)[1]
+        assert (beat.phase, beat.work, beat.done, beat.total) == ("checkpoint", "save", 600, 600)
+    assert heartbeat.read(tmp_path)[1].work == ""
+
+
+def test_a_load_of_ten_minutes_is_no_hang_for_those_who_wait(tmp_path):
+    ranks = Ranks(tmp_path, 2)
+    ranks.hearts[0].beat(phase="load")
+    ranks.hearts[1].beat(phase="meet")
+    with ranks.hearts[0].work("load", total=600):
+        assert ranks.pass_s(600, saves=0) == {}
+
+
+def test_a_save_beside_training_does_not_hide_a_hang(tmp_path):
+    ranks = Ranks(tmp_path, 2)
+    with ranks.hearts[1].work("save", total=10**6):
+        assert ranks.pass_s(120, saves=1) == {}
+        assert ranks.pass_s(2, saves=1) == {0: "rank", 1: "rank"}
+
+
+def test_what_an_earlier_save_left_does_not_put_off_a_verdict(tmp_path):
+    ranks = Ranks(tmp_path, 2)
+    ranks.hearts[0].beat(phase="checkpoint")
+    with ranks.hearts[0].work("save", total=300):
+        assert ranks.pass_s(300, saves=0) == {}
+    for heart in ranks.hearts:
+        heart.beat(step=2, phase="forward")
+    assert ranks.pass_s(120) == {}
+    assert ranks.pass_s(2) == {0: "rank", 1: "rank"}
+
+
+def test_a_save_that_stands_still_is_noticed_while_training_goes_on(tmp_path):
+    ranks = Ranks(tmp_path, 1, Recipe(save_s=300.0))
+    with ranks.hearts[0].work("save", total=10):
+        for step in range(299):
+            ranks.hearts[0].beat(step=step)
+            assert ranks.pass_s(1) == {}
+        ranks.hearts[0].moved(4)
+        for step in range(300):
+            ranks.hearts[0].beat(step=step)
+            assert ranks.pass_s(1) == {}
+        ranks.hearts[0].beat(step=300)
+        assert ranks.pass_s(2) == {0: "save"} and ranks.patience[0].silent_s > 300
+
+
+def test_who_waits_for_a_save_that_does_not_move_waits_as_long_as_the_save_may(tmp_path):
+    ranks = Ranks(tmp_path, 2, Recipe(save_s=400.0))
+    ranks.hearts[0].beat(phase="checkpoint")
+    with ranks.hearts[0].work("save", total=10):
+        assert ranks.pass_s(400) == {}
+        assert ranks.pass_s(3)[0] == "save"

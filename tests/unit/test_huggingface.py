@@ -220,6 +220,33 @@ def test_a_tensor_that_nothing_takes_is_refused_unless_it_says_nothing(tmp_path)
         convert.import_weights(tmp_path / "b", tmp_path / "other")
 
 
+def test_a_tensor_that_the_index_does_not_name_is_refused_too(tmp_path):
+    def index(tensors):
+        (tmp_path / "hf" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": dict.fromkeys(tensors, name)}))
+        tensors["model.layers.0.extra.weight"] = torch.ones(2)
+
+    name = "model.safetensors"
+    resaved(tmp_path / "hf", index)
+    with pytest.raises(BadInput, match=r"tensor model.layers.0.extra.weight, has no place"):
+        convert.import_weights(tmp_path / "hf", tmp_path / "ours")
+
+
+def test_a_head_that_is_not_the_embedding_it_is_tied_to_is_refused(tmp_path):
+    tied = replace(SMALL, tied=True)
+    head = {name: torch.ones(convert.shape_of(name, tied)) for e in convert.tensor_names(tied) for name in e.names}
+    theirs = {e.theirs: e.made_of(head, tied) for e in convert.tensor_names(tied)}
+    (tmp_path / "hf").mkdir()
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(hfconfig.config_of(tied, dtype="float32")))
+    for value in (1.0, 2.0):
+        both = {n: t.clone() for n, t in theirs.items()} | {"lm_head.weight": torch.full((300, 48), value)}
+        convert.save_file(both, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
+        if value == 1.0:
+            convert.import_weights(tmp_path / "hf", tmp_path / "ours")
+            continue
+        with pytest.raises(BadInput, match="lm_head.weight is not the embedding that config.json ties it to"):
+            convert.import_weights(tmp_path / "hf", tmp_path / "other")
+
+
 SMALL = Model(layers=2, hidden=48, heads=6, vocab=300, seq=32, family="llama")
 
 

@@ -49,7 +49,8 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         print(f"  {found['events']}")
     else:
         _say(f"seatrial: {status}: {found['message']}")
-    if status == "cancelled" and found.get("checkpoints"):
+    done = [i["step"] for i in found.get("iterations", [])]
+    if status == "cancelled" and done and found["checkpoints"][-1:] >= done[-1:]:
         return EXIT_GOOD  # asked to stop, it saved what it had: --resume goes on
     return OUTCOMES[status].exit_code
 

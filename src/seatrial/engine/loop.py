@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 
 import torch
@@ -30,7 +31,7 @@ from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
 from seatrial.engine.watch.failure import Fault
-from seatrial.engine.watch.heartbeat import END, START_S, Heartbeat
+from seatrial.engine.watch.heartbeat import END, Heartbeat
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
@@ -39,8 +40,8 @@ from seatrial.recipe import Recipe
 
 FIRST_LOOKS = 3
 """Iterations after the warm-up before a run can be called slow: the fastest of them is compared."""
-COMPILE_S = 1800.0
-"""The first step of compiled blocks may be silent for this long."""
+PATIENCE = timedelta(days=7)
+"""Of collectives in a run that is watched: the watch knows who stands still, and whom a slow save keeps waiting."""
 
 
 def main(argv: list[str]) -> int:
@@ -54,13 +55,15 @@ def main(argv: list[str]) -> int:
         run = runfile.read(argv[0])
         out = run.out
         compiles = run.trial.execution.compile
-        heartbeat = Heartbeat(out, info.rank, run.recipe.stall_s, world=info.world, slow_steps=int(compiles),
-                              start_s=COMPILE_S if compiles else START_S)
+        recipe = run.recipe
+        heartbeat = Heartbeat(out, info.rank, recipe.stall_s, world=info.world, slow_steps=int(compiles),
+                              start_s=recipe.compile_s if compiles else recipe.start_s, save_s=recipe.save_s,
+                              load_s=recipe.load_s)
         device = device_of(run.trial.execution.device, info)
         if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // info.local_world))
         heartbeat.beat(phase="join")
-        join(info, device)
+        join(info, device, timeout_s=PATIENCE.total_seconds())
         train(run, info, device, heartbeat)
     except BaseException as error:
         status = failure.report(error, out=out, rank=info.rank, heartbeat=heartbeat)
@@ -82,7 +85,7 @@ def main(argv: list[str]) -> int:
 def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbeat, *, pool: Pool | None = None) -> None:
     """The whole run; `pool` keeps its process groups for another one in this process."""
     trial, recipe = run.trial, run.recipe
-    mesh = Mesh(trial.topology, device=device, pool=pool)
+    mesh = Mesh(trial.topology, device=device, pool=pool, timeout=PATIENCE if heartbeat.watched else None)
     timers = Timers(device.type)
     heartbeat.beat(phase="build")
     ops, kernels, notes = choose.ops_for(trial, mesh)
@@ -91,14 +94,20 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
     report = Report(run, rank=info.rank, device=device, label=label)
     fault = Fault.from_env()
+    heartbeat.beat(phase="load")
     progress = Progress(run, engine, info, device)
-    progress.resume()
+    why = progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
+    if why and info.rank == 0:
+        report.events.write("resume", step=progress.step, message=why)
+        report.say(f" resumes from {why}")
     report.kernels(kernels.summary(), notes)
+    heartbeat.beat(phase="data")
     batches = Batches(recipe, trial.model, recipe.seed)
     held_out = Batches(recipe, trial.model, recipe.seed, split="valid") if recipe.eval_every else None
     parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
-    first = True
+    first, lost = True, False
+    sound = Sound(recipe)
     enough = Enough(recipe, gbs=trial.batch.gbs)
     heartbeat.beat(phase="meet")
     if dist.is_initialized():
@@ -116,7 +125,9 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
             timers.take()
             result = engine.step(step, first_sample=progress.consumed, batches=batches, poison=fault.takes("nan"))
             progress.done(result.gbs, skipped=result.skipped)
-            saved = progress.save(last=result.stop or step == recipe.steps)
+            lost = sound.lost_after(result.loss)
+            # Steps that are not finite change no weight: what was learned before them is worth keeping.
+            saved = progress.save(last=result.stop or step == recipe.steps or lost and sound.ever)
             taken = timers.take()
             seconds = time.perf_counter() - began
             heartbeat.beat(phase="report")
@@ -124,6 +135,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
                              nan_here=not math.isfinite(engine.local_loss))
             if saved is not None:
                 report.checkpoint(step=step, seconds=saved)
+            progress.say_whole(report)
             if timers.keep_spans:
                 report.trace(step=step, origin_s=origin_s, timers=timers)
             if first:
@@ -134,15 +146,16 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
                 samples = recipe.eval_batches * trial.batch.gbs
                 loss = engine.evaluate(held_out, first_sample=0, samples=samples)
                 report.validation(step=step, loss=loss, samples=samples)
-            if result.stop:
+            if result.stop or lost:
                 break
             if info.rank == 0 and not enough.reason and enough.after(seconds, gbs=result.gbs):
                 report.enough(step=step, reason=enough.reason)
                 engine.stop_asked = True
-    heartbeat.beat(phase="finish")
-    progress.finish()
+        progress.finish(report)
+    heartbeat.beat(phase="end")
     report.memory(step=progress.step, parts=parts())
-    report.end("finished" if progress.step >= recipe.steps or enough.reason else "stopped", step=progress.step)
+    whole = progress.step >= recipe.steps or enough.reason
+    report.end("lost" if lost else "finished" if whole else "stopped", step=progress.step)
     mesh.close()
 
 
@@ -152,29 +165,38 @@ class Progress:
     def __init__(self, run: RunFile, engine: Engine, info: RankInfo, device: torch.device):
         self.recipe, self.engine, self.device = run.recipe, engine, device
         self.step = self.consumed = self.skipped = 0
+        self.heartbeat = engine.comm.heartbeat
+        self._said = 0
+        """Of the checkpoints that are whole, those that were reported."""
         self.keeper: Checkpointer | None = None
         if run.recipe.checkpoint_dir is not None:
             self.keeper = Checkpointer(
                 run.recipe.checkpoint_dir, rank=info.rank, world=info.world, keep=run.recipe.keep, model=run.trial.model,
                 about={"run_id": run.run_id, "topology": fields.plain(run.trial.topology)}, background=run.recipe.async_save,
+                heartbeat=self.heartbeat,
+                timeout_s=math.inf if self.heartbeat.watched else run.recipe.save_s,  # the watch names who stands still
                 barrier=lambda: dist.barrier() if dist.is_initialized() else None)
 
-    def resume(self) -> None:
-        if not self.recipe.resume or self.recipe.checkpoint_dir is None:
-            return
-        found = checkpoint.latest(self.recipe.checkpoint_dir)
+    def resume(self) -> str:
+        """What it goes on from and why, in a line; empty for a start."""
+        if not self.recipe.resume or self.keeper is None:
+            return ""
+        found, why = checkpoint.choose(self.keeper.folder)
         if found is None:
-            return
+            return ""
         checkpoint.check_model(found, self.engine.trial.model)
         only_weights = bool(found.state.get("weights_only"))
         shards = [s for s in self.engine.shards() if s.kind == "weight" or not only_weights]
-        checkpoint.fill(found.reader(), shards)
+        with self.heartbeat.work("load", total=sum(s.nbytes for s in shards)):
+            checkpoint.fill(found.reader(self.heartbeat.moved), shards)
+        self.keeper.after = found.digest
         self.engine.loaded()
         self.step, self.consumed = found.step, int(found.state["consumed_samples"])
         self.skipped = int(found.state.get("skipped", 0))
         self.engine.optimizer.steps_done.fill_(0.0 if only_weights else self.step - self.skipped)
-        if "loss_scale" in found.state and self.engine.loss_scale.dynamic:
-            self.engine.loss_scale.restore(found.state["loss_scale"])
+        if found.about.get("topology", {}).get("precision") == "fp16":  # others wrote a scale too, of 1
+            self.engine.loss_scale.restore(found.state.get("loss_scale", {}))
+        return why
 
     def done(self, samples: int, *, skipped: bool) -> None:
         self.step += 1
@@ -183,10 +205,12 @@ class Progress:
 
     def save(self, *, last: bool) -> float | None:
         """Seconds that training waited, or None when nothing was due."""
-        due = self.recipe.save_every and self.step % self.recipe.save_every == 0
-        if self.keeper is None or not (due or last):
+        if self.keeper is None:
             return None
-        self.engine.comm.heartbeat.beat(phase="checkpoint")
+        self.keeper.check()
+        if not (last or self.recipe.save_every and self.step % self.recipe.save_every == 0):
+            return None
+        self.heartbeat.beat(phase="checkpoint")
         began = time.perf_counter()
         state = {"step": self.step, "consumed_samples": self.consumed, "skipped": self.skipped, "seed": self.recipe.seed,
                  "loss_scale": self.engine.loss_scale.state()}
@@ -194,9 +218,36 @@ class Progress:
             self.keeper.save(self.step, checkpoint.chunks_of(s for s in self.engine.shards() if s.primary), state)
         return time.perf_counter() - began
 
-    def finish(self) -> None:
+    def say_whole(self, report: Report) -> None:
+        """Which checkpoints are on disk by now; rank 0 knows."""
+        for step in self.keeper.saved[self._said :] if self.keeper is not None else ():
+            report.events.write("saved", step=step)
+            self._said += 1
+
+    def finish(self, report: Report) -> None:
         if self.keeper is not None:
+            self.heartbeat.beat(phase="finish")
             self.keeper.wait()
+            self.say_whole(report)
+
+
+class Sound:
+    """Whether a run still learns something: the loss of `nan_steps` steps in a row was a number once.
+
+        sound = Sound(recipe)
+        sound.lost_after(result.loss)       the same on all ranks, as the loss is
+
+    A step that fp16 skips because a gradient overflowed has a loss, and does not count.
+    """
+
+    def __init__(self, recipe: Recipe):
+        self.most, self.row, self.ever = recipe.nan_steps, 0, False
+
+    def lost_after(self, loss: float) -> bool:
+        finite = math.isfinite(loss)
+        self.ever |= finite
+        self.row = 0 if finite else self.row + 1
+        return 0 < self.most <= self.row
 
 
 class Enough:

@@ -27,12 +27,14 @@ from seatrial.engine.io.checkpoint import Checkpointer
 from seatrial.engine.io.dcp import Chunk
 from seatrial.errors import BadInput
 from seatrial.fields import build
+from seatrial.files import write_whole
 from seatrial.huggingface import hfconfig
 from seatrial.huggingface.hfconfig import type_of
 from seatrial.spec import Model
 
 SHARD_BYTES = 5_000_000_000
 WEIGHT_PREFIX = "model."
+HEAD = "lm_head.weight"
 
 
 class File:
@@ -95,11 +97,16 @@ class HuggingFace:
     def check_names(self, wanted: Iterable[str]) -> None:
         """Refuses a file that lacks any of them, or that has another tensor with something to say."""
         taken = {self._known(name) for name in wanted}
-        rest = [name for name in self._where if name not in taken and not harmless(name, self.model)]
+        # An index may leave out what is in its files.
+        there = dict.fromkeys([*self._where, *(n for f in dict.fromkeys(self._where.values()) for n in self._file(f).names)])
+        rest = [name for name in there if name not in taken and not harmless(name, self.model)]
         if rest:
             more = f", and {len(rest) - 1} more," if len(rest) > 1 else ","
             raise BadInput(f"{self.folder}: tensor {rest[0]}{more} has no place in a {self.model.family} of "
                            f"{self.model.layers} layers as its config.json describes it")
+        if HEAD in self._where and HEAD not in taken and not torch.equal(self[HEAD], self[tensor_names(self.model)[0].theirs]):
+            raise BadInput(f"{self.folder}: {HEAD} is not the embedding that config.json ties it to; "
+                           "set tie_word_embeddings to false there if it is to be kept")
 
 
 def _read_json(path: Path) -> dict:
@@ -184,14 +191,17 @@ def export_weights(source: Path | str, target: Path | str, *, dtype: torch.dtype
         for number, shard in enumerate(shards, 1):
             name = "model.safetensors" if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
             tensors = {e.theirs: e.made_of({n: reader.whole(WEIGHT_PREFIX + n) for n in e.names}, model) for e in shard}
-            save_file({n: t.to(dtype).contiguous() for n, t in tensors.items()}, part / name, metadata={"format": "pt"})
+            try:
+                save_file({n: t.to(dtype).contiguous() for n, t in tensors.items()}, part / name, metadata={"format": "pt"})
+            except SafetensorError as error:
+                raise BadInput(f"{target / name}: {error}") from None
             weight_map |= dict.fromkeys(tensors, name)
         if len(shards) > 1:
             total = sum(torch.Size(their_shape(e, model)).numel() * dtype.itemsize for e in entries)
             index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-            (part / "model.safetensors.index.json").write_text(json.dumps(index, indent=1))
+            write_whole(part / "model.safetensors.index.json", json.dumps(index, indent=1))
         config = hfconfig.config_of(model, dtype=str(dtype).removeprefix("torch."))
-        (part / "config.json").write_text(json.dumps(config, indent=1))
+        write_whole(part / "config.json", json.dumps(config, indent=1))
         if target.exists():
             target.rmdir()
         part.rename(target)
@@ -315,13 +325,13 @@ _TABLES = {"gpt2": _gpt2, "bloom": _bloom, "llama": _llama, "mistral": _llama, "
 
 def tensor_names(model: Model) -> list[Entry]:
     """Every tensor of theirs, in the order of the model."""
-    return _TABLES[type_of(model)](model) + ([] if model.ties else [_same("lm_head.weight", "head.weight")])
+    return _TABLES[type_of(model)](model) + ([] if model.ties else [_same(HEAD, "head.weight")])
 
 
 def harmless(name: str, model: Model) -> bool:
     """Whether a tensor of theirs says nothing: a mask or RoPE's frequencies, which are computed, or the head's copy of a tied
     embedding."""
-    if name == "lm_head.weight":
+    if name == HEAD:
         return model.ties
     return name.endswith((".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".position_ids"))
 

@@ -54,6 +54,8 @@ class Job:
     memory_cap_bytes: int | None = None
     """Data that one rank may have (RLIMIT_DATA)."""
     time_limit_s: float = 600.0
+    stop_s: float = 60.0
+    """Asked to stop, ranks are ended after this long in which neither their last step nor its checkpoint moved."""
     scheduler: dict[str, str] = field(default_factory=dict)
     """Options for the batch system, by its own names."""
     says_end: bool = False

@@ -17,7 +17,7 @@ from typing import Any
 from seatrial.engine.watch import heartbeat
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
-from seatrial.launch import files, oom
+from seatrial.launch import files, oom, saved
 from seatrial.launch.base import Finished, Job
 from seatrial.launch.hang import find_hang, peers, rank_label, reports, standing_at
 from seatrial.launch.memory import Whose, shown
@@ -75,7 +75,9 @@ class _Case:
         if done.scheduler_state in BY_SCHEDULER:
             return self._ended_by_scheduler(BY_SCHEDULER[done.scheduler_state])
         if done.stopped:
-            return Outcome(status="cancelled", message="asked to stop before the end", **self._slowest())
+            said = saved.kept(self.events, self.beats.values())
+            return Outcome(status="cancelled", message=f"asked to stop{'; ' + said if said else ' before the end'}",
+                           **self._slowest())
         if done.timed_out:
             return self._timeout(f"not finished after {done.seconds:.0f} s")
         if cause is None and self.failures:
@@ -153,7 +155,9 @@ class _Case:
             # Nobody asked but the launcher, because a rank saw a stall; on a machine that is overrun it goes on after all.
             return self._paused()
         if end == "stopped" or self.finished.stopped and end != "finished":
-            return Outcome(status="cancelled", message="asked to stop; left cleanly", iteration=self._last_end().get("step"))
+            said = saved.kept(self.events, self.beats.values())
+            return Outcome(status="cancelled", message=f"asked to stop; {said or 'left cleanly'}",
+                           iteration=self._last_end().get("step"))
         if not self.engine.ended(self.events):
             return Outcome(status="crash", message="the command ended well, but printed no iteration that can be read",
                            evidence={"log": self._tail(0)})
@@ -205,6 +209,13 @@ class _Case:
                        **self._place(rank))
 
     def _hang(self) -> Outcome:
+        if (still := saved.stood_still(reports(self.run_dir))) is not None:
+            what, rank = still["standing"], int(still["rank"])
+            return Outcome(status="hang", rank=rank, iteration=still.get("step"), phase=what,
+                           evidence={"why": f"no byte of its {what}"},
+                           message=f"{rank_label(rank, self.trial.topology)}: its {what} stood still at "
+                                   f"{saved.so_far(still.get('done', 0), still.get('total', 0))} for {still['silent_s']:.0f} s "
+                                   f"(recipe.{what}_s); is the disk full, or gone?")
         backend = next((e.get("backend") for e in self.events if e["event"] == "start"), "")
         found = find_hang(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen,
                           lost=frozenset(e["rank"] for e in self.failures), run_ahead=backend == "nccl")

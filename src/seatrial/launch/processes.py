@@ -43,8 +43,6 @@ GRACE_AFTER_LEAVING_S = 0.3
 GRACE_AFTER_TERM_S = 2.0
 KILL_AFTER_DEATH_S = 0.5
 """The same where a rank is gone: what the others could still leave cleanly needs it."""
-GRACE_AFTER_STOP_S = 60.0
-"""A run asked to stop writes a checkpoint first."""
 STACKS_S = 1.0
 """How long a rank may take to write its stacks when asked."""
 SAMPLE_S = 0.25
@@ -125,13 +123,14 @@ class Processes:
                  cores: Sequence[int] | None = None):
         self.job, self.ranks, self.node = job, list(ranks), node
         self.started = time.monotonic()
-        self.until = self.started + job.time_limit_s
+        self.until = self._latest = self.started + job.time_limit_s
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.found = NodeResult(codes={}, host=socket.gethostname())
         self.done = False
         self._asked = self._elsewhere = self._ending = False
         self._deaths = Deaths()
         self._unwatched: list[int] = []
+        self._leaving: Leaving | None = None
         self._asked_for_stacks: set[int] = set()
         self._kill_at = 0.0
         self._sampled = 0.0
@@ -250,6 +249,8 @@ class Processes:
             self._ask_for_stacks(frozen, now)
         if stalled:
             self.until = min(self.until, now + (SPEAK_S if self.job.nodes == 1 else GRACE_AFTER_STALL_S))
+        elif self._leaving is not None and not self.found.died and not self._elsewhere:
+            self.until = min(self._latest, self._leaving.until(now))
         if now <= self.until:
             if not (self.found.died and set(alive) <= set(self.found.frozen)):
                 return  # stopped processes will not say anything more; all others may
@@ -313,7 +314,7 @@ class Processes:
         """The ranks may leave cleanly; those that have not started to work, or do not, are ended."""
         if not self._asked:
             self._asked = self.found.stopped = True
-            self.until = min(self.until, time.monotonic() + GRACE_AFTER_STOP_S)
+            self._leaving = Leaving(self.job.run_dir, self.ranks, stop_s=self.job.stop_s, now=time.monotonic())
             self._signal([r for r, p in self.processes.items() if p.poll() is None], signal.SIGTERM)
 
     def failed_elsewhere(self) -> None:
@@ -359,6 +360,35 @@ class Processes:
 
     def result(self) -> NodeResult:
         return self.found
+
+
+class Leaving:
+    """How long ranks that were asked to stop are waited for: while their last step goes on, and while its checkpoint moves.
+
+        leaving = Leaving(run_dir, ranks, stop_s=60, now=time.monotonic())
+        leaving.until(time.monotonic())             when to end them, as things stand
+    """
+
+    def __init__(self, run_dir: Path, ranks: Sequence[int], *, stop_s: float, now: float):
+        self._run_dir, self._ranks, self._stop_s = run_dir, ranks, stop_s
+        self._until, self._looked = now + stop_s, now
+        self._saves = heartbeat.Changes(run_dir / files.WATCH / heartbeat.MOVES)
+        self._saves.changed(now)
+        # They agree on leaving after a step, which may be the one that follows.
+        self._last_step = max((beat.step for beat in heartbeat.read(run_dir, ranks)), default=0) + 1
+        self._beats = self._last_steps()
+
+    def until(self, now: float) -> float:
+        if now - self._looked >= min(SAMPLE_S, self._stop_s / 4):
+            self._looked = now
+            before, self._beats = self._beats, self._last_steps()
+            if self._saves.changed(now) or self._beats != before:
+                self._until = now + self._stop_s
+        return self._until
+
+    def _last_steps(self) -> dict[int, int]:
+        """How often each rank has said something, of those that do not train on."""
+        return {b.rank: b.beats for b in heartbeat.read(self._run_dir, self._ranks) if b.step <= self._last_step}
 
 
 def end_leftovers(run_dir: Path) -> list[int]:

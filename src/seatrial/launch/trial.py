@@ -34,12 +34,15 @@ from seatrial.launch.local import Local, wait
 from seatrial.launch.oom import Fits
 from seatrial.launch.outcome import classify
 from seatrial.launch.processes import end_leftovers
+from seatrial.lock import alone
 from seatrial.measurement import RATES, digits, measure, rates
 from seatrial.outcomes import OUTCOMES
 from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.schedule import KINDS
 from seatrial.spec import Trial
+
+INSTEAD = "wait for it, stop it, or name another --out"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,21 +71,43 @@ def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, 
             session: str = "", notes: str = "", on_line: Callable[[str], None] | None = None,
             fits: Fits | None = None) -> Record:
     """The same, but raises BadInput for what cannot start; with nothing written where the words alone tell."""
-    job = prepare(trial, recipe, launcher, run_dir=out_dir, limits=limits)
-    after = said_so_far(job.run_dir)
-    before = environment.machine()
-    handle = launcher.submit(job)
-    finished = wait(launcher, handle, on_line=on_line)
-    return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after,
-                    fits=fits)
+    with Claim(recipe, out_dir, say=on_line or (lambda _: None)) as claim:
+        job = prepare(trial, recipe, launcher, run_dir=out_dir, limits=limits, claim=claim)
+        after = said_so_far(job.run_dir)
+        before = environment.machine()
+        handle = launcher.submit(job)
+        finished = wait(launcher, handle, on_line=on_line)
+        return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after, fits=fits)
 
 
-def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits()) -> Job:
+class Claim(contextlib.ExitStack):
+    """The folders of a run, ours alone until the block ends: its own, and that of its checkpoints."""
+
+    def __init__(self, recipe: Recipe, out: Path, *, say: Callable[[str], None]):
+        super().__init__()
+        self.say = say
+        self.wanted = [out.absolute()]
+        if recipe.checkpoint_dir is not None and not Path(recipe.checkpoint_dir).absolute().is_relative_to(out.absolute()):
+            self.wanted.append(Path(recipe.checkpoint_dir).absolute())
+
+    def take(self, *, there: bool) -> None:
+        """Those that are there, before anything in them is read or ended; later the others, once nothing is wrong."""
+        for folder in [f for f in self.wanted if f.exists() or not there]:
+            self.wanted.remove(folder)
+            if said := self.enter_context(alone(folder, "a training", instead=INSTEAD)):
+                self.say(said)
+
+
+def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits(),
+            claim: Claim | None = None) -> Job:
     """Checks the trial and writes its run folder. Raises BadInput, with nothing written, where it cannot run.
 
-    Three checks: the rules and the engine's own, for any machine; the launcher's, for the one that it runs on.
+    Three checks: the rules and the engine's own, for any machine; the launcher's, for the one that it runs on. Without `claim`
+    the folder is the caller's alone already.
     """
     run_dir = run_dir.absolute()
+    if claim is not None:
+        claim.take(there=True)
     engine = engine_for(trial)
     engine.check(trial, recipe, here=launcher.here)
     cap = limits.memory_cap_gib
@@ -90,9 +115,11 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
         name=trial.run_id(), run_dir=run_dir, argv=(), world=trial.topology.world, per=engine.per(trial),
         procs_per_node=trial.cluster.procs_per_node if trial.cluster else None, env=dict(trial.environment.variables),
         device=engine.device(trial), threads=trial.execution.threads, cores=limits.cores,
-        memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s,
+        memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s, stop_s=recipe.stop_s,
         scheduler=dict(trial.environment.scheduler), says_end=engine.says_end)
     launcher.check(trial, job)
+    if claim is not None:
+        claim.take(there=False)
     if run_dir.exists():
         end_leftovers(run_dir)
         files.clear(run_dir, keep_events=recipe.resume)
@@ -204,7 +231,8 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
         "events": str(out / files.EVENTS),
         "iterations": [{k: i[k] for k in ("step", "sec") if k in i} for i in got.iterations],
         "validation": [{"step": e["step"], "loss": e["loss"]} for e in events if e["event"] == "validation"],
-        "checkpoints": [e["step"] for e in events if e["event"] == "checkpoint"],
+        "checkpoints": [e["step"] for e in events if e["event"] == "saved"],
+        "resumed": next((e["message"] for e in events if e["event"] == "resume"), None),
     }  # fmt: skip
     if outcome.status != "ok":
         found |= {"message": outcome.message, "rank": outcome.rank, "iteration": outcome.iteration, "phase": outcome.phase,

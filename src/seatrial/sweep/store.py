@@ -11,7 +11,6 @@ controller was killed.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial import fields
+from seatrial import fields, lock
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.launch import files
 from seatrial.launch.processes import end_leftovers
@@ -84,13 +83,8 @@ class Store:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Two controllers of one session would run the same trials; the lock goes with the process, however it ends."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise SeatrialError(f"{self.folder}: another sweep of session {self.session!r} is running here; wait for it, "
-                                    "or name another --session") from None
+        with lock.alone(self.folder, f"another sweep of session {self.session!r}", error=SeatrialError,
+                        instead="wait for it, or name another --session", name="lock"):
             yield
 
     def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:

@@ -70,13 +70,46 @@ def weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Ten
     return None
 
 
+class _Widened(Function):
+    """A parameter in fp32, whose gradient goes to its main_grad as it is."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        ctx.weight = weight
+        return weight.float()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        main_grad = main_grad_of(ctx.weight)
+        if main_grad is None:
+            return grads[0].to(ctx.weight.dtype)
+        main_grad.add(grads[0])
+        return None
+
+
+def widened(weight: Tensor, x: Tensor) -> Tensor:
+    """For parameters whose gradient is a sum over a micro-batch that autograd makes: fp16 has no room for it once it is scaled,
+    and what overflows would depend on DP and MBS."""
+    narrow = weight.dtype == torch.float16 and not x.is_cuda
+    return _Widened.apply(weight) if narrow else weight  # type: ignore[no-any-return]
+
+
+def bias_gradient(bias: Tensor | None, dy: Tensor) -> Tensor | None:
+    """The sum of the rows, in fp32 for the same reason."""
+    main_grad = None if bias is None else main_grad_of(bias)
+    if main_grad is None:
+        return None if bias is None else rows_of(dy).sum(0)
+    main_grad.add(rows_of(dy).sum(0, dtype=torch.float32 if dy.dtype == torch.float16 else None))
+    return None
+
+
 class _ColumnLinear(Function):
     """y = x Wᵀ + b with the rows of W [out, in] spread over the ranks."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParallel) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.weight, ctx.tp, ctx.has_bias = weight, tp, bias is not None
+        ctx.weight, ctx.tp, ctx.bias = weight, tp, bias
         return F.linear(tp.into_region(x), weight, bias)
 
     @staticmethod
@@ -87,7 +120,7 @@ class _ColumnLinear(Function):
         # The sum over the ranks travels while the weight gradient is computed.
         in_flight = tp.out_of_region(dx)
         dw = weight_gradient(tp, weight, dy, x if whole is None else whole.wait())
-        db = rows_of(dy).sum(0) if ctx.has_bias else None
+        db = bias_gradient(ctx.bias, dy)
         return in_flight.wait(), dw, db, None
 
 
@@ -97,7 +130,7 @@ class _RowLinear(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParallel) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.weight, ctx.tp, ctx.has_bias = weight, tp, bias is not None
+        ctx.weight, ctx.tp, ctx.bias = weight, tp, bias
         if tp.size == 1 and bias is not None:
             return torch.addmm(bias, rows_of(x), weight).view(*x.shape[:-1], weight.shape[1])
         y = tp.out_of_region((rows_of(x) @ weight).view(*x.shape[:-1], weight.shape[1])).wait()
@@ -106,7 +139,7 @@ class _RowLinear(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,), (dy,), tp, weight = ctx.saved_tensors, grads, ctx.tp, ctx.weight
-        db = rows_of(dy).sum(0) if ctx.has_bias else None
+        db = bias_gradient(ctx.bias, dy)
         dy = tp.into_region(dy)
         dx = (rows_of(dy) @ weight.t()).view_as(x)
         return dx, weight_gradient(tp, weight, x, dy), db, None
@@ -180,7 +213,10 @@ class _RmsNorm(Function):
 
 
 def layer_norm(x: Tensor, weight: nn.Parameter, bias: nn.Parameter, eps: float) -> Tensor:
-    return F.layer_norm(x, weight.shape, weight, bias, eps)
+    wide = widened(weight, x)
+    if wide is weight:
+        return F.layer_norm(x, weight.shape, weight, bias, eps)
+    return F.layer_norm(x.float(), weight.shape, wide, widened(bias, x), eps).to(x.dtype)
 
 
 class LayerNorm(nn.Module):
@@ -198,7 +234,7 @@ class LayerNorm(nn.Module):
 def rms_norm(x: Tensor, weight: nn.Parameter, eps: float) -> Tensor:
     if x.is_cuda:
         return F.rms_norm(x, weight.shape, weight, eps)
-    return _RmsNorm.apply(x, weight, eps)  # type: ignore[no-any-return]
+    return _RmsNorm.apply(x, widened(weight, x), eps)  # type: ignore[no-any-return]
 
 
 class RmsNorm(nn.Module):

@@ -10,6 +10,7 @@ inside a node.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -37,10 +38,12 @@ class Group:
 
 
 class Mesh:
-    def __init__(self, topology: Topology, *, device: torch.device, pool: Pool | None = None, acts_as: str | None = None):
+    def __init__(self, topology: Topology, *, device: torch.device, pool: Pool | None = None, acts_as: str | None = None,
+                 timeout: timedelta | None = None):
         """`pool` keeps groups for the next mesh of this process: making one takes a round of connections.
 
-        `acts_as`: the backend whose ways are followed, where the one at hand is torch's `fake`.
+        `acts_as`: the backend whose ways are followed, where the one at hand is torch's `fake`. `timeout`: of the groups made
+        here, which do not have the world's of themselves.
         """
         t = topology
         self.topology, self.device = t, device
@@ -52,6 +55,7 @@ class Mesh:
         self.tp_rank = self.rank % t.tp
         self.dp_rank = self.rank // t.tp % t.dp
         self.pp_rank = self.rank // (t.tp * t.dp)
+        self._timeout = timeout
         self._pool: Pool = {} if pool is None else pool
         self._owns_pool = pool is None
         self.world = Group(name="world", ranks=tuple(range(world)), rank=self.rank,
@@ -78,7 +82,7 @@ class Mesh:
         if key not in self._pool:
             # Members alone take part: at thousands of ranks nobody waits for groups it is not in. torch names such a group by
             # its members and by how many groups a process has: every rank must make the same number, so none is for some alone.
-            self._pool[key] = dist.new_group(ranks, use_local_synchronization=True, group_desc=name)
+            self._pool[key] = dist.new_group(ranks, use_local_synchronization=True, group_desc=name, timeout=self._timeout)
         return Group(name=name, ranks=tuple(ranks), rank=position, handle=self._pool[key])
 
     def neighbours(self, size: int) -> Group:

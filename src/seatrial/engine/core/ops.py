@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend
 
-from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, layer_norm, rms_norm, swiglu
+from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, layer_norm, rms_norm, swiglu, widened
 from seatrial.engine.core.loss import CrossEntropy, cross_entropy
 
 if TYPE_CHECKING:
@@ -61,13 +61,17 @@ class PlainGemm:
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
         if out.dtype == left.dtype:
             return torch.addmm(out, left, right, beta=1.0 if add else 0.0, alpha=alpha, out=out)
+        if left.dtype == torch.float16:
+            # Once scaled, a sum over a micro-batch has no room in fp16: what overflows would depend on DP and MBS.
+            left, right = left.float(), right.float()
+            return torch.addmm(out, left, right, beta=1.0 if add else 0.0, alpha=alpha, out=out)
         result = left @ right
-        return out.add_(result, alpha=alpha) if add else torch.mul(result, alpha, out=out)
+        return out.add_(result, alpha=alpha) if add else out.copy_(result).mul_(alpha)
 
 
 def add_positions(x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
     """Rows `first`, `first` + 1, … of the weight, added to each sequence."""
-    return x_BSH + weight[first : first + x_BSH.shape[1]]
+    return (x_BSH + widened(weight, x_BSH)[first : first + x_BSH.shape[1]]).to(x_BSH.dtype)
 
 
 def squared_norm(parts: list[Tensor]) -> Tensor:

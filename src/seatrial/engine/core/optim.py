@@ -9,7 +9,7 @@ added up. fp8 is bf16 with the blocks' GEMMs in eight bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -52,10 +52,12 @@ class LossScale:
             self.value, self.good_steps = self.value * 2, 0
 
     def state(self) -> dict[str, float]:
-        return {"value": self.value, "good_steps": self.good_steps}
+        """Empty where there is none: an fp16 run that goes on from there begins with its own."""
+        return {"value": self.value, "good_steps": self.good_steps} if self.dynamic else {}
 
-    def restore(self, state: dict[str, float]) -> None:
-        self.value, self.good_steps = float(state["value"]), int(state["good_steps"])
+    def restore(self, state: Mapping[str, float]) -> None:
+        if self.dynamic and state:
+            self.value, self.good_steps = float(state["value"]), int(state["good_steps"])
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

@@ -57,6 +57,11 @@ class Shard:
     high: int
 
     @property
+    def nbytes(self) -> int:
+        """In fp32: of what is held in 16 bits that is what it is read as, or close enough to say how far a load is."""
+        return 4 * (self.high - self.low)
+
+    @property
     def tensor(self) -> Tensor:
         return self.held.read(self.low, self.high).view(self.shape)
 

@@ -86,6 +86,7 @@ class Bucket:
                 start = piece.start - self.shard[0]
                 with self.masters.changing(start, start + piece.numel) as values:
                     fill(values, piece.spec, piece.segment, row=piece.row, seed=seed)
+                self.comm.heartbeat.beat()
         self.publish().wait()
 
     def pieces(self, low: int, high: int) -> Iterator[Piece]:

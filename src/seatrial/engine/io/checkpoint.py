@@ -3,16 +3,18 @@
     keeper = Checkpointer(folder, rank=0, world=8, keep=3)
     keeper.save(step, chunks, state)            copies the tensors and returns; a thread writes them
     keeper.wait()                               until the last one is on disk
-    found = latest(folder)                      the newest whole checkpoint, its manifest verified
+    found, why = choose(folder)                 the checkpoint to go on from, its manifest verified, and why this one
     fill(found.reader(), shards)                slices of any layout, from slices of any other
 
 A checkpoint is a folder `step-00000100` in the format of torch.distributed.checkpoint with a `manifest.json`: what it is of,
 the step, and a checksum of every chunk. Each rank writes its file into a hidden folder and then says so in a small file beside
 it; rank 0 waits for all of them, writes the metadata, renames the folder and points `latest` at it. So there is no collective
-that could race with those of training, and a folder with the final name is always complete.
+that could race with those of training, and a folder with the final name is always complete. A step that is there already is
+replaced: the old folder steps aside, and is found there should the run be killed before the new one has its name.
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -32,13 +34,14 @@ from seatrial import fields
 from seatrial.engine.core.state import Shard
 from seatrial.engine.io import dcp
 from seatrial.engine.io.dcp import Chunk
+from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.errors import BadInput
 from seatrial.files import write_whole
 from seatrial.spec import Model
 
 SCHEMA = 1
 MANIFEST, LATEST = "manifest.json", "latest"
-WRITING = ".writing-"
+WRITING, REPLACED = ".writing-", ".replaced-"
 POLL_S = 0.02
 
 
@@ -66,20 +69,29 @@ def folder_name(step: int) -> str:
 class Checkpointer:
     def __init__(self, folder: Path | str, *, rank: int, world: int, keep: int = 3, model: Model | None = None,
                  about: Mapping[str, object] | None = None, timeout_s: float = 1800.0,
-                 barrier: Callable[[], None] = lambda: None, background: bool = True):
-        """`barrier` is called once, here: what a killed run left half-written is gone before any rank writes."""
+                 barrier: Callable[[], None] = lambda: None, background: bool = True, heartbeat: Heartbeat | None = None):
+        """`barrier` is called once, here: what a killed run left half-written is gone before any rank writes.
+
+        Rank 0 waits for the others' parts as long as they grow, and `timeout_s` beyond; the `heartbeat` is told of every byte.
+        """
         self.folder, self.rank, self.world, self.keep = Path(folder), rank, world, keep
         self.model, self.about, self.timeout_s, self.background = model, dict(about or {}), timeout_s, background
+        self.heartbeat = heartbeat or Heartbeat(None, rank)
         self.saved: list[int] = []
         """Steps whose checkpoints this run has completed (rank 0)."""
+        self.after = ""
+        """Digest of the checkpoint that this run went on from, or saved last: the next one names it."""
         self._last_step: int | None = None
         self._pinned: dict[int, torch.Tensor] = {}
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         if rank == 0:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for left in self.folder.glob(f"{WRITING}*"):
-                shutil.rmtree(left)
+            for left in self.folder.glob(f"{REPLACED}*"):
+                if not (self.folder / left.name.removeprefix(REPLACED)).exists():
+                    os.rename(left, self.folder / left.name.removeprefix(REPLACED))
+            for left in [*self.folder.glob(f"{WRITING}*"), *self.folder.glob(f"{REPLACED}*")]:
+                self._remove(left)
         barrier()
 
     def save(self, step: int, chunks: Iterable[Chunk], state: Mapping[str, object]) -> None:
@@ -104,6 +116,7 @@ class Checkpointer:
             elif kept is None or (kept.shape, kept.dtype) != (c.tensor.shape, c.tensor.dtype):
                 kept = self._pinned[n] = torch.empty(c.tensor.shape, dtype=c.tensor.dtype, pin_memory=True)
             copies.append(dataclasses.replace(c, tensor=kept.copy_(c.tensor.detach(), non_blocking=True)))
+            self.heartbeat.beat()
         if self._pinned:
             torch.cuda.current_stream().synchronize()
         return copies
@@ -113,6 +126,10 @@ class Checkpointer:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        self.check()
+
+    def check(self) -> None:
+        """Raises what went wrong with a save, as soon as that is known."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -130,15 +147,16 @@ class Checkpointer:
 
     def write(self, step: int, chunks: Iterable[Chunk], state: Mapping[str, object]) -> None:
         """The save itself, here and now; chunks that are made one by one are never in memory together."""
-        final = self.folder / folder_name(step)
-        if final.exists():
-            return  # never overwritten; only a resumed run whose `latest` was moved back comes here
         part = self.folder / f"{WRITING}{folder_name(step)}"
         part.mkdir(parents=True, exist_ok=True)
-        items = dcp.write_chunks(part, self.rank, chunks)
+        total = sum(c.tensor.nbytes for c in chunks) if isinstance(chunks, list) else 0
+        with self.heartbeat.work("save", total=total):
+            items = dcp.write_chunks(part, self.rank, chunks, self.heartbeat.moved)
         self._say(part, {"items": [dataclasses.asdict(item) for item in items]})
         if self.rank == 0:
-            self._finish(part, final, self._all_items(part), step, dict(state))
+            items = self._all_items(part)
+            with self.heartbeat.work("save"):
+                self._finish(part, items, step, dict(state))
 
     def _say(self, part: Path, words: dict[str, object]) -> None:
         try:
@@ -148,12 +166,15 @@ class Checkpointer:
 
     def _all_items(self, part: Path) -> list[dcp.Item]:
         items: list[dcp.Item] = []
-        until = time.monotonic() + self.timeout_s
+        size, until = -1, time.monotonic() + self.timeout_s
         for rank in range(self.world):
             path = part / f"rank{rank}.json"
             while not path.exists():
+                if (now := _size(part)) != size:
+                    size, until = now, time.monotonic() + self.timeout_s
                 if time.monotonic() > until:
-                    raise TimeoutError(f"{part}: rank {rank} has not written its part after {self.timeout_s:g} s")
+                    raise TimeoutError(f"{part}: rank {rank} has not written its part, and none has grown for "
+                                       f"{self.timeout_s:g} s")
                 time.sleep(POLL_S)
             words = json.loads(path.read_text())
             if "error" in words:
@@ -162,22 +183,48 @@ class Checkpointer:
             path.unlink()
         return items
 
-    def _finish(self, part: Path, final: Path, items: list[dcp.Item], step: int, state: dict[str, object]) -> None:
+    def _finish(self, part: Path, items: list[dcp.Item], step: int, state: dict[str, object]) -> None:
         length, crc = dcp.write_metadata(part, items)
         files: dict[str, list[list[int]]] = {dcp.METADATA: [[0, length, crc]]}
         for item in items:
             files.setdefault(item.file, []).append([item.at, item.length, item.crc])
         manifest = {"schema": SCHEMA, "step": step, "state": state, "model": fields.plain(self.model), "about": self.about,
-                    "torch": torch.__version__, "files": files}
-        text = json.dumps({**manifest, "digest": _digest(manifest)}, ensure_ascii=False, allow_nan=False)
+                    "torch": torch.__version__, "files": files, "after": self.after}
+        digest = _digest(manifest)
+        text = json.dumps({**manifest, "digest": digest}, ensure_ascii=False, allow_nan=False)
         dcp.write_synced(part / MANIFEST, text.encode())
         _sync_folder(part)
+        final, aside = self.folder / folder_name(step), self.folder / f"{REPLACED}{folder_name(step)}"
+        if final.exists():
+            os.rename(final, aside)
         os.rename(part, final)
-        write_whole(self.folder / LATEST, final.name)
+        write_whole(self.folder / LATEST, f"{final.name}\n{digest}\n")
         _sync_folder(self.folder)
+        self.after = digest
         self.saved.append(step)
-        for old in steps_in(self.folder)[: -self.keep]:
-            shutil.rmtree(self.folder / folder_name(old))
+        # Newer steps are of another past, which somebody left by pointing `latest` back: not ours to count, or to remove.
+        for old in [s for s in steps_in(self.folder) if s <= step][: -self.keep]:
+            self._remove(self.folder / folder_name(old))
+        if aside.exists():
+            self._remove(aside)
+
+    def _remove(self, folder: Path) -> None:
+        """Under a name that the next run removes, should this one be killed; a file at a time, since each may be large."""
+        hidden = self.folder / f"{WRITING}{folder.name.removeprefix(WRITING)}"
+        os.rename(folder, hidden)
+        for path in hidden.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            self.heartbeat.moved(0)
+        hidden.rmdir()
+
+
+def _size(folder: Path) -> int:
+    """Bytes that the ranks have written so far; opened, because a file system over a network answers a stat from memory."""
+    size = 0
+    for path in folder.glob("*.distcp"):
+        with path.open("rb") as file:
+            size += os.fstat(file.fileno()).st_size
+    return size
 
 
 def _item(data: dict[str, Any]) -> dcp.Item:
@@ -212,11 +259,14 @@ class Found:
     model: dict[str, Any] | None
     about: dict[str, Any]
     files: dict[str, list[list[int]]]
+    digest: str
+    after: str = ""
+    """Digest of the checkpoint that the run which saved this one had gone on from, or saved before."""
 
-    def reader(self) -> dcp.Reader:
+    def reader(self, moved: dcp.Moved = lambda count: None) -> dcp.Reader:
         sums = {(name, at): (length, crc) for name, chunks in self.files.items() for at, length, crc in chunks}
         self._verify_file(dcp.METADATA)
-        return dcp.Reader(self.folder, sums)
+        return dcp.Reader(self.folder, sums, moved)
 
     def verify(self) -> None:
         """Reads every byte; a difference is one line that names the file."""
@@ -255,20 +305,63 @@ def open_checkpoint(folder: Path | str) -> Found:
     if manifest["schema"] != SCHEMA:
         raise BadInput(f"{path}: schema {manifest['schema']} is not the {SCHEMA} that this version reads")
     names = ("step", "state", "model", "about", "files")
-    return Found(folder=Path(folder), **{name: manifest[name] for name in names})
+    return Found(folder=Path(folder), digest=digest, after=manifest.get("after", ""),
+                 **{name: manifest[name] for name in names})
 
 
 def latest(folder: Path | str) -> Found | None:
-    """The checkpoint that `latest` points at, else the newest whole one, or None when there is none."""
+    """The checkpoint to go on from, or None when there is none."""
+    return choose(folder)[0]
+
+
+def choose(folder: Path | str) -> tuple[Found | None, str]:
+    """The checkpoint to go on from, and a line that says why this one.
+
+    It is the one that `latest` names. A newer one is taken where a run was killed between a save's last two acts: `latest` then
+    is as the run wrote it, with the digest of what it names, and the newer checkpoint says that it was saved after that one.
+    A name that somebody wrote into `latest` has no digest, or another's: it is obeyed, whatever is newer.
+    """
     folder = Path(folder)
-    try:
-        name = (folder / LATEST).read_text().strip()
-    except FileNotFoundError:
-        name = ""
-    if name and Path(name).name == name and (folder / name / MANIFEST).exists():
-        return open_checkpoint(folder / name)
     steps = steps_in(folder)
-    return open_checkpoint(folder / folder_name(steps[-1])) if steps else None
+    name, digest = _pointer(folder)
+    path = folder / name
+    if name and not _whole(path) and _whole(folder / f"{REPLACED}{name}"):
+        path = folder / f"{REPLACED}{name}"  # killed while it was being replaced
+    if not name or not _whole(path):
+        if not steps:
+            return None, ""
+        named = f"{LATEST} names {name}, which " + ("has no manifest" if path.exists() else "is not there") if name else \
+            f"{LATEST} names nothing"
+        return open_checkpoint(folder / folder_name(steps[-1])), f"step {steps[-1]}: {named}; this is the newest whole one"
+    found = open_checkpoint(path)
+    newer = [s for s in steps if s > found.step]
+    for step in reversed(newer):
+        # One that cannot be read is for the person who points `latest` at it.
+        with contextlib.suppress(BadInput):
+            other = open_checkpoint(folder / folder_name(step))
+            if digest == found.digest == other.after:
+                return other, (f"step {step}: saved after step {found.step}, which {LATEST} still names: the run was ended "
+                               f"between the two; write {found.folder.name} into {LATEST} to go on from that one")
+    why = f"step {found.step}, which {LATEST} names"
+    if newer:
+        why += f"; step {newer[-1]} is newer: write {folder_name(newer[-1])} into {LATEST} to go on from that one"
+    if broken := [p.name for p in sorted(folder.glob("step-*")) if p.name > found.folder.name and not _whole(p)]:
+        why += f"; {broken[-1]} is newer, but has no manifest"
+    return found, why
+
+
+def _whole(folder: Path) -> bool:
+    return (folder / MANIFEST).exists()
+
+
+def _pointer(folder: Path) -> tuple[str, str]:
+    """What `latest` names, and the digest that only a save writes beside it; empty where it says nothing that could be used."""
+    try:
+        words = (folder / LATEST).read_bytes().decode().split()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return "", ""
+    name = words[0] if words else ""
+    return (name, words[1] if len(words) > 1 else "") if Path(name).name == name else ("", "")
 
 
 def check_model(found: Found, model: Model) -> None:

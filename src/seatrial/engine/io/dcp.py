@@ -14,7 +14,7 @@ import io
 import os
 import pickle
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +24,16 @@ from torch.distributed.checkpoint import metadata as dcp_metadata
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 
 from seatrial.errors import BadInput
+from seatrial.files import naming
 
 METADATA = ".metadata"
+PIECE_BYTES = 16 << 20
+"""Written and read at a time: after each one it is said how far the work is."""
+SYNC_BYTES = 256 << 20
+"""Written before they are waited for: what the kernel only took is not on the disk, and at the end all would be to wait for."""
+
+Moved = Callable[[int], None]
+"""Is told how many bytes further the work is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +67,31 @@ class Item:
     crc: int
 
 
-def write_chunks(folder: Path, rank: int, chunks: Iterable[Chunk]) -> list[Item]:
+def write_chunks(folder: Path, rank: int, chunks: Iterable[Chunk], moved: Moved = lambda count: None) -> list[Item]:
     """One file with all chunks of this rank; on disk when this returns."""
     name = f"__{rank}_0.distcp"
-    items, at = [], 0
-    with (folder / name).open("wb") as file:
+    items, at, synced = [], 0, 0
+    with naming(folder / name), (folder / name).open("wb") as file:
         for chunk in chunks:
             buffer = io.BytesIO()
             tensor = chunk.tensor.detach().cpu().contiguous()
             # A view would drag its whole storage along.
             torch.save(tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone(), buffer)
-            data = buffer.getbuffer()
-            file.write(data)
+            data, crc = buffer.getbuffer(), 0
+            for start in range(0, len(data), PIECE_BYTES):
+                piece = data[start : start + PIECE_BYTES]
+                file.write(piece)
+                crc = zlib.crc32(piece, crc)
+                at += len(piece)
+                if at - synced >= SYNC_BYTES:
+                    file.flush()
+                    os.fdatasync(file.fileno())
+                    synced = at
+                # What frames a tensor is none of its bytes.
+                moved(max(0, min(len(piece), tensor.nbytes - start)))
             items.append(Item(key=chunk.key, dtype=str(chunk.tensor.dtype).removeprefix("torch."), shape=tuple(chunk.shape),
-                              offsets=tuple(chunk.offsets), sizes=tuple(chunk.tensor.shape), file=name, at=at,
-                              length=len(data), crc=zlib.crc32(data)))
-            at += len(data)
+                              offsets=tuple(chunk.offsets), sizes=tuple(chunk.tensor.shape), file=name, at=at - len(data),
+                              length=len(data), crc=crc))
         file.flush()
         os.fsync(file.fileno())
     return items
@@ -101,7 +118,7 @@ def write_metadata(folder: Path, items: Iterable[Item]) -> tuple[int, int]:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+    with naming(path), path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -149,8 +166,8 @@ def read_metadata(folder: Path) -> dcp_metadata.Metadata:
 class Reader:
     """Slices of saved tensors. `checksums` maps (file, offset) to (length, crc); what has none is refused."""
 
-    def __init__(self, folder: Path, checksums: dict[tuple[str, int], tuple[int, int]]):
-        self.folder, self.checksums = folder, checksums
+    def __init__(self, folder: Path, checksums: dict[tuple[str, int], tuple[int, int]], moved: Moved = lambda count: None):
+        self.folder, self.checksums, self.moved = folder, checksums, moved
         found = read_metadata(folder)
         self.tensors: dict[str, dcp_metadata.TensorStorageMetadata] = {
             key: value for key, value in found.state_dict_metadata.items()
@@ -180,6 +197,7 @@ class Reader:
                     with torch.no_grad():
                         chunks[n].tensor[target].copy_(data[source])
                     filled[n] += data[source].numel()
+                    self.moved(chunks[n].tensor[target].nbytes)
             for n, count in filled.items():
                 if count != chunks[n].tensor.numel():
                     raise BadInput(f"{self.folder}: {key} was saved with {chunks[n].tensor.numel() - count} elements missing")
@@ -194,12 +212,17 @@ class Reader:
         info = self._where[key, tuple(piece.offsets)]
         path = self.folder / info.relative_path
         expected = self.checksums.get((info.relative_path, info.offset))
-        with path.open("rb") as file:
+        buffer, crc = io.BytesIO(), 0
+        with naming(path), path.open("rb") as file:
             file.seek(info.offset)
-            data = file.read(info.length)
-        if expected is None or expected != (len(data), zlib.crc32(data)):
+            while data := file.read(min(PIECE_BYTES, info.length - buffer.tell())):
+                crc = zlib.crc32(data, crc)
+                buffer.write(data)
+                self.moved(0)
+        if expected is None or expected != (buffer.tell(), crc):
             raise damaged(path, info.offset, info.length)
-        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        buffer.seek(0)
+        return torch.load(buffer, map_location="cpu", weights_only=True)
 
 
 def damaged(path: Path, at: int, length: int) -> BadInput:

@@ -1,0 +1,54 @@
+"""What a run has kept when it ends early, and the save or load that stood still, in words.
+
+    kept(events, beats)             "the checkpoint of step 40 is whole"; empty for a run that saves nothing
+    stood_still(stalls)             the report of the rank whose save or load did not move; None when none was to blame
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from seatrial.engine.watch.heartbeat import Beat
+from seatrial.engines.base import Event
+from seatrial.spec import GIB
+
+Report = dict[str, Any]
+"""What the watch of a rank wrote when it saw the stall."""
+
+
+def kept(events: Iterable[Event], beats: Iterable[Beat]) -> str:
+    """Of a run that was asked to stop: up to which step it can be resumed, and what is lost."""
+    saves, last, whole = False, 0, 0
+    for event in events:
+        if event["event"] == "start":
+            # What it went on from is a whole checkpoint too.
+            saves, last = bool((event.get("recipe") or {}).get("checkpoint_dir")), int(event.get("step", 0))
+            whole = last
+        elif event["event"] == "iteration":
+            last = int(event["step"])
+        elif event["event"] == "saved":
+            whole = int(event["step"])
+    if not saves:
+        return ""
+    said = f"the checkpoint of step {whole} is whole"
+    if whole and whole >= last:
+        return said
+    where = "".join(f": the save of rank {b.rank} stood at {so_far(b.done, b.total)}" for b in _unfinished(beats)[:1])
+    return f"step {last} was not saved{where}; {said}" if whole else f"nothing was saved{where}"
+
+
+def _unfinished(beats: Iterable[Beat]) -> list[Beat]:
+    return sorted((b for b in beats if b.work == "save"), key=lambda b: (b.done - b.total, b.rank))
+
+
+def so_far(done: int, total: int) -> str:
+    """3.1 of 12.0 GiB"""
+    size = total or done
+    unit, name = next((u, n) for u, n in ((GIB, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes")) if size >= u or u == 1)
+    digits = 0 if unit == 1 else 1
+    return f"{done / unit:.{digits}f}" + (f" of {total / unit:.{digits}f}" if total else "") + f" {name}"
+
+
+def stood_still(stalls: Mapping[int, Report]) -> Report | None:
+    own = [s for s in stalls.values() if s.get("standing") in ("save", "load")]
+    return max(own, key=lambda s: (s.get("total", 0) - s.get("done", 0), -s["rank"]), default=None)
