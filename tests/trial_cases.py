@@ -50,7 +50,7 @@ CASES = [
          settings=("topology.pp=2", "topology.dp=1", "model.hidden=512", "model.layers=20", "topology.stage_layers=[19,1]"),
          says=("rank 0 (pp0 dp0 tp0)", "asked for", "of 1.00 GiB taken", "an even split of the layers would fit")),
     Case(name="stopped", status="hang", rank=1, iteration=2, fault="stop:1:2",
-         says=("rank 1 (pp0 dp1 tp0) never entered all_reduce", "of its dp group", "failure.py:", "1 other waits")),
+         says=("rank 1 (pp0 dp1 tp0) never entered all_reduce", "of its dp group", "fault.py:", "1 other waits")),
     Case(name="skips", status="hang", rank=0, iteration=2, fault="skip:0:2",
          says=("rank 0 (pp0 dp0 tp0) never entered all_reduce", "of its dp group", "1 other waits")),
     Case(name="raises", status="crash", rank=1, iteration=2, fault="raise:1:2", says=("rank 1", "InjectedFault")),

@@ -12,7 +12,7 @@ import pytest
 
 import attempts
 from seatrial.engine.watch import heartbeat
-from seatrial.engine.watch.failure import Fault, InjectedFault
+from seatrial.engine.watch.fault import Fault, InjectedFault
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
 
@@ -85,7 +85,7 @@ def test_a_closed_watch_does_not_bark(tmp_path):
     assert not (tmp_path / heartbeat.FOLDER / "stalled").exists()
 
 
-@pytest.mark.parametrize("text", ["melt:0:1", "die:0", "die:x:1", "die:0:1:2"])
+@pytest.mark.parametrize("text", ["melt:0:1", "die:0", "die:x:1", "die:0:1:2", "exit:0:1:start:x", "die:0:1:start:1:1"])
 def test_an_unknown_fault_is_refused(text):
     with pytest.raises(BadInput):
         Fault.parse(text)
@@ -98,6 +98,35 @@ def test_a_fault_comes_at_its_rank_and_step_alone():
     with pytest.raises(InjectedFault):
         fault.at(1, 3)
     Fault.parse("").at(0, 0)
+
+
+def test_a_fault_waits_for_its_phase_and_says_when_it_struck(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEATRIAL_FAULT_AT", str(tmp_path / "at"))
+    heart = heartbeat.Heartbeat(None, 1, fault=Fault.parse("raise:1:2:optimizer"))
+    heart.beat(step=1, phase="optimizer")
+    heart.beat(step=2, phase="forward")
+    assert not (tmp_path / "at").exists()
+    with pytest.raises(InjectedFault):
+        heart.beat(phase="optimizer")
+    assert abs(float((tmp_path / "at").read_text()) - time.time()) < 60
+    heart.beat(phase="optimizer")  # once
+
+
+def test_a_fault_can_sit_in_the_data_and_last():
+    from seatrial.engine.io.data import Batches
+    from seatrial.recipe import Recipe
+    from seatrial.spec import Model
+
+    batches = Batches(Recipe(), Model(layers=1, hidden=8, heads=1, vocab=20, seq=4), 1)
+    fault = Fault.parse("slow:0:2:data:0.05")
+    fault.arm(0, batches)
+    taken = []
+    for step in (1, 2, 3):
+        fault.at(0, step)
+        began = time.perf_counter()
+        batches.sample(0)
+        taken.append(time.perf_counter() - began)
+    assert taken[1] >= 0.05 and taken[2] >= 0.05 and taken[0] < 0.05
 
 
 def test_skip_and_nan_are_taken_once():
@@ -120,7 +149,7 @@ def test_oom_is_a_refusal_of_the_allocator_and_passes():
 
 
 def test_die_and_stop_are_signals(tmp_path):
-    program = "import sys; from seatrial.engine.watch.failure import Fault; Fault.parse(sys.argv[1]).at(0, 0)"
+    program = "import sys; from seatrial.engine.watch.fault import Fault; Fault.parse(sys.argv[1]).at(0, 0)"
     dead = subprocess.run([sys.executable, "-c", program, "die:0:0"], timeout=60)
     assert dead.returncode == -signal.SIGKILL
     stopped = subprocess.Popen([sys.executable, "-c", program, "stop:0:0"])

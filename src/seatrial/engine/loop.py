@@ -30,7 +30,7 @@ from seatrial.engine.io.data import Batches
 from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
-from seatrial.engine.watch.failure import Fault
+from seatrial.engine.watch.fault import Fault
 from seatrial.engine.watch.heartbeat import END, Heartbeat
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         recipe = run.recipe
         heartbeat = Heartbeat(out, info.rank, recipe.stall_s, world=info.world, slow_steps=int(compiles),
                               start_s=recipe.compile_s if compiles else recipe.start_s, save_s=recipe.save_s,
-                              load_s=recipe.load_s)
+                              load_s=recipe.load_s, fault=Fault.from_env())
         device = device_of(run.trial.execution.device, info)
         if run.trial.execution.threads or "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(run.trial.execution.threads or max(1, len(os.sched_getaffinity(0)) // info.local_world))
@@ -93,7 +93,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     memory.forget_peaks(device)
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
     report = Report(run, rank=info.rank, device=device, label=label)
-    fault = Fault.from_env()
+    fault = heartbeat.fault or Fault()
     heartbeat.beat(phase="load")
     progress = Progress(run, engine, info, device)
     why = progress.resume()
@@ -104,6 +104,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     report.kernels(kernels.summary(), notes)
     heartbeat.beat(phase="data")
     batches = Batches(recipe, trial.model, recipe.seed)
+    fault.arm(info.rank, batches)
     held_out = Batches(recipe, trial.model, recipe.seed, split="valid") if recipe.eval_every else None
     parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
     first, lost = True, False
@@ -118,7 +119,6 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
         while progress.step < recipe.steps:
             step = progress.step + 1
             heartbeat.beat(step=step, phase="start", microbatch=0)
-            fault.at(info.rank, step)
             engine.comm.skip_next = fault.takes("skip")
             timers.keep_spans = step in recipe.trace_steps
             began, origin_s = time.perf_counter(), time.time()
@@ -152,7 +152,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
                 report.enough(step=step, reason=enough.reason)
                 engine.stop_asked = True
         progress.finish(report)
-    heartbeat.beat(phase="end")
+    heartbeat.beat(phase="report")
     report.memory(step=progress.step, parts=parts())
     whole = progress.step >= recipe.steps or enough.reason
     report.end("lost" if lost else "finished" if whole else "stopped", step=progress.step)

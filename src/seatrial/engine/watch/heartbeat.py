@@ -30,8 +30,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seatrial.files import write_whole
+
+if TYPE_CHECKING:
+    from seatrial.engine.watch.fault import Fault
 
 FOLDER = "watch"
 EXIT_STALL = 83
@@ -75,13 +79,14 @@ class Beat:
 class Heartbeat:
     def __init__(self, folder: Path | str | None, rank: int, stall_s: float = 0.0, *, world: int = 1,
                  start_s: float = START_S, slow_steps: int = 0, save_s: float = 0.0, load_s: float = 0.0,
-                 clock: Callable[[], float] = time.monotonic, watched: bool = True):
+                 clock: Callable[[], float] = time.monotonic, watched: bool = True, fault: Fault | None = None):
         """`folder` None: the state is kept in memory alone; `stall_s` 0 or not `watched`: nobody looks at it.
 
         Until `slow_steps` steps are done (the first one compiles), silence of `start_s` is no stall. A save or a load may go
         without a byte for `save_s` and `load_s`.
         """
         self.start_s, self.slow_steps, self._steps_begun = start_s, slow_steps, 0
+        self.fault = fault
         self.without_a_byte = {"save": save_s or stall_s, "load": load_s or stall_s}
         self.rank, self.world, self.stall_s, self.clock = rank, world, stall_s, clock
         self.folder = None if folder is None else Path(folder) / FOLDER
@@ -120,6 +125,8 @@ class Heartbeat:
             self.microbatch = microbatch
         self.beats += 1
         self._write()
+        if self.fault is not None:
+            self.fault.at(self.rank, self.step, self.phase)
 
     def collective(self, name: str, group: str, seq: int) -> None:
         self.collective_name, self.group, self.seq = name, group, seq
