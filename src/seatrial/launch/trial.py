@@ -31,7 +31,8 @@ from seatrial.files import write_whole
 from seatrial.launch import environment, files
 from seatrial.launch.base import Finished, Handle, Job, Launcher
 from seatrial.launch.local import Local, wait
-from seatrial.launch.outcome import Fits, classify
+from seatrial.launch.oom import Fits
+from seatrial.launch.outcome import classify
 from seatrial.launch.processes import end_leftovers
 from seatrial.lock import alone
 from seatrial.measurement import RATES, digits, measure, rates
@@ -76,8 +77,7 @@ def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, 
         before = environment.machine()
         handle = launcher.submit(job)
         finished = wait(launcher, handle, on_line=on_line)
-        return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after,
-                        fits=fits)
+        return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after, fits=fits)
 
 
 class Claim(contextlib.ExitStack):
