@@ -93,7 +93,8 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
     report = Report(run, rank=info.rank, device=device, label=label)
     fault = Fault.from_env()
-    heartbeat.beat(phase="load")
+    if recipe.checkpoint_dir is not None:
+        heartbeat.beat(phase="load")
     progress = Progress(run, engine, info, device)
     why = progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
