@@ -31,7 +31,7 @@ from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
 from seatrial.engine.watch.failure import Fault
-from seatrial.engine.watch.heartbeat import Heartbeat
+from seatrial.engine.watch.heartbeat import Heartbeat, so_far
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
@@ -227,8 +227,15 @@ class Progress:
     def finish(self, report: Report) -> None:
         if self.keeper is not None:
             self.heartbeat.beat(phase="finish")
-            self.keeper.wait()
+            self.keeper.wait(lambda: self._tell(report))
             self.say_whole(report)
+
+
+    def _tell(self, report: Report) -> None:
+        beat = self.heartbeat
+        far = so_far(beat.done, beat.total) if beat.work_name else "waiting for the parts of other ranks"
+        if beat.rank == 0:
+            report.say(f" the checkpoint of iteration {self.step} is being written | {far} |")
 
 
 class Sound:
