@@ -211,11 +211,11 @@ class _Case:
     def _hang(self) -> Outcome:
         if (still := saved.stood_still(reports(self.run_dir))) is not None:
             what, rank = still["standing"], int(still["rank"])
+            far = heartbeat.so_far(still.get("done", 0), still.get("total", 0))
             return Outcome(status="hang", rank=rank, iteration=still.get("step"), phase=what,
                            evidence={"why": f"no byte of its {what}"},
-                           message=f"{rank_label(rank, self.trial.topology)}: its {what} stood still at "
-                                   f"{saved.so_far(still.get('done', 0), still.get('total', 0))} for {still['silent_s']:.0f} s "
-                                   f"(recipe.{what}_s); is the disk full, or gone?")
+                           message=f"{rank_label(rank, self.trial.topology)}: its {what} stood still at {far} for "
+                                   f"{still['silent_s']:.0f} s (recipe.{what}_s); is the disk full, or gone?")
         backend = next((e.get("backend") for e in self.events if e["event"] == "start"), "")
         found = find_hang(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen,
                           lost=frozenset(e["rank"] for e in self.failures), run_ahead=backend == "nccl")

@@ -96,6 +96,10 @@ class Claim(contextlib.ExitStack):
             self.wanted.remove(folder)
             if said := self.enter_context(alone(folder, "a training", instead=INSTEAD)):
                 self.say(said)
+            if (folder / files.NODES).exists():
+                # A batch job goes on when its controller is gone.
+                with alone(folder / files.NODES, "a training", instead=INSTEAD):
+                    pass
 
 
 def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits(),
