@@ -119,6 +119,30 @@ def test_the_loss_scale_of_fp16_goes_on_too(tmp_path):
     assert scales(first) + scales(rest) == scales(whole)
 
 
+def test_fp16_goes_on_from_fp32_with_its_own_loss_scale(tmp_path):
+    model, common = Model(layers=1, hidden=8, heads=1, vocab=20, seq=4), {"eval_every": 0, "loss_scale": 2.0**12}
+    first = run_file(model, {}, tmp_path / "first", steps=1, checkpoint_dir=str(tmp_path / "c"), **common)
+    rest = run_file(model, {"precision": "fp16"}, tmp_path / "rest", steps=2, resume=True, checkpoint_dir=str(tmp_path / "c"),
+                    **common)
+    go([first, rest])
+    said = events.read_events(tmp_path / "rest" / events.FILE_NAME)
+    assert [e["loss_scale"] for e in said if e["event"] == "iteration"] == [2.0**12]
+    assert [e["message"] for e in said if e["event"] == "resume"] == ["step 1, which latest names"]
+
+
+def test_a_run_that_is_no_number_from_its_first_step_ends_and_saves_nothing(tmp_path):
+    run = run_file(MODELS["gpt2"], {}, tmp_path / "out", steps=50, resume=True, checkpoint_dir=str(tmp_path / "c"))
+    engine = Engine(run.trial, run.recipe, Mesh(Topology(), device=torch.device("cpu")))
+    weights = [replace(c, tensor=torch.full_like(c.tensor, float("nan")))
+               for c in checkpoint.chunks_of(s for s in engine.shards() if s.kind == "weight")]
+    keeper = checkpoint.Checkpointer(tmp_path / "c", rank=0, world=1, model=run.trial.model)
+    keeper.write(0, weights, {"step": 0, "consumed_samples": 0, "weights_only": True})
+    go([run])
+    said = events.read_events(tmp_path / "out" / events.FILE_NAME)
+    assert said[-1]["event"] == "end" and (said[-1]["status"], said[-1]["step"]) == ("lost", RECIPE.nan_steps)
+    assert checkpoint.steps_in(tmp_path / "c") == [0]
+
+
 def test_padding_rows_are_not_in_a_checkpoint_and_every_number_is_there_once(tmp_path):
     run = run_file(MODELS["gpt2"], {}, tmp_path / "out", steps=1, checkpoint_dir=str(tmp_path / "c"))
     go([run])

@@ -333,3 +333,13 @@ def test_every_piece_of_a_chunk_is_progress(tmp_path, monkeypatch):
     monkeypatch.setattr(dcp, "PIECE_BYTES", 100)
     assert torch.equal(checkpoint.latest(tmp_path / "c").reader(read.append).whole("model.a"), TENSORS["model.a"])
     assert len(read) > 10 and sum(read) == TENSORS["model.a"].nbytes
+
+
+def test_a_long_wait_says_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "TELL_S", 0.02)
+    told, written = threading.Event(), dcp.write_chunks
+    monkeypatch.setattr(dcp, "write_chunks", lambda *args: told.wait(30) and written(*args))
+    keeper = Checkpointer(tmp_path, rank=0, world=1)
+    keeper.save(1, one(1, 1.0), {})
+    keeper.wait(told.set)
+    assert checkpoint.latest(tmp_path).step == 1 and not keeper.busy

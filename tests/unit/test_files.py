@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.engine.io import indexed
 from seatrial.errors import BadInput
-from seatrial.files import save, whole, write_whole
+from seatrial.files import naming, save, whole, write_whole
 
 WRITER = """
 import sys
@@ -53,3 +54,26 @@ def test_what_a_person_named_and_cannot_be_written_is_one_line(tmp_path: Path) -
         save(tmp_path / "nowhere" / "a.html", "text")
     save(tmp_path / "ä.html", "τ ≤ 1\r\n")
     assert (tmp_path / "ä.html").read_bytes() == "τ ≤ 1\r\n".encode()
+
+
+def full(path) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_says_which_file(tmp_path):
+    with pytest.raises(OSError, match="No space left on device: '.*corpus.bin'"), naming(tmp_path / "corpus.bin"):
+        full(tmp_path)
+    with pytest.raises(OSError, match="No space left on device: '.*a.json'"), whole(tmp_path / "a.json"):
+        full(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("documents", [1, 50_000])
+def test_token_files_that_do_not_fit_leave_nothing(tmp_path, documents):
+    """Found while writing, or only when the file is closed."""
+    writer = indexed.Writer(tmp_path / "corpus", vocab=300)
+    writer._parts[0].symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device: '.*corpus.bin'"), writer:
+        for _ in range(documents):
+            writer.add([1, 2, 3])
+    assert list(tmp_path.iterdir()) == []

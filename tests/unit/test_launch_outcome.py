@@ -12,7 +12,8 @@ from seatrial.engine.watch.events import EventWriter, rank_file_name
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.launch import files, hang
 from seatrial.launch.base import Finished, Job
-from seatrial.launch.outcome import classify, requested_bytes
+from seatrial.launch.oom import requested_bytes
+from seatrial.launch.outcome import classify
 from seatrial.plan.fits import smaller, would_fit
 from seatrial.record import Outcome
 from seatrial.spec import Topology, Trial
@@ -108,6 +109,22 @@ def test_a_batch_system_that_lost_a_node_ends_the_others_and_the_lost_one_is_nam
     outcome = classify(tmp_path, done, job=job, trial=trial_of())
     assert (outcome.status, outcome.rank) == ("crash", 1)
     assert outcome.message == "node 1 is gone with rank 1: its agent left no exit codes; the batch system says NODE_FAIL"
+
+
+@pytest.mark.parametrize(("seqs", "named", "said"), [
+    ((250, 250, 250, 249), 3, "rank 3 (pp0 dp0 tp3) is at all_reduce 249 of its tp group, all others at 250"),
+    ((250, 250, 250, 250), 2, "was ended by SIGABRT"), ((250, 249, 250, 249), 2, "was ended by SIGABRT"),
+])  # fmt: skip
+def test_of_a_group_that_does_not_agree_the_one_that_is_elsewhere_is_the_cause(
+        tmp_path: Path, seqs: tuple[int, ...], named: int, said: str) -> None:
+    for rank, seq in enumerate(seqs):
+        Heartbeat(tmp_path, rank).collective("all_reduce", "tp", seq)
+        if rank != 2:
+            failure(tmp_path, rank, error="RuntimeError", message="Connection closed by peer", consequence=True)
+    (tmp_path / files.LOGS).mkdir()
+    files.log(tmp_path, 2).write_text("what(): 256 vs 8. Is there a distributed collective mismatch in your code?\n")
+    outcome = judged(tmp_path, trial_of(tp=4), codes=(3, 3, -6, 3), died=(2, 1, 3, 0))
+    assert (outcome.status, outcome.rank) == ("crash", named) and said in outcome.message
 
 
 def test_a_kill_below_the_cap_is_a_crash_and_at_the_cap_it_is_memory(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from seatrial import lock
 from seatrial.errors import BadInput
+from seatrial.launch.trial import Claim
+from seatrial.recipe import Recipe
 
 HOLDING = """
 import sys, time
@@ -81,3 +83,24 @@ def test_a_lease_is_renewed(tmp_path, monkeypatch):
         while (tmp_path / lock.FILE).stat().st_mtime == 0:
             assert time.monotonic() < until
             time.sleep(0.01)
+
+
+def test_a_batch_job_that_outlived_its_controller_is_not_started_over(tmp_path):
+    (tmp_path / "nodes").mkdir()
+    with lock.alone(tmp_path / "nodes", "a batch job"):
+        with pytest.raises(BadInput, match="nodes: a batch job is running here"), Claim(Recipe(), tmp_path, say=print) as claim:
+            claim.take(there=True)
+    with Claim(Recipe(), tmp_path, say=print) as claim:
+        claim.take(there=True)
+        with pytest.raises(BadInput, match="a training is running here"), Claim(Recipe(), tmp_path, say=print) as second:
+            second.take(there=True)
+
+
+def test_checkpoints_that_lie_elsewhere_are_one_runs_too(tmp_path):
+    recipe = Recipe(checkpoint_dir=str(tmp_path / "c"))
+    with Claim(recipe, tmp_path / "a", say=print) as claim:
+        claim.take(there=True)
+        assert list(tmp_path.iterdir()) == []  # before it is known that all is well, nothing is made
+        claim.take(there=False)
+        with pytest.raises(BadInput, match="c: a training is running here"), Claim(recipe, tmp_path / "b", say=print) as second:
+            second.take(there=True)

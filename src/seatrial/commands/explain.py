@@ -15,6 +15,7 @@ import typer
 
 from seatrial.commands.plan import learned_from, say_gaps
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from seatrial.files import save
 from seatrial.options import ATTENTION, CALIBRATE, ENGINE, HEADROOM, JSON, MACHINE, NODES, OPTIONS, PROCS, SET, Layout, spread
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def register(app: typer.Typer) -> None:
         if svg is not None:
             if explained.timeline is None:
                 raise BadInput(f"--svg: PP {explained.trial.topology.pp} has more stages than a picture can show")
-            svg.write_text(taking_apart.svg(explained.timeline, title=show.pipeline_title(explained)), encoding="utf-8")
+            save(svg, taking_apart.svg(explained.timeline, title=show.pipeline_title(explained)))
         found = taking_apart.document(explained, top)
         found |= rests_on(trial.cluster, precision=trial.topology.precision, processes=trial.world)
         say_gaps(found)

@@ -31,7 +31,7 @@ from seatrial.engine.rendezvous import RankInfo, device_of, join, rank_from_env
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import failure, memory
 from seatrial.engine.watch.fault import Fault
-from seatrial.engine.watch.heartbeat import END, Heartbeat
+from seatrial.engine.watch.heartbeat import END, Heartbeat, so_far
 from seatrial.engine.watch.report import Report
 from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
@@ -94,7 +94,8 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
     report = Report(run, rank=info.rank, device=device, label=label)
     fault = heartbeat.fault or Fault()
-    heartbeat.beat(phase="load")
+    if recipe.checkpoint_dir is not None:
+        heartbeat.beat(phase="load")
     progress = Progress(run, engine, info, device)
     why = progress.resume()
     report.start(step=progress.step, backend=mesh.backend)
@@ -227,8 +228,15 @@ class Progress:
     def finish(self, report: Report) -> None:
         if self.keeper is not None:
             self.heartbeat.beat(phase="finish")
-            self.keeper.wait()
+            self.keeper.wait(lambda: self._tell(report))
             self.say_whole(report)
+
+
+    def _tell(self, report: Report) -> None:
+        beat = self.heartbeat
+        far = so_far(beat.done, beat.total) if beat.work_name else "waiting for the parts of other ranks"
+        if beat.rank == 0:
+            report.say(f" the checkpoint of iteration {self.step} is being written | {far} |")
 
 
 class Sound:

@@ -27,6 +27,7 @@ from seatrial.engine.io.checkpoint import Checkpointer
 from seatrial.engine.io.dcp import Chunk
 from seatrial.errors import BadInput
 from seatrial.fields import build
+from seatrial.files import write_whole
 from seatrial.huggingface import hfconfig
 from seatrial.huggingface.hfconfig import type_of
 from seatrial.spec import Model
@@ -190,14 +191,17 @@ def export_weights(source: Path | str, target: Path | str, *, dtype: torch.dtype
         for number, shard in enumerate(shards, 1):
             name = "model.safetensors" if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
             tensors = {e.theirs: e.made_of({n: reader.whole(WEIGHT_PREFIX + n) for n in e.names}, model) for e in shard}
-            save_file({n: t.to(dtype).contiguous() for n, t in tensors.items()}, part / name, metadata={"format": "pt"})
+            try:
+                save_file({n: t.to(dtype).contiguous() for n, t in tensors.items()}, part / name, metadata={"format": "pt"})
+            except SafetensorError as error:
+                raise BadInput(f"{target / name}: {error}") from None
             weight_map |= dict.fromkeys(tensors, name)
         if len(shards) > 1:
             total = sum(torch.Size(their_shape(e, model)).numel() * dtype.itemsize for e in entries)
             index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-            (part / "model.safetensors.index.json").write_text(json.dumps(index, indent=1))
+            write_whole(part / "model.safetensors.index.json", json.dumps(index, indent=1))
         config = hfconfig.config_of(model, dtype=str(dtype).removeprefix("torch."))
-        (part / "config.json").write_text(json.dumps(config, indent=1))
+        write_whole(part / "config.json", json.dumps(config, indent=1))
         if target.exists():
             target.rmdir()
         part.rename(target)

@@ -7,6 +7,7 @@ sees a failure says so. No name service is needed and nothing is left to a shell
 """
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -23,6 +24,7 @@ from seatrial.files import write_whole
 from seatrial.launch import files
 from seatrial.launch.base import POLL_S, Job, NodeResult
 from seatrial.launch.processes import HeldPort, Processes
+from seatrial.lock import alone
 
 NODE_VARIABLE = "SEATRIAL_NODE"
 """The number of this node among the job's, for who starts agents by hand; a batch system's own are in the job."""
@@ -128,9 +130,18 @@ def own_address() -> tuple[str, str]:
     return "", "127.0.0.1"
 
 
+def at_work(argv: list[str]) -> int:
+    """The same, with a lock for whoever comes after a controller that died: its job goes on without it."""
+    nodes = files.read_job(Path(argv[0])).run_dir / files.NODES
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(BadInput):  # another node's agent has it
+            held.enter_context(alone(nodes, "a batch job"))
+        return main(argv)
+
+
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
+        sys.exit(at_work(sys.argv[1:]))
     except BadInput as error:
         print(f"seatrial: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -24,7 +24,8 @@ from seatrial.spec import Topology
 GROUPS = ("tp", "dp", "pp", "world")
 """Innermost first: the order in which a hang spreads outwards."""
 FLIGHT_ENTRIES = 3
-PHASES = {"start": 0, "join": 1, "build": 2, "load": 2, "meet": 3, "forward": 1, "backward": 1, "weight": 1, "reduce": 4, "optimizer": 5,
+PHASES = {"start": 0, "join": 1, "build": 2, "load": 2, "meet": 3,
+          "forward": 1, "backward": 1, "weight": 1, "reduce": 4, "optimizer": 5,
           "checkpoint": 6, "report": 7, "evaluation": 8, "finish": 9, "end": 10}  # fmt: skip
 """How far in its step a rank is; before the first step, how far in its start."""
 ALONE = ("start", "forward", "backward", "weight", "reduce", "optimizer")
@@ -73,8 +74,6 @@ class Standing:
     """How many collectives it has entered, by the kind of group."""
     works: str = ""
     """`save` or `load`: what of its own is under way besides."""
-    stands: bool = False
-    """Whether it is that which does not move."""
     told: bool = True
     """Whether it could say so itself; of one that could not, the counters are not all known."""
     beats: int = 0
@@ -141,8 +140,6 @@ def _entered(of: Standing, group: str) -> int:
 
 def culprit(every: Mapping[int, Standing], t: Topology) -> int | None:
     """The end of the chain that most are in, the one furthest behind of several; None where all wait and none is missing."""
-    if stuck := [rank for rank in every if every[rank].stands]:
-        return min(stuck, key=lambda r: (every[r].progress, every[r].beats, r))
     after = {rank: waits_for(rank, every, t) for rank in every}
     ends = [rank for rank in every if not after[rank]]
     alone = [rank for rank in ends if not every[rank].wait]
@@ -200,7 +197,7 @@ def standings(run_dir: Path, stalls: Mapping[int, Report], beats: Mapping[int, B
             found[rank] = Standing(rank=rank, wait=waits_in(frames(run_dir, rank), stall, run_ahead=run_ahead),
                                    phase=str(stall.get("phase", "")), step=int(stall.get("step", 0)),
                                    microbatch=int(stall.get("microbatch", 0)), groups=stall.get("groups", {}),
-                                   works=str(stall.get("work", "")), stands=stall.get("standing") in ("save", "load"),
+                                   works=str(stall.get("work", "")),
                                    beats=int(stall.get("beats", 0)))
         elif rank not in lost:
             beat, stack = beats.get(rank), frames(run_dir, rank)

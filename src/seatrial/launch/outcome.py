@@ -10,39 +10,27 @@ program is not ours and left nothing else.
 """
 from __future__ import annotations
 
-import re
 import signal
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from seatrial.engine.watch import heartbeat
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
-from seatrial.launch import files, saved
+from seatrial.launch import files, oom, saved
 from seatrial.launch.base import Finished, Job
-from seatrial.launch.hang import find_hang, rank_label, reports, standing_at
-from seatrial.launch.memory import MIB, Whose, shown
+from seatrial.launch.hang import find_hang, peers, rank_label, reports, standing_at
+from seatrial.launch.memory import Whose, shown
+from seatrial.launch.oom import Fits
 from seatrial.outcomes import BY_SCHEDULER, OUTCOMES, Status
 from seatrial.record import Outcome
-from seatrial.spec import GIB, Trial
+from seatrial.spec import Trial
 
 TAIL_LINES = 12
+MISMATCH = "distributed collective mismatch"
+"""In what gloo says of a message that does not fit."""
 NEAR_CAP = 0.97
 """A rank that dies with this share of its cap taken died of it."""
-PARTS = {
-    "loss.py": "logits", "optim.py": "optimizer state", "zero.py": "gradients", "data.py": "data", "indexed.py": "data",
-    "checkpoint.py": "checkpoint buffers", "dcp.py": "checkpoint buffers", "layers.py": "activations",
-    "attention.py": "activations", "model.py": "activations", "recompute.py": "activations", "pipeline.py": "activations",
-    "messages.py": "activations between stages", "comm.py": "communication buffers", "fault.py": "memory taken on purpose",
-}  # fmt: skip
-"""What memory was for, by the innermost file of the engine that stood in the traceback."""
-_REQUESTED = re.compile(r"tried to allocate ([\d.]+) ?(bytes|KiB|MiB|GiB)", re.IGNORECASE)
-_UNITS = {"bytes": 1, "kib": 2**10, "mib": MIB, "gib": GIB}
-
-
-class Fits(Protocol):
-    def __call__(self, trial: Trial, *, need_bytes: int, base_bytes: int, cap_bytes: int) -> tuple[int, list[str]]:
-        """What the trial needs, estimated, and changes of knobs that would fit below the cap."""
 
 
 def classify(run_dir: Path, finished: Finished, *, job: Job, trial: Trial, events: list[Event] | None = None,
@@ -69,6 +57,8 @@ class _Case:
             return self._of_iterations()
         own = [e for e in self.failures if not e.get("consequence")]
         cause = self._cause()
+        if cause is not None and not done.stopped and (astray := self._astray(cause)) is not None:
+            return astray
         if cause is not None and (done.codes[cause] or 0) < 0 and not done.stopped and not self._reported_before(cause):
             return self._killed(cause)
         if own:
@@ -119,6 +109,23 @@ class _Case:
     def _output(self) -> list[str]:
         return tail(self.run_dir / files.SCRIPT_OUTPUT)
 
+    def _astray(self, met: int) -> Outcome | None:
+        """Where a rank got a message of another size than its collective has: of its group the one that is not where all others
+        are. Of two nobody can tell."""
+        said = [*self._tail(met), *(str(e.get("message")) for e in self.failures if e["rank"] == met)]
+        if self.job.per != "rank" or met not in self.beats or not any(MISMATCH in line for line in said):
+            return None
+        group, t = self.beats[met].group, self.trial.topology
+        at = {r: self.beats[r].seq for r in peers(group, met, t) if r in self.beats and self.beats[r].group == group}
+        alone = [r for r, seq in at.items() if list(at.values()).count(seq) == 1]
+        if len(at) < 3 or len(set(at.values())) != 2 or len(alone) != 1:
+            return None
+        rank, others = alone[0], next(seq for r, seq in at.items() if r != alone[0])
+        message = (f"{rank_label(rank, t)} is at {self.beats[rank].collective} {at[rank]} of its {group} group, all others at "
+                   f"{others}: they do not agree on what comes next; {rank_label(met, t)} met it first")
+        return Outcome(status="crash", message=message, **self._place(rank),
+                       evidence={"met_by": met, "collectives": {str(r): seq for r, seq in at.items()}, "log": self._tail(met)})
+
     def _last_end(self) -> Event:
         return next((e for e in reversed(self.events) if e["event"] == "end"), {})
 
@@ -164,7 +171,7 @@ class _Case:
             event = {**event, "status": status}
         place: dict[str, Any] = {"rank": rank, "iteration": event.get("step"), "phase": event.get("phase", "")}
         if OUTCOMES[status].out_of_memory:
-            message, evidence = self._out_of_memory(event)
+            message, evidence = oom.refused(event, self.trial, cap=self.job.memory_cap_bytes, fits=self.fits)
             return Outcome(status=status, message=message, evidence={**evidence, "log": self._tail(rank)}, **place)
         who = rank_label(rank, self.trial.topology)
         message = event["message"] if status == "invalid" else f"{who}: {event['error']}: {event['message']}"
@@ -181,7 +188,8 @@ class _Case:
             return self._crowded(rank, Whose(**done.crowd))
         how = "the machine had none left" if rank in done.shot else f"{name} at its cap"
         if rank in done.shot or done.scheduler_state == "OUT_OF_MEMORY" or cap and data >= NEAR_CAP * cap:
-            message, found = self._killed_for_memory(rank, used_bytes=rss if rank in done.shot else data, how=how)
+            used = rss if rank in done.shot else data
+            message, found = oom.killed(rank, self.trial, used_bytes=used, how=how, cap=cap, fits=self.fits)
             return Outcome(status="oom_host", message=message, evidence={**found, "log": self._tail(rank)}, **self._place(rank))
         beat = self.beats.get(rank)
         at = f" at step {beat.step} ({beat.phase})" if beat else ""
@@ -203,11 +211,11 @@ class _Case:
     def _hang(self) -> Outcome:
         if (still := saved.stood_still(reports(self.run_dir))) is not None:
             what, rank = still["standing"], int(still["rank"])
+            far = heartbeat.so_far(still.get("done", 0), still.get("total", 0))
             return Outcome(status="hang", rank=rank, iteration=still.get("step"), phase=what,
                            evidence={"why": f"no byte of its {what}"},
-                           message=f"{rank_label(rank, self.trial.topology)}: its {what} stood still at "
-                                   f"{saved.so_far(still.get('done', 0), still.get('total', 0))} for {still['silent_s']:.0f} s "
-                                   f"(recipe.{what}_s); is the disk full, or gone?")
+                           message=f"{rank_label(rank, self.trial.topology)}: its {what} stood still at {far} for "
+                                   f"{still['silent_s']:.0f} s (recipe.{what}_s); is the disk full, or gone?")
         backend = next((e.get("backend") for e in self.events if e["event"] == "start"), "")
         found = find_hang(self.run_dir, self.trial.topology, beats=self.beats, frozen=self.finished.frozen,
                           lost=frozenset(e["rank"] for e in self.failures), run_ahead=backend == "nccl")
@@ -273,56 +281,6 @@ class _Case:
         place = self._place(rank) if self.job.per == "rank" else {}
         return Outcome(status=status, message=message, evidence={"exit_code": code, "log": tail}, **place)
 
-    # ---- out of memory: which rank and part, how far over, and which knobs would fit
-
-    def _out_of_memory(self, event: Event) -> tuple[str, dict[str, object]]:
-        """From a rank's failure event: what it had and asked for is what its allocator said."""
-        rank, device = int(event["rank"]), event.get("status") == "oom_device"
-        memory: dict[str, int] = event.get("memory") or {}
-        used = memory.get("device_bytes" if device else "data_bytes", 0)
-        cap = memory.get("device_cap_bytes") if device else memory.get("cap_bytes", self.job.memory_cap_bytes)
-        requested = requested_bytes(str(event.get("message", "")))
-        part = part_of(event)
-        evidence: dict[str, object] = {"part": part, "used_bytes": used,
-                                       **{k: event[k] for k in ("error", "line") if k in event}}
-        kind = "device" if device else "host"
-        message = f"{rank_label(rank, self.trial.topology)} is out of {kind} memory in {event.get('phase') or 'start'}"
-        if event.get("step"):
-            message += f" of step {event['step']}"
-        message += f": {part}"
-        if requested:
-            evidence["asked_bytes"] = requested
-            message += f" asked for {shown(requested)}"
-        if cap:
-            evidence["cap_bytes"] = cap
-            message += f" with {shown(used)} of {shown(cap)} taken"
-        over = used + requested - cap if cap and requested else 0
-        if over > 0:
-            evidence["over_bytes"] = over
-            message += f", {shown(over)} over"
-        # What is there without a model: on a GPU all that the allocator does not hold.
-        base = used - memory.get("reserved_bytes", used) if device else memory.get("base_bytes", 0)
-        return self._with_knobs(message, evidence, need=used + requested, base=base, cap=cap)
-
-    def _killed_for_memory(self, rank: int, *, used_bytes: int, how: str) -> tuple[str, dict[str, object]]:
-        """Of a rank that could not say anything itself."""
-        cap = self.job.memory_cap_bytes
-        message = f"{rank_label(rank, self.trial.topology)} was killed for memory ({how}) with {shown(used_bytes)} taken"
-        evidence: dict[str, object] = {"part": "unknown", "used_bytes": used_bytes, "how": how}
-        if cap:
-            evidence["cap_bytes"] = cap
-            message += f" of {shown(cap)}"
-        return self._with_knobs(message, evidence, need=used_bytes, base=0, cap=cap)
-
-    def _with_knobs(self, message: str, evidence: dict[str, object], *, need: int, base: int,
-                    cap: int | None) -> tuple[str, dict[str, object]]:
-        if not cap or self.fits is None:
-            return message, evidence
-        needs, fits = self.fits(self.trial, need_bytes=max(need, cap), base_bytes=base, cap_bytes=cap)
-        message += f"; it needs about {shown(needs)} (estimated), "
-        message += f"{' or '.join(fits)} would fit" if fits else "and no one or two knobs would fit"
-        return message, {**evidence, "needs_bytes": needs, "would_fit": fits}
-
     # ---- where
 
     def _place(self, rank: int) -> dict[str, Any]:
@@ -354,18 +312,3 @@ def last_words(lines: list[str]) -> str:
     said = [line.strip() for line in lines if any(letter.isalpha() for letter in line)]
     own = [line for line in said if not line.startswith(("srun: ", "slurmstepd: "))]
     return (own or said or [""])[-1][:200]
-
-
-def requested_bytes(message: str) -> int:
-    """What an allocator's error says was asked of it."""
-    match = _REQUESTED.search(message)
-    return int(float(match[1]) * _UNITS[match[2].lower()]) if match else 0
-
-
-def part_of(event: Event) -> str:
-    if event.get("phase") in ("build", "join", "start") and event.get("step") in (0, None):
-        return "weights, gradients and optimizer state"
-    for frame in reversed(event.get("frames", [])):
-        if part := PARTS.get(str(frame).partition(":")[0]):
-            return part
-    return {"optimizer": "optimizer state", "reduce": "gradients"}.get(str(event.get("phase")), "activations")

@@ -36,12 +36,12 @@ GRACE_AFTER_STALL_S = 6.0
 """Longer than the watch waits for the other ranks' stacks: those of another node may come late."""
 SPEAK_S = 2.0
 """The same where all ranks are here: who has not said where it stands by then is asked by a signal."""
-GRACE_AFTER_DEATH_S = 1.0
+GRACE_AFTER_DEATH_S = 0.8
 """What the survivors have to say is written in milliseconds, and who was first is known without it."""
 GRACE_AFTER_LEAVING_S = 0.3
 """A rank that leaves for a stall has waited for the others' words already; who has not said them by then is asked."""
 GRACE_AFTER_TERM_S = 2.0
-KILL_AFTER_DEATH_S = 0.5
+KILL_AFTER_DEATH_S = 0.3
 """The same where a rank is gone: what the others could still leave cleanly needs it."""
 STACKS_S = 1.0
 """How long a rank may take to write its stacks when asked."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seatrial.engine.watch.heartbeat import Beat
+from seatrial.engine.watch.heartbeat import Beat, so_far
 from seatrial.engines.base import Event
-from seatrial.spec import GIB
 
 Report = dict[str, Any]
 """What the watch of a rank wrote when it saw the stall."""
@@ -39,14 +38,6 @@ def kept(events: Iterable[Event], beats: Iterable[Beat]) -> str:
 
 def _unfinished(beats: Iterable[Beat]) -> list[Beat]:
     return sorted((b for b in beats if b.work == "save"), key=lambda b: (b.done - b.total, b.rank))
-
-
-def so_far(done: int, total: int) -> str:
-    """3.1 of 12.0 GiB"""
-    size = total or done
-    unit, name = next((u, n) for u, n in ((GIB, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes")) if size >= u or u == 1)
-    digits = 0 if unit == 1 else 1
-    return f"{done / unit:.{digits}f}" + (f" of {total / unit:.{digits}f}" if total else "") + f" {name}"
 
 
 def stood_still(stalls: Mapping[int, Report]) -> Report | None:

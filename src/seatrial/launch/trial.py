@@ -31,7 +31,8 @@ from seatrial.files import write_whole
 from seatrial.launch import environment, files
 from seatrial.launch.base import Finished, Handle, Job, Launcher
 from seatrial.launch.local import Local, wait
-from seatrial.launch.outcome import Fits, classify
+from seatrial.launch.oom import Fits
+from seatrial.launch.outcome import classify
 from seatrial.launch.processes import end_leftovers
 from seatrial.lock import alone
 from seatrial.measurement import RATES, digits, measure, rates
@@ -76,8 +77,7 @@ def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, 
         before = environment.machine()
         handle = launcher.submit(job)
         finished = wait(launcher, handle, on_line=on_line)
-        return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after,
-                        fits=fits)
+        return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after, fits=fits)
 
 
 class Claim(contextlib.ExitStack):
@@ -96,6 +96,10 @@ class Claim(contextlib.ExitStack):
             self.wanted.remove(folder)
             if said := self.enter_context(alone(folder, "a training", instead=INSTEAD)):
                 self.say(said)
+            if (folder / files.NODES).exists():
+                # A batch job goes on when its controller is gone.
+                with alone(folder / files.NODES, "a training", instead=INSTEAD):
+                    pass
 
 
 def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits(),

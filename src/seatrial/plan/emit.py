@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.errors import BadInput
+from seatrial.files import save
 from seatrial.spec import Model, Trial, stages_of
 
 Flags = list[tuple[str, ...]]
@@ -284,5 +285,5 @@ def write(files: dict[str, str], folder: Path) -> list[Path]:
             raise BadInput(f"{folder / name}: is already there; name another folder or remove it")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        save(folder / name, text)
     return [folder / name for name in files]

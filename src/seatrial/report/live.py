@@ -90,12 +90,16 @@ def _trial(run_dir: Path, session: str) -> dict[str, Any] | None:
             left = min(left, max(0.0, most - sum(seconds)))
     return {
         "session": session, "key": run_dir.name, "label": _label(trial), "since": since, "for_s": round(now - since, 1),
-        "phase": behind.phase if behind else "starting", "rank": behind.rank if behind else None, "ranks": len(beats),
+        "phase": _phase(behind) if behind else "starting", "rank": behind.rank if behind else None, "ranks": len(beats),
         "step": max(behind.step, len(seconds)) if behind else len(seconds), "steps": steps,
         "microbatch": behind.microbatch if behind else None, "collective": behind.collective if behind else "",
         "beat_s": round(now - max(b.time for b in beats), 1) if beats else None, "quiet_s": round(now - alive, 1),
         "sec": statistics.median(seconds) if seconds else None, "left_s": left, "line": line[0],
     }  # fmt: skip
+
+
+def _phase(beat: heartbeat.Beat) -> str:
+    return f"{beat.phase} ({beat.work}: {heartbeat.so_far(beat.done, beat.total)})" if beat.work else beat.phase
 
 
 def _label(data: object) -> str:

@@ -43,6 +43,7 @@ SCHEMA = 1
 MANIFEST, LATEST = "manifest.json", "latest"
 WRITING, REPLACED = ".writing-", ".replaced-"
 POLL_S = 0.02
+TELL_S = 30.0
 
 
 def key_of(shard: Shard) -> str:
@@ -121,11 +122,14 @@ class Checkpointer:
             torch.cuda.current_stream().synchronize()
         return copies
 
-    def wait(self) -> None:
-        """Until the last save is finished; raises what went wrong with it."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+    def wait(self, tell: Callable[[], None] = lambda: None) -> None:
+        """Until the last save is finished; raises what went wrong with it. `tell` is called every half a minute meanwhile."""
+        while self.busy:
+            assert self._thread is not None
+            self._thread.join(TELL_S)
+            if self.busy:
+                tell()
+        self._thread = None
         self.check()
 
     def check(self) -> None:

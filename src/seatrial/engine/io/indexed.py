@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from seatrial.errors import BadInput
+from seatrial.files import naming
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEADER = struct.Struct("<9sQBQQ")
@@ -177,18 +178,23 @@ class Writer:
 
     def add(self, document: Sequence[int]) -> None:
         assert self._bin is not None
-        self._bin.write(array.array(self._type, document).tobytes())
+        with naming(bin_path(self.prefix)):
+            self._bin.write(array.array(self._type, document).tobytes())
         self._sizes.append(len(document))
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._bin is not None
-        self._bin.close()
-        if kind is None and len(self._sizes):
-            self._write_index()
-            os.replace(self._parts[0], bin_path(self.prefix))
-            os.replace(self._parts[1], idx_path(self.prefix))
-        for part in self._parts:
-            part.unlink(missing_ok=True)
+        try:
+            with naming(bin_path(self.prefix)):
+                self._bin.close()
+            if kind is None and len(self._sizes):
+                with naming(idx_path(self.prefix)):
+                    self._write_index()
+                os.replace(self._parts[0], bin_path(self.prefix))
+                os.replace(self._parts[1], idx_path(self.prefix))
+        finally:
+            for part in self._parts:
+                part.unlink(missing_ok=True)
         if kind is None and not len(self._sizes):
             raise BadInput(f"{self.prefix}: no documents to write")
 

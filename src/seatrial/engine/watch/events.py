@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from seatrial.files import naming
+
 SCHEMA = 1
 FILE_NAME = "events.jsonl"
 
@@ -39,8 +41,9 @@ class EventWriter:
             # Line by line in append mode: a resumed run continues the file, and readers never see half an object.
             self._file = self.path.open("a", encoding="utf-8")
         event = {"event": kind, "time": round(time.time(), 6), **fields}
-        self._file.write(json.dumps(_finite(event), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n")
-        self._file.flush()
+        with naming(self.path):
+            self._file.write(json.dumps(_finite(event), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n")
+            self._file.flush()
 
     def close(self) -> None:
         if self._file is not None:

@@ -325,6 +325,14 @@ def read(folder: Path | str, ranks: Iterable[int] | None = None) -> list[Beat]:
     return sorted((decode(data) for f in files if len(data := f.read_bytes()) == LAYOUT.size), key=lambda b: b.rank)
 
 
+def so_far(done: int, total: int) -> str:
+    """3.1 of 12.0 GiB"""
+    size = total or done
+    unit, name = next((u, n) for u, n in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes")) if size >= u or u == 1)
+    digits = 0 if unit == 1 else 1
+    return f"{done / unit:.{digits}f}" + (f" of {total / unit:.{digits}f}" if total else "") + f" {name}"
+
+
 def clear(folder: Path | str) -> None:
     """Forgets the last run's words, so that its alarm does not stop the next one."""
     for path in Path(folder, FOLDER).glob("*"):
