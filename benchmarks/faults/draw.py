@@ -121,12 +121,10 @@ def placed(rng: random.Random, case: Case, moments: tuple[str, ...]) -> Case:
 
 
 def resumable(case: Case) -> Case:
-    """Whether a checkpoint is whole by then. Beside training, one is known to be when the next begins."""
+    """Whether a checkpoint is whole by then. Beside training, one is known to be only when the next one's writing has begun."""
     after_save = case.moment in ("report", "finish")
     begun = (case.step if after_save else case.step - 1) // SAVE_EVERY * SAVE_EVERY if case.step else 0
     sure = begun - SAVE_EVERY if case.background else begun
-    if case.moment == "save" and case.background:
-        sure = begun  # a save waits for the one before it
     if case.moment == "outside":
         begun = STEPS  # it may act a few steps later
     return replace(case, resumes=True if sure >= SAVE_EVERY else False if begun < SAVE_EVERY else None)

@@ -7,6 +7,7 @@ What a run that was never hurt gives (losses, checkpoints) is made once a layout
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -22,6 +23,7 @@ from benchmarks.faults import books, hosts, slurm, warm
 from benchmarks.faults.draw import CAP_GIB, FAULT_OF, SAVE_EVERY, STALL_S, START_S, STEPS, Case, Layout
 
 from seatrial import trialfile
+from seatrial.engine import loop
 from seatrial.engine.io import checkpoint
 from seatrial.engine.watch import fault, heartbeat
 from seatrial.engines import engine_for
@@ -81,6 +83,7 @@ class Campaign:
         self.work = work.absolute()
         self.work.mkdir(parents=True, exist_ok=True)
         self.book = Logbook(self.work / "book", create=True)
+        self.references = self.work / f"references-{version()}"
         self._slurm: Any = None
         self._open = contextlib.ExitStack()
 
@@ -219,7 +222,7 @@ class Campaign:
         if resumed is not None and resumed.status != "ok":
             return {"resumed": False, "why": f"resumed: {resumed.status}: {resumed.record.outcome.message[:200]}"}  # type: ignore[union-attr]
         losses, _ = self._reference(case.layout)
-        reference = self.work / "references" / str(case.layout) / "checkpoints"
+        reference = self.references / str(case.layout) / "checkpoints"
         why = ""
         for step, loss in ((resumed.losses or {}) if resumed is not None else {}).items():
             if loss != losses[step]:
@@ -230,7 +233,7 @@ class Campaign:
 
     def _reference(self, layout: Layout) -> tuple[dict[int, float | str], int]:
         """Losses by step and the size of a checkpoint of a run that nothing happens to."""
-        folder = self.work / "references" / str(layout)
+        folder = self.references / str(layout)
         if not (folder / "losses.json").exists():
             shutil.rmtree(folder, ignore_errors=True)
             trial, recipe = ours(layout, background=False, folder=folder)
@@ -296,6 +299,14 @@ class Campaign:
         return {"void": void, "status": ran.status if ran else "ok", "named": None, "message": message,
                 "outcome_right": ran is None or ran.status == "ok", "culprit_right": None, "verdict_s": None, "lost": 0,
                 "doubled": 0, "orphans": left + orphans(folder), **same}  # fmt: skip
+
+
+def version() -> str:
+    """Of the engine's source: another one may write other bytes."""
+    found = hashlib.sha256()
+    for path in sorted(Path(loop.__file__).parent.rglob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def go(trial: Trial, recipe: Recipe, launcher: Launcher, run_dir: Path, *, env: dict[str, str] | None = None,
