@@ -70,37 +70,22 @@ def weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Ten
     return None
 
 
-class _Widened(Function):
-    """A parameter in fp32, whose gradient goes to its main_grad as it is."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor) -> Tensor:
-        ctx.weight = weight
-        return weight.float()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        main_grad = main_grad_of(ctx.weight)
-        if main_grad is None:
-            return grads[0].to(ctx.weight.dtype)
-        main_grad.add(grads[0])
-        return None
-
-
-def widened(weight: Tensor, x: Tensor) -> Tensor:
-    """For parameters whose gradient is a sum over a micro-batch that autograd makes: fp16 has no room for it once it is scaled,
-    and what overflows would depend on DP and MBS."""
-    narrow = weight.dtype == torch.float16 and not x.is_cuda
-    return _Widened.apply(weight) if narrow else weight  # type: ignore[no-any-return]
+def with_room(weight: Tensor, narrow: Tensor, wide: Callable[[], Tensor]) -> Tensor | None:
+    """A gradient that is a sum over a micro-batch. Where fp16 has no room for it once it is scaled, it goes to the main_grad in
+    fp32: else what overflows would depend on DP and MBS. On a GPU the answer would have to be waited for."""
+    if torch.compiler.is_compiling():
+        return narrow
+    main_grad = main_grad_of(weight)
+    if main_grad is None or narrow.dtype != torch.float16 or narrow.is_cuda or bool(narrow.isfinite().all()):
+        return narrow
+    main_grad.add(wide())
+    return None
 
 
 def bias_gradient(bias: Tensor | None, dy: Tensor) -> Tensor | None:
-    """The sum of the rows, in fp32 for the same reason."""
-    main_grad = None if bias is None else main_grad_of(bias)
-    if main_grad is None:
-        return None if bias is None else rows_of(dy).sum(0)
-    main_grad.add(rows_of(dy).sum(0, dtype=torch.float32 if dy.dtype == torch.float16 else None))
-    return None
+    if bias is None:
+        return None
+    return with_room(bias, rows_of(dy).sum(0), lambda: rows_of(dy).sum(0, dtype=torch.float32))
 
 
 class _ColumnLinear(Function):
@@ -200,23 +185,48 @@ class _RmsNorm(Function):
         wide = x.float()
         scale = torch.rsqrt(wide.square().mean(-1, keepdim=True).add_(eps))
         ctx.save_for_backward(x, weight, scale)
+        ctx.weight = weight
         return (wide * scale).to(x.dtype).mul_(weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         x, weight, scale = ctx.saved_tensors
         dy, normed = grads[0].float(), x.float() * scale
-        dw = rows_of(dy * normed).sum(0).to(weight.dtype)
+        sums = rows_of(dy * normed).sum(0)
+        dw = with_room(ctx.weight, sums.to(weight.dtype), lambda: sums)
         dnormed = dy * weight.float()
         dx = (dnormed - normed * (dnormed * normed).mean(-1, keepdim=True)).mul_(scale)
         return dx.to(x.dtype), dw, None
 
 
+class _HalfLayerNorm(Function):
+    """torch's own, whose sums have room."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        y, *moments = torch.native_layer_norm(x, weight.shape, weight, bias, eps)
+        ctx.save_for_backward(x, *moments)
+        ctx.weight, ctx.bias = weight, bias
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x, *moments), weight, bias, dy = ctx.saved_tensors, ctx.weight, ctx.bias, grads[0].contiguous()
+
+        def sums(kind: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+            of_kind = [t.to(kind) for t in (dy, x, *moments, weight, bias)]
+            return torch.ops.aten.native_layer_norm_backward(  # type: ignore[no-any-return]
+                of_kind[0], of_kind[1], weight.shape, *of_kind[2:], [True, True, True])
+
+        dx, dw, db = sums(x.dtype)
+        roomy = with_room(weight, dw, lambda: sums(torch.float32)[1])
+        return dx, roomy, with_room(bias, db, lambda: sums(torch.float32)[2]), None
+
+
 def layer_norm(x: Tensor, weight: nn.Parameter, bias: nn.Parameter, eps: float) -> Tensor:
-    wide = widened(weight, x)
-    if wide is weight:
-        return F.layer_norm(x, weight.shape, weight, bias, eps)
-    return F.layer_norm(x.float(), weight.shape, wide, widened(bias, x), eps).to(x.dtype)
+    if x.dtype == torch.float16 and not x.is_cuda:
+        return _HalfLayerNorm.apply(x, weight, bias, eps)  # type: ignore[no-any-return]
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
 
 
 class LayerNorm(nn.Module):
@@ -234,7 +244,7 @@ class LayerNorm(nn.Module):
 def rms_norm(x: Tensor, weight: nn.Parameter, eps: float) -> Tensor:
     if x.is_cuda:
         return F.rms_norm(x, weight.shape, weight, eps)
-    return _RmsNorm.apply(x, widened(weight, x), eps)  # type: ignore[no-any-return]
+    return _RmsNorm.apply(x, weight, eps)  # type: ignore[no-any-return]
 
 
 class RmsNorm(nn.Module):

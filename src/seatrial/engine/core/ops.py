@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.nn.attention import SDPBackend
 
-from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, layer_norm, rms_norm, swiglu, widened
+from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, layer_norm, rms_norm, swiglu, with_room
 from seatrial.engine.core.loss import CrossEntropy, cross_entropy
 
 if TYPE_CHECKING:
@@ -61,17 +62,33 @@ class PlainGemm:
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
         if out.dtype == left.dtype:
             return torch.addmm(out, left, right, beta=1.0 if add else 0.0, alpha=alpha, out=out)
-        if left.dtype == torch.float16:
-            # Once scaled, a sum over a micro-batch has no room in fp16: what overflows would depend on DP and MBS.
-            left, right = left.float(), right.float()
-            return torch.addmm(out, left, right, beta=1.0 if add else 0.0, alpha=alpha, out=out)
         result = left @ right
+        if result.dtype == torch.float16 and not result.is_cuda and not bool(result.isfinite().all()):
+            result = left.float() @ right.float()  # see `with_room`
         return out.add_(result, alpha=alpha) if add else out.copy_(result).mul_(alpha)
+
+
+class _AddPositions(Function):
+    @staticmethod
+    def forward(ctx: Any, x_BSH: Tensor, weight: Tensor, first: int) -> Tensor:
+        ctx.weight, ctx.first = weight, first
+        return x_BSH + weight[first : first + x_BSH.shape[1]]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        dy, weight = grads[0], ctx.weight
+
+        def sums(kind: torch.dtype) -> Tensor:
+            found = torch.zeros(weight.shape, dtype=kind, device=dy.device)
+            found[ctx.first : ctx.first + dy.shape[1]] = dy.sum(0, dtype=kind)
+            return found
+
+        return dy, with_room(weight, sums(weight.dtype), lambda: sums(torch.float32)), None
 
 
 def add_positions(x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
     """Rows `first`, `first` + 1, … of the weight, added to each sequence."""
-    return (x_BSH + widened(weight, x_BSH)[first : first + x_BSH.shape[1]]).to(x_BSH.dtype)
+    return _AddPositions.apply(x_BSH, weight, first)  # type: ignore[no-any-return]
 
 
 def squared_norm(parts: list[Tensor]) -> Tensor:
