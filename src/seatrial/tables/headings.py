@@ -234,6 +234,8 @@ def read_heading(raw: str) -> Column:
             field == "tflops" and part and words_in not in _UNIT_WORDS and not _heading_per(words_in) and "flop" not in words_in
         ):
             formula = part
+    if field == "iteration" and unit in ("s", "ms", "us", "min", "h"):
+        field, kind = "sec_per_it", "seconds"  # `Step (s)`
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
     if field != "tflops":

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.notes.lint import derived, duplicates, formulas, layout, model_size, plausible, status, throughput
+from seatrial.notes.lint import derived, duplicates, formulas, layout, model_size, plausible, relations, status, throughput
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.lint.sheet import CODES, LEVELS, Finding, Sheet, in_order
 from seatrial.notes.read import LARGEST_MIB, import_file
@@ -24,8 +24,8 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, layout.check_processes, throughput.check, duplicates.check, layout.check_divisible, derived.check,
-    plausible.check, model_size.check, status.check,
+    formulas.establish, relations.learn, layout.check_processes, relations.check, throughput.check, duplicates.check,
+    layout.check_divisible, derived.check, plausible.check, model_size.check, status.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 
@@ -57,7 +57,9 @@ def look_at(paths: Iterable[str]) -> tuple[list[Finding], Sheet]:
         imported = import_file(path)
         # A collection of rows names the notes that each was taken from: those lines are not lines of this file.
         name = Path(path).name
-        records += [replace(record, source_file=path) if record.source_file == name else record for record in imported.records]
+        refused = (problem.record for problem in imported.problems if problem.record is not None)
+        rows = sorted((*imported.records, *refused), key=lambda record: record.source_line or 0)
+        records += [replace(record, source_file=path) if record.source_file == name else record for record in rows]
         problems += [replace(problem, file=path) for problem in imported.problems]
         # A log of many gigabytes has no sentences that would say anything about it.
         small = Path(path).stat().st_size <= LARGEST_MIB * 2**20

@@ -18,6 +18,8 @@ from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Row, She
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
 
+_RERUN = 0.04
+"""What two runs of one configuration differ by."""
 _MOST_TWINS = 50
 """Of one configuration."""
 
@@ -42,6 +44,8 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
     """As far as both rows say; settings in the environment must be equal."""
+    if (a.record.machine or b.record.machine) != (b.record.machine or a.record.machine) or a.devices != b.devices:
+        return False
     if a.record.env != b.record.env or (a.record.freq_ghz or b.record.freq_ghz) != (b.record.freq_ghz or a.record.freq_ghz):
         return False
     for name, one, two in zip(CONFIGURATION, _configuration(a), _configuration(b)):
@@ -218,10 +222,11 @@ def _duplicates(rows: list[Row]) -> list[Finding]:
             if len(row.record.printed) < 2 or other is None:
                 continue
             same_day = row.record.date == other.record.date and row.cell("notes") == other.cell("notes")
+            same_day = same_day and _gap(row, other) > _RERUN
             found.append(row.find("duplicate-config", "warning" if same_day else "info", _two_results(row, other)))
     for a, b in _pairs(rows):
         fixed = {"sec_per_it", "tflops"} & {*a.fixed, *b.fixed}
-        if a.key != b.key and a.record.source_file == b.record.source_file and not fixed and _gap(a, b) > 0.04:
+        if a.key != b.key and a.record.source_file == b.record.source_file and not fixed and _gap(a, b) > _RERUN:
             found.append(b.find("duplicate-config", "info", _two_results(b, a)))
     return found
 

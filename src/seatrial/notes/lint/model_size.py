@@ -25,7 +25,7 @@ _CERTAIN = 0.2
 def sizes(row: Row) -> tuple[float, float, float] | None:
     """Parameters without the embedding, and with it for the smallest and the largest vocabulary that may be meant."""
     record, layers, hidden = row.record, row.layers, row.hidden
-    if not layers or not hidden:
+    if not layers or not hidden or row.mixture:
         return None
     known = record.vocab or row.vocab
     vocabularies = [known] if known else [min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)]

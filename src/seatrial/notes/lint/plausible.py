@@ -74,7 +74,9 @@ def _capacity(row: Row) -> list[Finding]:
     shown = row.cell("mem_value") or f"{memory:g} GiB"
     usable, whole = text.capacity(row.record.source_line), text.physical()
     nodewide = row.record.mem_scope == "node" or bool(text.device and text.device.kind == "cpu")
-    if whole is not None and memory > whole[0] * 1.01 and not (nodewide and (row.procs or 1) > 1):
+    # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
+    most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
+    if whole is not None and memory > most and not (nodewide and (row.procs or 1) > 1):
         message = f"{shown} is more than the device has ({whole[1]})"
         return [row.find("memory-over-capacity", "error", message, name="mem_value")]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:

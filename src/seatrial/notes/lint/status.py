@@ -112,7 +112,7 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     for problem in problems:
         cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
         code = "cells-vs-header" if cells else "unreadable"
-        level: Level = "error" if cells else "info" if problem.level == "note" else "warning"
+        level: Level = "error" if cells and "taken as empty" not in problem.message else "info"
         found.append(Finding(file=problem.file, line=problem.line, code=code, level=level, message=problem.message,
                              column=problem.column or None, printed=problem.cell or None))  # fmt: skip
     reported: set[tuple[str, str]] = set()

@@ -8,6 +8,7 @@ as a table's. `activation_ckpt`, `status` and `line_no` are known from hand-kept
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,7 +50,11 @@ def read_csv(path: Path, name: str) -> Iterator[Record | Problem]:
             counter.row_start = counter.line + 1
             if not blank_row(cells):
                 refused = refused_row(headings, cells, where)
-                yield from read(cells, where) if refused is None else [refused]
+                if refused is None:
+                    yield from read(cells, where)
+                else:
+                    row = next((found for found in read(cells, where) if isinstance(found, Record)), None)
+                    yield dataclasses.replace(refused, record=row)
     except csv.Error as error:
         raise BadInput(f"{path}:{counter.line}: {error}") from error
 

@@ -252,11 +252,11 @@ class _Walk:
         if len(cells) != len(self.columns):
             cells, message = refit(self.columns, cells)
             problems.append(Problem(file=self.file, line=token.line, cell=token.text[:120], message=message, level="note"))
+        record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         refused = refused_row([column.heading for column in self.columns], cells, where)
         if refused is not None:
-            yield refused
+            yield dataclasses.replace(refused, record=record)
             return
-        record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         yield from problems
         yield from more
         yield from self._questions(token.line, record)
