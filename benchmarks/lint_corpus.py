@@ -24,7 +24,7 @@ from seatrial.tables.headings import NUMBER, clean, decimal
 NOTES = Path(__file__).parents[1] / "tests" / "data" / "notes" / "open"
 CLOSE = 0.006
 """How far a proposed figure may be from the right one: what the last digit of a neighbour leaves open."""
-FIELDS = {"mem": "mem_value", "ms_per_it": "sec_per_it", "pflops": "aggr_pflops", "size": "size_label",
+FIELDS = {"mem": "mem_value", "ms_per_it": "sec_per_it", "pflops": "aggr_pflops", "size": "size_label", "status": "outcome",
           "tokens_per_s_gpu": "tokens_per_s_per_process"}  # fmt: skip
 
 

@@ -22,6 +22,8 @@ COLUMN_HAS_IT, COLUMN_HAS_PRINTED = 6.0, -2.0
 """Times the share of the column that has the new value beyond one half, and the printed one."""
 LAYOUT_ELSEWHERE, CONTRADICTED, NOT_DIVISIBLE = 2.0, -3.0, -2.0
 """Another row of the file has the layout; one of the table has it with another time; the batch does not divide any more."""
+UNEVEN = -1.0
+"""The layers do not divide over the stages: some engines do that, most people do not."""
 REPLICAS = 0.5
 """DP is counted last and typed from memory; the other three are chosen with care."""
 MARGIN = 0.4
@@ -140,10 +142,12 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     record = row.record
     trial = {n: value if n == name else getattr(record, n) for n in ("dp", "tp", "pp")}
     layers = row.layers
-    if layers and layers % trial["pp"] and (layers + 2) % trial["pp"] or record.heads and record.heads % trial["tp"]:
+    if record.heads and record.heads % trial["tp"]:
         return None
     batch = trial["dp"] * (record.mbs or 1)
     score = NOT_DIVISIBLE if record.gbs and record.gbs % batch else 0.0
+    if layers and name == "pp" and layers % trial["pp"] and (layers + 2) % trial["pp"]:
+        score += UNEVEN
     agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
     score += TFLOPS_AGREE[agrees]
     mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]

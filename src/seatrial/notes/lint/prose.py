@@ -95,6 +95,11 @@ class Hints:
             self._near[key] = self.near(record.source_line or 0, record.size_label)
         return self._near[key]
 
+    def line_of(self, record: Record, name: str) -> int | None:
+        """The line nearest above that says what a row has in a field."""
+        value = getattr(record, name)
+        return next((n for n, _ in self._visible(record.source_line or 0) if self._said(n).get(name) == value), None)
+
     def mixture(self, record: Record) -> bool:
         """Whether the text around a row speaks of experts."""
         return record.table is not None and bool(self.lines) and "experts" in self._of(record)

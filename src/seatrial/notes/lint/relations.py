@@ -67,7 +67,7 @@ WINDOW = 0.03
 ENOUGH_ROWS, MOST = 3, 0.6
 """How many rows, and which share of them, have to agree on what is learned."""
 _MOST_ROWS = 300
-UNSAID = "without a sequence"
+UNSAID = "without a batch or a sequence"
 GRAVE, SMALL = 0.05, 0.015
 """From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
 # Scores: what speaks for a value.
@@ -119,13 +119,20 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
             return 0.0
         value = value / seq if name == "token_flops" else value  # type: ignore[operator]
     elif name == "seq":
-        # Where nobody says it, it is part of what is learned.
-        value = other.get("seq", row.seq) or 1
+        value = other.get("seq", row.seq)
+    elif name == "dp" and row.record.dp is None and "dp" not in other:
+        value = _replicas(row, other)
     elif name in ("cp", "ga"):
         value = other.get(name) or row.beside(name) or (1 if name == "cp" else None)
     else:
         value = other.get(name, row.get(name))
     return math.log(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
+
+
+def _replicas(row: Row, other: dict[str, object]) -> float | None:
+    """DP where nobody prints it: what the other axes leave of the processes."""
+    world, tp, pp = _world(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
+    return world / (tp * pp * (row.beside("cp") or 1)) if world and tp and pp else None  # type: ignore[operator]
 
 
 def _world(row: Row, other: dict[str, object]) -> object:
@@ -145,8 +152,9 @@ def _flops(row: Row, other: dict[str, object]) -> float | None:
         like = _like(row, other["size_label"])
         return None if like is None or like.reading is None else like.reading.per_sample(like)
     reading = row.reading
-    if reading is None or reading.formula == ALIKE:
-        return None
+    if reading is None or reading.formula == ALIKE or row.mixture:
+        cost, seq = row.sheet.costs.get((row.key, row.record.size_label)), other.get("seq", row.seq)
+        return (cost[0] + cost[1] * seq) * seq if cost is not None and seq else None  # type: ignore[operator]
     shape = {name: other[name] for name in ("layers", "hidden", "seq", "tp", "pp") if name in other}
     return reading.per_sample(row, **shape)  # type: ignore[arg-type]
 
@@ -160,6 +168,8 @@ def residue(row: Row, relation: Relation, other: dict[str, object] | None = None
     total = 0.0
     for name, power in relation.terms:
         value = term(row, name, other or {})
+        if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
+            continue  # where nobody says it, it is part of what is learned
         if value is None or name in MEASURES and (name in row.record.inferred or name in row.record.estimated):
             return None
         total += power * value
@@ -182,20 +192,46 @@ def _key(row: Row, relation: Relation) -> tuple[object, ...]:
         key += [record.machine, row.devices, record.dtype]
     if "model" in relation.apart and _flops(row, {}) is None:
         key += [record.size_label, record.layers, record.hidden, row.seq, record.recompute]
-    elif not row.seq and ("seq", -1) in relation.terms:
-        key.append(UNSAID)
     elif "model" in relation.apart and row.reading is not None:
         key += [row.reading.formula, row.reading.per]
+    if ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms):
+        key.append(UNSAID)
     return tuple(key)
+
+
+def _learn_costs(sheet: Sheet) -> None:
+    """FLOPs of a token are a + b x the sequence, whatever the model: from rows of one model with several sequences."""
+    for key, rows in sheet.tables.items():
+        models: dict[str, dict[float, list[float]]] = {}
+        for row in rows[:_MOST_ROWS]:
+            record = row.record
+            if row.seq and record.tflops and not row.planned and _flops(row, {}) is None:
+                tokens = record.tokens_per_s_per_process
+                if not tokens and record.sec_per_it and record.gbs and row.world:
+                    tokens = record.gbs * row.seq / record.sec_per_it / row.world
+                if tokens:
+                    models.setdefault(record.size_label, {}).setdefault(row.seq, []).append(record.tflops / tokens)
+        for label, points in models.items():
+            if len(points) < ENOUGH_ROWS:
+                continue
+            middles = sorted((seq, statistics.median(costs)) for seq, costs in points.items())
+            slopes = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(middles) for b in middles[i + 1 : i + 30]]
+            slope = statistics.median(slopes)
+            offset = statistics.median(cost - slope * seq for seq, cost in middles)
+            every = [(seq, cost) for seq, costs in points.items() for cost in costs]
+            near = sum(abs(cost / (offset + slope * seq) - 1) < WINDOW for seq, cost in every) if offset > 0 <= slope else 0
+            if near > ENOUGH_ROWS and near >= MOST * len(every):
+                sheet.costs[key, label] = offset, slope
 
 
 def learn(sheet: Sheet) -> list[Finding]:
     """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
+    _learn_costs(sheet)
     for where, groups in (("table", sheet.tables), ("file", sheet.files)):
         for key, rows in groups.items():
             found: dict[tuple[object, ...], list[tuple[float, float]]] = {}
             for row in rows[:_MOST_ROWS]:
-                if row.tabular:
+                if row.tabular and not row.planned:
                     for relation in RELATIONS:
                         if (off := residue(row, relation)) is not None:
                             found.setdefault(_key(row, relation), []).append((off, slack(row, relation)))
@@ -263,8 +299,8 @@ def check(sheet: Sheet) -> list[Finding]:
     for mates in sheet.tables.values():
         suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]] = {}
         for row in mates:
-            if row.tabular and not row.fixed:
-                broken, kept = _broken(row)
+            if row.tabular and not row.fixed and not row.settled:
+                broken, kept = broken_and_kept(row)
                 if broken and _concerns(broken, kept):
                     suspects[row] = broken, list(_repairs(row, broken, kept))
         _exchanges(suspects)
@@ -273,7 +309,7 @@ def check(sheet: Sheet) -> list[Finding]:
     return found
 
 
-def _broken(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
+def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
     broken, kept = [], []
     for relation in RELATIONS:
         rule = rule_of(row, relation)
@@ -494,7 +530,8 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     known = best is not None and (best.score >= ENOUGH or len(repairs) == 1) and not rivals
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
-    level: Level = "error" if grave and max(b[1].support for b in broken) >= 2 else "warning"
+    sure = max(b[1].support for b in broken) >= 2 and not row.planned
+    level: Level = "error" if grave and sure else "warning"
     row.settled = True
     if best is not None and known:
         code = best.code or _code(best.name, broken)

@@ -45,13 +45,18 @@ CODES: dict[str, str] = {
     "over-peak": "more TFLOPs than the device can do",
     "swap-twin": "the cells of time and TFLOPs are exchanged",
     "duplicate-config": "one configuration, two results",
+    "pasted-pair": "time and rate of another row, to the last digit, at another layout",
     "repeat": "the same row again: count it once",
     "memory-monotone": "memory falls when the micro-batch grows",
+    "memory-unit": "memory in another unit than the cell or the heading says",
+    "memory-mismatch": "memory that a slip of the hand makes differ from the same configuration elsewhere",
     "memory-over-capacity": "more memory than the device has, or than the text says is usable",
     "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
     "label-vs-params": "the size label does not fit the layers and the hidden size",
     "label-convention": "one table labels sizes with the embedding and without",
     "header-vs-row": "the text above the table says otherwise than the row",
+    "cells-shifted": "the cells of a row stand one column too far left or right",
+    "outcome-vs-figures": "a run that failed by its status, with the figures of one that went through",
     "cells-vs-header": "more or fewer cells than headings",
     "text-in-number": "words in a cell of numbers",
     "unreadable": "a cell or line that could not be read",
@@ -112,6 +117,7 @@ _BESIDE = {
           "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps",
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
+_PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)
 
 
@@ -211,6 +217,13 @@ class Row:
         return None if stated is None else (stated.value, stated.line)
 
     @property
+    def layers_line(self) -> int | None:
+        """Where the text says how many layers there are."""
+        stated = self.stated_above("layers")
+        text = self.sheet.prose.get(self.record.source_file)
+        return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
+
+    @property
     def product(self) -> int | None:
         """dp x tp x pp, and cp where there is one, as printed."""
         parts = (self.record.dp, self.record.tp, self.record.pp)
@@ -236,6 +249,12 @@ class Row:
         if "nodes" in self.fixed:
             return round(self.fixed["nodes"] * (self.procs or 1))
         return self.counted
+
+    @cached_property
+    def planned(self) -> bool:
+        """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
+        cells = (self.record.state, *self.record.extra.values())
+        return any(_PLANNED.fullmatch(cell.strip().lower()) for cell in cells if isinstance(cell, str))
 
     @cached_property
     def devices(self) -> frozenset[str]:
@@ -309,6 +328,8 @@ class Sheet:
     """Row -> whether its time and TFLOPs agree as printed; filled when it is needed."""
     rules: dict[tuple[str, object, object], relations.Rule] = field(default_factory=dict)
     """Which relations between columns the rows of a table and of a file keep to: see `relations`."""
+    costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
+    """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
+from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
 from seatrial.tables.headings import NUMBER, read_heading
 from seatrial.tables.unknown import is_known
@@ -20,7 +21,8 @@ _JOB = re.compile(r"\b\d{6,}\b")
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found = [finding for row in sheet.rows for rule in (clock, text_in_number, state, text_above) for finding in rule(row)]
+    rules = (clock, text_in_number, state, contradicted, text_above)
+    found = [finding for row in sheet.rows for rule in rules for finding in rule(row)]
     for mates in sheet.tables.values():
         found += [*extrapolated(mates), *dates(mates)]
     return found
@@ -66,6 +68,17 @@ def state(row: Row) -> Iterator[Finding]:
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:
             yield row.find("plan-only", "info", "never run: no date and no result")
+
+
+def contradicted(row: Row) -> Iterator[Finding]:
+    """A cell for the outcome that says it failed, beside a time and a rate."""
+    cell = row.cell("outcome") or row.cell("state")
+    failed = read_status(cell).failed if cell else ""
+    record = row.record
+    if failed and record.sec_per_it and (record.tflops or record.tokens_per_s or record.tokens_per_s_per_process):
+        message = f"{cell}, but {row.cell('sec_per_it') or record.sec_per_it} and a rate as of a run that went through"
+        name = "outcome" if row.cell("outcome") else "state"
+        yield row.find("outcome-vs-figures", "warning", message, name=name, proposed="ok")
 
 
 def text_above(row: Row) -> Iterator[Finding]:

@@ -253,6 +253,8 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 
 SMALL = 0.015
 """A difference below this may come from averages over other iterations; above it one of the figures is wrong."""
+TINY = 0.004
+"""A difference below this is a digit that was rounded on the way."""
 _MOST_EXPLAINED = 500
 """Of one table; a log of thousands of such lines has one cause and not thousands."""
 
@@ -378,7 +380,8 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None) -> 
     best = explanations[0] if explanations and factor is None else None
     # A small difference is an error too when the digits are fine and one slip of the hand explains it.
     fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > 5 * slack(row)
-    level: Level = "info" if not _proven(row) else "error" if abs(off) > SMALL or fine else "warning"
+    level: Level = "error" if abs(off) > SMALL or fine else "warning" if abs(off) > TINY else "info"
+    level = level if _proven(row) else "info"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
         return [_unit_finding(row, best.value, "the other rows are in seconds")]
