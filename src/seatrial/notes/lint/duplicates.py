@@ -152,7 +152,8 @@ def _out_of_order(row: Row) -> list[Finding]:
         return [_swap(row, why, certain=True)]
     slower = {time > rate for time, rate in map(_figures, others)}
     if len(near) > 1 and _within(sec, near) and not _within(tflops, near) and slower == {sec <= tflops}:
-        why = f"no other row has this order, and those that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
+        alike = f"those that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
+        why = f"no other row has this order, and {alike}"
         return [_swap(row, why, certain=False)]
     inside = low * 0.93 <= sec <= high * 1.07
     outside = not low * 0.87 <= tflops <= high * 1.15
@@ -215,9 +216,9 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             if chance > _LIKELY:
                 continue
             wrong, source = (first, row) if first.settled and not row.settled else (row, first)
-            figures = f"{wrong.cell('sec_per_it')} and {wrong.cell(name)}"
-            message = (f"{wrong.column('sec_per_it')} and {wrong.column(name)}, {figures}, are those of {source.where} to the last "
-                       "digit, at another layout: pasted, and what was measured here is not known")  # fmt: skip
+            figures = " and ".join(f"{wrong.column(n)} {wrong.cell(n)}" for n in ("sec_per_it", name))
+            here = "pasted, and what was measured here is not known"
+            message = f"{figures} are those of {source.where} to the last digit, at another layout: {here}"
             found.append(wrong.find("pasted-pair", "error" if chance < _SURE else "warning", message, name="sec_per_it"))
             break
     return found
