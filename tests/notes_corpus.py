@@ -67,7 +67,7 @@ def same(one: object, other: object) -> bool:
 
 def touches(finding: dict[str, Any], slip: dict[str, Any]) -> bool:
     """It is said of a row that the slip is in; that a row cannot be read counts only where the cell at fault is what cannot."""
-    lines = {slip["line"], *slip.get("lines", []), *slip.get("affects", [])}
+    lines = {slip["line"], slip.get("from"), *slip.get("lines", []), *slip.get("affects", [])}
     named = any(cell["wrong"] == finding["printed"] for cell in slip.get("cells", [slip]))
     return finding["line"] in lines and (finding["code"] != "unreadable" or named)
 
