@@ -231,24 +231,32 @@ def _learn_costs(sheet: Sheet) -> None:
 def learn(sheet: Sheet) -> list[Finding]:
     """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
     _learn_costs(sheet)
-    for where, groups in (("table", sheet.tables), ("file", sheet.files)):
-        for key, rows in groups.items():
-            found: dict[tuple[object, ...], list[tuple[float, float]]] = {}
-            for row in rows[:_MOST_ROWS]:
-                if row.tabular and not row.planned:
-                    for relation in RELATIONS:
-                        if (off := residue(row, relation)) is not None:
-                            measured = off, slack(row, relation)
-                            found.setdefault(_key(row, relation), []).append(measured)
-                            if "model" in relation.apart and "device" not in relation.apart:
-                                found.setdefault(_key(row, relation, any_model=True), []).append(measured)
-            for name, offs in found.items():
-                exact = UNSAID not in name and next(relation.exact for relation in RELATIONS if relation.name == name[0])
-                known = [-math.log(divisor) for divisor in _DIVISORS] if name[0] == "the aggregate" else []
-                rule = _rule(offs, exact, known, most=UNSAID_MOST if UNSAID in name else MOST)
-                if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
-                    sheet.rules[where, key, name] = rule
+    found: dict[tuple[str, object, tuple[object, ...]], list[tuple[float, float]]] = {}
+    for rows in sheet.tables.values():
+        for row in rows[:_MOST_ROWS]:
+            if not row.tabular or row.planned:
+                continue
+            for relation in RELATIONS:
+                if (off := residue(row, relation)) is None:
+                    continue
+                measured = off, slack(row, relation)
+                keys = [_key(row, relation)]
+                if "model" in relation.apart and "device" not in relation.apart:
+                    keys.append(_key(row, relation, any_model=True))
+                for key in keys:
+                    found.setdefault(("table", row.key, key), []).append(measured)
+                    found.setdefault(("file", row.record.source_file, key), []).append(measured)
+    for where, offs in found.items():
+        name = where[2]
+        exact = UNSAID not in name and _EXACT[str(name[0])]
+        known = [-math.log(divisor) for divisor in _DIVISORS] if name[0] == "the aggregate" else []
+        rule = _rule(offs[: 4 * _MOST_ROWS], exact, known, most=UNSAID_MOST if UNSAID in name else MOST)
+        if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
+            sheet.rules[where] = rule
     return []
+
+
+_EXACT = {relation.name: relation.exact for relation in RELATIONS}
 
 
 _DIVISORS = (1000.0, 1024.0)
@@ -307,12 +315,14 @@ def holds(row: Row, **other: object) -> bool | None:
 
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
-    habits = _habits(sheet)
+    rows = [row for row in sheet.rows if row.tabular and not row.fixed and not row.settled]
+    judged = {row: both for row in rows if (both := broken_and_kept(row))[0]}
+    habits = _habits(judged)
     for mates in sheet.tables.values():
         suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]] = {}
         for row in mates:
-            if row.tabular and not row.fixed and not row.settled:
-                broken, kept = broken_and_kept(row)
+            if row in judged:
+                broken, kept = judged[row]
                 broken = [each for each in broken if (row, each[0].name) not in habits]
                 if broken and _concerns(broken, kept):
                     suspects[row] = broken, list(_repairs(row, broken, kept))
@@ -345,21 +355,19 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
     return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
 
 
-def _habits(sheet: Sheet) -> set[tuple[Row, str]]:
+def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
     """Rows and relations that they break by the factor that another row of the file breaks them by: not a slip of a row."""
+    offs: dict[tuple[str, str], list[tuple[float, Row]]] = {}
+    for row, (broken, _) in judged.items():
+        for relation, _, off in broken:
+            if not any(abs(abs(off) - math.log(unit)) < 0.05 for unit in (10, 60, 1000)):
+                offs.setdefault((row.record.source_file, relation.name), []).append((off, row))
     found = set()
-    for rows in sheet.files.values():
-        offs: dict[str, list[tuple[float, Row]]] = {}
-        for row in rows:
-            if row.tabular and not row.fixed and not row.settled:
-                for relation, _, off in broken_and_kept(row)[0]:
-                    if not any(abs(abs(off) - math.log(unit)) < 0.05 for unit in (10, 60, 1000)):
-                        offs.setdefault(relation.name, []).append((off, row))
-        for name, each in offs.items():
-            each.sort(key=lambda pair: pair[0])
-            for (a, one), (b, two) in pairwise(each):
-                if b - a < 0.006:
-                    found |= {(one, name), (two, name)}
+    for (_, name), each in offs.items():
+        each.sort(key=lambda pair: pair[0])
+        for (a, one), (b, two) in pairwise(each):
+            if b - a < 0.006:
+                found |= {(one, name), (two, name)}
     return found
 
 
