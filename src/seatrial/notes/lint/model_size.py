@@ -7,6 +7,7 @@ A guessed shape stays only when time and TFLOPs of most such rows agree with it;
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -34,16 +35,21 @@ def sizes(row: Row) -> tuple[float, float, float] | None:
     vocabularies = [known] if known else [min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)]
     llama = is_gated(record.family)
     heads = record.heads if llama and record.heads and hidden % record.heads == 0 and hidden // record.heads % 2 == 0 else 1
+    kv_heads = record.kv_heads if llama else None
     try:
-        models = [
-            Model(layers=layers, hidden=hidden, heads=heads, kv_heads=record.kv_heads if llama else None,
-                  ffn=record.ffn, vocab=vocab or 1, seq=record.seq or 2048, family="llama" if llama else "gpt2")
-            for vocab in vocabularies
-        ]
+        counted = [_counted(layers, hidden, heads, kv_heads, record.ffn, vocab or 1, llama) for vocab in vocabularies]
     except BadInput:
         return None
-    counted = [arith.label_sizes(model) for model in models]
     return counted[0][1] * 1e9, counted[0][0] * 1e9, counted[-1][0] * 1e9
+
+
+@functools.lru_cache(maxsize=4096)
+def _counted(
+    layers: int, hidden: int, heads: int, kv_heads: int | None, ffn: int | None, vocab: int, llama: bool
+) -> tuple[float, float]:
+    model = Model(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=ffn, vocab=vocab, seq=2048,
+                  family="llama" if llama else "gpt2")  # fmt: skip
+    return arith.label_sizes(model)
 
 
 def check(sheet: Sheet) -> list[Finding]:

@@ -190,6 +190,13 @@ def slack(row: Row, relation: Relation, but: str = "") -> float:
 
 
 def _key(row: Row, relation: Relation, *, any_model: bool = False) -> tuple[object, ...]:
+    asked = relation.name, any_model
+    if asked not in row.keys:
+        row.keys[asked] = _new_key(row, relation, any_model)
+    return row.keys[asked]
+
+
+def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...]:
     record = row.record
     key: list[object] = [relation.name]
     if "device" in relation.apart:

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from seatrial.columns import AROUND, LAYOUT
@@ -122,6 +122,11 @@ DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU 
                      r"\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
+def _kind_beside(heading: str) -> str:
+    return BESIDE.get(normal(heading), "")
+
+
 def field_of(heading: str) -> str:
     """Which field a heading stands for; empty when it is none of ours."""
     return read_heading(heading).field
@@ -158,6 +163,8 @@ class Row:
     """The whole configuration, filled when it is needed."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)
     _beside: dict[str, int] | None = None
+    keys: dict[tuple[str, bool], tuple[object, ...]] = field(default_factory=dict)
+    """What it has in common with the rows that it keeps to a relation with: see `relations`."""
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -192,7 +199,7 @@ class Row:
         if self._beside is None:
             self._beside = {}
             for heading, cell in self.record.printed.items():
-                kind = BESIDE.get(normal(heading))
+                kind = _kind_beside(heading)
                 if kind and cell.strip().isdigit() and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)

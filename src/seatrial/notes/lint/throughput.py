@@ -273,7 +273,8 @@ def check(sheet: Sheet) -> list[Finding]:
             message = f"{share} only when their digits were cut off and not rounded"
             found.append(wrong[0].find("tflops-mismatch", "info", message, name="tflops"))
             continue
-        explained = {row: explanations(row, agreeing) for row in wrong[:_MOST_EXPLAINED]}
+        explained = {row: explanations(row, agreeing) for row in wrong[:_MOST_EXPLAINED]
+                     if abs((_ratio(row) or 1.0) - 1) > TINY or slack(row) < TINY / 8}  # fmt: skip
         factor = _common_factor(rows, wrong, explained)
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
