@@ -17,7 +17,7 @@ from typing import Any
 from seatrial.errors import BadInput
 from seatrial.notes.read.files import LONGEST_LINE, read_lines
 from seatrial.notes.read.outline import Outline
-from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
+from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, row_record
 from seatrial.notes.read.series import is_series, runs_of_rows
 from seatrial.record import Record
 from seatrial.tables import Problem, Where, codec
@@ -55,8 +55,7 @@ def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | 
             where = Where(file=name, line=counter.row_start, table=0)
             counter.row_start = counter.line + 1
             if not blank_row(cells):
-                refused = refused_row(headings, cells, where)
-                yield from read(cells, where) if refused is None else [refused]
+                yield from read(cells, where)
     except csv.Error as error:
         raise BadInput(f"{path}:{counter.line}: {error}") from error
 

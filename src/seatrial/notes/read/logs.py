@@ -1,6 +1,6 @@
 """Logs of training programs, alone or inside notes, by the formats that describe them (`logformat.py`).
 
-    reader = LogReader("train.log", formats=formats)         fed with lines, gives records
+    reader = LogReader("train.log", alone=True, formats=formats)         fed with lines, gives records
     starts(line), belongs(line)                              whether a line of notes is a step, or goes with one
 
 A line belongs to the first format that claims it, and formats that may stand in each other's logs say which counts. Rank

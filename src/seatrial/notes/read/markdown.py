@@ -23,7 +23,7 @@ from seatrial.notes.read.logs import LogReader
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.parsing import read_cell
 from seatrial.notes.read.reshaped import reshaped
-from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
+from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, row_record
 from seatrial.notes.read.rsttables import pipes_of_rst
 from seatrial.record import Record
 from seatrial.tables import Problem, Where, codec
@@ -250,10 +250,6 @@ class _Walk:
         if len(cells) != len(self.columns):
             cells, message = refit(self.columns, cells)
             problems.append(Problem(file=self.file, line=token.line, cell=token.text[:120], message=message, level="note"))
-        refused = refused_row([column.heading for column in self.columns], cells, where)
-        if refused is not None:
-            yield refused
-            return
         record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         yield from problems
         yield from more

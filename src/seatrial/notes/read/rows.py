@@ -20,7 +20,7 @@ from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
 from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
-from seatrial.tables.unknown import axes_lacking, refusal, unknown_columns
+from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
 """Marks that say `worked out` where no legend says otherwise."""
@@ -396,12 +396,3 @@ def columns_left(headings: Sequence[str], where: Where) -> Iterator[Problem]:
     if ignored:
         message = f"no field takes {', '.join(ignored)}: kept as text"
         yield Problem(file=where.file, line=where.line, message=message, level="note", columns=tuple(ignored))
-
-
-def refused_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Problem | None:
-    """The problem of a row that runs on an axis which no record has a field for, such as context parallelism above 1."""
-    axes = axes_lacking(tuple(headings))
-    why = refusal(axes, headings, cells) if axes else ""
-    if not why:
-        return None
-    return Problem(file=where.file, line=where.line, cell=" | ".join(cells)[:80], message=why, level="row", rows=1)
