@@ -41,13 +41,19 @@ class Column:
 
 LONGEST_CELL = 1000
 """Letters beyond which a cell is an essay: its markdown stays, and it is no number."""
-NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:[,'_]\d{3})+(?!\d)|\d+)(?:\.\d*)?(?:[eE][+-]?\d+)?|[+-]?\.\d+(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(
+    r"[+-]?(?:\d{1,3}(?:\.\d{3}){2,}|\d{1,3}(?:\.\d{3})+,\d+|\d+,(?!\d{3}(?:\D|$))\d+|0,\d+)(?![\d.,])"
+    r"|[+-]?(?:\d{1,3}(?:[,'_]\d{3})+(?!\d)|\d+)(?:\.\d*)?(?:[eE][+-]?\d+)?|[+-]?\.\d+(?:[eE][+-]?\d+)?"
+)
+"""A number as it is typed in many countries: a comma before three digits parts thousands, before any other it is the point."""
+_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->")
 _RAISED = re.compile(r"<su[pb]>(.*?)</su[pb]>", re.IGNORECASE)
 _EMPHASIS = re.compile(r"(\*\*\*|\*\*|__|~~|(?<!\*)\*(?!\*)|(?<![\w_])_(?=\S))(\S(?:.*?\S)?)\1(?!\w)")
-_LETTERS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "（": "(", "）": ")"})
+_LETTERS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "（": "(", "）": ")",
+                          "\u00b5": "u", "\u03bc": "u"})  # fmt: skip
 
 
 def clean(text: str) -> str:
@@ -70,6 +76,16 @@ def clean(text: str) -> str:
     return html.unescape(text).translate(_LETTERS).strip()
 
 
+def decimal(number: str) -> str:
+    """A match of `NUMBER` as Python reads it."""
+    if number.count(".") > 1 and "," not in number:
+        return number.replace(".", "")
+    whole, _, part = number.partition(",")
+    if _COMMA.fullmatch(number) and (len(part) != 3 or "." in whole or whole.lstrip("+-") == "0"):
+        return whole.replace(".", "") + "." + part
+    return re.sub("[,'_]", "", number)
+
+
 _NAMES = """
 machine word:
     machine, cluster, system, hardware, device, gpu type, gpu model, accelerator
@@ -78,7 +94,7 @@ env settings:
 mem_value memory:
     mem, memory, peak mem, peak memory, max mem, max memory, gpu mem, gpu memory, vram, memory usage, mem usage,
     mem per gpu, memory per gpu, max memory allocated, peak memory allocated, max allocated, mem used, memory used,
-    peak vram, peak gpu memory, mem value
+    peak vram, peak gpu memory, mem value, speicher, gpu speicher, spitzenspeicher
 mem_scope word:
     mem of, mem scope, memory of
 sec_per_it seconds:
@@ -88,7 +104,7 @@ sec_per_it seconds:
     secs per iteration, seconds per it, s per iteration, seconds per iter, secs per step, secs per iter, ms per it,
     ms per iter, ms per step, ms per iteration, msec per it, msec per iter, it per s, it per sec, its per s, iter per s,
     iters per s, iter per sec, iterations per s, iterations per sec, iterations per second, steps per s, steps per sec,
-    steps per second
+    steps per second, zeit per schritt, schrittzeit, zeit per iteration
 time_unit word:
     time unit
 tflops figure:
@@ -108,7 +124,7 @@ samples_per_s rate:
     sequences per sec, sequences per second, seq per sec, throughput samples per s
 tokens_per_s rate:
     tokens per s, tokens per sec, tokens per second, tok per s, toks per s, token per s, tps, tok per sec,
-    throughput tokens per s
+    throughput tokens per s, token per sec
 tokens_per_s_per_process rate:
     tokens per s per gpu, tokens per sec per gpu, tokens per second per gpu, tok per s per gpu, tgs,
     tokens per gpu per second, tokens per gpu per second tgs, tps per gpu, tokens per gpu per s,
@@ -172,7 +188,10 @@ MEASURES = (
 
 _UNIT_WORDS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "second": "s", "ms": "ms", "msec": "ms", "milliseconds": "ms",
-    "min": "min", "minutes": "min", "gb": "GB", "gib": "GiB", "mb": "MB", "mib": "MiB", "%": "%", "ghz": "GHz", "mhz": "MHz",
+    "min": "min", "minutes": "min", "us": "us", "usec": "us", "microseconds": "us", "h": "h", "hr": "h", "hrs": "h",
+    "hours": "h", "hour": "h", "days": "d", "bytes": "B", "b": "B", "kb": "KB", "kib": "KiB", "mb": "MB", "mib": "MiB",
+    "gb": "GB", "gib": "GiB", "tb": "TB", "tib": "TiB", "k": "K", "m": "M", "thousands": "K", "millions": "M", "%": "%",
+    "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
 LONGEST_HEADING = 120
 _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
@@ -206,6 +225,8 @@ def read_heading(raw: str) -> Column:
     for part in inside:
         part = part.strip()
         words_in = normal(part)
+        if field in ("gbs", "mbs") and re.search(r"\btok(?:en)?s?\b", words_in):
+            return Column(heading=raw.strip())  # a batch of tokens is no number of samples
         unit = _UNIT_WORDS.get(words_in, unit)
         per = _heading_per(words_in) or per
         if field == "throughput" and words_in in _BY_NAME:
@@ -215,6 +236,8 @@ def read_heading(raw: str) -> Column:
             field == "tflops" and part and words_in not in _UNIT_WORDS and not _heading_per(words_in) and "flop" not in words_in
         ):
             formula = part
+    if field == "iteration" and unit in ("s", "ms", "us", "min", "h"):
+        field, kind = "sec_per_it", "seconds"  # `Step (s)`
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
     if field != "tflops":

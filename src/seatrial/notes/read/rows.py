@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.outline import SHAPE, Around, Outline
-from seatrial.notes.read.parsing import Cell, is_blank, read_cell, take_date
+from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
@@ -51,9 +51,10 @@ def row_record(
     columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where
 ) -> tuple[Record | None, list[Problem]]:
     row = _OpenRow()
+    comma = outline.comma
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
-            _take(row, column, raw)
+            _take(row, column, _with_point(raw) if comma and column.kind in POSITIVE else raw)
     if not row.values and not row.remarks and not row.unread:
         text = " | ".join(cells)
         problem = Problem(
@@ -85,6 +86,12 @@ def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
 
 
 # ---- one cell
+
+
+def _with_point(raw: str) -> str:
+    """A cell of a file with decimal commas: 27.823 are thousands there, and 27,823 are not."""
+    raw = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])", lambda match: match.group().replace(".", ""), raw)
+    return re.sub(r"(?<![\d.,])(\d+),(\d{3})(?![\d.,])", r"\1.\2", raw)
 
 
 def _take(row: _OpenRow, column: Column, raw: str) -> None:
