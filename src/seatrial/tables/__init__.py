@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from seatrial.record import Record
-
 __all__ = ["Problem", "Where"]
 
 
@@ -32,8 +30,6 @@ class Problem:
     """How many rows this stands for that gave no record."""
     columns: tuple[str, ...] = ()
     """Of a note that names the columns of a table which no field takes."""
-    record: Record | None = None
-    """Of a row that was refused, what it says all the same: lint doubts it, nothing forecasts it."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.message}"

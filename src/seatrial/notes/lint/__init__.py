@@ -59,9 +59,7 @@ def look_at(paths: Iterable[str]) -> tuple[list[Finding], Sheet]:
         imported = import_file(path)
         # A collection of rows names the notes that each was taken from: those lines are not lines of this file.
         name = Path(path).name
-        refused = (problem.record for problem in imported.problems if problem.record is not None)
-        rows = sorted((*imported.records, *refused), key=lambda record: record.source_line or 0)
-        records += [replace(record, source_file=path) if record.source_file == name else record for record in rows]
+        records += [replace(record, source_file=path) if record.source_file == name else record for record in imported.records]
         problems += [replace(problem, file=path) for problem in imported.problems]
         # A log of many gigabytes has no sentences that would say anything about it.
         small = Path(path).stat().st_size <= LARGEST_MIB * 2**20
