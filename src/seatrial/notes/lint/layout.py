@@ -72,6 +72,11 @@ def check_processes(sheet: Sheet) -> list[Finding]:
     for row in sheet.rows:
         if row.product and row.counted and row.product != row.counted and not _part_of_a_node(row):
             found.append(_explain(row, row.product, row.counted))
+        elif row.record.dp is None and row.record.gpus and row.record.tp and row.record.pp:
+            replica = row.record.tp * row.record.pp * (row.beside("cp") or 1)
+            if row.record.gpus % replica:
+                message = f"{row.record.gpus} GPUs are no multiple of TP {row.record.tp} x PP {row.record.pp} = {replica}"
+                found.append(row.find("world-size", "error", message, name="gpus"))
     return found
 
 

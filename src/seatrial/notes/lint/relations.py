@@ -11,11 +11,11 @@ leave several, what else speaks for a value decides: a slip of the hand, the res
 """
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
@@ -50,7 +50,9 @@ RELATIONS = (
              apart=("model",)),
     Relation("TFLOPs and samples", (("tflops", 1), ("world", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
              apart=("model",)),
-    Relation("MFU", (("mfu", 1), ("tflops", -1)), exact=False, apart=("device",)),
+    Relation("MFU", (("mfu", 1), ("tflops", -1)), exact=False, apart=("device", "recompute")),
+    Relation("HFU and MFU", (("hfu", 1), ("mfu", -1)), exact=False, apart=("model",)),
+    Relation("HFU", (("hfu", 1), ("tflops", -1)), exact=False, apart=("device", "recompute")),
     Relation("MFU and time", (("mfu", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model", "device")),
     Relation("MFU and tokens", (("mfu", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
              apart=("model", "device")),
@@ -59,13 +61,13 @@ RELATIONS = (
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
-MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops")
-SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu")
+MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
+SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
 COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga")
 WINDOW = 0.03
 """Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
-ENOUGH_ROWS, MOST = 3, 0.6
+ENOUGH_ROWS, MOST = 3, 0.5
 """How many rows, and which share of them, have to agree on what is learned."""
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
@@ -201,6 +203,8 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
     key: list[object] = [relation.name]
     if "device" in relation.apart:
         key += [record.machine, row.devices, record.dtype]
+    if "recompute" in relation.apart:
+        key.append(record.recompute)
     if "model" in relation.apart:
         known = _flops(row, {}) is not None
         key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
@@ -255,9 +259,8 @@ def learn(sheet: Sheet) -> list[Finding]:
                     found.setdefault(("file", row.record.source_file, key), []).append(measured)
     for where, offs in found.items():
         name = where[2]
-        exact = UNSAID not in name and _EXACT[str(name[0])]
-        known = [-math.log(divisor) for divisor in _DIVISORS] if name[0] == "the aggregate" else []
-        rule = _rule(offs[: 4 * _MOST_ROWS], exact, known, most=UNSAID_MOST if UNSAID in name else MOST)
+        known = _known(str(name[0]), UNSAID in name, ANY in name)
+        rule = _rule(offs[: 4 * _MOST_ROWS], known, UNSAID_MOST if UNSAID in name else MOST)
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
     return []
@@ -266,19 +269,32 @@ def learn(sheet: Sheet) -> list[Finding]:
 _EXACT = {relation.name: relation.exact for relation in RELATIONS}
 
 
-_DIVISORS = (1000.0, 1024.0)
+EXACTLY = 0.002
+"""Within which, beyond its digits, a row keeps to a figure that is known: two rows that do so are no accident."""
 
 
-def _rule(offs: list[tuple[float, float]], exact: bool, known: Iterable[float] = (), most: float = MOST) -> Rule | None:
-    at_one = sum(abs(off) <= open_ + WINDOW / 3 for off, open_ in offs)
-    if exact and 2 * at_one >= len(offs) and at_one:
-        return Rule(0.0, 0.0, at_one)
-    middle = statistics.median(off for off, _ in offs)
-    near = [off for off, open_ in offs if abs(off - middle) <= open_ + WINDOW]
+def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
+    """The figures that a product may be without anybody saying so."""
+    if unsaid:
+        return []
+    if name == "the aggregate":
+        return [-math.log(1000.0), -math.log(1024.0)]
+    return [0.0] if _EXACT[name] else [-TERA] if any_model else []
+
+
+def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> Rule | None:
+    """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
+    where = sorted(off for off, _ in offs)
+    middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
+    open_ = statistics.median(may for _, may in offs)
+    near = [off for off in where if abs(off - middle) <= open_ + WINDOW / 3]
+    for value in known:
+        exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
+        if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
+            return Rule(value, 0.0, exactly)
     if len(near) < ENOUGH_ROWS or len(near) < most * len(offs):
         return None
     constant = statistics.median(near)
-    constant = next((value for value in known if abs(value - constant) < WINDOW / 5), constant)
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near))
 
@@ -363,7 +379,7 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
-    """Rows and relations that they break by the factor that another row of the file breaks them by: not a slip of a row."""
+    """Rows and relations that they break by a factor that others break them by too: three rows, or two that stand together."""
     offs: dict[tuple[str, str], list[tuple[float, Row]]] = {}
     for row, (broken, _) in judged.items():
         for relation, _, off in broken:
@@ -372,9 +388,11 @@ def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tup
     found = set()
     for (_, name), each in offs.items():
         each.sort(key=lambda pair: pair[0])
-        for (a, one), (b, two) in pairwise(each):
-            if b - a < 0.006:
-                found |= {(one, name), (two, name)}
+        for at, (off, row) in enumerate(each):
+            alike = [other for other_off, other in each[max(0, at - 20) : at + 20] if abs(other_off - off) < 0.006]
+            kin = [other for other in alike if other.key == row.key and abs(other.place - row.place) == 1]
+            if len(alike) > 2 or len(alike) == 2 and (len(kin) == 1 or not row.shows("gbs")):
+                found.add((row, name))
     return found
 
 
@@ -525,8 +543,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
-    if name in SPEEDS:
-        score += _leaning(row, name, figure.value, value)
+    score += _leaning(row, name, figure.value, value)
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code
@@ -554,14 +571,28 @@ def _stale(row: Row, name: str) -> float:
     return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and name in MEASURES else 0.0
 
 
+def _speed(row: Row, name: str, value: float | None = None) -> float | None:
+    """The logarithm of how fast one process is by one of the figures, so that rows of a model can be compared."""
+    value = getattr(row.record, name) if value is None else value
+    if not value or value <= 0:
+        return None
+    world = row.world or 1
+    if name == "sec_per_it":
+        return math.log((row.record.gbs or 1) * (row.seq or 1) / (value * world))
+    return math.log(value / (1 if name in SPEEDS else world))
+
+
 def _leaning(row: Row, name: str, was: float, value: float) -> float:
-    """Above 0 when the new value looks more like those of the rows around."""
-    logs = [math.log(v) for mate in row.around if mate is not row and (v := getattr(mate.record, name)) and v > 0]
-    if len(logs) < 3:
+    """Above 0 when the new value looks more like those of the rows around, of the same model where there are some."""
+    mates = [mate for mate in row.around if mate is not row and not mate.planned]
+    mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
+    logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
+    before, after = _speed(row, name, was), _speed(row, name, value)
+    if len(logs) < 3 or before is None or after is None:
         return 0.0
     middle = statistics.median(logs)
     usual = 0.03 + statistics.median(abs(log - middle) for log in logs)
-    difference = abs(math.log(was) - middle) - abs(math.log(value) - middle)
+    difference = abs(before - middle) - abs(after - middle)
     return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
 
 
@@ -620,7 +651,7 @@ def _others_will_say(broken: Iterable[tuple[Relation, Rule, float]]) -> bool:
 
 
 def _code(name: str, broken: list[tuple[Relation, Rule, float]]) -> str:
-    if name in ("mfu", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"):
+    if name in ("mfu", "hfu", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"):
         return "rate-mismatch"
     if name == "aggr_pflops":
         return "aggregate"
@@ -639,7 +670,7 @@ def _fact(row: Row, relation: Relation, rule: Rule, off: float) -> str:
     name = relation.terms[0][0]
     value = math.exp((term(row, name, {}) or 0.0) - off)
     printed = _said(row, name) if name not in ("world",) else row.world
-    percent = name == "mfu"
+    percent = name in ("mfu", "hfu")
     shown = f"{100 * value:.3g} %" if percent else f"{value:.5g}"
     there = f"{100 * printed:.3g} %" if percent else f"{printed:g}"  # type: ignore[operator, str-format]
     return f"by {relation.name} {row.column(name)} would be {shown}, printed {there} ({math.expm1(off):+.1%})"
