@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import ALIKE
-from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode
+from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, is_extra, mode
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
 
 
@@ -84,6 +84,9 @@ UNLIKELY = 1.5
 no power of two has."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
+PEAKS = (125.0, 312.0, 383.0, 459.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
+PEAK = 1.5
+"""A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
 ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
 _TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
           1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
@@ -185,7 +188,7 @@ def residue(row: Row, relation: Relation, other: dict[str, object] | None = None
 def slack(row: Row, relation: Relation, but: str = "") -> float:
     """What the printed digits leave open, whether they were rounded or cut off."""
     return 1e-6 + sum(2 * figure.slack for name, _ in relation.terms
-                      if name in MEASURES and name != but and (figure := row.printed(name)) is not None)  # fmt: skip
+                      if (name in MEASURES or name[:1] == EXTRA) and name != but and (figure := row.printed(name)) is not None)  # fmt: skip
 
 
 # ---- what the rows of a table keep to
@@ -205,6 +208,8 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         key += [record.machine, row.devices, record.dtype]
     if "recompute" in relation.apart:
         key.append(record.recompute)
+    if "label" in relation.apart:
+        key += [record.size_label, row.seq]
     if "model" in relation.apart:
         known = _flops(row, {}) is not None
         key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
@@ -239,15 +244,59 @@ def _learn_costs(sheet: Sheet) -> None:
                 sheet.costs[key, label] = offset, slope
 
 
+_BASES: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("tokens_per_s", 1),), (("tokens_per_s", -1),), (("tokens_per_s_per_process", 1),), (("tokens_per_s", 1), ("world", -1)),
+    (("sec_per_it", 1),), (("sec_per_it", -1),), (("sec_per_it", 1), ("world", 1)), (("world", 1), ("tokens_per_s", -1)),
+    (("sec_per_it", -1), ("world", -1)), (("tokens_per_s_per_process", -1),), (("tflops", 1),), (("samples_per_s", 1),),
+    (("samples_per_s", -1),), (("gbs", 1),), (("gbs", 1), ("seq", 1)), (("gbs", 1), ("sec_per_it", -1)), (("world", 1),),
+)  # fmt: skip
+"""What people work out beside the fields: speed-up, efficiency, days, GPU hours, cost, tokens of a batch."""
+ENOUGH_FOUND, MOST_FOUND, MOST_EXTRA = 4, 0.7, 12
+
+
+def _find_more(sheet: Sheet) -> None:
+    """Columns that no field takes and that follow, in most rows, from those that have one."""
+    for key, mates in sheet.tables.items():
+        rows = [row for row in mates[:_MOST_ROWS] if row.tabular and not row.planned]
+        if len(rows) < ENOUGH_FOUND:
+            continue
+        names = [heading for heading in rows[0].record.printed if is_extra(heading)][:MOST_EXTRA]
+        for heading in names:
+            best: tuple[int, float, Relation] | None = None
+            for basis in _BASES if sum(row.figure(heading) is not None for row in rows) >= ENOUGH_FOUND else ():
+                terms = ((EXTRA + heading, 1), *((name, -power) for name, power in basis))
+                relation = Relation(heading, terms, exact=False, apart=("device", "recompute", "label"))
+                offs = [(off, slack(row, relation), row) for row in rows if (off := residue(row, relation)) is not None]
+                rule = _rule([(off, may) for off, may, _ in offs], [], MOST) if len(offs) >= ENOUGH_FOUND else None
+                if rule is None:
+                    continue
+                near = [row for off, may, row in offs if abs(off - rule.constant) <= may + EXACTLY]
+                if len(near) < max(ENOUGH_FOUND, MOST_FOUND * len(offs)):
+                    continue
+                figures = [row.figure(heading) or 1.0 for row in near]
+                # What hardly changes follows from anything.
+                if max(figures) / min(figures) > 1.1 and len(set(figures)) >= ENOUGH_FOUND - 1:
+                    found = len(near), -rule.scatter, relation
+                    best = found if best is None or found[:2] > best[:2] else best
+            if best is not None:
+                sheet.found.setdefault(key, []).append(best[2])
+
+
+def relations_of(row: Row) -> Iterator[Relation]:
+    yield from RELATIONS
+    yield from row.sheet.found.get(row.key, ())
+
+
 def learn(sheet: Sheet) -> list[Finding]:
     """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
     _learn_costs(sheet)
+    _find_more(sheet)
     found: dict[tuple[str, object, tuple[object, ...]], list[tuple[float, float]]] = {}
     for rows in sheet.tables.values():
         for row in rows[:_MOST_ROWS]:
             if not row.tabular or row.planned:
                 continue
-            for relation in RELATIONS:
+            for relation in relations_of(row):
                 if (off := residue(row, relation)) is None:
                     continue
                 measured = off, slack(row, relation)
@@ -279,7 +328,7 @@ def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
         return []
     if name == "the aggregate":
         return [-math.log(1000.0), -math.log(1024.0)]
-    return [0.0] if _EXACT[name] else [-TERA] if any_model else []
+    return [0.0] if _EXACT.get(name) else [-TERA] if any_model else []
 
 
 def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> Rule | None:
@@ -328,7 +377,7 @@ def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | 
 
 def holds(row: Row, **other: object) -> bool | None:
     """Whether all relations hold with other values; None where nothing can say."""
-    told = [abs(found[0]) <= found[1] + 0.005 for relation in RELATIONS if relation.name != "the layout"
+    told = [abs(found[0]) <= found[1] + 0.005 for relation in relations_of(row) if relation.name != "the layout"
             and (rule := rule_of(row, relation)) is not None and (found := off_by(row, relation, rule, other))]  # fmt: skip
     return all(told) if told else None
 
@@ -357,7 +406,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
     broken, kept = [], []
-    for relation in RELATIONS:
+    for relation in relations_of(row):
         rule = rule_of(row, relation)
         measured = rule and off_by(row, relation, rule)
         if rule is None or not measured or rule.support < 2 and relation.exact:
@@ -374,7 +423,7 @@ def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[
 
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
-    unsaid = any(name in ("gbs", "seq") and not row.shows(name) for name, _ in relation.terms)
+    unsaid = UNSAID in _key(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
     return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
 
 
@@ -425,19 +474,23 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
         common |= set(counted[:1]) or {"dp", "tp", "pp", "cp"}
     if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
         common |= {"layers", "hidden", "seq", "size_label"}
-    order = (*MEASURES, *COUNTS, "layers", "hidden", "seq", "size_label")
+    order = (*MEASURES, *(name for name in common if name[:1] == EXTRA), *COUNTS, "layers", "hidden", "seq", "size_label")
     return [name for name in order if name in common and row.shows(name)]
 
 
+def _is_measure(name: str) -> bool:
+    return name in MEASURES or name[:1] == EXTRA
+
+
 def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
-    if name in MEASURES or name in COUNTS:
+    if _is_measure(name) or name in COUNTS:
         was = row.beside(name) if name in ("cp", "ga") else row.get(name)
         for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + 4 * b[1].scatter):
             powers = dict(relation.terms)
             power = powers.get(name, powers.get("world") if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
             if was and power:
                 value = was * math.exp(-off / power)
-                yield value if name in MEASURES else max(1, round(value))
+                yield value if _is_measure(name) else max(1, round(value))
         return
     seen = [value for value in row.sheet.in_file(row, name) if value]
     if name == "seq" and row.seq:
@@ -460,7 +513,7 @@ def _bounds(
             return None
         off, may = found
         power = dict(relation.terms).get(name)
-        if name in MEASURES and power:
+        if _is_measure(name) and power:
             ends = sorted(((-may - off) / power, (may - off) / power))
             low, high = max(low, ends[0]), min(high, ends[1])
         elif abs(off) > may + 0.002:
@@ -472,7 +525,7 @@ def _scored(
     row: Row, name: str, value: object, bounds: tuple[float, float], broken: list[tuple[Relation, Rule, float]]
 ) -> Iterator[Repair]:
     score = ANOTHER_RELATION * (len(broken) - 1)
-    if name in MEASURES:
+    if _is_measure(name):
         yield _measure(row, name, float(value), bounds, score)  # type: ignore[arg-type]
         return
     mates = [mate for mate in row.around if mate is not row]
@@ -511,7 +564,7 @@ def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
 
 
 def _said(row: Row, name: str) -> int | float | str | None:
-    return row.beside(name) if name in ("cp", "ga") else getattr(row.record, name)
+    return row.beside(name) if name in ("cp", "ga") else row.figure(name[1:]) if name[:1] == EXTRA else getattr(row.record, name)
 
 
 def _divides(row: Row, name: str, value: object) -> bool:
@@ -543,7 +596,9 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
-    score += _leaning(row, name, figure.value, value)
+    score += _leaning(row, name, figure.value, value) if name in MEASURES else 0.0
+    if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
+        score, why = score + PEAK, " (over the peak of another device)"
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code
@@ -573,7 +628,7 @@ def _stale(row: Row, name: str) -> float:
 
 def _speed(row: Row, name: str, value: float | None = None) -> float | None:
     """The logarithm of how fast one process is by one of the figures, so that rows of a model can be compared."""
-    value = getattr(row.record, name) if value is None else value
+    value = row.get(name) if value is None else value
     if not value or value <= 0:
         return None
     world = row.world or 1
@@ -600,7 +655,7 @@ def _exchanges(suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], lis
     """Two rows each of which needs what the other has."""
     for row, (_, repairs) in suspects.items():
         for i, repair in enumerate(repairs):
-            if repair.name not in MEASURES:
+            if not _is_measure(repair.name):
                 continue
             for other, (_, theirs) in suspects.items():
                 back = next((r for r in theirs if r.name == repair.name), None)
@@ -653,7 +708,7 @@ def _others_will_say(broken: Iterable[tuple[Relation, Rule, float]]) -> bool:
 def _code(name: str, broken: list[tuple[Relation, Rule, float]]) -> str:
     if name in ("mfu", "hfu", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"):
         return "rate-mismatch"
-    if name == "aggr_pflops":
+    if name == "aggr_pflops" or name[:1] == EXTRA:
         return "aggregate"
     counts = any(relation.name in ("the layout", "GPUs and nodes") for relation, _, _ in broken)
     if name in ("dp", "tp", "pp", "cp", "gpus", "nodes") and counts:
