@@ -67,7 +67,7 @@ SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga")
 WINDOW = 0.03
 """Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
-ENOUGH_ROWS, MOST = 3, 0.5
+ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
@@ -187,8 +187,8 @@ def residue(row: Row, relation: Relation, other: dict[str, object] | None = None
 
 def slack(row: Row, relation: Relation, but: str = "") -> float:
     """What the printed digits leave open, whether they were rounded or cut off."""
-    return 1e-6 + sum(2 * figure.slack for name, _ in relation.terms
-                      if (name in MEASURES or name[:1] == EXTRA) and name != but and (figure := row.printed(name)) is not None)  # fmt: skip
+    shown = [row.printed(name) for name, _ in relation.terms if _is_measure(name) and name != but]
+    return 1e-6 + sum(2 * figure.slack for figure in shown if figure is not None)
 
 
 # ---- what the rows of a table keep to
@@ -251,7 +251,7 @@ _BASES: tuple[tuple[tuple[str, int], ...], ...] = (
     (("samples_per_s", -1),), (("gbs", 1),), (("gbs", 1), ("seq", 1)), (("gbs", 1), ("sec_per_it", -1)), (("world", 1),),
 )  # fmt: skip
 """What people work out beside the fields: speed-up, efficiency, days, GPU hours, cost, tokens of a batch."""
-ENOUGH_FOUND, MOST_FOUND, MOST_EXTRA = 4, 0.7, 12
+ENOUGH_FOUND, MOST_FOUND, MOST_EXTRA = 5, 0.7, 12
 
 
 def _find_more(sheet: Sheet) -> None:
@@ -564,7 +564,9 @@ def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
 
 
 def _said(row: Row, name: str) -> int | float | str | None:
-    return row.beside(name) if name in ("cp", "ga") else row.figure(name[1:]) if name[:1] == EXTRA else getattr(row.record, name)
+    if name in ("cp", "ga"):
+        return row.beside(name)
+    return row.figure(name[1:]) if name[:1] == EXTRA else getattr(row.record, name)
 
 
 def _divides(row: Row, name: str, value: object) -> bool:

@@ -44,7 +44,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
         if all(not cell or column.kind == "notes" or fits(column, cell) for column, cell in zip(columns, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
-            if trial is not None and not faults and len(holding) >= len(kept) + 2 - bool(wrong) and (best is None or len(holding) > best[0]):
+            better = len(holding) >= len(kept) + 2 - bool(wrong) and (best is None or len(holding) > best[0])
+            if trial is not None and not faults and better:
                 best = len(holding), at, moved
     if best is None:
         return []
@@ -55,8 +56,9 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     row.settled = True
     exchanged = cells[at] == moved[at + 1] and cells[at + 1] == moved[at]
     what = f"the cells from {columns[at].heading} on stand one column off: moved back"
-    message = f"{columns[at].heading} and {columns[at + 1].heading} stand in each other's place: exchanged" if exchanged else what
-    message += " they can be read, and agree with each other"
+    if exchanged:
+        what = f"{columns[at].heading} and {columns[at + 1].heading} stand in each other's place: exchanged"
+    message = f"{what} they can be read, and agree with each other"
     return [row.find("cells-shifted", "error", message, name=name, proposed=there)]
 
 
