@@ -14,7 +14,7 @@ from typing import Any
 from seatrial.columns import COLUMNS
 from seatrial.errors import BadInput
 from seatrial.record import Record
-from seatrial.tables.headings import NUMBER, read_heading
+from seatrial.tables.headings import NUMBER, decimal, read_heading
 
 _LAST = ("state", "outcome", "flags", "estimated", "inferred", "extra", "session", "run_id", "source", "notes")
 """Columns about the row itself; its source is its file and line."""
@@ -82,10 +82,9 @@ def read_value(name: str, text: str) -> Any:
     """One field's value from its text; the types are those of the record."""
     kind = TYPES[name]
     try:
-        if kind.startswith("int"):
-            return int(text)
-        if kind.startswith("float"):
-            return float(text)
+        if kind.startswith(("int", "float")):
+            typed = decimal(text) if NUMBER.fullmatch(text) else text
+            return int(typed) if kind.startswith("int") else float(typed)
     except ValueError:
         raise BadInput(f"{name}: {text!r} is not a number") from None
     if kind.startswith("bool"):

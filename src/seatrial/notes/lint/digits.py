@@ -7,11 +7,11 @@ digits.slip("183.64", 138.64)              'two digits exchanged'
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-NUMBER = re.compile(r"[-+]?\d[\d,_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[-+]?\.\d+")
+from seatrial.tables.headings import NUMBER, decimal
+
 _FINEST = 1e-6
 """A figure that was worked out by a program is taken to be this exact and no more."""
 
@@ -24,6 +24,8 @@ class Printed:
     text: str = ""
     step: float = 0.0
     """A step of the last digit; 0 where it is `unit`."""
+    scale: float = 1.0
+    """What is printed over the value: 100 under a heading of percent, 1000 under one of ms."""
 
     @property
     def rounded(self) -> tuple[float, float]:
@@ -39,8 +41,8 @@ class Printed:
         return self.unit / 2 / abs(self.value) if self.value else 1.0
 
     def like(self, value: float) -> str:
-        """Another value with as many decimals."""
-        return as_printed(value, self.step or self.unit)
+        """Another value with as many decimals, in the unit of the column."""
+        return as_printed(value * self.scale, (self.step or self.unit) * self.scale)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class Steps:
         return cls(finest) if len(column) >= 4 and len(fine) >= 3 and set(last) <= {0, 5} and 5 in last else cls()
 
     def applied(self, figure: Printed) -> Printed:
-        return Printed(figure.value, 10 * figure.unit, figure.text, figure.unit) if figure.unit == self.halves_of else figure
+        if figure.unit != self.halves_of:
+            return figure
+        return Printed(figure.value, 10 * figure.unit, figure.text, figure.unit, figure.scale)
 
 
 def as_printed(value: float, unit: float) -> str:
@@ -76,11 +80,12 @@ def read(text: str, value: float | None) -> Printed | None:
     match = NUMBER.search(text)
     if match is None:
         return from_value(value)
-    shown = match.group().replace(",", "").replace("_", "")
+    shown = decimal(match.group())
     number = float(shown)
     if not number:
         return Printed(value, 10.0 ** -_decimals(shown), text)
-    return Printed(value, 10.0 ** -_decimals(shown) * abs(value / number), text)
+    scale = number / value if value else 1.0
+    return Printed(value, 10.0 ** -_decimals(shown) * abs(value / number), text, scale=scale if abs(scale - 1) > 1e-9 else 1.0)
 
 
 def from_value(value: float) -> Printed:
@@ -119,7 +124,7 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     low, high = meant
     if match is None or not 0 < low <= high:
         return None
-    shown = match.group().replace(",", "").replace("_", "")
+    shown = decimal(match.group())
     width = math.log(high / low)
     found = []
     for how, typed in _slips(shown).items():
@@ -149,8 +154,4 @@ def _slips(shown: str) -> dict[str, set[str]]:
         "one digit changed": changed,
         "a digit lost": lost,
     }
-    return {how: {t for t in typed if _is_number(t)} for how, typed in kinds.items()}
-
-
-def _is_number(text: str) -> bool:
-    return NUMBER.fullmatch(text) is not None and float(text) > 0
+    return {how: {t for t in typed if t[:1] != "." and t[-1:] not in (".", "")} for how, typed in kinds.items()}

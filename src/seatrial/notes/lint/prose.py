@@ -4,9 +4,8 @@
     Hints(lines).near(line=31, label="8B")        {"layers": 32, "hidden": 4096, ...}
 
 The importer takes settings only from lines that are little else; lint may read more loosely, because what it takes from a
-sentence is marked as inferred and has to prove itself on the rows. A sentence holds for the tables of its section and of the
-sections in it; a section without tables speaks for the one around it. The nearest sentence above wins; one that gives two
-values gives none.
+sentence is marked as inferred and has to prove itself on the rows. A sentence holds where the importer's statements do (see
+`Tree`): the innermost section wins, in it the text nearest above; two values between the same two tables give none.
 """
 from __future__ import annotations
 
@@ -16,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from seatrial import fields, presets
+from seatrial.notes.read.markdown import scan
+from seatrial.notes.read.outline import HEADING, Tree
 from seatrial.record import Record
 from seatrial.spec import Device
 
@@ -65,15 +66,8 @@ _NO = re.compile(
 _FULL = re.compile(
     r"(?:full|with|\\w|w/)? ?(?:activation|gradient)?[ -](?:recompute|recomputation|checkpointing)\b", re.IGNORECASE
 )
+_EXPERTS = re.compile(r"\bMoE\b|\bexperts\b|\bmixture[ -]of|\bmixtral", re.IGNORECASE)
 _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class TextSection:
-    start: int
-    end: int
-    parent: int
-    has_rows: bool
 
 
 class Hints:
@@ -86,11 +80,7 @@ class Hints:
         """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
         if record.table is None or not self.lines:
             return record
-        # All rows of a table stand under the same text.
-        key = (record.table, record.size_label)
-        if key not in self._near:
-            self._near[key] = self.near(record.source_line or 0, record.size_label)
-        hints = self._near[key]
+        hints = {name: value for name, value in self._of(record).items() if name != "experts"}
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
         new = {name: value for name, value in hints.items() if name in open_}
@@ -98,54 +88,59 @@ class Hints:
             del new["kv_heads"]
         return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]
 
+    def _of(self, record: Record) -> dict[str, object]:
+        # All rows of a table stand under the same text.
+        key = (record.table, record.size_label)
+        if key not in self._near:
+            self._near[key] = self.near(record.source_line or 0, record.size_label)
+        return self._near[key]
+
+    def line_of(self, record: Record, name: str) -> int | None:
+        """The line nearest above that says what a row has in a field."""
+        value = getattr(record, name)
+        return next((n for n, _ in self._visible(record.source_line or 0) if self._said(n).get(name) == value), None)
+
+    def mixture(self, record: Record) -> bool:
+        """Whether the text around a row speaks of experts."""
+        return record.table is not None and bool(self.lines) and "experts" in self._of(record)
+
     def near(self, line: int, label: str = "") -> dict[str, object]:
-        found: dict[str, object] = {}
-        for number in self._visible(line):
+        said: dict[str, tuple[tuple[int, int], set[object]]] = {}
+        for number, place in self._visible(line):
             message = self._said(number)
             labels = message.get("labels")
             other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
             for name, value in message.items():
                 if name != "labels" and not (other_model and name in SHAPE):
-                    found.setdefault(name, value)
-        return found
+                    first, values = said.setdefault(name, (place, set()))
+                    if first == place:
+                        values.add(value)
+        return {name: next(iter(values)) for name, (_, values) in said.items() if len(values) == 1}
 
-    def _visible(self, line: int) -> list[int]:
-        """The lines of text above that hold for a table at `line`, the nearest first."""
-        home = max((i for i, s in enumerate(self._sections) if s.start < line), default=0)
-        chain = {home}
-        while self._sections[home].parent >= 0:
-            home = self._sections[home].parent
-            chain.add(home)
-        holds = [i in chain or s.parent in chain and not s.has_rows for i, s in enumerate(self._sections)]
-        return [
-            n for n in range(line - 1, 0, -1) if holds[self._home[n - 1]] and not self.lines[n - 1].lstrip().startswith("|")
-        ]
+    def _visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
+        """The lines of text above that hold for a table at `line`, the nearest first; with the section and the tables above."""
+        tree, text = self._tree
+        depth = {section: place for place, section in enumerate(tree.chain(tree.at(line)))}
+        seen = [(depth[scope], -number, after) for number, section, after in text
+                if number < line and (scope := tree.scope(section)) in depth]  # fmt: skip
+        return [(-number, (scope, after)) for scope, number, after in sorted(seen)]
 
     @cached_property
-    def _sections(self) -> list[TextSection]:
-        heads = [(0, 0)]
-        heads += [(n, len(m[1])) for n, text in enumerate(self.lines, 1) if (m := re.match(r"(#{1,6})\s", text))]
-        sections: list[TextSection] = []
-        stack: list[tuple[int, int]] = []
-        for i, (start, level) in enumerate(heads):
-            while stack and level <= stack[-1][1] and stack[-1][1] > 0:
-                stack.pop()
-            following = (n for n, deeper in heads[i + 1 :] if deeper <= level)
-            end = next(following, len(self.lines) + 1)
-            rows = any(text.lstrip().startswith("|") for text in self.lines[start : end - 1])
-            sections.append(TextSection(start, end, stack[-1][0] if stack else -1, rows))
-            stack.append((i, level))
-        return sections
-
-    @cached_property
-    def _home(self) -> list[int]:
-        """The innermost section of each line."""
-        home, current = [], 0
-        starts = {section.start: i for i, section in enumerate(self._sections)}
-        for number in range(1, len(self.lines) + 1):
-            current = starts.get(number, current)
-            home.append(current)
-        return home
+    def _tree(self) -> tuple[Tree, list[tuple[int, int, int]]]:
+        """The sections, and of each line of text its number, its section and how many tables stand above it."""
+        tree, text, tables, in_table = Tree(), [], 0, False
+        for token in scan(enumerate(self.lines, 1)):
+            if token.kind != "text":
+                tables += not in_table
+                in_table = True
+                tree.mark_rows()
+            elif token.text.strip() and not (token.fenced and token.text.lstrip().startswith("#")):
+                in_table = False
+                if (heading := HEADING.match(token.text)) and not token.fenced:
+                    tree.open(token.line, len(heading.group(1)), heading.group(2))
+                if self._said(token.line):
+                    text.append((token.line, len(tree.sections) - 1, tables))
+        return tree, text
 
     def _said(self, number: int) -> dict[str, object]:
         if number not in self._found:
@@ -157,7 +152,7 @@ def read_sentence(text: str) -> dict[str, object]:
     """What one line says; a field with two different values is left out."""
     if (
         len(text) > 2000
-        or not re.search(r"\d|llama|glu|recompu|checkpointing", text, re.IGNORECASE)
+        or not re.search(r"\d|llama|glu|recompu|checkpointing|expert|moe", text, re.IGNORECASE)
         or "iteration " in text
         and " | " in text
     ):
@@ -186,6 +181,8 @@ def read_sentence(text: str) -> dict[str, object]:
         found["recompute"] = "none"
     elif _FULL.search(text):
         found["recompute"] = "full"
+    if _EXPERTS.search(text):
+        found["experts"] = True
     if _GLU.search(text):
         found["family"] = "llama"
     return found
@@ -198,6 +195,17 @@ _LIMIT = re.compile(
 )
 _OF_A_DEVICE = re.compile(
     r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|B200|GH200|MI\d+X?)\b[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
+)
+_A_DEVICE = re.compile(
+    r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
+    r"(?:GPU|device|card|GCD|accelerator)s?\b|"
+    r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
+    re.IGNORECASE,
+)
+_UNEVEN = re.compile(
+    r"\buneven\b|unevenly|first-pipeline-num-layers|last-pipeline-num-layers|account-for-embedding|account-for-loss|"
+    r"pipeline-model-parallel-layout|num-layers-in-(?:first|last)|\btorchtitan\b",
+    re.IGNORECASE,
 )
 
 
@@ -226,10 +234,17 @@ class Prose:
         return found
 
     @cached_property
+    def uneven(self) -> bool:
+        """Whether the text speaks of an engine whose stages may have different numbers of layers."""
+        return any(_UNEVEN.search(line) for line in self.lines)
+
+    @cached_property
     def device_sizes(self) -> list[tuple[int, float, str]]:
         found = []
         for number, line in enumerate(self.lines, 1):
-            found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
+            if not line.lstrip().startswith("|"):
+                found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
+                found += [(number, float(match[1] or match[2]), match[0].strip()) for match in _A_DEVICE.finditer(line)]
         return found
 
     @cached_property
@@ -263,11 +278,10 @@ class Prose:
         return after < len(self._headings[mark]) and self._headings[mark][after] <= high
 
     def physical(self) -> tuple[float, str] | None:
-        """The whole memory of the device as the text names it."""
-        sizes = {size for _, size, _ in self.device_sizes}
-        if len(sizes) == 1:
-            number, size, words = self.device_sizes[0]
+        """The whole memory of the device as the text names it, of several the largest; else the preset's."""
+        if self.device_sizes:
+            number, size, words = max(self.device_sizes, key=lambda said: said[1])
             return size, f'line {number}: "{words}"'
-        if not sizes and self.device is not None:
+        if self.device is not None:
             return self.device.memory_gib, f"{self.device.name} has {self.device.memory_gib:g} GiB"
         return None

@@ -5,23 +5,29 @@
 """
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 
-from seatrial.notes.lint.digits import NUMBER
 from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
+from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
-from seatrial.tables.headings import read_heading
+from seatrial.tables.headings import NUMBER, read_heading
 from seatrial.tables.unknown import is_known
 
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
 _NUMERIC = {"count", "figure", "memory", "seconds", "rate", "percent"}
-_UNIT = r"[KMG]i?B?|m?s(?:ecs?)?|min|secs?|seconds|TFLOPs?|PFLOPs?|PetaFLOPs?|%|samples|tokens|/|per|it|iter|gpu|node|x"
+_UNITS = re.compile(
+    r"\b(?:[KMGT]i?B?|bytes?|[mu]?s(?:ecs?)?|mins?|minutes?|secs?|seconds?|h|hrs?|hours?|d|days?|steps?|[GTPE]FLOPs?|PetaFLOPs?|%|"
+    r"samples|seqs?|tokens?|tok|/|per|it|iter|gpu|device|node|x)\b",
+    re.IGNORECASE,
+)
 _JOB = re.compile(r"\b\d{6,}\b")
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found = [finding for row in sheet.rows for rule in (clock, text_in_number, state, text_above) for finding in rule(row)]
+    rules = (clock, text_in_number, state, contradicted, text_above)
+    found = [finding for row in sheet.rows for rule in rules for finding in rule(row)]
     for mates in sheet.tables.values():
         found += [*extrapolated(mates), *dates(mates)]
     return found
@@ -43,14 +49,20 @@ def clock(row: Row) -> Iterator[Finding]:
 def text_in_number(row: Row) -> Iterator[Finding]:
     """A number with words beside it; words alone say what happened and are read as such."""
     for heading, cell in row.record.printed.items():
-        column = read_heading(heading)
-        number = NUMBER.search(cell)
-        if column.kind not in _NUMERIC or column.field in ("nodes", "gpus", "size_label", "") or number is None:
-            continue
-        rest = re.sub(rf"\b(?:{_UNIT})\b", " ", cell[: number.start()] + " " + cell[number.end() :], flags=re.IGNORECASE)
-        if re.search(r"[^\W\d_]{2,}", re.sub(r"`|\*", "", rest)):
+        number = number_among_words(heading, cell)
+        if number:
             message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
-            yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number.group())
+            yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number)
+
+
+@functools.lru_cache(maxsize=65536)
+def number_among_words(heading: str, cell: str) -> str:
+    """The number of a cell of a numeric column that has words beside it."""
+    column, number = read_heading(heading), NUMBER.search(cell)
+    if column.kind not in _NUMERIC or column.field in ("nodes", "gpus", "size_label", "") or number is None:
+        return ""
+    rest = _UNITS.sub(" ", cell[: number.start()] + " " + cell[number.end() :])
+    return number.group() if re.search(r"[^\W\d_]{2,}", re.sub(r"`|\*", "", rest)) else ""
 
 
 def state(row: Row) -> Iterator[Finding]:
@@ -67,6 +79,17 @@ def state(row: Row) -> Iterator[Finding]:
             yield row.find("dated-but-empty", "warning", f"{' and '.join(what)} but no result: did it run?")
         else:
             yield row.find("plan-only", "info", "never run: no date and no result")
+
+
+def contradicted(row: Row) -> Iterator[Finding]:
+    """A cell for the outcome that says it failed, beside a time and a rate."""
+    cell = row.cell("outcome") or row.cell("state")
+    failed = read_status(cell).failed if cell else ""
+    record = row.record
+    if failed and record.sec_per_it and (record.tflops or record.tokens_per_s or record.tokens_per_s_per_process):
+        message = f"{cell}, but {row.cell('sec_per_it') or record.sec_per_it} and a rate as of a run that went through"
+        name = "outcome" if row.cell("outcome") else "state"
+        yield row.find("outcome-vs-figures", "warning", message, name=name, proposed="ok")
 
 
 def text_above(row: Row) -> Iterator[Finding]:
@@ -113,7 +136,7 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     for problem in problems:
         cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
         code = "cells-vs-header" if cells else "unreadable"
-        level: Level = "error" if cells else "info" if problem.level == "note" else "warning"
+        level: Level = "error" if cells and "taken as empty" not in problem.message else "info"
         found.append(Finding(file=problem.file, line=problem.line, code=code, level=level, message=problem.message,
                              column=problem.column or None, printed=problem.cell or None))  # fmt: skip
     reported: set[tuple[str, str]] = set()

@@ -6,7 +6,7 @@
 
     name = "mine"
     [[line]]
-    pattern = 'it (?P<iteration>\\d+) took (?P<sec_per_it>[\\d.]+), (?P<tflops>[\\d.]+) TFLOPs'
+    pattern = 'it (?P<iteration>[0-9]+) took (?P<sec_per_it>[0-9.]+), (?P<tflops>[0-9.]+) TFLOPs'
     units = { sec_per_it = "ms" }
 
 The names of the groups are fields of a record. A line of `key: value` pairs has `pairs`, a pattern with the groups `key` and

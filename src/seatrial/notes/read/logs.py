@@ -1,6 +1,6 @@
 """Logs of training programs, alone or inside notes, by the formats that describe them (`logformat.py`).
 
-    reader = LogReader("train.log", formats=formats)         fed with lines, gives records
+    reader = LogReader("train.log", alone=True, formats=formats)         fed with lines, gives records
     starts(line), belongs(line)                              whether a line of notes is a step, or goes with one
 
 A line belongs to the first format that claims it, and formats that may stand in each other's logs say which counts. Rank
@@ -149,6 +149,8 @@ class LogReader:
         if self._format is not None and format.name in self._format.before:
             self._merge(values)
             return
+        if "iteration" not in values and "iteration" in self._waiting:
+            values, self._waiting = {**self._waiting, **values}, {}
         iteration = values.get("iteration")
         same = self._step is not None and self._format is format and iteration is not None
         if same and iteration == self._last and not (self.alone and rank != (self._rank or rank)):

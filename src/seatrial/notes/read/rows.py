@@ -8,6 +8,7 @@ marks in the cells and from the legend that explains the marks.
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +16,12 @@ from typing import Any, cast
 
 from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.outline import SHAPE, Around, Outline
-from seatrial.notes.read.parsing import Cell, is_blank, read_cell, take_date
+from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
 from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
-from seatrial.tables.unknown import axes_lacking, refusal, unknown_columns
+from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
 """Marks that say `worked out` where no legend says otherwise."""
@@ -51,9 +52,10 @@ def row_record(
     columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where
 ) -> tuple[Record | None, list[Problem]]:
     row = _OpenRow()
+    comma = outline.comma
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
-            _take(row, column, raw)
+            _take(row, column, _with_point(raw) if comma and column.kind in POSITIVE else raw)
     if not row.values and not row.remarks and not row.unread:
         text = " | ".join(cells)
         problem = Problem(
@@ -85,6 +87,12 @@ def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
 
 
 # ---- one cell
+
+
+def _with_point(raw: str) -> str:
+    """A cell of a file with decimal commas: 27.823 are thousands there, and 27,823 are not."""
+    raw = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])", lambda match: match.group().replace(".", ""), raw)
+    return re.sub(r"(?<![\d.,])(\d+),(\d{3})(?![\d.,])", r"\1.\2", raw)
 
 
 def _take(row: _OpenRow, column: Column, raw: str) -> None:
@@ -156,6 +164,9 @@ def _take_devices(row: _OpenRow, text: str) -> bool:
 def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
     if column.field == "mem_value":
         row.values["mem_unit"] = cell.unit
+        measure = re.search(r"alloc|reserv", column.heading.lower())
+        if measure:
+            row.values.setdefault("mem_measure", {"alloc": "allocated", "reserv": "reserved"}[measure.group()])
     elif column.field == "sec_per_it":
         row.values["time_unit"] = cell.unit or "s"
     elif column.field == "tflops":
@@ -253,11 +264,26 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
         values[name] = stated.value
         if name in around.inferred:
             inferred.append(name)
+    replica = values.get("dp"), values.get("mbs"), _accumulated(row)
+    if values.get("gbs") is None and all(isinstance(part, int) for part in replica):
+        values["gbs"] = math.prod(cast(tuple[int, int, int], replica))
+        inferred.append("gbs")
     per_node = values.get("procs_per_node")
     if counts_devices and "nodes" not in values and per_node and values["gpus"] % per_node == 0:
         values["nodes"] = values["gpus"] // per_node
         inferred.append("nodes")
     return values, tuple(sorted(inferred))
+
+
+ACCUMULATED = frozenset(
+    "ga, gas, acc, grad acc, grad accum, gradient accumulation, gradient accumulation steps, grad accumulation, accumulation, "
+    "grad acc steps, accumulation steps, acc steps, grad accum steps".split(", "))  # fmt: skip
+"""What tables call the number of micro-batches that one step sums."""
+
+
+def _accumulated(row: _OpenRow) -> int | None:
+    said = [text for heading, text in row.extra.items() if normal(heading) in ACCUMULATED]
+    return int(said[0]) if len(said) == 1 and said[0].isdigit() and 0 < int(said[0]) < 2**31 else None
 
 
 def _is_other_model(values: dict[str, Any], around: Around) -> bool:
@@ -279,7 +305,7 @@ def _judge(row: _OpenRow, outline: Outline) -> tuple[Outcome | None, State, tupl
     planned = explicit = False
     unread = []
     timed = any(row.values.get(name) is not None for name in TIMES)
-    measured = timed or row.values.get("mem_value") is not None
+    measured = timed or any(row.values.get(name) is not None for name in ("mem_value", "mfu", "hfu"))
     for column, raw, cell in row.unread:
         words = read_status(cell.text)
         if cell.text and column.kind != "count" and (words.failed or words.planned):
@@ -396,12 +422,3 @@ def columns_left(headings: Sequence[str], where: Where) -> Iterator[Problem]:
     if ignored:
         message = f"no field takes {', '.join(ignored)}: kept as text"
         yield Problem(file=where.file, line=where.line, message=message, level="note", columns=tuple(ignored))
-
-
-def refused_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Problem | None:
-    """The problem of a row that runs on an axis which no record has a field for, such as context parallelism above 1."""
-    axes = axes_lacking(tuple(headings))
-    why = refusal(axes, headings, cells) if axes else ""
-    if not why:
-        return None
-    return Problem(file=where.file, line=where.line, cell=" | ".join(cells)[:80], message=why, level="row", rows=1)
