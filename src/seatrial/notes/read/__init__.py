@@ -13,16 +13,19 @@ A row gives exactly one record, or is counted in exactly one problem. Nothing is
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.csvfile import read_csv
+from seatrial.notes.read.events import is_events, rows
 from seatrial.notes.read.files import check_file, read_lines, sniff
 from seatrial.notes.read.logformat import Format, load, shipped
 from seatrial.notes.read.logs import LogReader, choose
 from seatrial.notes.read.markdown import read_markdown
+from seatrial.notes.read.runs import Run
+from seatrial.notes.read.series import runs_of_json, runs_of_rows
 from seatrial.record import Record
 from seatrial.tables import Problem
 from seatrial.tables.csvjson import read_json
@@ -61,6 +64,8 @@ def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB,
               format: str | os.PathLike[str] | None = None) -> Iterator[Record | Problem]:
     """Records and problems in the order of the file, one at a time. `format`: a log's, as a TOML file of one's own."""
     path = Path(path)
+    if is_events(path):
+        return _said(runs_of_rows(path.name, rows(path)), each)
     head = check_file(path)
     if format is not None:
         return _read_log(path, path.name, (load(format),), each)
@@ -69,10 +74,16 @@ def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB,
     if kind != "log" and size_mib > largest_mib:
         raise BadInput(f"{path}: {size_mib:.0f} MiB of {kind} is over the {largest_mib:g} MiB that notes may have; split it")
     if kind == "csv":
-        return read_csv(path, path.name)
+        return read_csv(path, path.name, each=each)
     if kind == "json":
-        return read_json(path, path.name)
+        runs = runs_of_json(path, path.name)
+        return read_json(path, path.name) if runs is None else _said(runs, each)
     return _read_log(path, path.name, shipped(), each) if kind == "log" else read_markdown(path, path.name)
+
+
+def _said(runs: Iterable[Run], each: bool) -> Iterator[Record | Problem]:
+    for run in runs:
+        yield from run.records(each=each)
 
 
 def _read_log(path: Path, name: str, formats: Sequence[Format], each: bool) -> Iterator[Record | Problem]:

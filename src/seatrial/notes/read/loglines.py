@@ -30,7 +30,7 @@ def figures(line: Line, match: re.Match[str]) -> tuple[dict[str, Any], dict[str,
         if text is not None and name not in ("key", "value", "unit", "rank"):
             unit = match.groupdict().get("unit") if name == "sec_per_it" else ""
             figure = line.groups[name]
-            _put(values, Figure(name, unit or figure.unit, figure.also), text)
+            put(values, Figure(name, unit or figure.unit, figure.also), text)
             printed |= {name: text} if name not in ("iteration", "of") else {}
     if match.groupdict().get("key") is not None:
         _take(line, values, printed, match.group("key"), match.group("value"))
@@ -51,10 +51,10 @@ def _take(line: Line, values: dict[str, Any], printed: dict[str, str], key: str,
         return
     printed[key] = text
     if figure is not None and figure.name:
-        _put(values, figure, text)
+        put(values, figure, text)
 
 
-def _put(values: dict[str, Any], figure: Figure, text: str) -> None:
+def put(values: dict[str, Any], figure: Figure, text: str) -> None:
     if figure.name in ("names", "values", "elapsed"):
         return
     value, unit = figure.read(text)

@@ -149,6 +149,8 @@ class LogReader:
         if self._format is not None and format.name in self._format.before:
             self._merge(values)
             return
+        if "iteration" not in values and "iteration" in self._waiting:
+            values, self._waiting = {**self._waiting, **values}, {}
         iteration = values.get("iteration")
         same = self._step is not None and self._format is format and iteration is not None
         if same and iteration == self._last and not (self.alone and rank != (self._rank or rank)):

@@ -84,6 +84,12 @@ class Run:
                 inferred.add(name)
         return values, inferred
 
+    def records(self, *, each: bool) -> Iterator[Record | Problem]:
+        if each:
+            yield from self.each()
+        elif (record := self.record()) is not None:
+            yield record
+
     def each(self) -> Iterator[Record | Problem]:
         values, inferred = self.known()
         for index, step in enumerate(self.steps):
