@@ -122,6 +122,8 @@ class LogReader:
         self._runs = self._others = 0
         self._strange: tuple[int, int] | None = None
         self._held: Step | None = None
+        self._apart = 0
+        """Lines since the last step that do not belong to it."""
         self._waiting: dict[str, Any] = {}
         """Of a format that counts for less, for the step that follows."""
 
@@ -134,9 +136,11 @@ class LogReader:
             yield from self._begin(number, rank, *claimed)
             if not self.alone:
                 return
-        elif not self._goes_on(text) and self.alone and not self._other(text) and _PROGRESS.search(text[:SEARCHED]):
-            first, count = self._strange or (number, 0)
-            self._strange = first, count + 1
+        elif not self._goes_on(text):
+            self._apart += 1
+            if self.alone and not self._other(text) and _PROGRESS.search(text[:SEARCHED]):
+                first, count = self._strange or (number, 0)
+                self._strange = first, count + 1
         if self.alone:
             if self._run is not None and self._format is not None and self._format.start and self._format.start.search(text):
                 yield from self._close()
@@ -182,6 +186,7 @@ class LogReader:
         self._waiting = {}
         self._step, self._line = Step(line=number, values=values, printed=printed), line
         self._wrapped, self._text = 1, match.string
+        self._apart = 0
         if isinstance(iteration, int):
             self._last = iteration
             self._done.add(iteration)
@@ -194,7 +199,9 @@ class LogReader:
             return False
         if rank != self._rank:
             return True
-        return isinstance(iteration, int) and iteration in self._done and self._last is not None and iteration >= self._last - 1
+        if not isinstance(iteration, int) or self._last is None or iteration not in self._done:
+            return False
+        return iteration == self._last or iteration == self._last - 1 and self._apart == 0
 
     def _new_run(self, format: Format, iteration: object) -> bool:
         if format is not self._format or self._ended is not None:
