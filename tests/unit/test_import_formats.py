@@ -111,3 +111,9 @@ def test_a_long_run_is_thinned_and_hostile_lines_take_no_time(tmp_path, monkeypa
     (run,) = import_file(path).records
     assert (run.sec_per_it, run.iteration, run.measurement["every"]) == (2.5, 2000, 4) and len(run.iterations) == 501
     assert time.monotonic() - began < 10
+
+
+def test_runs_in_one_file_of_metrics_are_told_by_their_name(tmp_path):
+    path = tmp_path / "history.csv"
+    path.write_text("name,step,train/loss,train/dt\na,1,3.0,0.5\na,2,2.9,0.5\nb,1,3.1,0.25\nb,2,3.0,0.25\n")
+    assert [(run.run_id, run.loss, run.sec_per_it) for run in import_file(path).records] == [("a", 2.9, 0.5), ("b", 3.0, 0.25)]
