@@ -20,7 +20,8 @@ from pathlib import Path
 from seatrial.errors import BadInput
 from seatrial.notes.read.csvfile import read_csv
 from seatrial.notes.read.events import is_events, rows
-from seatrial.notes.read.files import check_file, read_lines, sniff
+from seatrial.notes.read.files import check_file, read_lines
+from seatrial.notes.read.kinds import sniff
 from seatrial.notes.read.logformat import Format, load, shipped
 from seatrial.notes.read.logs import LogReader, choose
 from seatrial.notes.read.markdown import read_markdown

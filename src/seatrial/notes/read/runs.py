@@ -63,11 +63,14 @@ class Run:
     steps: list[Step] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
     ended: Outcome | None = None
+    last: Step | None = None
+    """Whose loss is the run's, also where it is not among those that are kept."""
     every: int = 1
     seen: int = 0
 
     def add(self, step: Step) -> None:
         self.seen += 1
+        self.last = step
         if (self.seen - 1) % self.every == 0:
             self.steps.append(step)
         if len(self.steps) > MOST_STEPS:
@@ -112,6 +115,8 @@ class Run:
             return next(self.each())
         if not self.steps and not self.figures and self.ended is None:
             return None
+        if self.last is not None and self.steps and self.steps[-1] is not self.last:
+            self.steps.append(self.last)
         settings, inferred = self.known()
         around = self._around(settings, inferred)
         rows = [completed(step.values, settings) for step in self.steps]

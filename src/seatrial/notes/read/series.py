@@ -25,6 +25,8 @@ from seatrial.tables.headings import MEASURES, SETTINGS, normal, read_heading
 
 TRACKER = Format(name="tracker", line=())
 PANEL = " - "
+RUNS = ("run", "run_name", "run name", "run_id", "run id", "name", "experiment")
+"""Columns that tell runs apart which stand in one file."""
 _OTHERS = ("val", "eval", "validation", "test")
 MOST_DEEP = 4
 WHOLE = ("runtime_s", "steps_per_s")
@@ -73,24 +75,24 @@ def is_panel(headings: Sequence[str]) -> bool:
 def runs_of_rows(name: str, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Run]:
     """(line, metrics) as runs: one, or in a panel one a name."""
     found: dict[str, Run] = {}
-    of_step: dict[str, Step] = {}
-    shares: dict[str, list[Step]] = {}
+    of_step: dict[str, tuple[Step, bool]] = {}
+    """Of each run the open step, and whether it is among its steps."""
     for line, row in rows:
         column = step_column(row)
         number = Figure("iteration").read(str(row.get(column)))[0] if column else None
         for who, metrics in _by_run(row).items():
             run = found.setdefault(who, Run(file=name, format=TRACKER))
-            step = of_step.get(who)
+            step, added = of_step.get(who, (None, False))
             if step is None or step.values.get("iteration") != number:
-                step = of_step[who] = Step(line=line, values={} if number is None else {"iteration": number})
+                step, added = Step(line=line, values={} if number is None else {"iteration": number}), False
             before = len(step.values)
             _take(run, step, metrics)
-            if len(step.values) > before and (not run.steps or run.steps[-1] is not step):
+            if len(step.values) > before and not added:
                 run.add(step)
-            if "mfu" in step.values:
-                shares.setdefault(who, []).append(step)
+                added = True
+            of_step[who] = step, added
     for who, run in found.items():
-        _percent(shares.get(who, []))
+        _percent([step for step in run.steps if "mfu" in step.values])
         for step in run.steps:
             judge(step)
         if who:
@@ -101,7 +103,7 @@ def runs_of_rows(name: str, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> It
 
 def _by_run(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     if not any(PANEL in key for key in row):
-        return {"": dict(row)}
+        return {next((str(row[key]) for key in row if plain(key) in RUNS and row[key]), ""): dict(row)}
     found: dict[str, dict[str, Any]] = {}
     for key, value in row.items():
         who, dash, metric = key.rpartition(PANEL)
