@@ -15,10 +15,11 @@ import tomllib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.plaindata import read_toml
 from seatrial.schedule import ScheduleKind
 from seatrial.spec import Attention, Device
 
@@ -262,12 +263,7 @@ def model_of(name: str) -> EngineModel:
 
 
 def _own(path: Path) -> EngineModel:
-    try:
-        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not TOML: {error}") from None
+    data = read_toml(path)
     data = data.get("engine", data)
     base = data.pop("base", None) if isinstance(data, dict) else None
     if not isinstance(base, str):
