@@ -20,6 +20,7 @@ from seatrial import columns
 Kind = Literal[
     "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
     "size", "date", "settings", "word", "notes", "state", "outcome", "flags", "names", "source",
+    "memory unit",
 ]  # fmt: skip
 
 
@@ -79,6 +80,8 @@ mem_value memory:
     mem, memory, peak mem, peak memory, max mem, max memory, gpu mem, gpu memory, vram, memory usage, mem usage,
     mem per gpu, memory per gpu, max memory allocated, peak memory allocated, max allocated, mem used, memory used,
     peak vram, peak gpu memory, mem value
+mem_unit memory unit:
+    mem unit, memory unit, unit of memory
 mem_scope word:
     mem of, mem scope, memory of
 sec_per_it seconds:
@@ -153,7 +156,7 @@ def _by_name() -> dict[str, tuple[str, Kind]]:
     key: tuple[str, Kind] = ("", "word")
     for line in _NAMES.strip().splitlines():
         if line.endswith(":"):
-            field, kind = line[:-1].split()
+            field, kind = line[:-1].split(maxsplit=1)
             key = field, cast(Kind, kind)
         else:
             found.update({name.strip(): key for name in line.split(",") if name.strip()})

@@ -215,6 +215,12 @@ DTYPES = {
 }  # fmt: skip
 
 
+def _memory_unit(column: Column, text: str) -> Cell:
+    """A column of its own for what the memory beside it is counted in."""
+    unit = _UNITS["memory"][1].get(text.lower())
+    return Cell() if is_blank(text) else Cell(value=unit) if unit else Cell(unread=f"memory in {text}: write MiB or GiB")
+
+
 def _dtype(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
     return Cell(value="" if is_blank(text) else DTYPES.get(text.lower(), text), flags=flags)
@@ -253,5 +259,6 @@ def _notes(column: Column, text: str) -> Cell:
 _READERS = {
     "yesno": _yesno, "recompute": _recompute, "zero": _zero, "dtype": _dtype, "notes": _notes, "date": _notes,
     "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
+    "memory unit": _memory_unit,
     "flags": lambda column, text: Cell(flags=tuple(text.split())),
 }  # fmt: skip
