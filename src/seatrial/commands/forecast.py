@@ -54,6 +54,8 @@ def register(app: typer.Typer) -> None:
         rejected = sum(line["forecast_reject"] != "" for line in made)
         if output is not None:
             forecasting.write(output, table, made)
+        for problem in table.problems:
+            print(problem, file=sys.stderr)
         if table.ignored:
             print(f"{rows}: nothing reads {', '.join(table.ignored)}", file=sys.stderr)
         lines = [{**row.cells, **line} for row, line in zip(table.rows, made)]

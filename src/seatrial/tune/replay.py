@@ -11,7 +11,6 @@ and sees none before it asks.
 """
 from __future__ import annotations
 
-import csv
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -126,8 +125,7 @@ def _largest(rows: Sequence[Row], by: By) -> tuple[tuple[object, ...] | None, in
 
 
 def _machine(path: Path) -> str:
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        named = sorted({line.get("machine") or "" for line in csv.DictReader(file)} - {""})
+    named = sorted({line.get("machine") or "" for line in table.read_cells(path)[1]} - {""})
     if len(named) != 1:
         said = f"its rows name {', '.join(named)}" if named else "its rows name no machine"
         raise BadInput(f"{path}: --cluster must be given: {said}")
