@@ -29,6 +29,7 @@ PARTS = ("host", "launch", "memory", "optimizer", "copies", "collectives", "p2p"
 """In the order in which they are measured: what is short and always needed first."""
 MOST_BYTES = 16 * 2**20
 MOST_PROCESSES = 1_000_000
+MOST_COUNT = 10**12
 
 _NUMBERS = {
     "host": ("forward_s", "backward_s", "fixed_s"),
@@ -42,6 +43,9 @@ _NUMBERS = {
     "attention": ("batch", "heads", "kv_heads", "seq", "head_dim", "forward_s", "backward_s"),
 }
 """What every entry of a part must have, above 0."""
+_COUNTS = frozenset({"parameters", "size", "per_node", "nodes", "groups", "rows", "cols", "inner", "batch", "heads", "kv_heads",
+                     "seq", "head_dim"})  # fmt: skip
+"""Of these, whole numbers."""
 _WORDS = {"memory": ("name",), "optimizer": ("dtype",), "collectives": ("op",), "matmul": ("dtype", "kind"),
           "attention": ("dtype",)}  # fmt: skip
 """What it must have as text."""
@@ -116,6 +120,10 @@ def checked(found: Any, where: str) -> dict[str, Any]:
             bad = [name for name in names if not isinstance(entry, dict) or not _above_zero(entry.get(name))]
             if bad:
                 raise BadInput(f"{where}: figures.{part}[{i}].{bad[0]} is no number above 0: probe the machine again")
+            bad = [name for name in _COUNTS.intersection(names)
+                   if not isinstance(entry[name], int) or entry[name] > MOST_COUNT]  # fmt: skip
+            if bad:
+                raise BadInput(f"{where}: figures.{part}[{i}].{bad[0]} is {shown(entry[bad[0]])}, no count: probe it again")
             bad = [name for name in _WORDS.get(part, ()) if not isinstance(entry.get(name), str)]
             if bad or not isinstance(entry.get("bias", False), bool) or not isinstance(entry.get("spread", 0.0), int | float):
                 name = next(iter(bad), "bias" if not isinstance(entry.get("bias", False), bool) else "spread")

@@ -51,13 +51,16 @@ def read_bytes(path: Name, *, most: int, what: str = "file") -> bytes:
         if kind.st_size > most:
             raise BadInput(f"{path}: {kind.st_size} bytes is too large for a {what} (limit {most >> 20} MiB)")
         with os.fdopen(handle, "rb", closefd=False) as file:
-            data = file.read(most + 1)
+            # Never the whole limit at once: Python would set it aside. A file may grow meanwhile.
+            data = file.read(kind.st_size)
+            if more := file.read(1):
+                data += more + file.read(min(most - len(data), 1 << 20))
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from None
     finally:
         os.close(handle)
-    if len(data) > most:
-        raise BadInput(f"{path}: over {most >> 20} MiB is too large for a {what}")
+    if len(data) > most or len(data) - kind.st_size > 1 << 20:
+        raise BadInput(f"{path}: grows while it is read, or over {most >> 20} MiB, too large for a {what}")
     return data
 
 

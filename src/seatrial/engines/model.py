@@ -215,10 +215,19 @@ class EngineModel:
             if not 0 <= getattr(self, name) <= 1:
                 raise BadInput(f"engine {self.name}: {name} {getattr(self, name)} is a share, from 0 to 1")
         for field in dataclasses.fields(self):
-            if field.type == "float" and getattr(self, field.name) < 0:
-                raise BadInput(f"engine {self.name}: {field.name} {getattr(self, field.name)} must not be negative")
+            if field.type == "float" and not 0 <= getattr(self, field.name) <= MOST:
+                raise BadInput(f"engine {self.name}: {field.name} {getattr(self, field.name)} must not be negative, nor above "
+                               f"{MOST:.0e}")
+        if self.memory_sigma > 1:
+            raise BadInput(f"engine {self.name}: memory_sigma {self.memory_sigma} is a share, from 0 to 1")
+        for name in ("kept", "kept_fp8", "kept_selective"):
+            kept = getattr(self, name)
+            if len(kept) != 4 or not all(0 <= value <= MOST for value in kept):
+                raise BadInput(f"engine {self.name}: {name} {fields.shown(kept)}: expected four numbers, none negative")
 
 
+MOST = 1e12
+"""Of any figure of an engine."""
 DEFAULT = "megatron-deepspeed"
 """Of `plan`, `explain`, `forecast` and of a row that names no engine."""
 UNKNOWN = "plain-3d"

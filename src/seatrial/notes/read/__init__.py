@@ -21,6 +21,7 @@ from seatrial.notes.read.files import check_file, read_lines, sniff
 from seatrial.notes.read.markdown import read_markdown
 from seatrial.notes.read.megatron import LogReader
 from seatrial.notes.read.outline import Outline
+from seatrial.notes.read.sound import sound
 from seatrial.record import Record
 from seatrial.tables import Problem
 from seatrial.tables.csvjson import read_json
@@ -62,11 +63,8 @@ def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB)
     size_mib = path.stat().st_size / 2**20
     if kind != "log" and size_mib > largest_mib:
         raise BadInput(f"{path}: {size_mib:.0f} MiB of {kind} is over the {largest_mib:g} MiB that notes may have; split it")
-    if kind == "csv":
-        return read_csv(path, path.name)
-    if kind == "json":
-        return read_json(path, path.name)
-    return _read_log(path, path.name) if kind == "log" else read_markdown(path, path.name)
+    reader = {"csv": read_csv, "json": read_json, "log": _read_log}.get(kind, read_markdown)
+    return sound(reader(path, path.name))
 
 
 def _read_log(path: Path, name: str) -> Iterator[Record | Problem]:

@@ -8,7 +8,6 @@ as a table's. `activation_ckpt`, `status` and `line_no` are known from hand-kept
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from seatrial.errors import BadInput
 from seatrial.notes.read.files import LONGEST_LINE, read_lines
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
-from seatrial.plaindata import parse_json
+from seatrial.plaindata import MOST_FIGURE, parse_json
 from seatrial.record import ABOVE_ZERO, Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED
@@ -136,8 +135,8 @@ def _named_row(
                 extra[heading] = cell
             elif name in codec.TYPES and name not in STRUCTURED and name not in LISTS:
                 value = codec.read_value(name, cell)
-                if name in ABOVE_ZERO and not 0 < value < math.inf:
-                    message = f"{heading}: {cell} is not above 0"
+                if name in ABOVE_ZERO and not 0 < value <= MOST_FIGURE:
+                    message = f"{heading}: {cell[:60]} is not above 0, or beyond any number"
                     yield Problem(file=where.file, line=where.line, column=heading, cell=cell, message=message)
                 else:
                     data[name] = value
