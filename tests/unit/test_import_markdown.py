@@ -430,9 +430,13 @@ def test_a_comment_explains_rows_that_were_tried(notes):
     assert planned.state == "planned"
 
 
-def test_a_program_s_output_in_a_fence_is_noted_and_no_error(notes):
-    found = notes(f"```\n| 0  A100  Off |\n| 1  A100  Off |\n```\n{TABLE}{ROW}")
+def test_rows_without_headings_in_a_fence_are_noted(notes):
+    found = notes(f"```\n| 0 | 8 | Off |\n| 1 | 8 | Off |\n```\n{TABLE}{ROW}")
     assert [(problem.level, problem.rows) for problem in found.problems] == [("note", 2)] and len(found.records) == 1
+
+
+def test_a_program_s_output_is_no_table(notes):
+    assert len(rows(notes(f"```\n| 0  A100  Off |\n| 1  A100  Off |\n```\n{TABLE}{ROW}"))) == 1
 
 
 def test_a_table_of_ours_with_a_column_of_theirs(notes):

@@ -65,10 +65,16 @@ def test_a_sentence_gives_its_hyperparameters(text: str, said: dict[str, object]
     assert read_sentence(text) == said
 
 
-def test_a_sentence_holds_for_its_section_and_a_section_without_tables_for_the_one_around_it():
-    text = "# A\n## Model\n24 layers\n## Runs\n### x\n40 layers\n|a|\n### y\n|b|\n# B\n|c|\n"
+@pytest.mark.parametrize(("title", "layers"), [("Model", [40, 24, None]), ("Quick start", [40, None, None])])
+def test_a_sentence_holds_for_its_section_and_one_that_sets_up_for_the_section_around_it(title: str, layers: list[int | None]):
+    text = f"# A\n## {title}\n24 layers\n## Runs\n### x\n40 layers\n|1|2|\n### y\n|1|2|\n# B\n|1|2|\n"
     hints = Hints(tuple(text.splitlines()))
-    assert [hints.near(line).get("layers") for line in (7, 9, 11)] == [40, 24, None]
+    assert [hints.near(line).get("layers") for line in (7, 9, 11)] == layers
+
+
+def test_two_sentences_that_disagree_give_nothing():
+    hints = Hints(("24 layers and vocab 50257", "", "40 layers", "", "|1|2|", "32 layers", "|1|2|"))
+    assert [hints.near(line) for line in (5, 7)] == [{"vocab": 50257}, {"layers": 32, "vocab": 50257}]
 
 
 def test_a_sentence_about_another_size_gives_no_shape():

@@ -15,7 +15,7 @@ from seatrial.columns import COLUMNS
 from seatrial.errors import BadInput
 from seatrial.plaindata import parse_json
 from seatrial.record import Record
-from seatrial.tables.headings import NUMBER, read_heading
+from seatrial.tables.headings import NUMBER, decimal, read_heading
 from seatrial.terminal import UNSEEN
 
 _LAST = ("state", "outcome", "flags", "estimated", "inferred", "extra", "session", "run_id", "source", "notes")
@@ -107,11 +107,10 @@ def read_value(name: str, text: str) -> Any:
     """One field's value from its text; the types are those of the record."""
     kind = TYPES[name]
     try:
-        if kind.startswith("int"):
-            return int(text) if len(text) < 40 else int(float(text))
-        if kind.startswith("float"):
-            return float(text)
-    except (ValueError, OverflowError):
+        if kind.startswith(("int", "float")):
+            typed = decimal(text) if NUMBER.fullmatch(text) else text
+            return int(typed) if kind.startswith("int") else float(typed)
+    except ValueError:
         raise BadInput(f"{name}: {text[:60]!r} is not a number") from None
     if kind.startswith("bool"):
         if text.lower() not in ("yes", "no", "true", "false"):

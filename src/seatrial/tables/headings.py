@@ -42,13 +42,19 @@ class Column:
 
 LONGEST_CELL = 1000
 """Letters beyond which a cell is an essay: its markdown stays, and it is no number."""
-NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:[,'_]\d{3})+(?!\d)|\d+)(?:\.\d*)?(?:[eE][+-]?\d+)?|[+-]?\.\d+(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(
+    r"[+-]?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?!\d{3}(?:\D|$))\d+|0,\d+)(?![\d.,])"
+    r"|[+-]?(?:\d{1,3}(?:[,'_]\d{3})+(?!\d)|\d+)(?:\.\d*)?(?:[eE][+-]?\d+)?|[+-]?\.\d+(?:[eE][+-]?\d+)?"
+)
+"""A number as it is typed in many countries: a comma before three digits parts thousands, before any other it is the point."""
+_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+")
 _SPACES = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->")
 _RAISED = re.compile(r"<su[pb]>(.*?)</su[pb]>", re.IGNORECASE)
 _EMPHASIS = re.compile(r"(\*\*\*|\*\*|__|~~|(?<!\*)\*(?!\*)|(?<![\w_])_(?=\S))(\S(?:.*?\S)?)\1(?!\w)")
-_LETTERS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "（": "(", "）": ")"})
+_LETTERS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "（": "(", "）": ")",
+                          "\u00b5": "u", "\u03bc": "u"})  # fmt: skip
 
 
 def clean(text: str) -> str:
@@ -69,6 +75,14 @@ def clean(text: str) -> str:
             break
     text = re.sub(r"\\([\\`*_{}\[\]()#+.!|~<>-])", r"\1", text)
     return html.unescape(text).translate(_LETTERS).strip()
+
+
+def decimal(number: str) -> str:
+    """A match of `NUMBER` as Python reads it."""
+    whole, _, part = number.partition(",")
+    if _COMMA.fullmatch(number) and (len(part) != 3 or "." in whole or whole.lstrip("+-") == "0"):
+        return whole.replace(".", "") + "." + part
+    return re.sub("[,'_]", "", number)
 
 
 _NAMES = """
@@ -175,7 +189,10 @@ MEASURES = (
 
 _UNIT_WORDS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "second": "s", "ms": "ms", "msec": "ms", "milliseconds": "ms",
-    "min": "min", "minutes": "min", "gb": "GB", "gib": "GiB", "mb": "MB", "mib": "MiB", "%": "%", "ghz": "GHz", "mhz": "MHz",
+    "min": "min", "minutes": "min", "us": "us", "usec": "us", "microseconds": "us", "h": "h", "hr": "h", "hrs": "h",
+    "hours": "h", "hour": "h", "days": "d", "bytes": "B", "b": "B", "kb": "KB", "kib": "KiB", "mb": "MB", "mib": "MiB",
+    "gb": "GB", "gib": "GiB", "tb": "TB", "tib": "TiB", "k": "K", "m": "M", "thousands": "K", "millions": "M", "%": "%",
+    "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
 LONGEST_HEADING = 120
 _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
@@ -209,6 +226,8 @@ def read_heading(raw: str) -> Column:
     for part in inside:
         part = part.strip()
         words_in = normal(part)
+        if field in ("gbs", "mbs") and re.search(r"\btok(?:en)?s?\b", words_in):
+            return Column(heading=raw.strip())  # a batch of tokens is no number of samples
         unit = _UNIT_WORDS.get(words_in, unit)
         per = _heading_per(words_in) or per
         if field == "throughput" and words_in in _BY_NAME:

@@ -7,11 +7,11 @@ digits.slip("183.64", 138.64)              'two digits exchanged'
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-NUMBER = re.compile(r"[-+]?\d[\d,_]*(?:\.\d+)?(?:[eE][-+]?\d+)?|[-+]?\.\d+")
+from seatrial.tables.headings import NUMBER, decimal
+
 _FINEST = 1e-6
 """A figure that was worked out by a program is taken to be this exact and no more."""
 
@@ -76,7 +76,7 @@ def read(text: str, value: float | None) -> Printed | None:
     match = NUMBER.search(text)
     if match is None:
         return from_value(value)
-    shown = match.group().replace(",", "").replace("_", "")
+    shown = decimal(match.group())
     number = float(shown)
     if not number:
         return Printed(value, 10.0 ** -_decimals(shown), text)
@@ -119,7 +119,7 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     low, high = meant
     if match is None or not 0 < low <= high:
         return None
-    shown = match.group().replace(",", "").replace("_", "")
+    shown = decimal(match.group())
     width = math.log(high / low)
     found = []
     for how, typed in _slips(shown).items():

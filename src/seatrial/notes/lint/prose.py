@@ -4,9 +4,8 @@
     Hints(lines).near(line=31, label="8B")        {"layers": 32, "hidden": 4096, ...}
 
 The importer takes settings only from lines that are little else; lint may read more loosely, because what it takes from a
-sentence is marked as inferred and has to prove itself on the rows. A sentence holds for the tables of its section and of the
-sections in it; a section without tables speaks for the one around it. The nearest sentence above wins; one that gives two
-values gives none.
+sentence is marked as inferred and has to prove itself on the rows. A sentence holds where the importer's statements do (see
+`Tree`): the innermost section wins, in it the text nearest above; two values between the same two tables give none.
 """
 from __future__ import annotations
 
@@ -16,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from seatrial import fields, presets
+from seatrial.notes.read.markdown import scan
+from seatrial.notes.read.outline import HEADING, Tree
 from seatrial.record import Record
 from seatrial.spec import Device
 
@@ -68,14 +69,6 @@ _FULL = re.compile(
 _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class TextSection:
-    start: int
-    end: int
-    parent: int
-    has_rows: bool
-
-
 class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
@@ -99,53 +92,42 @@ class Hints:
         return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]
 
     def near(self, line: int, label: str = "") -> dict[str, object]:
-        found: dict[str, object] = {}
-        for number in self._visible(line):
+        said: dict[str, tuple[tuple[int, int], set[object]]] = {}
+        for number, place in self._visible(line):
             message = self._said(number)
             labels = message.get("labels")
             other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
             for name, value in message.items():
                 if name != "labels" and not (other_model and name in SHAPE):
-                    found.setdefault(name, value)
-        return found
+                    first, values = said.setdefault(name, (place, set()))
+                    if first == place:
+                        values.add(value)
+        return {name: next(iter(values)) for name, (_, values) in said.items() if len(values) == 1}
 
-    def _visible(self, line: int) -> list[int]:
-        """The lines of text above that hold for a table at `line`, the nearest first."""
-        home = max((i for i, s in enumerate(self._sections) if s.start < line), default=0)
-        chain = {home}
-        while self._sections[home].parent >= 0:
-            home = self._sections[home].parent
-            chain.add(home)
-        holds = [i in chain or s.parent in chain and not s.has_rows for i, s in enumerate(self._sections)]
-        return [
-            n for n in range(line - 1, 0, -1) if holds[self._home[n - 1]] and not self.lines[n - 1].lstrip().startswith("|")
-        ]
+    def _visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
+        """The lines of text above that hold for a table at `line`, the nearest first; with the section and the tables above."""
+        tree, text = self._tree
+        depth = {section: place for place, section in enumerate(tree.chain(tree.at(line)))}
+        seen = [(depth[scope], -number, after) for number, section, after in text
+                if number < line and (scope := tree.scope(section)) in depth]  # fmt: skip
+        return [(-number, (scope, after)) for scope, number, after in sorted(seen)]
 
     @cached_property
-    def _sections(self) -> list[TextSection]:
-        heads = [(0, 0)]
-        heads += [(n, len(m[1])) for n, text in enumerate(self.lines, 1) if (m := re.match(r"(#{1,6})\s", text))]
-        sections: list[TextSection] = []
-        stack: list[tuple[int, int]] = []
-        for i, (start, level) in enumerate(heads):
-            while stack and level <= stack[-1][1] and stack[-1][1] > 0:
-                stack.pop()
-            following = (n for n, deeper in heads[i + 1 :] if deeper <= level)
-            end = next(following, len(self.lines) + 1)
-            rows = any(text.lstrip().startswith("|") for text in self.lines[start : end - 1])
-            sections.append(TextSection(start, end, stack[-1][0] if stack else -1, rows))
-            stack.append((i, level))
-        return sections
-
-    @cached_property
-    def _home(self) -> list[int]:
-        """The innermost section of each line."""
-        home, current = [], 0
-        starts = {section.start: i for i, section in enumerate(self._sections)}
-        for number in range(1, len(self.lines) + 1):
-            current = starts.get(number, current)
-            home.append(current)
-        return home
+    def _tree(self) -> tuple[Tree, list[tuple[int, int, int]]]:
+        """The sections, and of each line of text its number, its section and how many tables stand above it."""
+        tree, text, tables, in_table = Tree(), [], 0, False
+        for token in scan(enumerate(self.lines, 1)):
+            if token.kind != "text":
+                tables += not in_table
+                in_table = True
+                tree.mark_rows()
+            elif token.text.strip() and not (token.fenced and token.text.lstrip().startswith("#")):
+                in_table = False
+                if (heading := HEADING.match(token.text)) and not token.fenced:
+                    tree.open(token.line, len(heading.group(1)), heading.group(2))
+                if self._said(token.line):
+                    text.append((token.line, len(tree.sections) - 1, tables))
+        return tree, text
 
     def _said(self, number: int) -> dict[str, object]:
         if number not in self._found:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from seatrial.notes.lint.digits import NUMBER
 from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
 from seatrial.tables import Problem
-from seatrial.tables.headings import read_heading
+from seatrial.tables.headings import NUMBER, read_heading
 from seatrial.tables.unknown import is_known
 
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")

@@ -19,7 +19,7 @@ from seatrial.errors import BadInput
 from seatrial.notes.read import megatron
 from seatrial.notes.read.files import read_lines
 from seatrial.notes.read.megatron import LogReader
-from seatrial.notes.read.outline import Outline
+from seatrial.notes.read.outline import Outline, Question
 from seatrial.notes.read.parsing import read_cell
 from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
 from seatrial.record import Record
@@ -41,6 +41,7 @@ _QUOTE = re.compile(r"^\s*(?:>\s?)+")
 _DELIMITER = re.compile(
     r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?\|?\s*|\s*\|?\s*:?-{2,}:?\s*\|\s*|\s*[+┌├└╞][-=+:─┬┼┴═╪┐┤┘╡]+\s*"
 )
+_FENCE = re.compile(r"(`{3,}|~{3,})(?!.*`)")
 _UNDERLINE = re.compile(r"={3,}|-{3,}")
 _PIPE = re.compile(r"(?<!\\)\|")
 _BOX = re.compile(r"[│┃║]")
@@ -68,17 +69,23 @@ def is_header(cells: list[str]) -> bool:
     return known >= 2 and 2 * known > len(named) and not any(NUMBER.match(clean(cell)) for cell in named)
 
 
+def is_picture(cells: list[str]) -> bool:
+    """Whether a line between pipes is part of a tree or a drawing: fewer than two of its cells hold figures."""
+    return sum(NUMBER.match(clean(cell)) is not None for cell in cells) < 2
+
+
 def _body(line: str) -> str:
     body = _QUOTE.sub("", line) if ">" in line[:8] else line
-    return _BOX.sub("|", body) if not body.isascii() else body
+    # A directory tree is drawn with the same letters, but no line of it is closed on the right.
+    return _BOX.sub("|", body) if not body.isascii() and _BOX.match(body.rstrip()[-1:]) else body
 
 
 def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
     stream = iter(lines)
     current = next(stream, None)
-    table = ""
-    after_gap = False
-    fenced = in_log = False
+    table = fence = ""
+    width = 0
+    after_gap = in_log = False
     while current is not None:
         number, line = current
         following = next(stream, None)
@@ -86,8 +93,9 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
         bare = body.strip()
         nxt = _body(following[1]) if following else None
         current = following
-        if bare.startswith(("```", "~~~")):
-            fenced, in_log, table = not fenced, False, ""
+        marks = _FENCE.match(bare) if bare[:3] in ("```", "~~~") else None
+        if marks and (not fence or bare.startswith(fence) and not bare.strip(fence[0])):
+            fence, in_log, table = "" if fence else marks.group(1), False, ""
             yield Token("text", number, "")
             continue
         if (in_log and megatron.belongs(line)) or (not bare.startswith(("|", "#")) and megatron.starts(line)):
@@ -107,34 +115,35 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
         if table and is_delimiter(bare) and not bare.startswith("|"):
             after_gap = False
             continue
-        if table and piped and (bare.startswith("|") or (table == "bare" and not after_gap and _PIPE.search(bare))):
-            if is_delimiter(nxt) and nxt is not None and nxt.strip().startswith("|") and is_header(split_row(bare)):
+        cells = split_row(bare) if piped and _PIPE.search(bare) else []
+        aligned = is_delimiter(nxt) and nxt is not None and nxt.strip().startswith("|")
+        if table and cells and (bare.startswith("|") or (table == "bare" and not after_gap)):
+            # After an empty line whatever stands over an alignment row heads another table, and so do headings alone.
+            again = is_header(cells) if not after_gap else is_header(cells) or aligned and is_picture(cells)
+            if again and aligned:
+                width = len(cells)
                 yield Token("header", number, bare)
-                current = next(stream, None)
-            else:
+                current, after_gap = next(stream, None), False
+                continue
+            if not (after_gap and (again or len(cells) != width)):
                 yield Token("row", number, bare)
-            after_gap = False
-            continue
+                after_gap = False
+                continue
         table, after_gap = "", False
-        if (
-            piped
-            and _PIPE.search(bare)
-            and is_delimiter(nxt)
-            and ("|" in (nxt or "") or "+" in (nxt or "")[:3] or not (nxt or "").isascii())
-        ):
-            table = "outer" if bare.startswith("|") else "bare"
+        if cells and is_delimiter(nxt) and ("|" in (nxt or "") or "+" in (nxt or "")[:3] or not (nxt or "").isascii()):
+            table, width = "outer" if bare.startswith("|") else "bare", len(cells)
             yield Token("header", number, bare)
             current = next(stream, None)
-        elif bare.startswith("|") and nxt is not None and nxt.strip().startswith("|") and is_header(split_row(bare)):
-            table = "outer"
+        elif cells and bare.startswith("|") and nxt is not None and nxt.strip().startswith("|") and is_header(cells):
+            table, width = "outer", len(cells)
             yield Token("header without alignment", number, bare)
-        elif bare.startswith("|") and len(bare) > 1:
-            yield Token("stray", number, bare, fenced)
-        elif nxt is not None and not fenced and not bare.startswith("#") and _UNDERLINE.fullmatch(nxt.strip()):
+        elif cells and bare.startswith("|") and len(bare) > 1 and not is_picture(cells):
+            yield Token("stray", number, bare, bool(fence))
+        elif nxt is not None and not fence and not bare.startswith("#") and _UNDERLINE.fullmatch(nxt.strip()):
             yield Token("text", number, ("# " if nxt.strip()[0] == "=" else "## ") + bare)
             current = next(stream, None)
         elif not (is_delimiter(bare) and bare[0] in "+┌├└╞"):
-            yield Token("text", number, body)
+            yield Token("text", number, body, bool(fence))
 
 
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
@@ -145,7 +154,7 @@ def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
             own = True
         elif token.kind == "text":
             try:
-                outline.read(token.line, token.text)
+                outline.read(token.line, token.text, code=token.fenced)
             except BadInput as error:
                 raise BadInput(f"{path}: {error}") from None
             own = own and not token.text.strip()
@@ -171,6 +180,7 @@ class _Walk:
         """Rows of a table that is not one of runs."""
         self.strays: tuple[Token, int] | None = None
         """The first of the rows outside any table, and how many they are."""
+        self.asked: set[Question] = set()
         self.logged: list[Record] = []
         """Iterations of the current section, for tables that repeat them without their time."""
 
@@ -249,8 +259,17 @@ class _Walk:
         record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         yield from problems
         yield from more
+        yield from self._questions(token.line, record)
         if record is not None:
             yield self._with_logged_time(record)
+
+    def _questions(self, line: int, record: Record | None) -> Iterator[Problem]:
+        """What the text above says in two ways, where the row leaves it open; once for all the rows under it."""
+        for question in self.outline.around(line, record.size_label if record else "").questions:
+            open_ = record is not None and getattr(record, question.field, "") in (None, "")
+            if open_ and question not in self.asked:
+                self.asked.add(question)
+                yield Problem(file=self.file, line=question.values[-1].line, message=str(question), level="note")
 
     def _with_logged_time(self, record: Record) -> Record:
         """A table that repeats a log line's rate without its time: the time is the log's, and marked as inferred."""
@@ -281,7 +300,7 @@ class _Walk:
     def _text(self, token: Token) -> Iterator[Record | Problem]:
         if token.text.strip():
             yield from self._end_table()
-            if token.text.lstrip().startswith("#"):
+            if token.text.lstrip().startswith("#") and not token.fenced:
                 self.title = codec.decode(token.text.strip().lstrip("#").strip())
                 yield from self._logs(self.log.flush())
         yield from self.lists.feed(token.line, token.text)
@@ -289,7 +308,14 @@ class _Walk:
 
 _ITEM = re.compile(r"\s*[-*+]\s+([^:|=]{1,40}?)\s*[:=]\s*(\S.{0,60})$")
 LONGEST_ITEM, MOST_ITEMS = 120, 100
-_PART = re.compile(r"\b(?:nodes?|gpus?|ranks?|stages?|devices?|hosts?)\b", re.IGNORECASE)
+_PARTS = r"(?:nodes?|gpus?|ranks?|stages?|devices?|hosts?)"
+_PART = re.compile(
+    rf"(?:\d+(?:st|nd|rd|th)|first|last|middle|other|all|each|every|max|min|worst)\b.*\b{_PARTS}\b|"
+    rf"{_PARTS}\W?\d[\d,–-]*",
+    re.IGNORECASE,
+)
+"""Which part of a job a figure is of: `1st node`, `rank 0`. `GPU memory` alone is what the machine has."""
+_HAS = re.compile(r"\b(?:per|a|each)\b|/|\b[x×]\b", re.IGNORECASE)
 _MEMORY = Column(field="mem_value", kind="memory", heading="Mem")
 _TFLOPS = Column(field="tflops", kind="figure", heading="TFLOPs")
 
@@ -315,13 +341,18 @@ class ListReader:
         first = 0
         for number, key, text in items:
             cell = read_cell(_MEMORY, text)
-            if _PART.search(key) and cell.value is not None and cell.unit:
+            if _PART.fullmatch(key) and cell.value is not None and cell.unit:
                 parts.append((number, key, text, cell))
                 continue
             column = _TFLOPS if key.lower() in ("performance", "perf") else read_heading(key)
             if column.field in MEASURES:
                 cell = read_cell(column, text)
-                if cell.value is not None and not cell.unread and (column is not _TFLOPS or "flop" in cell.unit.lower()):
+                if (
+                    cell.value is not None
+                    and not cell.unread
+                    and (column is not _TFLOPS or "flop" in cell.unit.lower())
+                    and not (column.field == "mem_value" and _HAS.search(text))
+                ):
                     first = first or number
                     shared[column.field] = cell.value
                     if column.field == "mem_value":

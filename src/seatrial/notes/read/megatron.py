@@ -145,7 +145,7 @@ class LogReader:
         elif "parallel" in line and "size:" in line:
             content = read_statements(line, heading=True)
         if content and (content.fields or content.env):
-            self.outline.statements.append(Statement(number, 0, content, heading=True))
+            self.outline.statements.append(Statement(number, 0, content, heading=True, after=number))
 
     def flush(self, *, end: bool = False) -> Iterator[Record | Problem]:
         """What is still open; with `end`, also how the log ended."""

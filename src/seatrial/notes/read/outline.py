@@ -4,8 +4,10 @@
     for number, line in ...: outline.read(number, line)        every line that is neither a row nor a log line
     outline.around(line=30, label="7B")                        what holds for a row there
 
-A statement holds from its line to the end of its section, subsections included; the nearest one before a row wins. A section
-without any rows (an overview, a list of hyperparameters) speaks for the section that it is part of.
+A statement holds from its line to the end of its section, subsections included; the innermost section wins, and in a section
+what stands nearest above the row. A section without rows speaks for nobody, but for one that by its title only sets up what
+follows (Setup, Model hyperparameters): it speaks for the section it is part of. Two lines between the same two tables that
+disagree state nothing: they are a question, and named.
 """
 from __future__ import annotations
 
@@ -21,6 +23,16 @@ from seatrial.tables.headings import clean, normal
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
 """What a line of text says of the case it introduces, not of every table in the subsections after it."""
 MOST_STATEMENTS, MOST_CACHED = 10_000, 4096
+_SETS_UP = frozenset(
+    "overview setup setting settings configuration configurations config configs hyperparameters hyperparameter parameters "
+    "params model architecture hardware environment defaults".split()
+)
+_BESIDE = frozenset(
+    "hyper training train trained pretraining benchmark benchmarking experiment experimental common general default software "
+    "cluster machine system notation notations details information info and the of for our used all".split()
+)
+"""The words of a title such as `Model hyperparameters` or `2. Training setup`, which is about all the runs that follow: at
+least one of the first, and none but those beside it."""
 ROWS_SEARCHED = 500
 """How many rows are searched for words that tell a machine of CPUs from one of devices."""
 SHAPE = frozenset({"layers", "hidden", "heads", "kv_heads", "ffn"})
@@ -37,6 +49,55 @@ class Section:
     label: str = ""
     has_rows: bool = False
 
+    @property
+    def sets_up(self) -> bool:
+        words = set(re.findall(r"[^\W\d_]+", self.title.lower()))
+        return bool(words & _SETS_UP) and words <= _SETS_UP | _BESIDE
+
+
+class Tree:
+    """The headings of a file as the sections they open; the first stands for what is above them all."""
+
+    def __init__(self) -> None:
+        self.sections = [Section(0, 0, "", -1)]
+        self._starts: list[int] = []
+
+    def open(self, number: int, level: int, title: str, label: str = "") -> None:
+        parent = len(self.sections) - 1
+        while self.sections[parent].level >= level:
+            parent = self.sections[parent].parent
+        self.sections.append(Section(number, level, clean(title), parent, label=label))
+
+    def mark_rows(self) -> None:
+        """A row stands here: this section and those around it are not mere overviews."""
+        index = len(self.sections) - 1
+        while index >= 0 and not self.sections[index].has_rows:
+            self.sections[index].has_rows = True
+            index = self.sections[index].parent
+
+    def at(self, line: int) -> int:
+        """The innermost section of a line."""
+        if len(self._starts) != len(self.sections):
+            self._starts = [section.line for section in self.sections]
+        return max(0, bisect.bisect_left(self._starts, line) - 1)
+
+    def chain(self, section: int) -> list[int]:
+        """The section and those around it, the innermost first."""
+        chain = []
+        while section >= 0:
+            chain.append(section)
+            section = self.sections[section].parent
+        return chain
+
+    def scope(self, section: int) -> int:
+        """Where text of a section holds: there, or for one that sets up others in the nearest around it that has rows."""
+        while self.sections[section].sets_up and not self.sections[section].has_rows:
+            section = self.sections[section].parent
+        return section
+
+    def title(self, section: int) -> str:
+        return " / ".join(self.sections[index].title for index in reversed(self.chain(section)) if self.sections[index].title)
+
 
 @dataclass
 class Statement:
@@ -44,6 +105,20 @@ class Statement:
     section: int
     content: Statements
     heading: bool
+    after: int = 0
+    """How many tables stand above it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A field for which the text gives several values, each with its line."""
+
+    field: str
+    values: tuple[Stated, ...]
+
+    def __str__(self) -> str:
+        said = " and ".join(f"{stated.value} (line {stated.line})" for stated in self.values)
+        return f"the text above says {self.field} {said}: which of them holds is a question, so none is taken"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,26 +139,31 @@ class Around:
     env: dict[str, str] = field(default_factory=dict)
     extra: dict[str, str] = field(default_factory=dict)
     section: str = ""
+    questions: tuple[Question, ...] = ()
+
+
+class Rough(str):
+    """A rounded figure, such as a vocabulary of 32k: text, not a value."""
 
 
 LONGEST_LEGEND = 200
-_HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\\*{1,3}|\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
 _VALUE_LEGEND = re.compile(r"\s*(?:[-*+]\s+)?([\w -]+?)\s*[/:=]\s*(\w+)\s*==?>?\s*`?([A-Za-z_][\w-]*)=([^\s`,]+)`?")
 
 
 class Outline:
     def __init__(self) -> None:
-        self.sections: list[Section] = [Section(0, 0, "", -1)]
+        self.tree = Tree()
         self.statements: list[Statement] = []
         self.legends: dict[str, str] = {}
         self.value_legends: dict[tuple[str, str], tuple[str, str]] = {}
         """(column, cell) -> the environment variable and value that the cell means."""
         self.rules: list[KnownFailure] = []
         self._host = self._device = False
-        self._searched = 0
+        self._searched = self._tables = 0
+        self._in_table = False
         self._cache: dict[tuple[int, int, str], Around] = {}
-        self._starts: list[int] = []
         self._lines: list[int] = []
 
     @property
@@ -92,23 +172,24 @@ class Outline:
         return self._host and not self._device
 
     def heading(self, number: int, level: int, title: str) -> None:
-        parent = len(self.sections) - 1
-        while self.sections[parent].level >= level:
-            parent = self.sections[parent].parent
         content = read_statements(title, heading=True)
-        self.sections.append(Section(number, level, clean(title), parent, label=content.label))
-        if content:
-            self.statements.append(Statement(number, len(self.sections) - 1, content, heading=True))
+        self.tree.open(number, level, title, content.label)
+        self._state(number, content, heading=True)
 
-    def read(self, number: int, line: str) -> None:
-        """One line that is neither a row of a table nor part of a log."""
-        if not line.strip():
+    def _state(self, number: int, content: Statements, *, heading: bool) -> None:
+        if content:
+            self.statements.append(Statement(number, len(self.tree.sections) - 1, content, heading, self._tables))
+
+    def read(self, number: int, line: str, *, code: bool = False) -> None:
+        """One line that is neither a row of a table nor part of a log; in code `#` begins a comment, which states nothing."""
+        if not line.strip() or (code and line.lstrip().startswith("#")):
             return
-        if len(self.statements) + len(self.sections) > MOST_STATEMENTS:
+        self._in_table = False
+        if len(self.statements) + len(self.tree.sections) > MOST_STATEMENTS:
             raise BadInput(f"line {number}: over {MOST_STATEMENTS} headings and settings, which is more than notes have")
         host, device = machine_cues(line)
         self._host, self._device = self._host or host, self._device or device
-        match = _HEADING.match(line)
+        match = HEADING.match(line)
         if match:
             self.heading(number, len(match.group(1)), match.group(2))
         elif not self._read_legend(line):
@@ -116,19 +197,18 @@ class Outline:
             failed = read_status(line).failed if content else ""
             if failed:
                 self.rules.append(KnownFailure(fields=content.fields, failed=failed, text=clean(line.lstrip(" -*+>"))))
-            elif content:
-                self.statements.append(Statement(number, len(self.sections) - 1, content, heading=False))
+            else:
+                self._state(number, content, heading=False)
 
     def rows_at(self, line: str) -> None:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
+        self._tables += not self._in_table
+        self._in_table = True
         if self._searched < ROWS_SEARCHED and not (self._host and self._device):
             self._searched += 1
             host, device = machine_cues(line)
             self._host, self._device = self._host or host, self._device or device
-        index = len(self.sections) - 1
-        while index >= 0 and not self.sections[index].has_rows:
-            self.sections[index].has_rows = True
-            index = self.sections[index].parent
+        self.tree.mark_rows()
 
     def _read_legend(self, line: str) -> bool:
         match = _VALUE_LEGEND.match(line) if "==" in line and len(line) < LONGEST_LEGEND else None
@@ -144,87 +224,81 @@ class Outline:
     # ---- asked by the rows, once everything is read
 
     def around(self, line: int, label: str = "") -> Around:
-        if len(self._lines) != len(self.statements) or len(self._starts) != len(self.sections):
+        if len(self._lines) != len(self.statements):
             self._lines = [statement.line for statement in self.statements]
-            self._starts = [section.line for section in self.sections]
             self._cache.clear()
-        position, section = bisect.bisect_left(self._lines, line), bisect.bisect_left(self._starts, line) - 1
-        key = position, max(section, 0), label
+        key = bisect.bisect_left(self._lines, line), self.tree.at(line), label
         if len(self._cache) > MOST_CACHED:
             self._cache.clear()
         if key not in self._cache:
             self._cache[key] = self._work_out(*key)
         return self._cache[key]
 
-    def _chain(self, section: int) -> list[int]:
-        chain = []
-        while section >= 0:
-            chain.append(section)
-            section = self.sections[section].parent
-        return chain
-
     def _scope(self, statement: Statement) -> int:
-        """The section a statement holds in: its own, or the nearest around it that has rows at all."""
-        section = statement.section
-        while not statement.heading and section > 0 and not self.sections[section].has_rows:
-            section = self.sections[section].parent
-        return section
+        return statement.section if statement.heading else self.tree.scope(statement.section)
 
     def _work_out(self, position: int, section: int, label: str) -> Around:
-        chain = self._chain(section)
-        in_scope = []
-        for statement in self.statements[:position]:
-            scope = self._scope(statement)
-            if scope in chain:
-                in_scope.append((statement, scope == section))
-        values: dict[str, Stated] = {}
+        chain = self.tree.chain(section)
+        depth = {scope: -place for place, scope in enumerate(chain)}
+        scoped = ((statement, self._scope(statement)) for statement in self.statements[:position])
+        # The innermost section is the nearest, and in it the last line.
+        in_scope = sorted((pair for pair in scoped if pair[1] in depth), key=lambda pair: depth[pair[1]])
+        labels = [Stated(value=s.content.label, line=s.line) for s, _ in in_scope if s.content.label]
+        about = label or str(labels[-1].value if labels else "")
+        said: dict[str, dict[Stated, tuple[int, int]]] = {"size_label": dict.fromkeys(labels[-1:], (0, 0))} if labels else {}
         env: dict[str, str] = {}
-        extra: dict[str, str] = {}
-        for statement, _ in in_scope:
-            if statement.content.label:
-                values["size_label"] = Stated(value=statement.content.label, line=statement.line)
-        about = label or str(values["size_label"].value if "size_label" in values else "")
-        for statement, here in in_scope:
+        for statement, scope in in_scope:
             content = statement.content
             if content.label and not statement.heading and content.label != about:
                 continue
             other_model = self._other_model(statement, about)
-            for name, value in {**content.machine_wide, **content.fields}.items():
-                if (name in LOCAL and not here) or (other_model and name in SHAPE):
+            place = scope, statement.after
+            rough = {name: Rough(text) for name, text in content.inexact.items()}
+            for name, value in {**content.machine_wide, **content.fields, **rough}.items():
+                if (name in LOCAL and scope != section) or (other_model and name in SHAPE):
                     continue
-                values[name] = Stated(value=value, line=statement.line)
-                extra.pop(name, None)
-            for name, text in content.inexact.items():
-                extra[name] = text
-                values.pop(name, None)
+                said.setdefault(name, {})[Stated(value=value, line=statement.line)] = place
             env.update(content.env)
-        inferred = self._infer(position, section, about, values, extra)
-        title = " / ".join(self.sections[index].title for index in reversed(chain) if self.sections[index].title)
-        return Around(values=values, inferred=inferred, env=env, extra=extra, section=title)
+        values: dict[str, Stated] = {}
+        extra: dict[str, str] = {}
+        questions = []
+        for name, by in said.items():
+            *_, last = by
+            rivals = {stated.value: stated for stated, place in by.items() if place == by[last]}
+            if len(rivals) > 1 and name not in LOCAL:
+                questions.append(Question(field=name, values=tuple(rivals.values())))
+            elif isinstance(last.value, Rough):
+                extra[name] = str(last.value)
+            else:
+                values[name] = last
+        asked = {question.field for question in questions}
+        inferred = self._infer(position, section, about, values, extra, asked)
+        return Around(values=values, inferred=inferred, env=env, extra=extra, section=self.tree.title(section),
+                      questions=tuple(questions))  # fmt: skip
 
     def _other_model(self, statement: Statement, about: str) -> bool:
         """Whether a heading above the statement names another size than the row: its shape is not this row's then."""
-        for index in self._chain(self._scope(statement)):
-            label = self.sections[index].label
+        for index in self.tree.chain(self._scope(statement)):
+            label = self.tree.sections[index].label
             if label:
                 return bool(about) and label != about
         return False
 
     def _infer(
-        self, position: int, section: int, about: str, values: dict[str, Stated], extra: dict[str, str]
+        self, position: int, section: int, about: str, values: dict[str, Stated], extra: dict[str, str], asked: set[str]
     ) -> frozenset[str]:
         """Values from beyond the row's own sections: a model defined elsewhere, the machine, a later `above too`."""
-        found: dict[str, Stated] = {}
-        for statement in self.statements:
+        defined: dict[str, dict[object, Stated]] = {}
+        for statement in self.statements[:position]:
             content = statement.content
-            above = not statement.heading and statement.line < self._line_of(position)
-            if content.label and content.label == about and above:
+            if content.label and content.label == about and not statement.heading:
                 for name, value in content.fields.items():
                     if name in MODEL:
-                        found[name] = Stated(value=value, line=statement.line)
+                        defined.setdefault(name, {})[value] = Stated(value=value, line=statement.line)
                 for name, text in content.inexact.items():
                     if name in MODEL and name not in values:
                         extra.setdefault(name, text)
+        found = {name: stated for name, by in defined.items() if len(by) == 1 for stated in by.values()}
         for statement in self.statements[position:]:
             if statement.content.backward and self._before(section, self._scope(statement)):
                 for name, value in statement.content.fields.items():
@@ -233,15 +307,12 @@ class Outline:
         for (name, value), line in machine.items():
             if sum(other == name for other, _ in machine) == 1:
                 found.setdefault(name, Stated(value=value, line=line))
-        inferred = {name: stated for name, stated in found.items() if name not in values}
+        inferred = {name: stated for name, stated in found.items() if name not in values and name not in asked}
         values.update(inferred)
         return frozenset(inferred)
 
-    def _line_of(self, position: int) -> int:
-        return self._lines[position] if position < len(self._lines) else 1 << 62
-
     def _before(self, section: int, other: int) -> bool:
         """Whether `section` (or one around it) is `other` itself or the one just before it, under the same parent."""
-        parent = self.sections[other].parent
-        siblings = [index for index, s in enumerate(self.sections) if s.parent == parent and index <= other]
-        return any(index in siblings[-2:] for index in self._chain(section))
+        parent = self.tree.sections[other].parent
+        siblings = [index for index, s in enumerate(self.tree.sections) if s.parent == parent and index <= other]
+        return any(index in siblings[-2:] for index in self.tree.chain(section))

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import lru_cache
 
-from seatrial.tables.headings import LONGEST_CELL, NUMBER, Column, Kind, clean
+from seatrial.notes.read import units
+from seatrial.notes.read.units import shifted
+from seatrial.tables.headings import LONGEST_CELL, NUMBER, Column, Kind, clean, decimal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,34 +51,9 @@ def take_flags(text: str) -> tuple[str, tuple[str, ...]]:
     return re.sub(r"\s*/\s*(?=$|\()", "", _FLAG.sub("", text)).strip(), flags
 
 
-_UNITS: dict[Kind, tuple[re.Pattern[str], dict[str, str]]] = {
-    "memory": (
-        re.compile(r"([KMGT]i?B|[MG]i?)(?:ytes?)?(?:/gpu|/node)?(?![\w])", re.IGNORECASE),
-        {"g": "GB", "gb": "GB", "gib": "GiB", "gi": "GiB", "m": "MB", "mb": "MB", "mib": "MiB", "mi": "MiB"},
-    ),
-    "seconds": (
-        re.compile(
-            r"(ms|msecs?|milliseconds?|s|secs?|seconds?|min|minutes?)(?:/(?:it|iter|iteration|step))?(?![\w])", re.IGNORECASE
-        ),
-        {"ms": "ms", "msec": "ms", "msecs": "ms", "millisecond": "ms", "milliseconds": "ms", "s": "s", "sec": "s", "secs": "s",
-         "second": "s", "seconds": "s", "min": "min", "minute": "min", "minutes": "min"},
-    ),
-    "figure": (re.compile(r"(T|TFLOPS?|TFLOPs?/s(?:/GPU)?|PFLOPs?|PFLOPs?/s|PetaFLOPs?)(?![\w])", re.IGNORECASE), {}),
-    "percent": (re.compile(r"(%)"), {}),
-    "frequency": (
-        re.compile(r"(GHz|MHz|kHz|Hz)(?![\w])", re.IGNORECASE),
-        {"ghz": "GHz", "mhz": "MHz", "khz": "kHz", "hz": "Hz"},
-    ),
-    "rate": (
-        re.compile(
-            r"((?:samples?|seqs?|sequences?|tokens?|toks?)\s*(?:/|per\s+)\s*(?:s|sec|secs|second)(?:/gpu)?)(?![\w])",
-            re.IGNORECASE,
-        ),
-        {},
-    ),
-}  # fmt: skip
 _THOUSANDS = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
-_SECONDS = {"min": 60.0}
+LONGEST_SEQUENCE_K = 4096
+"""Thousands of tokens beyond which a figure under `Sequence (K)` was typed in tokens."""
 POSITIVE: frozenset[Kind] = frozenset({"count", "figure", "memory", "seconds", "rate", "percent", "frequency"})
 
 
@@ -90,7 +66,8 @@ def read_cell(column: Column, raw: str) -> Cell:
         return reader(column, text)
     text, flags = take_flags(text)
     if column.kind in ("word", "size") or not text:
-        size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbt])", text, re.IGNORECASE) if column.kind == "size" else None
+        sized = f"{text}{column.unit}" if column.unit and text.replace(".", "", 1).isdigit() else text
+        size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmbt])", sized, re.IGNORECASE) if column.kind == "size" else None
         text = size.group(1) + size.group(2).upper() if size else text
         return Cell(value="" if is_blank(text) else text, flags=flags)
     return _number_cell(column, text, flags)
@@ -99,18 +76,25 @@ def read_cell(column: Column, raw: str) -> Cell:
 def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     if text[:1] in "~≈" and text[1:2]:
         text, flags = text[1:].lstrip(), ("~", *flags)
+    several = units.compound(text) if column.kind == "seconds" and len(text) <= LONGEST_CELL else None
+    if several is not None and not several[1][:1].isalnum():
+        return Cell(value=several[0], unit="s", text=several[1].strip(), flags=flags)
     match = NUMBER.match(text) if len(text) <= LONGEST_CELL else None
     if match is None:
         return _no_number(column, text, flags)
-    value = float(re.sub("[,'_]", "", match.group()))
+    value = float(decimal(match.group()))
     rest = text[match.end() :]
-    spread = re.match(r"\s*(?:±|\+/-)\s*[\d.]+", rest)
-    unit, rest = _unit(column, rest[spread.end() :] if spread else rest)
-    if column.kind == "rate" and rest[:1] in _THOUSANDS and not rest[1:2].isalpha():
-        value, rest = value * _THOUSANDS[rest[0]], rest[1:]
-        unit, rest = _unit(column, rest)
-    if column.field == "seq" and re.match(r"[kK](?!\w)", rest):
-        value, rest = value * 1024, rest[1:]
+    spread = re.match(r"\s*(?:±|\+/-)\s*[\d.,]+", rest)
+    unit, rest = units.take(column.kind, rest[spread.end() :] if spread else rest)
+    if column.kind == "rate" and (scale := rest[:1] if rest[:1] in _THOUSANDS and not rest[1:2].isalpha() else column.unit):
+        value *= _THOUSANDS.get(scale, 1.0)
+        unit, rest = units.take(column.kind, rest[1:]) if rest[:1] in _THOUSANDS else (unit, rest)
+    if column.field == "seq" and (column.unit == "K" or re.match(r"[kK](?!\w)", rest)):
+        if value > LONGEST_SEQUENCE_K:
+            return Cell(flags=flags, unread=f"{match.group()} thousand tokens are no sequence")
+        value, rest = value * 1024, rest[1:] if rest[:1] in "kK" else rest
+    if (other := "" if unit else units.foreign(column.kind, rest)) or (other := _other_rate(column, unit)):
+        return Cell(flags=flags, unread=f"{text!r} is {other}")
     if rest and (rest[0] not in " ([{" or rest.lstrip()[:1].isdigit()):
         return Cell(flags=flags, unread=f"{text!r} is not one number")
     if not math.isfinite(value):
@@ -127,45 +111,37 @@ def _number_cell(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     return _scaled(column, value, unit or column.unit, words, flags)
 
 
-def shifted(value: float, places: int) -> float:
-    """The number with its decimal point moved left: 41.2 % is 0.412, not 0.41200000000000003."""
-    return float(Decimal(repr(value)).scaleb(-places))
-
-
-def _unit(column: Column, rest: str) -> tuple[str, str]:
-    pattern = _UNITS.get(column.kind)
-    if pattern is None or not rest:
-        return "", rest
-    match = pattern[0].match(rest.lstrip())
-    if match is None:
-        return "", rest
-    return pattern[1].get(match.group(1).lower(), match.group(1)), rest.lstrip()[match.end() :]
+def _other_rate(column: Column, unit: str) -> str:
+    """Tokens in a column of samples, or those of one device in a column of all."""
+    if column.kind != "rate" or not unit or column.field == "throughput":
+        return ""
+    tokens, each = unit.lower().startswith("tok"), re.search(r"gpu|device", unit, re.IGNORECASE) is not None
+    meant = column.field.startswith("tokens"), column.field.endswith("per_process")
+    return "" if (tokens, each) == meant else "another rate"
 
 
 def _scaled(column: Column, value: float, unit: str, words: str, flags: tuple[str, ...]) -> Cell:
     if column.kind == "count":
         return Cell(value=int(value), text=words, flags=flags)
     if column.kind == "seconds":
-        scaled = 1 / value if unit == "it/s" else shifted(value, 3) if unit == "ms" else value * _SECONDS.get(unit, 1.0)
+        scaled = units.seconds(value, unit)
         if not math.isfinite(scaled) or scaled <= 0:
             return Cell(flags=flags, unread=f"{value} {unit} is no time")
         return Cell(value=scaled, unit=unit, text=words, flags=flags)
-    if column.kind == "memory" and unit not in ("", "MB", "MiB", "GB", "GiB"):
-        return Cell(flags=flags, unread=f"memory in {unit}: write MiB or GiB")
+    if column.kind == "memory":
+        value, unit = units.memory(value, unit)
     if column.kind == "percent":
         return Cell(value=shifted(value, 2) if unit == "%" or value > 1 else value, text=words, flags=flags)
     if column.kind == "frequency":
         # Nobody clocks a machine at 3.1 Hz: a slip of the unit keeps its digits, and lint says so.
         return Cell(value=shifted(value, 3) if unit == "MHz" else value, unit=unit, text=words, flags=flags)
-    if column.field == "aggr_pflops" and unit.upper().startswith("T"):
-        return Cell(value=shifted(value, 3), unit=unit, text=words, flags=flags)
+    if column.field in ("tflops", "aggr_pflops") and unit:
+        value = shifted(units.tera(value, unit), 3 if column.field == "aggr_pflops" else 0)
     return Cell(value=value, unit=unit, text=words, flags=flags)
 
 
 def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
-    bare = _DASHES.sub("", text).strip()
-    pattern = _UNITS.get(column.kind)
-    if is_blank(text) or (pattern is not None and pattern[0].fullmatch(bare)):
+    if is_blank(text) or units.is_unit(column.kind, _DASHES.sub("", text).strip()):
         return Cell(flags=flags)
     if re.fullmatch(r"[+-]?(nan|inf|infinity)", text, re.IGNORECASE):
         return Cell(flags=flags, unread=f"{text} is not a finite number")

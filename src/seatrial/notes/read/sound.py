@@ -29,7 +29,8 @@ def sound(found: Iterator[Record | Problem]) -> Iterator[Record | Problem]:
             for name, (value, why) in wrong.items():
                 yield Problem(file=one.source_file, line=one.source_line or 0, column=name, cell=str(value)[:80],
                               message=f"{name}: {why}")
-            yield dataclasses.replace(one, **{name: _EMPTY.get(name) for name in wrong})
+            without: dict[str, Any] = {name: _EMPTY.get(name) for name in wrong}
+            yield dataclasses.replace(one, **without)
         else:
             yield one
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.parsing import DTYPES, read_cell
-from seatrial.tables.headings import Column, clean, setting
+from seatrial.tables.headings import Column, clean, normal, setting
 
 LONGEST = 1000
 """Letters beyond which a line is an essay."""
@@ -43,7 +43,7 @@ class Statements:
         return bool(self.fields or self.env or self.inexact or self.label or self.machine_wide)
 
 
-_SIZE = re.compile(r"(?<![\w.*/=-])(\d+(?:\.\d+)?)\s?([MBT])(?![\w/%*])")
+_SIZE = re.compile(r"(?<![\w.*/=-])(\d+(?:\.\d+)?)\s?([MBT])(?![\w/%*]|\s?-?(?:tok|sample|word|step|batch|image|sequence))")
 _OPTION = re.compile(r"--([a-z][\w-]+)(?:[ =]+([^\s\\|]+))?")
 _PAIR = re.compile(
     r"(?:(?<=^)|(?<=[\s,;|/(\[`\"'{]))([A-Za-z][\w.-]*(?: [A-Za-z][\w.-]*){0,3})\s*(?:=|:(?=\s*\d))\s*"
@@ -65,7 +65,7 @@ _A_NODE = re.compile(
     r"(?<![\w.=-])(\d+) ?(?:gpus?|procs|processes|ranks|devices) ?(?:per|/|a) ?node\b",
     re.IGNORECASE,
 )
-_DTYPE = re.compile(r"(?<![\w=-])(" + "|".join(DTYPES) + r")(?![\w-])", re.IGNORECASE)
+_DTYPE = re.compile(r"(?<![\w=-])(" + "|".join(name for name in DTYPES if name[-1].isdigit()) + r")(?![\w-])", re.IGNORECASE)
 _ZERO = re.compile(r"\bzero[ _-]?(?:stage)?[ _=-]?([0-3])(?![\w/.])", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?GHz\b", re.IGNORECASE)
 _OPTIMIZER = re.compile(
@@ -76,6 +76,8 @@ _RESULT = re.compile(
     r"\d\s*(?:secs?|s|ms)/(?:it|iter|step)|\d\s*tflops?\b|\d\s*(?:samples|tokens)/s|\d\s*[MG]i?B\b.*\d\s*[MG]i?B\b",
     re.IGNORECASE,
 )
+_VAGUE = frozenset({"batch", "batch size", "bs", "model", "time", "sequence", "context", "width", "depth"})
+"""Words that head a column well enough, but in a sentence may mean the micro-batch as well as the global one."""
 _FILLER = frozenset(
     "model models all the a an and with w o using use set settings setting config configuration parameters params for on "
     "of is are above below too here size export environment env setup each both "
@@ -135,6 +137,8 @@ def _settings(text: str, result: Statements) -> tuple[dict[str, list[object]], s
     text = _TORCH.sub(lambda m: put("torch_version", m.group(1)), text)
     for key, value, start, end in _pairs(text):
         column = setting(key) or next((c for c in map(setting, _suffixes(key)) if c is not None), None)
+        if normal(key) in _VAGUE:
+            continue
         name = key.split()[-1]
         if column is not None:
             if not _put_value(column, value.strip("\"'"), put, result):
