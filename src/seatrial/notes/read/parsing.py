@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from seatrial.notes.read import units
 from seatrial.notes.read.units import shifted
+from seatrial.record import MEMORY_UNITS
 from seatrial.tables.headings import LONGEST_CELL, NUMBER, Column, Kind, clean, decimal
 
 
@@ -193,8 +194,11 @@ DTYPES = {
 
 def _memory_unit(column: Column, text: str) -> Cell:
     """A column of its own for what the memory beside it is counted in."""
-    unit = _UNITS["memory"][1].get(text.lower())
-    return Cell() if is_blank(text) else Cell(value=unit) if unit else Cell(unread=f"memory in {text}: write MiB or GiB")
+    unit, rest = units.take("memory", text)
+    if is_blank(text):
+        return Cell()
+    known = unit in MEMORY_UNITS and not rest.strip()
+    return Cell(value=unit) if known else Cell(unread=f"memory in {text[:20]}: write MiB or GiB")
 
 
 def _dtype(column: Column, text: str) -> Cell:
