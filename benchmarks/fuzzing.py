@@ -9,11 +9,15 @@ A target is the function behind a command. What it makes of a file goes on to wh
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
+import math
 import os
 import random
 import re
 import signal
+import time
+import tomllib
 import traceback
 import warnings
 from collections.abc import Callable
@@ -73,11 +77,13 @@ CONFIGS = [
      "sliding_window": 4096, "max_window_layers": 1, "layer_types": ["full_attention", "sliding_attention"]},
 ]
 DEVICE = [
-    b"# nThread 1 nGpus 8 minBytes 8 maxBytes 1048576 step: 2(factor)\n#\n"
+    b"all_reduce_perf -b 8 -e 1M -f 2 -g 8\n# nThread 1 nGpus 8 minBytes 8 maxBytes 1048576 step: 2(factor)\n#\n"
+    b"#  Rank  0 Group  0 Pid   101 on       node device  0 [0x19] NVIDIA H100 80GB HBM3\n"
+    b"#  Rank  1 Group  0 Pid   101 on       node device  1 [0x3b] NVIDIA H100 80GB HBM3\n"
     b"#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
     b"#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
-    b"     1048576        262144     float     sum      -1    31.20   33.61   58.81      0    30.98   33.85   59.23      0\n"
-    b"     2097152        524288     float     sum      -1    41.02   51.12   89.47      0    40.11   52.28   91.50      0\n",
+    b"     1048576        262144     float     sum      -1    31.20   33.61   33.61      0    30.98   33.85   33.85      0\n"
+    b"     2097152        524288     float     sum      -1    41.02   51.12   51.12      0    40.11   52.28   52.28      0\n",
     b"framework,version,device,op_name,kernel_source,gemm_dtype,m,n,k,latency\n"
     b"TRTLLM,1.0,NVIDIA H100 80GB HBM3,gemm,torch_flow,float16,4096,4096,4096,0.21\n"
     b"TRTLLM,1.0,NVIDIA H100 80GB HBM3,gemm,torch_flow,float16,8192,4096,4096,0.41\n",
@@ -102,10 +108,10 @@ def samples() -> dict[str, list[bytes]]:
     """By kind. Of long files many short pieces."""
     rng = random.Random(7)
     data, examples = ROOT / "tests" / "data", ROOT / "examples"
-    markdown = _some([*data.glob("notes/*.md"), *data.glob("frozen/**/*.md"), *(ROOT / "docs").rglob("*.md")])
+    markdown = _some([*data.glob("notes/**/*.md"), *data.glob("frozen/**/*.md"), *(ROOT / "docs").rglob("*.md")])
     found = {
         "md": [*markdown, *_blocks(markdown)],
-        "csv": _some([*data.glob("notes/*.csv"), *data.glob("frozen/**/*.csv"), *examples.rglob("*.csv")]),
+        "csv": _some([*data.glob("notes/**/*.csv"), *data.glob("logs/*.csv"), *data.glob("frozen/**/*.csv"), *examples.rglob("*.csv")]),
         "sweep": [*_some([*examples.rglob("*.toml"), data / "frozen/sweep.toml", data / "frozen/trial.toml"]), *_fences("toml")],
         "engine": [b'base = "fsdp2"\n' + text for text in _some([*(ROOT / "src/seatrial/presets/engines").glob("*.toml")])],
         "machine": [_small_machine()], "calibration": [_calibration()],
@@ -113,11 +119,13 @@ def samples() -> dict[str, list[bytes]]:
         "book": [line for text in _some([*data.glob("frozen/logbook/segments/*.jsonl")]) for line in text.splitlines(True)],
         "run": _some([*data.glob("frozen/runs/*/run.json")]), "manifest": _some([*data.glob("frozen/checkpoint/*/manifest.json")]),
         "config": [json.dumps(config, indent=1).encode() for config in CONFIGS],
-        "log": LOGS, "options": OPTIONS, "rule": RULES, "device": DEVICE,
+        "log": [*LOGS, *_some([*data.glob("logs/*.log"), *data.glob("logs/*.txt")])], "options": OPTIONS, "rule": RULES, "device": DEVICE,
         "set": [b"model.layers=70", b"cluster.device.power_w=500", b'execution.attention="fused"', b"axes.dp=[1, 2]",
                 b"environment.variables.OMP_NUM_THREADS=\"4\"", b"batch={gbs=8}"],
     }
-    return {kind: [piece for text in texts for piece in (_cut(text, rng) for _ in range(1 if len(text) <= LARGEST else 12))]
+    whole = ("calibration", "machine", "run", "manifest", "records", "book")
+    return {kind: texts if kind in whole else
+            [piece for text in texts for piece in (_cut(text, rng) for _ in range(1 if len(text) <= LARGEST else 12))]
             for kind, texts in found.items()}
 
 
@@ -165,9 +173,15 @@ _QUOTED = re.compile(rb'"[^"\n]*"')
 _LINE = re.compile(rb"[^\n]*\n?")
 
 
-def mutated(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+def mutated(data: bytes, rng: random.Random, others: list[bytes], toml: bool = False) -> bytes:
+    if data[:1] in (b"{", b"[") and rng.random() < 0.7:
+        return _structure(data, rng, others)
+    if toml and rng.random() < 0.5:
+        return _toml_structure(data, rng, others)
+    # Half of them in words alone, so that it is still a file of its kind.
+    known = WORDED if rng.random() < 0.5 else MUTATIONS
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 5, 8))):
-        data = rng.choice(MUTATIONS)(data, rng, others)[: 8 * LARGEST]
+        data = rng.choice(known)(data, rng, others)[: 8 * LARGEST]
     return data
 
 
@@ -242,7 +256,65 @@ def _heading(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
     return sign.join(cells) + end + rest
 
 
+VALUES: list[Any] = [None, True, False, 0, -1, 1, 1.5, 10**9, 10**18, 10**19, 10**400, 1e308, 1e-308, float("nan"), float("inf"), "", "x", "8",
+                     "\ud800", "\x1b[31m", [], [1], {}, {"a": 1}, [[]], [None], "=1+1", "1e400", -0.0, 2**63, [1] * 50, {"": {}}]  # fmt: skip
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if value != value else "inf"
+    return '"none"' if value is None else json.dumps(str(value)) if not isinstance(value, int | float | str) else json.dumps(value)
+
+
+def _toml_structure(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+    try:
+        found = tomllib.loads(data.decode())
+    except (ValueError, RecursionError):
+        return data
+    changed = json.loads(_structure(json.dumps(found, default=str).encode(), rng, others))
+    return "".join(f"{json.dumps(str(key))} = {_toml(value)}\n" for key, value in changed.items()).encode("utf-8", "replace")
+
+
+def _structure(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+    """Of what is JSON, or lines of it: a value, a key, another's value; it is JSON still."""
+    lines = data.splitlines(keepends=True) if b"\n{" in data and data[:1] == b"{" else [data]
+    at = rng.randrange(len(lines)) if lines else 0
+    try:
+        found = json.loads(lines[at])
+    except (ValueError, IndexError, RecursionError):
+        return data
+    for _ in range(rng.choice((1, 1, 2))):
+        places: list[tuple[Any, Any]] = []
+        waiting = [found]
+        while waiting:
+            table = waiting.pop()
+            keys = list(table) if isinstance(table, dict) else list(range(len(table))) if isinstance(table, list) else []
+            places += [(table, key) for key in keys]
+            waiting += [table[key] for key in keys]
+        if not places:
+            break
+        table, key = rng.choice(places)
+        how = rng.random()
+        if how < 0.6:
+            table[key] = copy.deepcopy(rng.choice(VALUES))
+        elif how < 0.75:
+            del table[key]
+        elif how < 0.9:
+            there, other = rng.choice(places)
+            with contextlib.suppress(KeyError, IndexError):
+                table[key] = json.loads(json.dumps(there[other]))
+        elif isinstance(table, dict):
+            table[rng.choice(["x", "base", "source", "state", "outcome", "dp", "trial", str(key) + "s"])] = table.pop(key)
+    lines[at] = json.dumps(found).encode() + b"\n"
+    return b"".join(lines)
+
+
 MUTATIONS = [_flip, _insert, _delete, _truncate, _splice, _number, _number, _number, _key, _key, _quote, _line, _swap, _heading]
+WORDED = [_number, _number, _number, _key, _quote, _quote, _line]
 
 
 # ---- what reads them
@@ -517,7 +589,7 @@ def case(seed: int, only: str = "") -> Case:
     if target == "json":
         data = b"[" + b",\n".join(rng.choice(mine) for _ in range(rng.randint(1, 3))) + b"]"
     every = mine if rng.random() < 0.8 else rng.choice(list(samples().values()))
-    return Case(seed, target, mutated(data, rng, every))
+    return Case(seed, target, mutated(data, rng, every, toml=TARGETS[target][1].endswith(".toml")))
 
 
 @dataclass(frozen=True)
@@ -558,16 +630,17 @@ def _over(*_: object) -> None:
     raise TooLong
 
 
-def shrunk(one: Case, folder: Path, tries: int = 400) -> Case:
+def shrunk(one: Case, folder: Path, tries: int = 400, seconds: float = 20.0) -> Case:
     """Pieces are taken out, the larger first, as long as it ends the same way."""
+    until = time.monotonic() + seconds
     found = failure(one, folder)
     if found is None:
         return one
     limit = tries
     size = max(1, len(one.data) // 2)
-    while size and limit > 0:
+    while size and limit > 0 and time.monotonic() < until:
         at = 0
-        while at < len(one.data) and limit > 0:
+        while at < len(one.data) and limit > 0 and time.monotonic() < until:
             less = replace(one, data=one.data[:at] + one.data[at + size :])
             limit -= 1
             again = failure(less, folder)

@@ -105,9 +105,11 @@ def checked(found: Any, where: str) -> dict[str, Any]:
         if not isinstance(found.get(key), int) or not 1 <= found[key] <= MOST_PROCESSES:
             raise BadInput(f"{where}: {key} is {shown(found.get(key))}: probe the machine again")
     for key, is_text in _PLAIN.items():
-        value = found.get(key)
+        if key not in found:
+            continue
+        value = found[key]
         usable = isinstance(value, str) if is_text else _above_zero(value) or key == "noise" and value == 0
-        if value is not None and not usable:
+        if not usable:
             raise BadInput(f"{where}: {key} is {shown(value)}: probe the machine again")
     between = found.get("between", {"s": 1.0})
     if not isinstance(between, dict) or not _above_zero(between.get("s")):
