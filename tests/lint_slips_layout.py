@@ -75,7 +75,7 @@ def layers_not_divisible(table: Table, rng: random.Random) -> Planted | None:
     changed = change(
         table, index, PP=str(pp), Nodes=str(row.dp * row.tp * pp // table.procs), Sec_it="", TFLOPs="", Mem="fail"
     )
-    return Planted(changed, index, "layers-divisible", None, "PP")
+    return Planted(changed, index, "layers-divisible", None, "PP", "warning")
 
 
 SLIPS: dict[str, Slip] = {

@@ -110,21 +110,27 @@ def by_size(iterations: Sequence[dict], *, warmup: int) -> tuple[dict[int, list[
 
 
 def _about(known: Known, timed: list[float], marked: list[dict], recipe: Recipe) -> dict[str, Any]:
-    about: dict[str, Any] = {"median_s": known.value, "counted": known.count, "drift": round(known.drift, 5),
+    found = about(known, timed, marked)
+    if recipe.slow_s is not None and len(timed) >= 3 and min(timed) > recipe.slow_s and not known.within(recipe.known_to):
+        found["ended"] = f"slow: every iteration took longer than {recipe.slow_s:.4g} s"
+    elif known.within(recipe.known_to):
+        found["ended"] = f"known to {recipe.known_to:.2%}"
+    else:
+        found["ended"] = "time or iterations spent"
+    return found
+
+
+def about(known: Known, timed: Sequence[float], marked: Sequence[dict]) -> dict[str, Any]:
+    """How a median came about, of a run of ours or of a log."""
+    found: dict[str, Any] = {"median_s": known.value, "counted": known.count, "drift": round(known.drift, 5),
                              "warmup": sum(bool(i.get("warmup")) for i in marked),
                              "outliers": sum(bool(i.get("outlier")) for i in marked)}
     if math.isfinite(known.half_width):
-        about |= {"low_s": known.low, "high_s": known.high, "confidence": 0.95}
+        found |= {"low_s": known.low, "high_s": known.high, "confidence": 0.95}
     if len(timed) > 1:
         first, _, third = statistics.quantiles(timed, n=4)
-        about["spread_s"] = third - first
-    if recipe.slow_s is not None and len(timed) >= 3 and min(timed) > recipe.slow_s and not known.within(recipe.known_to):
-        about["ended"] = f"slow: every iteration took longer than {recipe.slow_s:.4g} s"
-    elif known.within(recipe.known_to):
-        about["ended"] = f"known to {recipe.known_to:.2%}"
-    else:
-        about["ended"] = "time or iterations spent"
-    return about
+        found["spread_s"] = third - first
+    return found
 
 
 def rates(trial: Trial, sec_per_it: float) -> dict[str, Any]:

@@ -288,7 +288,7 @@ class Topology:
     """Virtual stages per rank (interleaved 1F1B)."""
     mbs: int = fields.field(1, label="MBS", kind="count", searched=True, title="Micro-batch (MBS)",
         names="mbs, micro batch, microbatch, micro batch size, microbatch size, micro bs, micro batchsize, ubs, batch per gpu, "
-              "per device batch size, train micro batch size per gpu, local batch size, lbs, bs per gpu")
+              "per device batch size, train micro batch size per gpu, local batch size, lbs, bs per gpu, micro")
     """Micro-batch size: sequences that pass the pipeline together."""
     zero: int = fields.field(0, label="ZS", kind="zero", column="zero_stage", searched=True, title="ZeRO stage",
         word="ZeRO",
@@ -342,7 +342,7 @@ class Batch:
 
     gbs: int = fields.field(label="GBS", kind="count", searched=True, title="Global batch (GBS)",
         names="gbs, global batch, global batch size, global bs, global batchsize, batch size, batch, bs, train batch size, "
-              "total batch size")
+              "train batch, total batch size")
     """Sequences of one iteration, over all replicas."""
     rampup_start: int | None = None
     """The batch grows from this …"""

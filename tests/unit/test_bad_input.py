@@ -296,7 +296,7 @@ def test_a_bad_line_is_named_with_its_number_and_stops_nothing(tmp_path, monkeyp
         found, problems = log.rows({"session": "a"})
     assert [row["record_id"] for row in found] == ["good-a"] and len(problems) == len(BAD_LINES)
     table = rows.read(book, presets.cluster("jz-a100"))
-    assert len(table.rows) == 2 and len(table.problems) == len(BAD_LINES)
+    assert len(table.rows) == 2 and len(table.unread) == len(BAD_LINES)
     assert (book / "segments" / "x.jsonl").read_bytes() == before
 
 

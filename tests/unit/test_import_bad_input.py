@@ -95,8 +95,9 @@ def test_a_table_too_large_is_refused_before_it_is_read(tmp_path):
 
 def test_a_log_has_no_limit(tmp_path):
     path = tmp_path / "l.log"
-    path.write_text(" iteration        1/      10 | elapsed time per iteration (s): 2.50 | global batch size:    64 |\n" * 100)
-    assert len(import_file(path, largest_mib=0.001).records) == 100
+    line = " iteration {:8}/     100 | elapsed time per iteration (s): 2.50 | global batch size:    64 |\n"
+    path.write_text("".join(line.format(number) for number in range(1, 101)))
+    assert len(import_file(path, largest_mib=0.001, each=True).records) == 100
 
 
 def test_a_line_without_end(tmp_path):

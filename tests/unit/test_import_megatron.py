@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.notes.read import import_file
-from seatrial.notes.read.megatron import LogReader
+from seatrial.notes.read.logs import LogReader
 from seatrial.notes.read.outline import Outline
 from seatrial.record import Record
 
@@ -44,7 +44,7 @@ TGS = SECONDS.replace("TFLOPs:", "tokens per gpu per second (tgs): 819.200 | TFL
 def read(tmp_path: Path, text: str, name: str = "train.log") -> list[Record]:
     path = tmp_path / name
     path.write_bytes(text.encode())
-    found = import_file(path)
+    found = import_file(path, each=True)
     assert not found.problems
     return list(found.records)
 

@@ -32,7 +32,7 @@ def test_what_a_field_takes_is_no_such_axis(heading):
 
 
 @pytest.mark.parametrize("name", ["notes.md", "rows.csv", "named.csv"])
-def test_an_import_names_the_columns_and_refuses_the_rows(tmp_path: Path, name: str):
+def test_an_import_names_the_columns_and_the_planner_refuses_the_rows(tmp_path: Path, name: str):
     path = tmp_path / name
     if name == "notes.md":
         path.write_text("| DP | TP | CP | GBS | Sec/it | Mood |\n| - | - | - | - | - | - |\n"
@@ -41,10 +41,12 @@ def test_an_import_names_the_columns_and_refuses_the_rows(tmp_path: Path, name: 
         heads = "DP,TP,CP,GBS,Sec/it,Mood" if name == "rows.csv" else "dp,tp,cp,gbs,sec_per_it,mood"
         path.write_text(f"{heads}\n8,4,1,512,1.5,good\n8,4,2,512,0.9,\n")
     found = import_file(path)
-    assert [record.sec_per_it for record in found.records] == [1.5]
-    assert [name.lower() for name in found.unknown_columns] == ["mood"]
-    assert [(problem.level, problem.rows) for problem in found.problems] == [("row", 1)]
-    assert "context parallelism is not modelled" in found.problems[0].message
+    assert [(record.sec_per_it, record.extra.get("CP") or record.extra.get("cp")) for record in found.records] == [
+        (1.5, "1"), (0.9, "2")]  # fmt: skip
+    assert [name.lower() for name in found.unknown_columns] == ["mood"] and not found.problems
+    of_shape = [{**record.to_dict(), "layers": 24, "hidden": 2048} for record in found.records]
+    fits, refused = planner_rows.from_records(of_shape, presets.cluster("jz-a100"), name).rows
+    assert fits.trial is not None and "context parallelism is not modelled" in refused.reject
 
 
 def test_the_planner_refuses_the_same_rows_and_names_the_same_columns(tmp_path: Path):

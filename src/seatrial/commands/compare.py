@@ -3,14 +3,18 @@
     seatrial compare trial.toml --b environment.variables.LD_PRELOAD=libtcmalloc_minimal.so.4 --logbook book
     seatrial compare trial.toml --a topology.precision=fp16 --b topology.precision=bf16 --logbook book --repeats 12
     seatrial compare --logbook book --a session=monday --b session=tuesday
+    seatrial compare --logbook notes.md --a tp=4 --b tp=8
 
 With a file, --a and --b are settings put over it and both are run, pair by pair; without, they choose records. Exit status: 0
 when there is an answer, also "no difference can be seen"; 3 when one side could not be measured.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,8 @@ FEWEST = 6
 STEP = 2
 NARROWEST, WIDEST = 44, 100
 """Columns of a terminal that the picture needs at least, and takes at most."""
+MOST_UNREAD = 20
+"""Lines of a file that are told one by one."""
 BUSY = 0.5
 """A load of others, as a share of the cores, that is worth a word."""
 
@@ -33,7 +39,7 @@ def register(app: typer.Typer) -> None:
     @app.command("compare", help="A against B: the ratio with its interval, or that no difference can be seen.")
     def compare(
         file: Path = typer.Argument(None, help="A trial or sweep to run both ways; without it, records are compared."),
-        logbook: Path = typer.Option(Path("logbook"), "--logbook", help="Folder of the logbook."),
+        logbook: Path = typer.Option(Path("logbook"), "--logbook", help="Folder of a logbook, or a file of records."),
         a: list[str] = typer.Option([], "--a", help="What makes it A: a setting, or field=value of a record; may be repeated."),
         b: list[str] = typer.Option([], "--b", help="What makes it B."),
         repeats: int = typer.Option(8, min=2, help="Runs of each, at most."),
@@ -97,13 +103,12 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
 
 
 def _recorded(logbook: Path, a: list[str], b: list[str]) -> list[Any]:
-    from seatrial.logbook import Logbook
     from seatrial.sweep import compare as versus
 
     if not a or not b:
         raise BadInput("without a file, --a and --b choose records: for example --a session=monday --b session=tuesday")
     where_a, where_b = (dict(map(_filter, side)) for side in (a, b))
-    with Logbook(logbook) as book:
+    with _book(logbook) as book:
         (rows_a, problems), (rows_b, more) = book.rows(where_a), book.rows(where_b)
     for line in dict.fromkeys(map(str, [*problems, *more])):
         print(line, file=sys.stderr)
@@ -111,6 +116,25 @@ def _recorded(logbook: Path, a: list[str], b: list[str]) -> list[Any]:
     if not groups:
         raise BadInput(f"{logbook}: no configuration is there both with {' '.join(a)} and with {' '.join(b)}, measured")
     return groups
+
+
+@contextlib.contextmanager
+def _book(path: Path) -> Iterator[Any]:
+    """A logbook, or one for the moment of what `seatrial import` reads in a file."""
+    from seatrial.logbook import Logbook
+
+    if not path.is_file():
+        with Logbook(path) as book:
+            yield book
+        return
+    from seatrial.notes.read import import_file
+
+    found = import_file(path)
+    for problem in [problem for problem in found.problems if problem.level != "note"][:MOST_UNREAD]:
+        print(f"not read: {problem}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder, Logbook(Path(folder), create=True) as book:
+        book.append_many([record.to_dict() for record in found.records])
+        yield book
 
 
 def _filter(text: str) -> tuple[str, Any]:

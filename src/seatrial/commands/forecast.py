@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     @app.command("forecast", help="Forecast each row of a CSV table: seconds, TFLOPs, memory, whether it fits.")
     def forecast(
-        rows: Path = typer.Argument(None, help="CSV with the columns of a trial, or a sweep as TOML.", metavar="ROWS.csv"),
+        rows: Path = typer.Argument(None, help="CSV of trials, notes, logs, a logbook, or a sweep.", metavar="ROWS.csv"),
         cluster: str | None = typer.Option(None, help="Name of a cluster, or a TOML file with a [cluster] table; a sweep has "
                                                       "its own.", show_default="jz-a100"),
         machine: Path | None = MACHINE,
@@ -54,10 +54,9 @@ def register(app: typer.Typer) -> None:
         rejected = sum(line["forecast_reject"] != "" for line in made)
         if output is not None:
             forecasting.write(output, table, made)
-        for problem in table.problems:
-            print(problem, file=sys.stderr)
         if table.ignored:
             print(f"{rows}: nothing reads {', '.join(table.ignored)}", file=sys.stderr)
+        _unread(table.unread)
         lines = [{**row.cells, **line} for row, line in zip(table.rows, made)]
         document = {"rows": lines, "rejected": rejected, "learned": fit.describe() if fit.rows else None,
                     **forecasting.rests_on(table, here)}
@@ -73,7 +72,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command("calibrate", help="Say what measured rows teach about a cluster, and which of them were not believed.")
     def calibrate_command(
-        rows: Path = typer.Argument(..., help="Measured rows (sec_per_it): CSV, or the folder of a logbook.",
+        rows: Path = typer.Argument(..., help="Measured rows: CSV, notes, logs, or the folder of a logbook.",
                                     metavar="ROWS.csv"),
         cluster: str = typer.Option("jz-a100", help="Name of a cluster, or a TOML file with a [cluster] table."),
         machine: Path | None = MACHINE,
@@ -99,9 +98,20 @@ def register(app: typer.Typer) -> None:
         _doubts(fit)
         if fit.ignored:
             print(f"{rows}: nothing reads {', '.join(fit.ignored)}", file=sys.stderr)
+        _unread(fit.unread)
         if output is not None:
             print(f"written to {output}", file=sys.stderr)
         return EXIT_GOOD
+
+
+MOST_UNREAD = 20
+
+
+def _unread(lines: tuple[str, ...]) -> None:
+    for line in lines[:MOST_UNREAD]:
+        print(f"not read: {line}", file=sys.stderr)
+    if len(lines) > MOST_UNREAD:
+        print(f"not read: {len(lines) - MOST_UNREAD} more like these", file=sys.stderr)
 
 
 def _doubts(fit: Calibration) -> None:

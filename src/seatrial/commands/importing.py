@@ -2,6 +2,8 @@
 
 seatrial import notes.md train.log --logbook runs
 seatrial import rows.csv --logbook runs --json
+seatrial import train.log --logbook runs --per-iteration
+seatrial import mine.log --logbook runs --format mine.toml
 """
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ def register(app: typer.Typer) -> None:
 
 
 def import_command(
-    files: list[Path] = typer.Argument(..., metavar="FILE...", help="Notes with tables, Megatron logs, CSV, TSV or JSON."),
+    files: list[Path] = typer.Argument(..., metavar="FILE...", help="Notes with tables, logs, event files, CSV, TSV or JSON."),
     logbook: Path = typer.Option(..., "--logbook", metavar="DIR", help="Where the records go; made if it is not there."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document: counts, and every problem."),
+    per_iteration: bool = typer.Option(False, "--per-iteration", help="A record for each step of a log, not for each run."),
+    form: Path | None = typer.Option(None, "--format", metavar="FILE.toml", help="Describes a log format of your own."),
     largest_mib: float = typer.Option(64, "--largest-mib", metavar="N", help="Refuse notes and tables above this size."),
 ) -> int:
     """Every file is read before anything is written. Exit status 1 when a cell or a row could not be read."""
@@ -43,7 +47,7 @@ def import_command(
     with _Waiting() as rows:
         for path in files:
             before, found, columns = len(rows), [], dict[str, None]()
-            for item in iter_file(path, largest_mib=largest_mib):
+            for item in iter_file(path, largest_mib=largest_mib, each=per_iteration, format=form):
                 if isinstance(item, Problem) and item.columns:
                     columns.update(dict.fromkeys(item.columns))
                 elif isinstance(item, Problem):
@@ -52,7 +56,7 @@ def import_command(
                     rows.add(item.to_dict())
                     states[item.state] += 1
             if len(rows) == before and not any(problem.rows for problem in found):
-                raise BadInput(f"{path}: no table of runs, log line or row in it")
+                raise BadInput(f"{path}: no table of runs, log line or row in it; --format FILE.toml describes a log format")
             problems.append((path, found, list(columns)))
             counts.append(len(rows) - before)
         with Logbook(logbook, create=True) as book:

@@ -11,7 +11,7 @@ import typer
 
 from seatrial.errors import EXIT_GOOD, BadInput
 
-WHAT = "A log that comes with the package (bloom-prequel), or a CSV file of measured rows."
+WHAT = "A log that comes with the package (bloom-prequel), or a file of measured rows: CSV, notes, logs."
 
 
 def register(app: typer.Typer) -> None:

@@ -90,7 +90,7 @@ def rows_in_logs(run_dir: Path) -> Iterator[list[Record]]:
 
     for path in sorted((run_dir / LOGS).glob("*.log")):
         try:
-            yield [row for row in iter_file(path) if isinstance(row, Record)]
+            yield [row for row in iter_file(path, each=True) if isinstance(row, Record)]
         except BadInput:
             continue  # empty, or no text at all
 

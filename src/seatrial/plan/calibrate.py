@@ -133,6 +133,7 @@ class Calibration:
     used: tuple[Row, ...] = ()
     """The rows that it was learned from, so that more can be learned with them."""
     ignored: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     """Columns of their table that nothing reads."""
 
     @property
@@ -395,17 +396,27 @@ def _of_memory(row: Row) -> bool:
 
 def from_table(table: Table, cluster: Cluster) -> Calibration:
     """Rows of this machine, where the table names machines and this one is among them."""
-    return replace(learn(table.of_machine(cluster.name), cluster), ignored=table.ignored)
+    return replace(learn(table.of_machine(cluster.name), cluster), ignored=table.ignored, unread=table.unread)
 
 
 def from_file(path: str | Path, cluster: Cluster) -> Calibration:
-    """What `Calibration.save` wrote (.json) as it is; a CSV file or the folder of a logbook is learned from here and now."""
-    if Path(path).suffix == ".json":
+    """What `Calibration.save` wrote (.json) as it is; measured rows of a file or a logbook are learned from here and now."""
+    if Path(path).suffix == ".json" and not _has_runs(path):
         return Calibration.load(path, cluster)
     found = from_table(read(path, cluster), cluster)
     if not found.rows:
         raise BadInput(f"{path}: no row to learn from: it takes a column sec_per_it, and rows that a topology fits")
     return found
+
+
+def _has_runs(path: str | Path) -> bool:
+    """Whether a JSON file is one of records or of a run's metrics, and no calibration."""
+    from seatrial.notes.read import import_file
+
+    try:
+        return bool(import_file(path).records)
+    except BadInput:
+        return False
 
 
 SHAPE_LEVELS = ("kin", "heads", "shape")

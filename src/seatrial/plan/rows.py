@@ -1,6 +1,6 @@
 """A table of trials as the planner reads it: cells become trials once, what is missing takes its stated default.
 
-    table = rows.read("rows.csv", cluster)          or the folder of a logbook
+    table = rows.read("rows.csv", cluster)          or the folder of a logbook, notes, a log
     table.rows[0].trial, table.rows[0].reject, table.rows[0].sec_per_it
     rows.read_row(record.to_dict(), cluster)        a record: the very trial that it ran, where it has one
 
@@ -142,8 +142,8 @@ class Table:
     rows: tuple[Row, ...]
     ignored: tuple[str, ...] = ()
     """Columns that nothing reads."""
-    problems: tuple[str, ...] = ()
-    """Lines that are no rows, each with its place."""
+    unread: tuple[str, ...] = ()
+    """What could not be read of a file of somebody's, with its line."""
 
     def configs(self) -> Configs:
         """Of the rows that were not rejected, in order."""
@@ -159,7 +159,10 @@ def configs_of(rows: list[Row]) -> Configs:
 
 
 def read(path: str | Path, cluster: Cluster, assume: Mapping[str, str] = MappingProxyType({})) -> Table:
-    """A CSV file, or the folder of a logbook. `assume`: column -> what a row means that does not say."""
+    """The folder of a logbook, or a file: one of columns named as those of a record, or anything that `seatrial import` reads.
+
+    `assume`: column -> what a row means that does not say.
+    """
     from seatrial.tables.unknown import unknown_columns
 
     if Path(path).is_dir():
@@ -167,11 +170,10 @@ def read(path: str | Path, cluster: Cluster, assume: Mapping[str, str] = Mapping
 
         with Logbook(Path(path)) as book:
             lines, problems = book.rows()
-        return replace(from_records(lines, cluster, str(path), assume), problems=tuple(map(str, problems)))
+        return replace(from_records(lines, cluster, str(path), assume), unread=tuple(map(str, problems)))
+    if not _is_named(Path(path)):
+        return _imported(Path(path), cluster, assume)
     header, lines = read_cells(path)
-    if not {"layers", "hidden"} <= set(header):
-        missing = [name for name in ("layers", "hidden") if name not in header]
-        raise BadInput(f"{path}: no column {' or '.join(missing)}; {nearest(missing[0], header)}")
     said = _own(header, lines, str(path)) if header[-1:] == (OWN_MARK,) else lines
     rows = tuple(replace(read_row(values, cluster, f"{path}:{n}", assume), cells=line)
                  for n, (line, values) in enumerate(zip(lines, said), 2))
@@ -196,6 +198,44 @@ def read_cells(path: str | Path) -> tuple[tuple[str, ...], list[dict[str, str]]]
     return header, lines
 
 
+def _is_named(path: Path) -> bool:
+    """Whether its first line is one of our columns, `layers` and `hidden` among them."""
+    try:
+        if not path.is_file():
+            return path.suffix.lower() == ".csv" and not path.exists()
+        with path.open("rb") as file:
+            first = file.readline(1 << 16)
+    except OSError:
+        return True  # whose error is told where it is read
+    cells = first.decode("utf-8-sig", errors="replace").strip().split(",")
+    return {"layers", "hidden"} <= {cell.strip(" \"") for cell in cells}
+
+
+def _imported(path: Path, cluster: Cluster, assume: Mapping[str, str]) -> Table:
+    from seatrial.notes.read import import_file
+
+    found = import_file(path)
+    rows = [{name: value for name, value in record.to_dict().items() if name not in UNSAID} for record in found.records]
+    if not rows:
+        raise BadInput(f"{path}: no table of runs, log line or row in it")
+    table = from_records(rows, cluster, str(path), assume)
+    unread = tuple(str(problem) for problem in found.problems if problem.level != "note")
+    return replace(table, ignored=found.unknown_columns, unread=unread)
+
+
+UNSAID = frozenset({"printed", "context", "iterations", "measurement", "memory", "breakdown", "table", "section"})
+"""Of an imported record, what is about how it was written."""
+
+
+def machines(path: str | Path) -> list[str]:
+    """Those that the rows of a file name."""
+    if not _is_named(Path(path)):
+        from seatrial.notes.read import import_file
+
+        return sorted({record.machine for record in import_file(path).records} - {""})
+    return sorted({line.get("machine") or "" for line in read_cells(path)[1]} - {""})
+
+
 OWN_MARK = "seatrial"
 """The last column of a CSV file that `seatrial table` wrote."""
 
@@ -216,8 +256,9 @@ def from_records(records: Iterable[Mapping[str, Any]], cluster: Cluster, where: 
     """Records as a logbook has them, or plain dicts of the same columns."""
     lines = list(records)
     header = tuple(dict.fromkeys(name for line in lines for name in line))
-    return Table(header=header, rows=tuple(read_row(line, cluster, f"{where}:{line.get('record_id') or n}", assume)
-                                           for n, line in enumerate(lines)))
+    names = [line.get("record_id") or line.get("source_line") or n for n, line in enumerate(lines)]
+    rows = (read_row(line, cluster, f"{where}:{name}", assume) for name, line in zip(names, lines))
+    return Table(header=header, rows=tuple(rows))
 
 
 def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "",

@@ -43,7 +43,7 @@ class Column:
 LONGEST_CELL = 1000
 """Letters beyond which a cell is an essay: its markdown stays, and it is no number."""
 NUMBER = re.compile(
-    r"[+-]?(?:\d{1,3}(?:\.\d{3})+,\d+|\d+,(?!\d{3}(?:\D|$))\d+|0,\d+)(?![\d.,])"
+    r"[+-]?(?:\d{1,3}(?:\.\d{3}){2,}|\d{1,3}(?:\.\d{3})+,\d+|\d+,(?!\d{3}(?:\D|$))\d+|0,\d+)(?![\d.,])"
     r"|[+-]?(?:\d{1,3}(?:[,'_]\d{3})+(?!\d)|\d+)(?:\.\d*)?(?:[eE][+-]?\d+)?|[+-]?\.\d+(?:[eE][+-]?\d+)?"
 )
 """A number as it is typed in many countries: a comma before three digits parts thousands, before any other it is the point."""
@@ -79,6 +79,8 @@ def clean(text: str) -> str:
 
 def decimal(number: str) -> str:
     """A match of `NUMBER` as Python reads it."""
+    if number.count(".") > 1 and "," not in number:
+        return number.replace(".", "")
     whole, _, part = number.partition(",")
     if _COMMA.fullmatch(number) and (len(part) != 3 or "." in whole or whole.lstrip("+-") == "0"):
         return whole.replace(".", "") + "." + part
@@ -93,7 +95,7 @@ env settings:
 mem_value memory:
     mem, memory, peak mem, peak memory, max mem, max memory, gpu mem, gpu memory, vram, memory usage, mem usage,
     mem per gpu, memory per gpu, max memory allocated, peak memory allocated, max allocated, mem used, memory used,
-    peak vram, peak gpu memory, mem value
+    peak vram, peak gpu memory, mem value, speicher, gpu speicher, spitzenspeicher
 mem_unit memory unit:
     mem unit, memory unit, unit of memory
 mem_scope word:
@@ -105,7 +107,7 @@ sec_per_it seconds:
     secs per iteration, seconds per it, s per iteration, seconds per iter, secs per step, secs per iter, ms per it,
     ms per iter, ms per step, ms per iteration, msec per it, msec per iter, it per s, it per sec, its per s, iter per s,
     iters per s, iter per sec, iterations per s, iterations per sec, iterations per second, steps per s, steps per sec,
-    steps per second
+    steps per second, zeit per schritt, schrittzeit, zeit per iteration
 time_unit word:
     time unit
 tflops figure:
@@ -125,7 +127,7 @@ samples_per_s rate:
     sequences per sec, sequences per second, seq per sec, throughput samples per s
 tokens_per_s rate:
     tokens per s, tokens per sec, tokens per second, tok per s, toks per s, token per s, tps, tok per sec,
-    throughput tokens per s
+    throughput tokens per s, token per sec
 tokens_per_s_per_process rate:
     tokens per s per gpu, tokens per sec per gpu, tokens per second per gpu, tok per s per gpu, tgs,
     tokens per gpu per second, tokens per gpu per second tgs, tps per gpu, tokens per gpu per s,
@@ -237,6 +239,8 @@ def read_heading(raw: str) -> Column:
             field == "tflops" and part and words_in not in _UNIT_WORDS and not _heading_per(words_in) and "flop" not in words_in
         ):
             formula = part
+    if field == "iteration" and unit in ("s", "ms", "us", "min", "h"):
+        field, kind = "sec_per_it", "seconds"  # `Step (s)`
     if field == "throughput":
         return Column(heading=raw.strip(), field="throughput", kind="rate")
     if field != "tflops":

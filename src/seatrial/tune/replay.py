@@ -1,6 +1,6 @@
 """A search that people made by hand, told again: what the planner would have said, and which trials nobody had to run.
 
-    story = replay.tell("bloom-prequel")            one of the shipped logs, or a CSV file with a cluster
+    story = replay.tell("bloom-prequel")            one of the shipped logs, or a file with a cluster
     story["stages"][0]["top"], story["tune"]["trials"], story["saved"]["device_hours"]
     print(text(story)), print(markdown(story))      for a terminal or as markdown
 
@@ -102,7 +102,7 @@ def read(name: str, *, cluster: str | None = None) -> Question:
     if not path.is_file():
         from seatrial.fields import nearest
 
-        raise BadInput(f"{name}: neither a shipped log nor a CSV file; {nearest(name, LOGS)}")
+        raise BadInput(f"{name}: neither a shipped log nor a file of measured rows; {nearest(name, LOGS)}")
     machine = presets.cluster(cluster or _machine(path))
     found = table.read(path, machine).rows
     for by in ("time", "cost"):
@@ -125,7 +125,7 @@ def _largest(rows: Sequence[Row], by: By) -> tuple[tuple[object, ...] | None, in
 
 
 def _machine(path: Path) -> str:
-    named = sorted({line.get("machine") or "" for line in table.read_cells(path)[1]} - {""})
+    named = table.machines(path)
     if len(named) != 1:
         said = f"its rows name {', '.join(named)}" if named else "its rows name no machine"
         raise BadInput(f"{path}: --cluster must be given: {said}")

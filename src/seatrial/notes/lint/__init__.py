@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.notes.lint import derived, duplicates, formulas, layout, model_size, plausible, status, throughput
+from seatrial.notes.lint import derived, duplicates, formulas, layout, model_size, plausible, relations, status, throughput
+from seatrial.notes.lint import shifted as cells
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.lint.sheet import CODES, LEVELS, Finding, Sheet, in_order
 from seatrial.notes.read import LARGEST_MIB, import_file
@@ -24,8 +25,8 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, layout.check_processes, throughput.check, duplicates.check, layout.check_divisible, derived.check,
-    plausible.check, model_size.check, status.check,
+    formulas.establish, relations.learn, layout.check_processes, cells.check, relations.check, throughput.check,
+    duplicates.check, layout.check_divisible, derived.check, plausible.check, model_size.check, status.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""
 
@@ -45,6 +46,7 @@ def look(
     found = status.check_reading(sheet, problems)
     layout.count_processes(sheet)
     model_size.fill_shapes(sheet)
+    found += model_size.mend_text(sheet)
     for rule in RULES:
         found += rule(sheet)
     return in_order(found, list(sheet.prose) or list(sheet.files)), sheet

@@ -88,6 +88,7 @@ def _aggregates(mates: list[Row]) -> Iterator[Finding]:
         row
         for row in mates
         if (shown := row.printed("aggr_pflops")) is not None and shown.value > 0 and row.record.tflops and row.world
+        and not row.settled
     ]
     reported: set[float] = set()
     for row in rows:
@@ -123,7 +124,7 @@ def _rates(mates: list[Row]) -> Iterator[Finding]:
     for row in mates:
         sec = row.printed("sec_per_it")
         seconds = row.get("sec_per_it")
-        if sec is None or not seconds:
+        if sec is None or not seconds or row.settled:
             continue
         for name in RATES:
             range_s = (seconds * (1 - sec.slack), seconds * (1 + sec.slack))
@@ -173,7 +174,7 @@ def _mfu(mates: list[Row]) -> Iterator[Finding]:
         return
     for row in mates:
         tflops, mfu = row.get("tflops"), row.printed("mfu")
-        if not tflops or mfu is None or _mfu_fits(row, tflops, peak):
+        if not tflops or mfu is None or row.settled or _mfu_fits(row, tflops, peak):
             continue
         percent = not row.cell("mfu").startswith(("0.", "."))
         proposed = f"{100 * tflops / peak:.1f}%" if percent else f"{tflops / peak:.3f}"

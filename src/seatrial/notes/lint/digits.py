@@ -24,6 +24,8 @@ class Printed:
     text: str = ""
     step: float = 0.0
     """A step of the last digit; 0 where it is `unit`."""
+    scale: float = 1.0
+    """What is printed over the value: 100 under a heading of percent, 1000 under one of ms."""
 
     @property
     def rounded(self) -> tuple[float, float]:
@@ -39,8 +41,8 @@ class Printed:
         return self.unit / 2 / abs(self.value) if self.value else 1.0
 
     def like(self, value: float) -> str:
-        """Another value with as many decimals."""
-        return as_printed(value, self.step or self.unit)
+        """Another value with as many decimals, in the unit of the column."""
+        return as_printed(value * self.scale, (self.step or self.unit) * self.scale)
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,9 @@ class Steps:
         return cls(finest) if len(column) >= 4 and len(fine) >= 3 and set(last) <= {0, 5} and 5 in last else cls()
 
     def applied(self, figure: Printed) -> Printed:
-        return Printed(figure.value, 10 * figure.unit, figure.text, figure.unit) if figure.unit == self.halves_of else figure
+        if figure.unit != self.halves_of:
+            return figure
+        return Printed(figure.value, 10 * figure.unit, figure.text, figure.unit, figure.scale)
 
 
 def as_printed(value: float, unit: float) -> str:
@@ -80,7 +84,8 @@ def read(text: str, value: float | None) -> Printed | None:
     number = float(shown)
     if not number:
         return Printed(value, 10.0 ** -_decimals(shown), text)
-    return Printed(value, 10.0 ** -_decimals(shown) * abs(value / number), text)
+    scale = number / value if value else 1.0
+    return Printed(value, 10.0 ** -_decimals(shown) * abs(value / number), text, scale=scale if abs(scale - 1) > 1e-9 else 1.0)
 
 
 def from_value(value: float) -> Printed:

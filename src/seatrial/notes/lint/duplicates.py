@@ -11,13 +11,15 @@ import re
 import statistics
 from collections.abc import Iterator
 
-from seatrial.notes.lint.digits import overlap
+from seatrial.notes.lint.digits import overlap, slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Row, Sheet, field_of
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
 
+_RERUN = 0.04
+"""What two runs of one configuration differ by."""
 _MOST_TWINS = 50
 """Of one configuration."""
 
@@ -34,7 +36,7 @@ def check(sheet: Sheet) -> list[Finding]:
     for row in rows:
         if row not in swapped and complete(row):
             found += _out_of_order(row)
-    return found + _repeats(rows) + _duplicates(rows)
+    return found + _pasted(rows) + _memories(rows) + _repeats(rows) + _duplicates(rows)
 
 
 # one configuration
@@ -42,6 +44,8 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
     """As far as both rows say; settings in the environment must be equal."""
+    if (a.record.machine or b.record.machine) != (b.record.machine or a.record.machine) or a.devices != b.devices:
+        return False
     if a.record.env != b.record.env or (a.record.freq_ghz or b.record.freq_ghz) != (b.record.freq_ghz or a.record.freq_ghz):
         return False
     for name, one, two in zip(CONFIGURATION, _configuration(a), _configuration(b)):
@@ -146,6 +150,11 @@ def _out_of_order(row: Row) -> list[Finding]:
     if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
         why = f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
         return [_swap(row, why, certain=True)]
+    slower = {time > rate for time, rate in map(_figures, others)}
+    if len(near) > 1 and _within(sec, near) and not _within(tflops, near) and slower == {sec <= tflops}:
+        alike = f"those that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
+        why = f"no other row has this order, and {alike}"
+        return [_swap(row, why, certain=False)]
     inside = low * 0.93 <= sec <= high * 1.07
     outside = not low * 0.87 <= tflops <= high * 1.15
     # A layout may well be slow, but hardly fast beyond all others.
@@ -154,6 +163,10 @@ def _out_of_order(row: Row) -> list[Finding]:
     # The narrower the column, the surer: where TFLOPs differ twofold anyway, one more is no proof.
     certain = far > 3 * _FAR and high / low < 1.5
     return [_swap(row, f"the other rows reach {low:g} to {high:g} TFLOPs", certain=certain)]
+
+
+def _within(value: float, near: list[float]) -> bool:
+    return min(near) * 0.97 <= value <= max(near) * 1.03
 
 
 def _trusted(row: Row) -> bool:
@@ -172,6 +185,73 @@ def _swap(row: Row, why: str, *, certain: bool) -> Finding:
     cells = f"{row.column('sec_per_it')} {row.cell('sec_per_it') or f'{sec:g}'} and {row.column('tflops')} {there}"
     message = f"{cells} are exchanged: {why}; the product is the same"
     return row.find("swap-twin", "error" if certain else "warning", message, name="sec_per_it", proposed=there)
+
+
+# pasted over
+
+
+RATES = ("tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s")
+_SURE, _LIKELY = 0.02, 0.3
+"""How many rows would agree so by accident, for an error and for a warning."""
+
+
+def _pasted(rows: list[Row]) -> list[Finding]:
+    """Time and a rate to the last digit those of a row with another layout: two runs never agree so."""
+    seen: dict[tuple[object, ...], Row] = {}
+    found: list[Finding] = []
+    for row in rows:
+        sec = row.printed("sec_per_it")
+        if sec is None or row.record.state == "planned" or row.record.estimated or row.planned:
+            continue
+        for name in RATES:
+            cell = row.cell(name)
+            if not cell or (row.settled and {"sec_per_it", name} & set(row.fixed)):
+                continue
+            key = (row.record.source_file, row.record.size_label, row.seq, row.cell("sec_per_it"), name, cell)
+            first = seen.setdefault(key, row)
+            if first is row or printed_configuration(first) == printed_configuration(row) or _same_but_names(first, row):
+                continue
+            near = sum(abs(math.log(mate.record.sec_per_it / sec.value)) < 0.1 for mate in row.around if mate.record.sec_per_it)
+            chance = near * sec.unit / (0.2 * sec.value)
+            if chance > _LIKELY:
+                continue
+            wrong, source = (first, row) if first.settled and not row.settled else (row, first)
+            figures = " and ".join(f"{wrong.column(n)} {wrong.cell(n)}" for n in ("sec_per_it", name))
+            here = "pasted, and what was measured here is not known"
+            message = f"{figures} are those of {source.where} to the last digit, at another layout: {here}"
+            found.append(wrong.find("pasted-pair", "error" if chance < _SURE else "warning", message, name="sec_per_it"))
+            break
+    return found
+
+
+def _same_but_names(a: Row, b: Row) -> bool:
+    """The same layout as far as anybody says: one run in two tables."""
+    layout = ("dp", "tp", "pp", "mbs", "gbs", "zero_stage", "recompute", "vp")
+    same = all((one := _setting(a, n)) == (two := _setting(b, n)) or None in (one, two) or "" in (one, two) for n in layout)
+    return same and a.world == b.world and a.beside("cp") == b.beside("cp")
+
+
+def _memories(rows: list[Row]) -> list[Finding]:
+    """One configuration, and memory that differs by exchanged or wrong digits."""
+    found = []
+    for a, b in _pairs(rows):
+        one, two = a.record.mem_gib, b.record.mem_gib
+        if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < 0.2:
+            continue
+        wrong, right = (a, b) if _memory_oddness(a) > _memory_oddness(b) else (b, a)
+        there, cell, its = right.printed("mem_value"), wrong.cell("mem_value"), right.cell("mem_value")
+        typed = slip(cell, there.rounded) if there and wrong.record.mem_unit == right.record.mem_unit else None
+        if typed is not None:
+            message = f"{cell} where {right.where} has {its} for the same configuration: {typed.how}"
+            found.append(wrong.find("memory-mismatch", "warning", message, name="mem_value", proposed=its))
+    return found
+
+
+def _memory_oddness(row: Row) -> float:
+    near = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib and row.record.mem_gib
+            and same_configuration(row, mate, but=("mbs", "gbs"))]  # fmt: skip
+    others = near or [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib]
+    return abs(math.log((row.record.mem_gib or 1) / statistics.median(others))) if others else 0.0
 
 
 # the same row again, and two results
@@ -218,10 +298,11 @@ def _duplicates(rows: list[Row]) -> list[Finding]:
             if len(row.record.printed) < 2 or other is None:
                 continue
             same_day = row.record.date == other.record.date and row.cell("notes") == other.cell("notes")
+            same_day = same_day and _gap(row, other) > _RERUN
             found.append(row.find("duplicate-config", "warning" if same_day else "info", _two_results(row, other)))
     for a, b in _pairs(rows):
         fixed = {"sec_per_it", "tflops"} & {*a.fixed, *b.fixed}
-        if a.key != b.key and a.record.source_file == b.record.source_file and not fixed and _gap(a, b) > 0.04:
+        if a.key != b.key and a.record.source_file == b.record.source_file and not fixed and _gap(a, b) > _RERUN:
             found.append(b.find("duplicate-config", "info", _two_results(b, a)))
     return found
 

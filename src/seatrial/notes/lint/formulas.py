@@ -33,10 +33,20 @@ _CUTS = ((True, False), (False, True), (True, True))
 _LABEL = re.compile(r"(\d+(?:\.\d+)?) ?([KMBT])", re.IGNORECASE)
 
 
+_MIXTURE = re.compile(r"\d\s?[x×]\s?\d|[-_ ]A\d+(?:\.\d+)?B|\bMoE\b|mixtral", re.IGNORECASE)
+_ACTIVE = re.compile(r"(?<=[-_ ]A)(\d+(?:\.\d+)?)(B)", re.IGNORECASE)
+"""The parameters that a token passes through: 30B-A3B."""
+
+
+def is_mixture(label: str) -> bool:
+    """A label such as 8x7B or 30B-A3B, of a mixture of experts."""
+    return _MIXTURE.search(label) is not None
+
+
 @functools.cache
 def label_parameters(label: str) -> tuple[float, float] | None:
     """Parameters and half a step of the last digit of a label: '1.3B' -> (1.3e9, 0.05e9)."""
-    match = _LABEL.search(label)
+    match = _ACTIVE.search(label) or (None if is_mixture(label) else _LABEL.search(label))
     if match is None:
         return None
     scale = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[match[2].lower()]
@@ -78,7 +88,7 @@ class Reading:
             layers, hidden = other.get("layers", layers), other.get("hidden", hidden)  # type: ignore[assignment]
             seq, vocab = other.get("seq", seq), other.get("vocab", vocab)  # type: ignore[assignment]
             tp, pp = other.get("tp", tp), other.get("pp", pp)
-        if not seq:
+        if not seq or row.mixture and self.formula != "label":
             return None
         if self.formula == "label":
             size = label_parameters(row.record.size_label)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
-from seatrial.notes.lint.sheet import Finding, Row, Sheet, mode
+from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
@@ -21,6 +22,8 @@ COLUMN_HAS_IT, COLUMN_HAS_PRINTED = 6.0, -2.0
 """Times the share of the column that has the new value beyond one half, and the printed one."""
 LAYOUT_ELSEWHERE, CONTRADICTED, NOT_DIVISIBLE = 2.0, -3.0, -2.0
 """Another row of the file has the layout; one of the table has it with another time; the batch does not divide any more."""
+UNEVEN = -1.0
+"""The layers do not divide over the stages: some engines do that, most people do not."""
 REPLICAS = 0.5
 """DP is counted last and typed from memory; the other three are chosen with care."""
 MARGIN = 0.4
@@ -139,10 +142,12 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     record = row.record
     trial = {n: value if n == name else getattr(record, n) for n in ("dp", "tp", "pp")}
     layers = row.layers
-    if layers and layers % trial["pp"] and (layers + 2) % trial["pp"] or record.heads and record.heads % trial["tp"]:
+    if record.heads and record.heads % trial["tp"]:
         return None
     batch = trial["dp"] * (record.mbs or 1)
     score = NOT_DIVISIBLE if record.gbs and record.gbs % batch else 0.0
+    if layers and name == "pp" and layers % trial["pp"] and (layers + 2) % trial["pp"]:
+        score += UNEVEN
     agrees = _tflops_agree(row, name, value, product if name in ("nodes", "gpus") else counted)
     score += TFLOPS_AGREE[agrees]
     mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
@@ -154,19 +159,17 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
         # A cell that breaks what the column usually says is suspect; one that keeps to it is not.
         score += COLUMN_HAS_IT * max(0.0, _share(column, value) - 0.5) + COLUMN_HAS_PRINTED * _share(column, printed)
     same = [other for other in row.elsewhere if _same_layout(other, trial, row, name, value)]
-    if any(other in row.around and _contradicts(other, row) for other in same):
+    if any(other.key == row.key and _same_run(other, row) for other in same):
         score += CONTRADICTED
     elif same:
         score += LAYOUT_ELSEWHERE
     return Change(name, value, score + (REPLICAS if name == "dp" else 0.0), agrees)
 
 
-def _contradicts(other: Row, row: Row) -> bool:
-    """The very configuration of another row of the table, with another time."""
+def _same_run(other: Row, row: Row) -> bool:
+    """The very configuration of another row of the table: nobody runs a layout twice in one sweep without a word."""
     a, b = other.record, row.record
-    if (a.mbs, a.gbs, a.size_label, a.env) != (b.mbs, b.gbs, b.size_label, b.env) or not a.sec_per_it or not b.sec_per_it:
-        return False
-    return abs(a.sec_per_it / b.sec_per_it - 1) > 0.02
+    return (a.mbs, a.size_label, a.env, a.seq, a.recompute) == (b.mbs, b.size_label, b.env, b.seq, b.recompute)
 
 
 def _share(column: list[int | None], value: int | None) -> float:
@@ -175,6 +178,8 @@ def _share(column: list[int | None], value: int | None) -> float:
 
 def _same_layout(other: Row, trial: dict[str, int], row: Row, name: str, value: int) -> bool:
     record = other.record
+    if record.size_label != row.record.size_label or (other.layers, other.hidden) != (row.layers, row.hidden):
+        return False
     if other is row or other.product != other.counted or any(getattr(record, n) != trial[n] for n in trial):
         return False
     return other.counted == (value if name == "gpus" else value * (row.procs or 1) if name == "nodes" else row.counted)
@@ -182,7 +187,9 @@ def _same_layout(other: Row, trial: dict[str, int], row: Row, name: str, value: 
 
 def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
     if row.reading is None or not complete(row):
-        return None
+        right = relations.holds(row, gpus=world)
+        wrong = relations.holds(row, gpus=(row.product if world == row.counted else row.counted) or world)
+        return None if right == wrong else right
     other: dict[str, float] = {name: value} if name in ("tp", "pp") else {}
     right = row.reading.fits(row, world=world, **other)
     wrong = row.reading.fits(row, world=(row.product if world == row.counted else row.counted) or world)
@@ -232,15 +239,20 @@ def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
 def layers(row: Row) -> list[Finding]:
     count, pp = row.layers, row.whole("pp")
     stages = (pp or 1) * (row.record.vp or 1)
-    if not count or stages == 1 or count % stages == 0 or (count + 2) % stages == 0:
+    if not count or stages == 1 or count % stages == 0 or (count + 2) % stages == 0 or _ran(row) or row.sheet.text(row).uneven:
         return []
-    failed = ", which is why it failed" if row.record.state == "failed" else ""
+    failed = ", which may be why it failed" if row.record.state == "failed" else ""
     swap = _exchange(row)
     message = (
         f"{count} layers over PP {pp}: {count} % {stages} = {count % stages}, and with the embedding's places "
         f"{count + 2} % {stages} = {(count + 2) % stages}{failed}{swap}"
     )
-    return [row.find("layers-divisible", "error", message, name="pp", proposed=str(row.record.tp) if swap else None)]
+    return [row.find("layers-divisible", "warning", message, name="pp", proposed=str(row.record.tp) if swap else None)]
+
+
+def _ran(row: Row) -> bool:
+    """A row with figures has shown that its engine can do it: current ones give their stages different numbers of layers."""
+    return any(getattr(row.record, name) is not None for name in MEASURED)
 
 
 def heads(row: Row) -> list[Finding]:

@@ -14,18 +14,20 @@ from collections.abc import Iterator
 from seatrial import arith
 from seatrial.errors import BadInput
 from seatrial.notes.lint.formulas import COMMON_VOCABULARIES, candidates, complete, label_parameters, row_fits, slack
-from seatrial.notes.lint.sheet import Finding, Row, Sheet
+from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
 from seatrial.spec import Model, is_gated
 
 _LOOSE = 0.06
 """Labels are names as much as numbers: 345M has 355 million parameters, 7B has 6.7."""
-_CERTAIN = 0.2
+_CERTAIN, _IMPOSSIBLE = 0.2, 0.6
+_GATED = 4 / 3
+"""What a gated feed-forward of the same width adds at most."""
 
 
 def sizes(row: Row) -> tuple[float, float, float] | None:
     """Parameters without the embedding, and with it for the smallest and the largest vocabulary that may be meant."""
     record, layers, hidden = row.record, row.layers, row.hidden
-    if not layers or not hidden:
+    if not layers or not hidden or row.mixture:
         return None
     known = record.vocab or row.vocab
     vocabularies = [known] if known else [min(COMMON_VOCABULARIES), max(COMMON_VOCABULARIES)]
@@ -46,19 +48,82 @@ def sizes(row: Row) -> tuple[float, float, float] | None:
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     wrong = set()
-    for row in sheet.rows:
-        finding = _mismatch(row)
-        if finding is not None:
-            wrong.add(row)
-            found.append(finding)
     for rows in sheet.files.values():
+        pairs = Pairs(rows)
+        for row in rows:
+            finding = pairs.odd(row) or _mismatch(row, pairs.often(row))
+            if finding is not None:
+                wrong.add(row)
+                found.append(finding)
         found += _two_labels([row for row in rows if row not in wrong])
     for mates in sheet.tables.values():
         found += _mixed([row for row in mates if row not in wrong])
     return found
 
 
-def _mismatch(row: Row) -> Finding | None:
+class Pairs:
+    """Which labels and shapes stand together in the rows of a file."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.shapes: dict[str, Counter[tuple[int, int]]] = {}
+        self.labels: dict[tuple[int, int], Counter[str]] = {}
+        for row in rows:
+            label, shape = row.record.size_label, (row.record.layers, row.record.hidden)
+            if label and shape[0] and shape[1]:
+                self.shapes.setdefault(label, Counter())[shape] += 1  # type: ignore[index]
+                self.labels.setdefault(shape, Counter())[label] += 1  # type: ignore[arg-type]
+
+    def often(self, row: Row) -> int:
+        return self.shapes.get(row.record.size_label, Counter())[row.record.layers or 0, row.record.hidden or 0]
+
+    def odd(self, row: Row) -> Finding | None:
+        """The one row with another shape under its label, or another label over its shape, where the others' fits better."""
+        record = row.record
+        shape, label = (record.layers, record.hidden), record.size_label
+        if not label or None in shape or self.often(row) != 1 or row.guessed or row.mixture or fits_label(row, strict=True):
+            return None
+        agrees = row.reading is not None and complete(row) and row.reading.fits(row)
+        for (layers, hidden), _ in self.shapes[label].most_common():
+            name, value = ("layers", layers) if hidden == record.hidden else ("hidden", hidden)
+            one_cell = (layers == record.layers) != (hidden == record.hidden) and row.states(name)
+            if one_cell and not agrees and fits_label(row, layers=layers, hidden=hidden):
+                others = f'"{label}" has {layers} layers x {hidden} in the other rows'
+                message = f"{row.column(name)} {row.cell(name)} -> {value}: {others}, and {_billions(row)}"
+                row.propose(name, value, "label-vs-params")
+                return row.find("label-vs-params", "error", message, name=name, proposed=str(value))
+        for other, _ in self.labels[shape].most_common():  # type: ignore[index]
+            if other != label and row.states("size_label") and fits_label(row, label=other):
+                message = f'"{label}" -> "{other}" as in the other rows of this shape: {_billions(row)}'
+                return row.find("label-vs-params", "error", message, name="size_label", proposed=other)
+        return None
+
+
+def _billions(row: Row) -> str:
+    counted = sizes(row) or (0.0, 0.0, 0.0)
+    return f"{row.layers} layers x {row.hidden} are {counted[1] / 1e9:.4g}B with the embedding, {counted[0] / 1e9:.4g}B without"
+
+
+def fits_label(
+    row: Row, *, label: str = "", layers: int | None = None, hidden: int | None = None, strict: bool = False
+) -> bool:
+    """Whether a label is the size of a shape; unless `strict`, a feed-forward that nobody describes may be a gated one."""
+    size = label_parameters(label or row.record.size_label)
+    before = row.layers, row.hidden
+    row.layers, row.hidden = layers or row.layers, hidden or row.hidden
+    counted = sizes(row)
+    row.layers, row.hidden = before
+    if size is None or counted is None:
+        return True
+    most = counted[2] * (1.0 if strict or _known(row) else _GATED)
+    return counted[0] * (1 - _LOOSE) - size[1] <= size[0] <= most * (1 + _LOOSE) + size[1]
+
+
+def _known(row: Row) -> bool:
+    """Whether anybody says what kind of feed-forward the model has."""
+    return bool(row.record.family)
+
+
+def _mismatch(row: Row, often: int) -> Finding | None:
     size, counted = label_parameters(row.record.size_label), sizes(row)
     if size is None or counted is None or not size[0] > 0:
         return None
@@ -74,16 +139,19 @@ def _mismatch(row: Row) -> Finding | None:
     off = min(abs(math.log(label / value)) for value in (without, low, high))
     agrees = row.reading is not None and row.reading.fits(row) and slack(row) < 0.01
     certain = off > _CERTAIN and not row.guessed and (agrees or row.states("layers"))
+    # A label that stands so in several rows is a name that its author chose, and a gated feed-forward adds up to a third.
+    level: Level = "error" if certain and often < 2 or off > _IMPOSSIBLE and not row.guessed else "warning"
+    if level == "warning" and (often > 1 or not row.states("layers")) and (fits_label(row) or row.guessed):
+        level = "info"
     unit = row.record.size_label.strip()[-1:].upper()
     scale = {"M": 1e6, "T": 1e12}.get(unit, 1e9)
     billions = counted[1] / scale
     decimals = 1 if billions < 10 and "." in row.record.size_label else 0
     proposed = f"{billions:.{decimals}f}{unit if unit in 'MBT' else 'B'}"
-    message = (
-        f'"{row.record.size_label}": {row.layers} layers x {row.hidden} are {counted[1] / 1e9:.4g}B with the embedding, '
-        f"{without / 1e9:.4g}B without"
-    )
-    return row.find("label-vs-params", "error" if certain else "warning", message, name="size_label", proposed=proposed)
+    twice = 2 * low - without
+    tied = "; the embedding is counted twice, though it is tied" if row.record.vocab and abs(label - twice) <= half else ""
+    message = f'"{row.record.size_label}": {_billions(row)}{tied}'
+    return row.find("label-vs-params", level, message, name="size_label", proposed=proposed)
 
 
 def _two_labels(rows: list[Row]) -> list[Finding]:
@@ -155,6 +223,47 @@ PUBLISHED: tuple[tuple[float, int, int], ...] = (
 """Billions of parameters as the label says them, layers, hidden size."""
 
 
+def mend_text(sheet: Sheet) -> list[Finding]:
+    """Layers that the text states and that neither the size nor the TFLOPs of the rows agree with, but both with others."""
+    found = []
+    for mates in sheet.tables.values():
+        rows = [row for row in mates if row.record.layers and row.hidden and not row.states("layers") and not row.mixture]
+        line = rows[0].layers_line if rows else None
+        if line is None or fits_label(rows[0], strict=True) or any(row.record.layers != rows[0].record.layers for row in rows):
+            continue
+        timed = [row for row in rows if complete(row) and not row.planned][:60]
+        stated = rows[0].layers
+        size = label_parameters(rows[0].record.size_label)
+        if len(timed) < ENOUGH_ROWS or size is None or stated is None:
+            continue
+        about = stated * size[0] / (sizes(rows[0]) or (1.0, 1.0, 1.0))[1]
+        likely = range(max(1, round(about * 0.9)), min(round(about * 1.1) + 2, round(about * 0.9) + MOST_LAYERS))
+        counts = {layers: _agreeing(timed, layers) for layers in {stated, *likely}}
+        best = max(counts, key=lambda layers: (counts[layers], -abs(layers - about)))
+        if best == stated or counts[best] < 0.6 * len(timed) or counts[best] <= counts[stated]:
+            _put_layers(rows, stated)
+            continue
+        _put_layers(rows, best)
+        message = (f'layers {stated} -> {best}: time and TFLOPs of {counts[best]} of {len(timed)} rows agree with {best}, of '
+                   f'{counts[stated]} with {stated}, and "{rows[0].record.size_label}" needs about {about:.0f}')  # fmt: skip
+        found.append(Finding(file=rows[0].record.source_file, line=line, code="label-vs-params", level="error", message=message,
+                             column="layers", printed=str(stated), proposed=str(best)))  # fmt: skip
+    return found
+
+
+ENOUGH_ROWS, MOST_LAYERS = 3, 40
+
+
+def _agreeing(rows: list[Row], layers: int) -> int:
+    _put_layers(rows, layers)
+    return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware"))), default=0)
+
+
+def _put_layers(rows: list[Row], layers: int) -> None:
+    for row in rows:
+        row.layers = layers
+
+
 def fill_shapes(sheet: Sheet) -> None:
     for rows in sheet.files.values():
         groups: dict[str, list[Row]] = {}
@@ -171,7 +280,7 @@ def _fill_label(sheet: Sheet, label: str, group: list[Row]) -> None:
         return
     before = [(row.layers, row.hidden) for row in group]
     best, most = None, 0
-    for shape in dict.fromkeys(_known(sheet, label)):
+    for shape in dict.fromkeys(_shapes(sheet, label)):
         _put(group, shape)
         readings = candidates(timed, ("sc21", "megatron-2022-old"))
         agreeing = max(sum(row_fits(row, reading) for row in timed) for reading in readings)
@@ -190,7 +299,7 @@ def _put(group: list[Row], shape: tuple[int, int]) -> None:
         row.guessed = True
 
 
-def _known(sheet: Sheet, label: str) -> Iterator[tuple[int, int]]:
+def _shapes(sheet: Sheet, label: str) -> Iterator[tuple[int, int]]:
     size = label_parameters(label)
     if size is None:
         return

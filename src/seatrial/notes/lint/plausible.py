@@ -7,7 +7,9 @@ import math
 import statistics
 from itertools import pairwise
 
+from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration
+from seatrial.notes.lint.formulas import Reading
 from seatrial.notes.lint.sheet import Finding, Row, Sheet
 
 _FALL = 0.03
@@ -16,7 +18,8 @@ _OFF_SCALE = 0.15
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found = [finding for mates in sheet.tables.values() for finding in [*_memory_falls(mates), *_scaling(mates)]]
+    found = [finding for mates in sheet.tables.values()
+             for finding in [*_memory_units(mates), *_memory_falls(mates), *_scaling(mates)]]  # fmt: skip
     return found + [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row)]]
 
 
@@ -35,6 +38,33 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     return [
         sorted(group, key=lambda row: row.get(name) or 0) for series in alike.values() for group in series if len(group) > 1
     ]
+
+
+_THOUSANDFOLD = (1024.0, 1 / 1024.0)
+_UNITS = {"GiB": "MiB", "GB": "MB", "MiB": "GiB", "MB": "GB"}
+
+
+def _memory_units(mates: list[Row]) -> list[Finding]:
+    """A thousand times, or a thousandth of, what the other rows of the model need is another unit."""
+    found = []
+    rows = [row for row in mates if row.record.mem_gib][:2000]
+    for row in rows if len(rows) > 2 else ():
+        others = [mate.record.mem_gib or 1.0 for mate in row.around if mate is not row and mate.record.mem_gib]
+        middle, memory = statistics.median(others), row.record.mem_gib or 1.0
+        times = next((times for times in _THOUSANDFOLD if 0.3 < memory / middle / times < 3.3), None)
+        figure = row.printed("mem_value")
+        if times is None or figure is None or len(others) < 2:
+            continue
+        cell, unit = row.cell("mem_value"), row.record.mem_unit
+        meant = _UNITS.get(unit, "")
+        if unit and unit.lower() in cell.lower():
+            proposed = f"{cell[: cell.lower().index(unit.lower())].strip()} {meant}"
+        else:
+            proposed = figure.like(figure.value / times)
+        row.propose("mem_value", figure.value / times, "memory-unit")
+        message = f"{cell} is {memory / middle:.3g} times what the other rows need: the memory is in {meant or 'another unit'}"
+        found.append(row.find("memory-unit", "error", message, name="mem_value", proposed=proposed))
+    return found
 
 
 def _memory_falls(mates: list[Row]) -> list[Finding]:
@@ -69,14 +99,16 @@ def _ordered(group: list[Row], small: Row, large: Row) -> bool:
 
 def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
-    if memory is None:
+    if memory is None or "mem_value" in row.fixed:
         return []
     shown = row.cell("mem_value") or f"{memory:g} GiB"
     usable, whole = text.capacity(row.record.source_line), text.physical()
     nodewide = row.record.mem_scope == "node" or bool(text.device and text.device.kind == "cpu")
-    if whole is not None and memory > whole[0] * 1.01 and not (nodewide and (row.procs or 1) > 1):
+    # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
+    most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
+    if whole is not None and memory > most and not (nodewide and (row.procs or 1) > 1):
         message = f"{shown} is more than the device has ({whole[1]})"
-        return [row.find("memory-over-capacity", "error", message, name="mem_value")]
+        return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=_point_moved(row))]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
             row.find("memory-over-capacity", "warning",
@@ -85,17 +117,48 @@ def _capacity(row: Row) -> list[Finding]:
     return []
 
 
+def _point_moved(row: Row) -> str | None:
+    """The memory with its point elsewhere, where that is what the other rows need."""
+    others = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib]
+    figure = row.printed("mem_value")
+    if len(others) < 2 or figure is None:
+        return None
+    scale = figure.value / (row.record.mem_gib or 1.0)
+    typed = slip(row.cell("mem_value"), (0.7 * min(others) * scale, 1.4 * max(others) * scale))
+    return typed.text if typed is not None and typed.how == "the point moved" else None
+
+
 def _peak(row: Row) -> list[Finding]:
     tflops, device = row.get("tflops"), row.sheet.text(row).device
-    if not tflops or device is None:
+    if device is None:
         return []
     peak = max(device.peak_tflops.values()) * (1.15 if device.kind == "cpu" else 1.0)
+    if not tflops:
+        return _too_fast(row, device.name, peak)
     if tflops <= peak or row.reasons.get("tflops") == "tflops-per-node":
         return []
     if tflops / (row.procs or 1) <= peak and device.kind == "gpu" and (row.procs or 1) > 1 and row.record.tflops_per == "node":
         return []
     message = f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}"
     return [row.find("over-peak", "error", message, name="tflops")]
+
+
+_LEAST = Reading(formula="parameters", recompute="none")
+"""The fewest FLOPs that anybody counts: six for each parameter and token."""
+
+
+def _too_fast(row: Row, name: str, peak: float) -> list[Finding]:
+    """A time that the device could not reach at its peak, in a row without TFLOPs."""
+    sec, gbs, world = row.get("sec_per_it"), row.get("gbs"), row.world
+    stated = row.record.layers and row.record.hidden and row.record.seq and row.vocab
+    if not sec or not gbs or not world or not stated or row.settled or row.guessed:
+        return []
+    each = _LEAST.per_sample(row)
+    tflops = each * gbs / (sec * world * 1e12) if each else 0.0
+    if tflops <= 1.1 * peak:
+        return []
+    message = f"{sec:g} s for {gbs:g} sequences on {world} devices are {tflops:.4g} TFLOPs each, above the {peak:g} of {name}"
+    return [row.find("over-peak", "error", message, name="sec_per_it")]
 
 
 def _slots(row: Row) -> float | None:

@@ -66,6 +66,7 @@ _NO = re.compile(
 _FULL = re.compile(
     r"(?:full|with|\\w|w/)? ?(?:activation|gradient)?[ -](?:recompute|recomputation|checkpointing)\b", re.IGNORECASE
 )
+_EXPERTS = re.compile(r"\bMoE\b|\bexperts\b|\bmixture[ -]of|\bmixtral", re.IGNORECASE)
 _GLU = re.compile(r"\bllama|\bswiglu|\bgeglu|\bglu\b", re.IGNORECASE)
 
 
@@ -79,17 +80,29 @@ class Hints:
         """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
         if record.table is None or not self.lines:
             return record
-        # All rows of a table stand under the same text.
-        key = (record.table, record.size_label)
-        if key not in self._near:
-            self._near[key] = self.near(record.source_line or 0, record.size_label)
-        hints = self._near[key]
+        hints = {name: value for name, value in self._of(record).items() if name != "experts"}
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
         new = {name: value for name, value in hints.items() if name in open_}
         if "kv_heads" in new and record.heads is None and "heads" not in new:
             del new["kv_heads"]
         return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]
+
+    def _of(self, record: Record) -> dict[str, object]:
+        # All rows of a table stand under the same text.
+        key = (record.table, record.size_label)
+        if key not in self._near:
+            self._near[key] = self.near(record.source_line or 0, record.size_label)
+        return self._near[key]
+
+    def line_of(self, record: Record, name: str) -> int | None:
+        """The line nearest above that says what a row has in a field."""
+        value = getattr(record, name)
+        return next((n for n, _ in self._visible(record.source_line or 0) if self._said(n).get(name) == value), None)
+
+    def mixture(self, record: Record) -> bool:
+        """Whether the text around a row speaks of experts."""
+        return record.table is not None and bool(self.lines) and "experts" in self._of(record)
 
     def near(self, line: int, label: str = "") -> dict[str, object]:
         said: dict[str, tuple[tuple[int, int], set[object]]] = {}
@@ -140,7 +153,7 @@ def read_sentence(text: str) -> dict[str, object]:
     if (
         len(text) > 2000
         or re.search(r"\d{40}", text)  # no number that was ever measured, and the patterns take its length squared
-        or not re.search(r"\d|llama|glu|recompu|checkpointing", text, re.IGNORECASE)
+        or not re.search(r"\d|llama|glu|recompu|checkpointing|expert|moe", text, re.IGNORECASE)
         or "iteration " in text
         and " | " in text
     ):
@@ -169,6 +182,8 @@ def read_sentence(text: str) -> dict[str, object]:
         found["recompute"] = "none"
     elif _FULL.search(text):
         found["recompute"] = "full"
+    if _EXPERTS.search(text):
+        found["experts"] = True
     if _GLU.search(text):
         found["family"] = "llama"
     return found
@@ -181,6 +196,17 @@ _LIMIT = re.compile(
 )
 _OF_A_DEVICE = re.compile(
     r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|B200|GH200|MI\d+X?)\b[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
+)
+_A_DEVICE = re.compile(
+    r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
+    r"(?:GPU|device|card|GCD|accelerator)s?\b|"
+    r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
+    re.IGNORECASE,
+)
+_UNEVEN = re.compile(
+    r"\buneven\b|unevenly|first-pipeline-num-layers|last-pipeline-num-layers|account-for-embedding|account-for-loss|"
+    r"pipeline-model-parallel-layout|num-layers-in-(?:first|last)|\btorchtitan\b",
+    re.IGNORECASE,
 )
 
 
@@ -209,10 +235,17 @@ class Prose:
         return found
 
     @cached_property
+    def uneven(self) -> bool:
+        """Whether the text speaks of an engine whose stages may have different numbers of layers."""
+        return any(_UNEVEN.search(line) for line in self.lines)
+
+    @cached_property
     def device_sizes(self) -> list[tuple[int, float, str]]:
         found = []
         for number, line in enumerate(self.lines, 1):
-            found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
+            if not line.lstrip().startswith("|"):
+                found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
+                found += [(number, float(match[1] or match[2]), match[0].strip()) for match in _A_DEVICE.finditer(line)]
         return found
 
     @cached_property
@@ -246,11 +279,10 @@ class Prose:
         return after < len(self._headings[mark]) and self._headings[mark][after] <= high
 
     def physical(self) -> tuple[float, str] | None:
-        """The whole memory of the device as the text names it."""
-        sizes = {size for _, size, _ in self.device_sizes}
-        if len(sizes) == 1:
-            number, size, words = self.device_sizes[0]
+        """The whole memory of the device as the text names it, of several the largest; else the preset's."""
+        if self.device_sizes:
+            number, size, words = max(self.device_sizes, key=lambda said: said[1])
             return size, f'line {number}: "{words}"'
-        if not sizes and self.device is not None:
+        if self.device is not None:
             return self.device.memory_gib, f"{self.device.name} has {self.device.memory_gib:g} GiB"
         return None

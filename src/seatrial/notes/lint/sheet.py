@@ -9,6 +9,7 @@ values that a finding proposes. Later rules use those, so that one slip is repor
 """
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,9 +21,10 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.prose import Prose
 from seatrial.record import Record
-from seatrial.tables.headings import read_heading
+from seatrial.tables.headings import normal, read_heading
 
 if TYPE_CHECKING:
+    from seatrial.notes.lint import relations
     from seatrial.notes.lint.formulas import Reading
 
 Level = Literal["error", "warning", "info"]
@@ -43,13 +45,18 @@ CODES: dict[str, str] = {
     "over-peak": "more TFLOPs than the device can do",
     "swap-twin": "the cells of time and TFLOPs are exchanged",
     "duplicate-config": "one configuration, two results",
+    "pasted-pair": "time and rate of another row, to the last digit, at another layout",
     "repeat": "the same row again: count it once",
     "memory-monotone": "memory falls when the micro-batch grows",
+    "memory-unit": "memory in another unit than the cell or the heading says",
+    "memory-mismatch": "memory that a slip of the hand makes differ from the same configuration elsewhere",
     "memory-over-capacity": "more memory than the device has, or than the text says is usable",
     "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
     "label-vs-params": "the size label does not fit the layers and the hidden size",
     "label-convention": "one table labels sizes with the embedding and without",
     "header-vs-row": "the text above the table says otherwise than the row",
+    "cells-shifted": "the cells of a row stand one column too far left or right",
+    "outcome-vs-figures": "a run that failed by its status, with the figures of one that went through",
     "cells-vs-header": "more or fewer cells than headings",
     "text-in-number": "words in a cell of numbers",
     "unreadable": "a cell or line that could not be read",
@@ -103,6 +110,17 @@ PLAIN_NAMES = {
 }  # fmt: skip
 
 
+_BESIDE = {
+    "cp": "cp, context parallel, context parallelism, context parallel size, cp size",
+    "ep": "ep, expert parallel, expert parallelism, expert parallel size, ep size, expert model parallel size",
+    "ga": "ga, gas, grad acc, grad accum, gradient accumulation, accumulation, gradient accumulation steps, accum, acc steps, "
+          "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps",
+}  # fmt: skip
+BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
+_PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
+DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)
+
+
 def field_of(heading: str) -> str:
     """Which field a heading stands for; empty when it is none of ours."""
     return read_heading(heading).field
@@ -131,9 +149,14 @@ class Row:
     """Field -> the value that a finding proposes."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Field -> code of that finding."""
+    mixture: bool = False
+    """Whether it is a mixture of experts, whose FLOPs and sizes no formula of a dense model gives."""
+    settled: bool = False
+    """Whether a finding has explained how the row's figures belong together."""
     configuration: tuple[object, ...] | None = None
     """The whole configuration, filled when it is needed."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)
+    _beside: dict[str, int] | None = None
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -163,6 +186,27 @@ class Row:
         value = self.get(name)
         return None if value is None else round(value)
 
+    def beside(self, name: str) -> int | None:
+        """A count that records have no field for: context or expert parallelism, gradient accumulation."""
+        if self._beside is None:
+            self._beside = {}
+            for heading, cell in self.record.printed.items():
+                kind = BESIDE.get(normal(heading))
+                if kind and cell.strip().isdigit() and int(cell) > 0:
+                    self._beside[kind] = int(cell)
+                    self.columns.setdefault(kind, heading)
+        return self._beside.get(name)
+
+    def shows(self, name: str) -> bool:
+        """Whether the field stands in the row: in a cell of its own, or in one that holds several."""
+        if name in ("cp", "ga"):
+            return self.beside(name) is not None
+        return bool(self.cell(name)) or name in self.in_parts
+
+    @cached_property
+    def in_parts(self) -> frozenset[str]:
+        return frozenset(part for heading in self.record.printed for part in read_heading(heading).parts)
+
     def states(self, name: str) -> bool:
         """Whether the row itself prints the field, rather than the text around it."""
         return bool(self.cell(name))
@@ -173,10 +217,17 @@ class Row:
         return None if stated is None else (stated.value, stated.line)
 
     @property
+    def layers_line(self) -> int | None:
+        """Where the text says how many layers there are."""
+        stated = self.stated_above("layers")
+        text = self.sheet.prose.get(self.record.source_file)
+        return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
+
+    @property
     def product(self) -> int | None:
-        """dp x tp x pp as printed."""
+        """dp x tp x pp, and cp where there is one, as printed."""
         parts = (self.record.dp, self.record.tp, self.record.pp)
-        return None if None in parts else parts[0] * parts[1] * parts[2]  # type: ignore[operator]
+        return None if None in parts else parts[0] * parts[1] * parts[2] * (self.beside("cp") or 1)  # type: ignore[operator]
 
     @property
     def counted(self) -> int | None:
@@ -192,12 +243,23 @@ class Row:
         if {"dp", "tp", "pp"} & set(self.fixed) or self.counted is None:
             parts = [self.whole(n) for n in ("dp", "tp", "pp")]
             if None not in parts:
-                return parts[0] * parts[1] * parts[2]  # type: ignore[operator]
+                return parts[0] * parts[1] * parts[2] * (self.beside("cp") or 1)  # type: ignore[operator]
         if "gpus" in self.fixed:
             return round(self.fixed["gpus"])
         if "nodes" in self.fixed:
             return round(self.fixed["nodes"] * (self.procs or 1))
         return self.counted
+
+    @cached_property
+    def planned(self) -> bool:
+        """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
+        cells = (self.record.state, *self.record.extra.values())
+        return any(_PLANNED.fullmatch(cell.strip().lower()) for cell in cells if isinstance(cell, str))
+
+    @cached_property
+    def devices(self) -> frozenset[str]:
+        """The kinds of device that the headings above the row name."""
+        return frozenset(name.lower() for name in DEVICES.findall(self.record.section))
 
     @property
     def tabular(self) -> bool:
@@ -264,16 +326,24 @@ class Sheet:
     """(file, reading) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
     """Row -> whether its time and TFLOPs agree as printed; filled when it is needed."""
+    rules: dict[tuple[str, object, object], relations.Rule] = field(default_factory=dict)
+    """Which relations between columns the rows of a table and of a file keep to: see `relations`."""
+    costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
+    """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
+        from seatrial.notes.lint.formulas import is_mixture
+
         sheet = cls([], dict(prose or {}))
         for record in records:
             text = sheet.prose.get(record.source_file)
             known = record if text is None else text.hints.enriched(record)
             row = Row(known, len(sheet.rows), sheet, layers=known.layers, hidden=known.hidden, seq=known.seq, vocab=known.vocab)
+            told = text is not None and text.hints.mixture(known)
+            row.mixture = told or is_mixture(known.size_label) or row.beside("ep") is not None
             sheet.rows.append(row)
         return sheet
 

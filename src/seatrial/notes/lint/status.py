@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
+from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
 from seatrial.tables.headings import NUMBER, read_heading
 from seatrial.tables.unknown import is_known
@@ -20,7 +21,8 @@ _JOB = re.compile(r"\b\d{6,}\b")
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found = [finding for row in sheet.rows for rule in (clock, text_in_number, state, text_above) for finding in rule(row)]
+    rules = (clock, text_in_number, state, contradicted, text_above)
+    found = [finding for row in sheet.rows for rule in rules for finding in rule(row)]
     for mates in sheet.tables.values():
         found += [*extrapolated(mates), *dates(mates)]
     return found
@@ -68,6 +70,17 @@ def state(row: Row) -> Iterator[Finding]:
             yield row.find("plan-only", "info", "never run: no date and no result")
 
 
+def contradicted(row: Row) -> Iterator[Finding]:
+    """A cell for the outcome that says it failed, beside a time and a rate."""
+    cell = row.cell("outcome") or row.cell("state")
+    failed = read_status(cell).failed if cell else ""
+    record = row.record
+    if failed and record.sec_per_it and (record.tflops or record.tokens_per_s or record.tokens_per_s_per_process):
+        message = f"{cell}, but {row.cell('sec_per_it') or record.sec_per_it} and a rate as of a run that went through"
+        name = "outcome" if row.cell("outcome") else "state"
+        yield row.find("outcome-vs-figures", "warning", message, name=name, proposed="ok")
+
+
 def text_above(row: Row) -> Iterator[Finding]:
     """A row that breaks with what the text says while the rest of its table keeps to it."""
     for name in ("layers", "hidden", "seq", "gbs"):
@@ -112,7 +125,7 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     for problem in problems:
         cells = re.search(r"\bcells?\b.*\b(headings?|headers?|columns?)\b", problem.message)
         code = "cells-vs-header" if cells else "unreadable"
-        level: Level = "error" if cells else "info" if problem.level == "note" else "warning"
+        level: Level = "error" if cells and "taken as empty" not in problem.message else "info"
         found.append(Finding(file=problem.file, line=problem.line, code=code, level=level, message=problem.message,
                              column=problem.column or None, printed=problem.cell or None))  # fmt: skip
     reported: set[tuple[str, str]] = set()

@@ -1,4 +1,4 @@
-"""Importers: benchmark notes, Megatron logs, CSV and JSON as records, whatever their authors called the columns.
+"""Importers: benchmark notes, logs of training programs, CSV and JSON as records, whatever their authors called the columns.
 
     from seatrial.notes.read import import_file
     notes = import_file("a100.md")
@@ -6,21 +6,26 @@
 
     for found in iter_file(path): ...            the same one at a time, for logs that do not fit in memory
 
+A log gives one record a run, with its steps in `iterations`; with `each`, one record a step.
+
 A row gives exactly one record, or is counted in exactly one problem. Nothing is guessed: see `rows.py` and `outline.py`.
 """
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.csvfile import read_csv
+from seatrial.notes.read.events import is_events, rows
 from seatrial.notes.read.files import check_file, read_lines, sniff
+from seatrial.notes.read.logformat import Format, load, shipped
+from seatrial.notes.read.logs import LogReader, choose
 from seatrial.notes.read.markdown import read_markdown
-from seatrial.notes.read.megatron import LogReader
-from seatrial.notes.read.outline import Outline
+from seatrial.notes.read.runs import Run
+from seatrial.notes.read.series import runs_of_json, runs_of_rows
 from seatrial.notes.read.sound import sound
 from seatrial.record import Record
 from seatrial.tables import Problem
@@ -40,12 +45,13 @@ class Imported:
     """Of all its tables, those that no field takes; their cells are in the records' `extra`."""
 
 
-def import_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB) -> Imported:
+def import_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB, each: bool = False,
+                format: str | os.PathLike[str] | None = None) -> Imported:
     """Everything in the file. BadInput when it is no text, cannot be opened, or is too large."""
     records: list[Record] = []
     problems: list[Problem] = []
     columns: dict[str, None] = {}
-    for found in iter_file(path, largest_mib=largest_mib):
+    for found in iter_file(path, largest_mib=largest_mib, each=each, format=format):
         if isinstance(found, Record):
             records.append(found)
         elif found.columns:
@@ -55,20 +61,37 @@ def import_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MI
     return Imported(records=tuple(records), problems=tuple(problems), unknown_columns=tuple(columns))
 
 
-def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB) -> Iterator[Record | Problem]:
-    """Records and problems in the order of the file, one at a time."""
-    path = Path(path)
+def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB, each: bool = False,
+              format: str | os.PathLike[str] | None = None) -> Iterator[Record | Problem]:
+    """Records and problems in the order of the file, one at a time. `format`: a log's, as a TOML file of one's own."""
+    return sound(_read(Path(path), largest_mib, each, format))
+
+
+def _read(path: Path, largest_mib: float, each: bool, format: str | os.PathLike[str] | None) -> Iterator[Record | Problem]:
+    if is_events(path):
+        return _said(runs_of_rows(path.name, rows(path)), each)
     head = check_file(path)
+    if format is not None:
+        return _read_log(path, path.name, (load(format),), each)
     kind = sniff(path, head)
     size_mib = path.stat().st_size / 2**20
     if kind != "log" and size_mib > largest_mib:
         raise BadInput(f"{path}: {size_mib:.0f} MiB of {kind} is over the {largest_mib:g} MiB that notes may have; split it")
-    reader = {"csv": read_csv, "json": read_json, "log": _read_log}.get(kind, read_markdown)
-    return sound(reader(path, path.name))
+    if kind == "csv":
+        return read_csv(path, path.name, each=each)
+    if kind == "json":
+        runs = runs_of_json(path, path.name)
+        return read_json(path, path.name) if runs is None else _said(runs, each)
+    return _read_log(path, path.name, shipped(), each) if kind == "log" else read_markdown(path, path.name)
 
 
-def _read_log(path: Path, name: str) -> Iterator[Record | Problem]:
-    reader = LogReader(name, Outline(), alone=True)
+def _said(runs: Iterable[Run], each: bool) -> Iterator[Record | Problem]:
+    for run in runs:
+        yield from run.records(each=each)
+
+
+def _read_log(path: Path, name: str, formats: Sequence[Format], each: bool) -> Iterator[Record | Problem]:
+    reader = LogReader(name, alone=True, formats=formats, first=choose(path, formats), each=each)
     for number, line in read_lines(path):
         yield from reader.feed(number, line)
     yield from reader.flush(end=True)

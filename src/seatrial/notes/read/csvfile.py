@@ -3,7 +3,8 @@
     for found in read_csv(path, "rows.csv"): ...
 
 A column named as a field of a record (`dp`, `sec_per_it`, `mem_unit`) is that field; other headings go through the same names
-as a table's. `activation_ckpt`, `status` and `line_no` are known from hand-kept collections of rows.
+as a table's; metrics a step are a run (`series.py`). `activation_ckpt`, `status` and `line_no` are known from hand-kept
+collections of rows.
 """
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from typing import Any
 from seatrial.errors import BadInput
 from seatrial.notes.read.files import LONGEST_LINE, read_lines
 from seatrial.notes.read.outline import Outline
-from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
+from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, row_record
+from seatrial.notes.read.series import is_series, runs_of_rows
 from seatrial.plaindata import MOST_FIGURE, parse_json
 from seatrial.record import ABOVE_ZERO, Record
 from seatrial.tables import Problem, Where, codec
@@ -31,7 +33,7 @@ _STATUS: dict[str, tuple[str, str]] = {
 _FORMULAS = {"old": "megatron-2022-old", "new": "sc21"}
 
 
-def read_csv(path: Path, name: str) -> Iterator[Record | Problem]:
+def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | Problem]:
     csv.field_size_limit(LONGEST_LINE)
     lines = read_lines(path)
     first = next(lines, None)
@@ -42,14 +44,18 @@ def read_csv(path: Path, name: str) -> Iterator[Record | Problem]:
     reader = csv.reader(counter, delimiter=delimiter)
     try:
         headings = [heading.strip() for heading in next(reader)]
+        if is_series(headings):
+            rows = ((counter.line, dict(zip(headings, cells))) for cells in reader)
+            for run in runs_of_rows(name, rows):
+                yield from run.records(each=each)
+            return
         read = _row_reader(headings, path)
         yield from columns_left(headings, Where(file=name, line=first[0]))
         for cells in reader:
             where = Where(file=name, line=counter.row_start, table=0)
             counter.row_start = counter.line + 1
             if not blank_row(cells):
-                refused = refused_row(headings, cells, where)
-                yield from read(cells, where) if refused is None else [refused]
+                yield from read(cells, where)
     except csv.Error as error:
         raise BadInput(f"{path}:{counter.line}: {error}") from error
 

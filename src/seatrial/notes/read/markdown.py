@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from seatrial.errors import BadInput
-from seatrial.notes.read import megatron
+from seatrial.notes.read import logs
 from seatrial.notes.read.files import read_lines
-from seatrial.notes.read.megatron import LogReader
+from seatrial.notes.read.htmltables import pipes_of_html
+from seatrial.notes.read.logs import LogReader
 from seatrial.notes.read.outline import Outline, Question
 from seatrial.notes.read.parsing import read_cell
-from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, refused_row, row_record
+from seatrial.notes.read.reshaped import reshaped
+from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, row_record
+from seatrial.notes.read.rsttables import pipes_of_rst
 from seatrial.record import Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.headings import MEASURES, NUMBER, Column, clean, read_heading, settle
@@ -98,7 +101,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             fence, in_log, table = "" if fence else marks.group(1), False, ""
             yield Token("text", number, "")
             continue
-        if (in_log and megatron.belongs(line)) or (not bare.startswith(("|", "#")) and megatron.starts(line)):
+        if (in_log and logs.belongs(line)) or (not bare.startswith(("|", "#")) and logs.starts(line)):
             in_log, table = True, ""
             yield Token("log", number, line)
             continue
@@ -146,10 +149,15 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
             yield Token("text", number, body, bool(fence))
 
 
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The file's lines, with every kind of table as rows between pipes."""
+    return reshaped(pipes_of_rst(pipes_of_html(read_lines(path))))
+
+
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
     outline = Outline()
     own = False
-    for token in scan(read_lines(path)):
+    for token in scan(lines_of(path)):
         if token.kind == "mark":
             own = True
         elif token.kind == "text":
@@ -160,7 +168,7 @@ def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:
             own = own and not token.text.strip()
         elif not own:
             outline.rows_at(token.text)
-    yield from _Walk(name, outline).read(scan(read_lines(path)))
+    yield from _Walk(name, outline).read(scan(lines_of(path)))
 
 
 class _Walk:
@@ -252,10 +260,6 @@ class _Walk:
         if len(cells) != len(self.columns):
             cells, message = refit(self.columns, cells)
             problems.append(Problem(file=self.file, line=token.line, cell=token.text[:120], message=message, level="note"))
-        refused = refused_row([column.heading for column in self.columns], cells, where)
-        if refused is not None:
-            yield refused
-            return
         record, more = row_record(self.columns, cells, outline=self.outline, where=where)
         yield from problems
         yield from more

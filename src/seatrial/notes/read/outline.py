@@ -146,6 +146,8 @@ class Rough(str):
     """A rounded figure, such as a vocabulary of 32k: text, not a value."""
 
 
+_COMMA = re.compile(r"(?<![\d.,])\d{1,4},\d{1,2}(?![\d,.])")
+_POINT = re.compile(r"(?<![\d.,])\d+\.\d{1,2}(?![\d,.])")
 LONGEST_LEGEND = 200
 HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\\*{1,3}|\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
@@ -161,10 +163,15 @@ class Outline:
         """(column, cell) -> the environment variable and value that the cell means."""
         self.rules: list[KnownFailure] = []
         self._host = self._device = False
-        self._searched = self._tables = 0
+        self._searched = self._tables = self._commas = self._points = 0
         self._in_table = False
         self._cache: dict[tuple[int, int, str], Around] = {}
         self._lines: list[int] = []
+
+    @property
+    def comma(self) -> bool:
+        """Whether the file writes 27,92 for 27.92, so that 27.823 are thousands."""
+        return self._commas > 2 * self._points
 
     @property
     def on_host(self) -> bool:
@@ -202,6 +209,8 @@ class Outline:
 
     def rows_at(self, line: str) -> None:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
+        self._commas += len(_COMMA.findall(line))
+        self._points += len(_POINT.findall(line))
         self._tables += not self._in_table
         self._in_table = True
         if self._searched < ROWS_SEARCHED and not (self._host and self._device):

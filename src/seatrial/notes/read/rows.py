@@ -15,12 +15,12 @@ from typing import Any, cast
 
 from seatrial.columns import COLUMNS, LAYOUT
 from seatrial.notes.read.outline import SHAPE, Around, Outline
-from seatrial.notes.read.parsing import Cell, is_blank, read_cell, take_date
+from seatrial.notes.read.parsing import POSITIVE, Cell, is_blank, read_cell, take_date
 from seatrial.notes.read.statements import read_statements, read_status
 from seatrial.record import Outcome, Record, State, Status
 from seatrial.tables import Problem, Where
 from seatrial.tables.headings import MEASURES, Column, clean, normal, setting
-from seatrial.tables.unknown import axes_lacking, refusal, unknown_columns
+from seatrial.tables.unknown import unknown_columns
 
 ESTIMATE_MARKS = ("^", "~")
 """Marks that say `worked out` where no legend says otherwise."""
@@ -51,9 +51,10 @@ def row_record(
     columns: Sequence[Column], cells: Sequence[str], *, outline: Outline, where: Where
 ) -> tuple[Record | None, list[Problem]]:
     row = _OpenRow()
+    comma = outline.comma
     for column, raw in zip(columns, cells):
         if raw and not raw.isspace():
-            _take(row, column, raw)
+            _take(row, column, _with_point(raw) if comma and column.kind in POSITIVE else raw)
     if not row.values and not row.remarks and not row.unread:
         text = " | ".join(cells)
         problem = Problem(
@@ -85,6 +86,12 @@ def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
 
 
 # ---- one cell
+
+
+def _with_point(raw: str) -> str:
+    """A cell of a file with decimal commas: 27.823 are thousands there, and 27,823 are not."""
+    raw = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])", lambda match: match.group().replace(".", ""), raw)
+    return re.sub(r"(?<![\d.,])(\d+),(\d{3})(?![\d.,])", r"\1.\2", raw)
 
 
 def _take(row: _OpenRow, column: Column, raw: str) -> None:
@@ -398,12 +405,3 @@ def columns_left(headings: Sequence[str], where: Where) -> Iterator[Problem]:
     if ignored:
         message = f"no field takes {', '.join(ignored)}: kept as text"
         yield Problem(file=where.file, line=where.line, message=message, level="note", columns=tuple(ignored))
-
-
-def refused_row(headings: Sequence[str], cells: Sequence[str], where: Where) -> Problem | None:
-    """The problem of a row that runs on an axis which no record has a field for, such as context parallelism above 1."""
-    axes = axes_lacking(tuple(headings))
-    why = refusal(axes, headings, cells) if axes else ""
-    if not why:
-        return None
-    return Problem(file=where.file, line=where.line, cell=" | ".join(cells)[:80], message=why, level="row", rows=1)

@@ -1,0 +1,581 @@
+"""Columns of a table that follow from each other: where one does not, the one cell whose change makes all of them agree.
+
+    learn(sheet)                         which relations the rows of each table keep to, and by how much they scatter
+    check(sheet)                         findings
+    holds(row, world=64)                 whether the relations hold with so many processes; None where none can say
+
+Tokens a second times the time are the batch; TFLOPs over MFU are the device's peak; TFLOPs times time and processes are the
+FLOPs of the batch. A relation counts only where most rows keep to it: a table may count in a way that nobody states. A wrong
+cell breaks every relation that it is part of and no other, so that two broken ones usually tell which cell it is; where they
+leave several, what else speaks for a value decides: a slip of the hand, the rest of the column, the row above, the text.
+"""
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from seatrial.notes.lint import digits
+from seatrial.notes.lint.digits import Printed
+from seatrial.notes.lint.formulas import ALIKE
+from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode
+from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A product of fields, each with its exponent, that is the same in every row of a table."""
+
+    name: str
+    terms: tuple[tuple[str, int], ...]
+    """The first is what people work out from the others."""
+    exact: bool = True
+    """Whether the product is 1; else it is learned from the rows."""
+    apart: tuple[str, ...] = ()
+    """Fields by which rows differ in what is learned."""
+
+
+_STEP = (("sec_per_it", 1), ("gbs", -1))
+RELATIONS = (
+    Relation("tokens a second", (("tokens_per_s", 1), *_STEP, ("seq", -1))),
+    Relation("tokens a second and GPU", (("tokens_per_s_per_process", 1), *_STEP, ("seq", -1), ("world", 1))),
+    Relation("samples a second", (("samples_per_s", 1), *_STEP)),
+    Relation("tokens of all GPUs", (("tokens_per_s", 1), ("tokens_per_s_per_process", -1), ("world", -1))),
+    Relation("TFLOPs and time", (("tflops", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model",)),
+    Relation("TFLOPs and tokens", (("tflops", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("TFLOPs and all tokens", (("tflops", 1), ("world", 1), ("tokens_per_s", -1), ("token_flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("TFLOPs and samples", (("tflops", 1), ("world", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
+             apart=("model",)),
+    Relation("MFU", (("mfu", 1), ("tflops", -1)), exact=False, apart=("device",)),
+    Relation("MFU and time", (("mfu", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model", "device")),
+    Relation("MFU and tokens", (("mfu", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
+             apart=("model", "device")),
+    Relation("the aggregate", (("aggr_pflops", 1), ("tflops", -1), ("world", -1)), exact=False),
+    Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
+    Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
+    Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
+)  # fmt: skip
+MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops")
+SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu")
+"""What hardly differs from row to row."""
+COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga")
+WINDOW = 0.03
+"""Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
+ENOUGH_ROWS, MOST = 3, 0.6
+"""How many rows, and which share of them, have to agree on what is learned."""
+_MOST_ROWS = 300
+UNSAID = "without a batch or a sequence"
+GRAVE, SMALL = 0.05, 0.015
+"""From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
+# Scores: what speaks for a value.
+ANOTHER_RELATION, ABOVE, IN_ANOTHER_ROW, UNIT, PART, EXCHANGED = 2.0, 1.5, 2.0, 5.0, 4.0, 5.0
+"""One more broken relation that it mends; the cell above says what is printed; a row nearby has it; a unit; per node or per
+GPU; another row has it and this row's in its place."""
+UNLIKELY = 1.5
+"""Against a batch that does not divide, or a number of devices that no other row and no power of two has."""
+RECOMPUTED = 2.5
+"""TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
+ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
+_TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
+          1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
+"""Printed over meant time -> the unit it is in."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A relation as the rows of a table keep to it."""
+
+    constant: float
+    scatter: float
+    support: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair:
+    """A change of one cell after which everything agrees."""
+
+    name: str
+    value: object
+    shown: str
+    score: float
+    why: str = ""
+    code: str = ""
+
+
+# ---- values
+
+
+def term(row: Row, name: str, other: dict[str, object]) -> float | None:
+    """The logarithm of a field; `other` replaces fields of the row."""
+    if name == "world":
+        value: object = _world(row, other)
+    elif name in ("flops", "token_flops"):
+        value = _flops(row, other)
+        seq = other.get("seq", row.seq)
+        if value is None or name == "token_flops" and not seq:
+            return 0.0
+        value = value / seq if name == "token_flops" else value  # type: ignore[operator]
+    elif name == "seq":
+        value = other.get("seq", row.seq)
+    elif name == "dp" and row.record.dp is None and "dp" not in other:
+        value = _replicas(row, other)
+    elif name in ("cp", "ga"):
+        value = other.get(name) or row.beside(name) or (1 if name == "cp" else None)
+    else:
+        value = other.get(name, row.get(name))
+    return math.log(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
+
+
+def _replicas(row: Row, other: dict[str, object]) -> float | None:
+    """DP where nobody prints it: what the other axes leave of the processes."""
+    world, tp, pp = _world(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
+    return world / (tp * pp * (row.beside("cp") or 1)) if world and tp and pp else None  # type: ignore[operator]
+
+
+def _world(row: Row, other: dict[str, object]) -> object:
+    if "gpus" in other:
+        return other["gpus"]
+    if "nodes" in other and row.record.gpus is None:
+        return other["nodes"] * (row.procs or 1)  # type: ignore[operator]
+    if row.record.gpus is None and row.record.nodes is None:
+        parts = [other.get(name, row.whole(name)) for name in ("dp", "tp", "pp")]
+        return None if None in parts else math.prod(parts) * int(other.get("cp") or row.beside("cp") or 1)  # type: ignore[arg-type, call-overload]
+    return row.world
+
+
+def _flops(row: Row, other: dict[str, object]) -> float | None:
+    """FLOPs of one sequence by the reading of the table, which need the row's shape."""
+    if "size_label" in other:
+        like = _like(row, other["size_label"])
+        return None if like is None or like.reading is None else like.reading.per_sample(like)
+    reading = row.reading
+    if reading is None or reading.formula == ALIKE or row.mixture:
+        cost, seq = row.sheet.costs.get((row.key, row.record.size_label)), other.get("seq", row.seq)
+        return (cost[0] + cost[1] * seq) * seq if cost is not None and seq else None  # type: ignore[operator]
+    shape = {name: other[name] for name in ("layers", "hidden", "seq", "tp", "pp") if name in other}
+    return reading.per_sample(row, **shape)  # type: ignore[arg-type]
+
+
+def _like(row: Row, label: object) -> Row | None:
+    return next((mate for mate in row.around if mate.record.size_label == label and mate is not row), None)
+
+
+def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
+    """The logarithm of the product; None where the row does not have all its fields."""
+    total = 0.0
+    for name, power in relation.terms:
+        value = term(row, name, other or {})
+        if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
+            continue  # where nobody says it, it is part of what is learned
+        if value is None or name in MEASURES and (name in row.record.inferred or name in row.record.estimated):
+            return None
+        total += power * value
+    return total
+
+
+def slack(row: Row, relation: Relation, but: str = "") -> float:
+    """What the printed digits leave open, whether they were rounded or cut off."""
+    return 1e-6 + sum(2 * figure.slack for name, _ in relation.terms
+                      if name in MEASURES and name != but and (figure := row.printed(name)) is not None)  # fmt: skip
+
+
+# ---- what the rows of a table keep to
+
+
+def _key(row: Row, relation: Relation) -> tuple[object, ...]:
+    record = row.record
+    key: list[object] = [relation.name]
+    if "device" in relation.apart:
+        key += [record.machine, row.devices, record.dtype]
+    if "model" in relation.apart and _flops(row, {}) is None:
+        key += [record.size_label, record.layers, record.hidden, row.seq, record.recompute]
+    elif "model" in relation.apart and row.reading is not None:
+        key += [row.reading.formula, row.reading.per]
+    if ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms):
+        key.append(UNSAID)
+    return tuple(key)
+
+
+def _learn_costs(sheet: Sheet) -> None:
+    """FLOPs of a token are a + b x the sequence, whatever the model: from rows of one model with several sequences."""
+    for key, rows in sheet.tables.items():
+        models: dict[str, dict[float, list[float]]] = {}
+        for row in rows[:_MOST_ROWS]:
+            record = row.record
+            if row.seq and record.tflops and not row.planned and _flops(row, {}) is None:
+                tokens = record.tokens_per_s_per_process
+                if not tokens and record.sec_per_it and record.gbs and row.world:
+                    tokens = record.gbs * row.seq / record.sec_per_it / row.world
+                if tokens:
+                    models.setdefault(record.size_label, {}).setdefault(row.seq, []).append(record.tflops / tokens)
+        for label, points in models.items():
+            if len(points) < ENOUGH_ROWS:
+                continue
+            middles = sorted((seq, statistics.median(costs)) for seq, costs in points.items())
+            slopes = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(middles) for b in middles[i + 1 : i + 30]]
+            slope = statistics.median(slopes)
+            offset = statistics.median(cost - slope * seq for seq, cost in middles)
+            every = [(seq, cost) for seq, costs in points.items() for cost in costs]
+            near = sum(abs(cost / (offset + slope * seq) - 1) < WINDOW for seq, cost in every) if offset > 0 <= slope else 0
+            if near > ENOUGH_ROWS and near >= MOST * len(every):
+                sheet.costs[key, label] = offset, slope
+
+
+def learn(sheet: Sheet) -> list[Finding]:
+    """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
+    _learn_costs(sheet)
+    for where, groups in (("table", sheet.tables), ("file", sheet.files)):
+        for key, rows in groups.items():
+            found: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+            for row in rows[:_MOST_ROWS]:
+                if row.tabular and not row.planned:
+                    for relation in RELATIONS:
+                        if (off := residue(row, relation)) is not None:
+                            found.setdefault(_key(row, relation), []).append((off, slack(row, relation)))
+            for name, offs in found.items():
+                exact = UNSAID not in name and next(relation.exact for relation in RELATIONS if relation.name == name[0])
+                known = [-math.log(divisor) for divisor in _DIVISORS] if name[0] == "the aggregate" else []
+                if (rule := _rule(offs, exact, known)) is not None:
+                    sheet.rules[where, key, name] = rule
+    return []
+
+
+_DIVISORS = (1000.0, 1024.0)
+
+
+def _rule(offs: list[tuple[float, float]], exact: bool, known: Iterable[float] = ()) -> Rule | None:
+    at_one = sum(abs(off) <= open_ + WINDOW / 3 for off, open_ in offs)
+    if exact and 2 * at_one >= len(offs) and at_one:
+        return Rule(0.0, 0.0, at_one)
+    middle = statistics.median(off for off, _ in offs)
+    near = [off for off, open_ in offs if abs(off - middle) <= open_ + WINDOW]
+    if len(near) < ENOUGH_ROWS or len(near) < MOST * len(offs):
+        return None
+    constant = statistics.median(near)
+    constant = next((value for value in known if abs(value - constant) < WINDOW / 5), constant)
+    scatter = statistics.median(abs(off - constant) for off in near)
+    return Rule(constant, scatter, len(near))
+
+
+def rule_of(row: Row, relation: Relation) -> Rule | None:
+    """Of its table; of its file where the table has too few rows."""
+    name, rules = _key(row, relation), row.sheet.rules
+    rule = rules.get(("table", row.key, name))
+    wider = rules.get(("file", row.record.source_file, name))
+    return wider if wider is not None and (rule is None or rule.support < 2) else rule
+
+
+def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
+    """How far the row is from the rule, and how far it may be."""
+    if other and "size_label" in other and "model" in relation.apart:
+        # Another model has its own rule, where its FLOPs are learned.
+        like = _like(row, other["size_label"])
+        its = like and rule_of(like, relation)
+        if not its:
+            return None
+        rule = its
+    off = residue(row, relation, other)
+    if off is None:
+        return None
+    but = next(iter(other)) if other else ""
+    return off - rule.constant, slack(row, relation, but) + 4 * rule.scatter + (0.0 if rule.constant == 0.0 else 0.002)
+
+
+def holds(row: Row, **other: object) -> bool | None:
+    """Whether all relations hold with other values; None where nothing can say."""
+    told = [abs(found[0]) <= found[1] + 0.005 for relation in RELATIONS if relation.name != "the layout"
+            and (rule := rule_of(row, relation)) is not None and (found := off_by(row, relation, rule, other))]  # fmt: skip
+    return all(told) if told else None
+
+
+# ---- one row
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found: list[Finding] = []
+    for mates in sheet.tables.values():
+        suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]] = {}
+        for row in mates:
+            if row.tabular and not row.fixed and not row.settled:
+                broken, kept = broken_and_kept(row)
+                if broken and _concerns(broken, kept):
+                    suspects[row] = broken, list(_repairs(row, broken, kept))
+        _exchanges(suspects)
+        for row, (broken, repairs) in suspects.items():
+            found += _report(row, broken, repairs)
+    return found
+
+
+def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
+    broken, kept = [], []
+    for relation in RELATIONS:
+        rule = rule_of(row, relation)
+        measured = rule and off_by(row, relation, rule)
+        if rule is None or not measured or rule.support < 2 and relation.exact:
+            continue
+        off, may = measured
+        if abs(off) > may + 0.004:
+            broken.append((relation, rule, off))
+        elif abs(off) <= may:
+            kept.append((relation, rule))
+    return broken, kept
+
+
+def _concerns(broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
+    """Time and TFLOPs alone, with nothing else to tell which of them is wrong, are the question of `throughput`."""
+    names = {relation.name for relation, _, _ in broken}
+    if names == {"the layout"}:
+        return False
+    return names != {"TFLOPs and time"} or any({"sec_per_it", "tflops"} & {n for n, _ in r.terms} for r, _ in kept)
+
+
+def _repairs(
+    row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
+) -> Iterator[Repair]:
+    """Every change of one cell that mends all that is broken and breaks nothing."""
+    for name in _cells(row, broken):
+        for value in dict.fromkeys(_values(row, name, broken)):
+            bounds = _bounds(row, name, value, broken, kept)
+            if bounds is not None:
+                yield from _scored(row, name, value, bounds, broken)
+                if name not in ("layers", "hidden", "seq", "size_label"):
+                    break
+
+
+def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
+    """Fields that every broken relation has, and that stand in the row."""
+    common = set.intersection(*({name for name, _ in relation.terms} for relation, _, _ in broken))
+    if "world" in common:
+        counted = [name for name in ("gpus", "nodes") if getattr(row.record, name) is not None]
+        common |= set(counted[:1]) or {"dp", "tp", "pp", "cp"}
+    if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
+        common |= {"layers", "hidden", "seq", "size_label"}
+    order = (*MEASURES, *COUNTS, "layers", "hidden", "seq", "size_label")
+    return [name for name in order if name in common and row.shows(name)]
+
+
+def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
+    if name in MEASURES or name in COUNTS:
+        was = row.beside(name) if name in ("cp", "ga") else row.get(name)
+        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + 4 * b[1].scatter):
+            powers = dict(relation.terms)
+            power = powers.get(name, powers.get("world") if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
+            if was and power:
+                value = was * math.exp(-off / power)
+                yield value if name in MEASURES else max(1, round(value))
+        return
+    seen = [value for value in row.sheet.in_file(row, name) if value]
+    if name == "seq" and row.seq:
+        seen += [row.seq * 2, row.seq // 2, row.seq * 4, row.seq // 4]
+    if name == "layers" and row.layers:
+        seen += [max(1, round(row.layers * math.exp(power * broken[0][2]))) for power in (1, -1)]
+    yield from (value for value in seen if value != getattr(row.record, name))
+
+
+def _bounds(
+    row: Row, name: str, value: object, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
+) -> tuple[float, float] | None:
+    """How far the new value may be from the solved one, as logarithms, where everything agrees with it; else None."""
+    low, high = -math.inf, math.inf
+    for relation, rule in [*((relation, rule) for relation, rule, _ in broken), *kept]:
+        found = off_by(row, relation, rule, {name: value})
+        if found is None and name == "size_label":
+            continue
+        if found is None:
+            return None
+        off, may = found
+        power = dict(relation.terms).get(name)
+        if name in MEASURES and power:
+            ends = sorted(((-may - off) / power, (may - off) / power))
+            low, high = max(low, ends[0]), min(high, ends[1])
+        elif abs(off) > may + 0.002:
+            return None
+    return (low, high) if low <= high + 0.004 else None
+
+
+def _scored(
+    row: Row, name: str, value: object, bounds: tuple[float, float], broken: list[tuple[Relation, Rule, float]]
+) -> Iterator[Repair]:
+    score = ANOTHER_RELATION * (len(broken) - 1)
+    if name in MEASURES:
+        yield _measure(row, name, float(value), bounds, score)  # type: ignore[arg-type]
+        return
+    mates = [mate for mate in row.around if mate is not row]
+    column = [_said(mate, name) for mate in mates]
+    usual, often = mode(column)
+    stated = row.stated_above(name)
+    why = ""
+    if stated is not None and stated[0] == value:
+        score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
+    elif usual == value and often >= max(1, 0.5 * len(column)):
+        score, why = score + USUAL, " (as in the other rows)"
+    elif value in column:
+        score, why = score + IN_ANOTHER_ROW, " (as in another row)"
+    elif name == "size_label":
+        return
+    else:
+        text = row.cell(name) or str(_said(row, name) or "")
+        slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) else None
+        score += min(2.0, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
+        why = f" ({slip.how})" if slip else ""
+    if not _divides(row, name, value):
+        score -= UNLIKELY
+    if name in ("gpus", "nodes") and isinstance(value, int) and value not in column and value & (value - 1):
+        score -= UNLIKELY
+    yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
+
+
+def _said(row: Row, name: str) -> int | float | str | None:
+    return row.beside(name) if name in ("cp", "ga") else getattr(row.record, name)
+
+
+def _divides(row: Row, name: str, value: object) -> bool:
+    dp, mbs, gbs = (value if n == name else row.whole(n) for n in ("dp", "mbs", "gbs"))
+    return not (dp and mbs and gbs) or gbs % (dp * mbs) == 0  # type: ignore[operator]
+
+
+def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], score: float) -> Repair:
+    figure = row.printed(name)
+    assert figure is not None
+    low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
+    ratio = figure.value / value
+    shown, why, code = figure.like(value), "", ""
+    slip = digits.slip(_number(row, name, figure), _in_print(figure, low, high))
+    if slip is not None:
+        points = next(points for chance, points in SLIP if slip.chance < chance)
+        score, why = score + points, f" ({slip.how})"
+        if points >= 3 or points >= 2 and abs(slip.value / figure.scale - value) <= 0.55 * figure.unit:
+            shown, value = slip.text, slip.value * (value / float(_in_print(figure, value, value)[0]))
+    tight = high / low - 1 + 0.004
+    for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
+        if abs(math.log(ratio / times)) < tight:
+            score, why, code, shown = score + UNIT, f" (the time is in {unit})", its, _in_column(row, figure, value)
+    parts = {row.procs or 1: "of a whole node", row.world or 1: "of all processes", 1 / (row.world or 1): "of one process"}
+    for times, what in parts.items() if name != "sec_per_it" else ():
+        if times != 1 and abs(math.log(ratio / times)) < tight:
+            score, why = score + PART, f" (that is {what})"
+            code = "tflops-per-node" if name == "tflops" and times == row.procs else ""
+    if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
+        score, code = score + RECOMPUTED, "formula-mixed"
+        why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
+    if name in SPEEDS:
+        score += _leaning(row, name, figure.value, value)
+    other = formula_of_another(row) if name == "tflops" and not why else None
+    if other is not None:
+        score, why, code = score + other.score, f" ({other.message})", other.code
+    shown += "%" if row.cell(name).endswith("%") else ""
+    return Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why, code=code)
+
+
+def _number(row: Row, name: str, figure: Printed) -> str:
+    return row.cell(name) or f"{figure.value:g}"
+
+
+def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
+    """Values of the record as the column prints them: 0.41 as 41 under a heading of percent."""
+    scale = figure.scale
+    return low * scale, high * scale
+
+
+def _in_column(row: Row, figure: Printed, value: float) -> str:
+    return f"{value * figure.scale:.6g}"
+
+
+def _stale(row: Row, name: str) -> float:
+    """What is printed is what the row above has: typed over, and forgotten."""
+    above = row.mates[row.place - 1] if row.place else None
+    return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and name in MEASURES else 0.0
+
+
+def _leaning(row: Row, name: str, was: float, value: float) -> float:
+    """Above 0 when the new value looks more like those of the rows around."""
+    logs = [math.log(v) for mate in row.around if mate is not row and (v := getattr(mate.record, name)) and v > 0]
+    if len(logs) < 3:
+        return 0.0
+    middle = statistics.median(logs)
+    usual = 0.03 + statistics.median(abs(log - middle) for log in logs)
+    difference = abs(math.log(was) - middle) - abs(math.log(value) - middle)
+    return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
+
+
+def _exchanges(suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]]) -> None:
+    """Two rows each of which needs what the other has."""
+    for row, (_, repairs) in suspects.items():
+        for i, repair in enumerate(repairs):
+            if repair.name not in MEASURES:
+                continue
+            for other, (_, theirs) in suspects.items():
+                back = next((r for r in theirs if r.name == repair.name), None)
+                mine, its = row.printed(repair.name), other.printed(repair.name)
+                if other is row or back is None or mine is None or its is None:
+                    continue
+                if _near(repair.value, its) and _near(back.value, mine):
+                    why = f" (exchanged with {other.where})"
+                    repairs[i] = replace(repair, score=repair.score + EXCHANGED, shown=other.cell(repair.name), why=why)
+
+
+def _near(value: object, figure: Printed) -> bool:
+    return abs(float(value) / figure.value - 1) < 0.006 + figure.slack  # type: ignore[arg-type]
+
+
+def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[Repair]) -> list[Finding]:
+    repairs = sorted(repairs, key=lambda repair: -repair.score)
+    relation, rule, off = max(broken, key=lambda b: abs(b[2]))
+    best = repairs[0] if repairs else None
+    rivals = [repair for repair in repairs[1:] if best is not None and best.score - repair.score < MARGIN]
+    facts = "; ".join(dict.fromkeys(_fact(row, *b) for b in broken[:3]))
+    known = best is not None and (best.score >= ENOUGH or len(repairs) == 1) and not rivals
+    fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
+    grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
+    sure = max(b[1].support for b in broken) >= 2 and not row.planned
+    level: Level = "error" if grave and sure else "warning"
+    row.settled = True
+    if best is not None and known:
+        code = best.code or _code(best.name, broken)
+        if isinstance(best.value, (int, float)):
+            row.propose(best.name, float(best.value), code)
+        printed = row.cell(best.name) or str(_said(row, best.name))
+        message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}: {facts}"
+        gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") else level
+        return [row.find(code, gravity, message, name=best.name, proposed=best.shown)]
+    options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}" for r in repairs[:4])
+    name = next(name for name, _ in relation.terms if row.shows(name))
+    open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
+    if not repairs:
+        row.settled = False
+        return [] if _others_will_say(broken) else [row.find(_code(name, broken), level, f"{facts}: {open_end}", name=name)]
+    return [row.find(_code(name, broken), level, f"{facts}: {open_end}", name=name)]
+
+
+def _others_will_say(broken: Iterable[tuple[Relation, Rule, float]]) -> bool:
+    return any(relation.name in ("TFLOPs and time", "tokens a second", "tokens a second and GPU", "samples a second", "MFU",
+                                 "the aggregate") for relation, _, _ in broken)  # fmt: skip
+
+
+def _code(name: str, broken: list[tuple[Relation, Rule, float]]) -> str:
+    if name in ("mfu", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"):
+        return "rate-mismatch"
+    if name == "aggr_pflops":
+        return "aggregate"
+    counts = any(relation.name in ("the layout", "GPUs and nodes") for relation, _, _ in broken)
+    if name in ("dp", "tp", "pp", "cp", "gpus", "nodes") and counts:
+        return "world-size"
+    if name in ("ga", "mbs", "dp"):
+        return "batch-divisible"
+    if name == "size_label":
+        return "label-vs-params"
+    return "tflops-mismatch" if any("TFLOPs" in r.name or r.name == "MFU and time" for r, _, _ in broken) else "rate-mismatch"
+
+
+def _fact(row: Row, relation: Relation, rule: Rule, off: float) -> str:
+    """What the other cells give for what people work out from them."""
+    name = relation.terms[0][0]
+    value = math.exp((term(row, name, {}) or 0.0) - off)
+    printed = _said(row, name) if name not in ("world",) else row.world
+    percent = name == "mfu"
+    shown = f"{100 * value:.3g} %" if percent else f"{value:.5g}"
+    there = f"{100 * printed:.3g} %" if percent else f"{printed:g}"  # type: ignore[operator, str-format]
+    return f"by {relation.name} {row.column(name)} would be {shown}, printed {there} ({math.expm1(off):+.1%})"

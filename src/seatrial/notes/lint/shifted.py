@@ -1,0 +1,79 @@
+"""Rows whose cells stand one column too far to the left or to the right.
+
+    check(sheet)                         findings; a row that is explained so is settled
+
+Looked for where a cell cannot be read under its heading, or where figures that follow from each other do not: a cell that was
+lost, or an empty one too many, moves all that follow. The row is believed to be shifted when, moved back, every cell can stand
+under its heading and what follows from each other does.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from seatrial.notes.lint.relations import MEASURES, broken_and_kept
+from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet
+from seatrial.notes.read.outline import Outline
+from seatrial.notes.read.rows import fits, row_record
+from seatrial.record import Record
+from seatrial.tables import Where
+from seatrial.tables.headings import Column, read_heading
+
+FIELDS = (*dict.fromkeys((*MEASURED, *MEASURES, "mem_unit", "time_unit", "nodes", "gpus", "dp", "tp", "pp", "mbs", "gbs", "seq",
+                          "layers", "hidden", "size_label", "date")),)  # fmt: skip
+MOST_CELLS = 40
+
+
+def check(sheet: Sheet) -> list[Finding]:
+    found = []
+    for row in sheet.rows:
+        if row.tabular and not row.settled and 3 < len(row.record.printed) <= MOST_CELLS:
+            cells = [cell.strip() for cell in row.record.printed.values()]
+            if "" in cells or "-" in cells:
+                found += _moved_back(row, cells)
+    return found
+
+
+def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
+    columns = [read_heading(heading) for heading in row.record.printed]
+    wrong = sum(bool(cell) and column.kind != "notes" and not fits(column, cell) for column, cell in zip(columns, cells))
+    broken, kept = broken_and_kept(row)
+    if not wrong and len(broken) < 2:
+        return []
+    best: tuple[int, int, list[str]] | None = None
+    for at, moved in _shifts(cells):
+        if all(not cell or column.kind == "notes" or fits(column, cell) for column, cell in zip(columns, moved)):
+            trial = _as_row(row, columns, moved)
+            faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
+            if trial is not None and not faults and len(holding) > len(kept) and (best is None or len(holding) > best[0]):
+                best = len(holding), at, moved
+    if best is None:
+        return []
+    _, at, moved = best
+    name = next((c.field for c, was, cell in zip(columns, cells, moved) if c.field in MEASURES and cell and cell != was), "")
+    there = next((cell for c, cell in zip(columns, moved) if c.field == name), None)
+    row.settled = True
+    message = f"the cells from {columns[at].heading} on stand one column off: moved back they can be read, and agree"
+    return [row.find("cells-shifted", "error", message, name=name, proposed=there)]
+
+
+def _shifts(cells: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """The row with a cell put in where one was lost, or with an empty one taken out; and from which column on."""
+    if not cells[-1].strip("-"):
+        for at in range(1, len(cells) - 1):
+            yield at, [*cells[:at], "", *cells[at:-1]]
+    for at, cell in enumerate(cells[:-1]):
+        if not cell.strip("-"):
+            yield at, [*cells[:at], *cells[at + 1 :], ""]
+
+
+def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
+    """The row as it would be read with other cells, in the surroundings that it has."""
+    record, _ = row_record(columns, cells, outline=Outline(), where=Where(file=row.record.source_file, line=0))
+    if record is None:
+        return None
+    stated = {name for column in columns for name in (column.field, *column.parts)} | {"mem_unit", "time_unit"}
+    own = {name: getattr(record, name) for name in FIELDS if name in stated}
+    moved: Record = replace(row.record, printed=dict(zip(row.record.printed, cells)), **own)  # type: ignore[arg-type]
+    return replace(row, record=moved, fixed={}, reasons={}, configuration=None, layers=moved.layers or row.layers,
+                   hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq, _printed={}, _beside=None)  # fmt: skip
