@@ -110,7 +110,7 @@ def samples() -> dict[str, list[bytes]]:
     data, examples = ROOT / "tests" / "data", ROOT / "examples"
     markdown = _some([*data.glob("notes/**/*.md"), *data.glob("frozen/**/*.md"), *(ROOT / "docs").rglob("*.md")])
     found = {
-        "md": [*markdown, *_blocks(markdown)],
+        "md": [*markdown, *_blocks(markdown), *_blocks(markdown), *_some([*data.rglob("*.html"), *data.rglob("*.rst")])],
         "csv": _some([*data.glob("notes/**/*.csv"), *data.glob("logs/*.csv"), *data.glob("frozen/**/*.csv"), *examples.rglob("*.csv")]),
         "sweep": [*_some([*examples.rglob("*.toml"), data / "frozen/sweep.toml", data / "frozen/trial.toml"]), *_fences("toml")],
         "engine": [b'base = "fsdp2"\n' + text for text in _some([*(ROOT / "src/seatrial/presets/engines").glob("*.toml")])],
@@ -118,12 +118,15 @@ def samples() -> dict[str, list[bytes]]:
         "records": [json.dumps(r).encode() for r in json.loads((data / "frozen/tables/table.json").read_bytes())["records"]],
         "book": [line for text in _some([*data.glob("frozen/logbook/segments/*.jsonl")]) for line in text.splitlines(True)],
         "run": _some([*data.glob("frozen/runs/*/run.json")]), "manifest": _some([*data.glob("frozen/checkpoint/*/manifest.json")]),
+        "metrics": _some([*data.glob("logs/*.jsonl"), *(p for p in data.glob("logs/*.json") if "expected" not in p.name)]),
+        "format": _some([*(ROOT / "src/seatrial/presets/formats").glob("*.toml")]),
+        "events": _some([*data.glob("logs/*tfevents*")]),
         "config": [json.dumps(config, indent=1).encode() for config in CONFIGS],
         "log": [*LOGS, *_some([*data.glob("logs/*.log"), *data.glob("logs/*.txt")])], "options": OPTIONS, "rule": RULES, "device": DEVICE,
         "set": [b"model.layers=70", b"cluster.device.power_w=500", b'execution.attention="fused"', b"axes.dp=[1, 2]",
                 b"environment.variables.OMP_NUM_THREADS=\"4\"", b"batch={gbs=8}"],
     }
-    whole = ("calibration", "machine", "run", "manifest", "records", "book")
+    whole = ("calibration", "machine", "run", "manifest", "records", "book", "events")
     return {kind: texts if kind in whole else
             [piece for text in texts for piece in (_cut(text, rng) for _ in range(1 if len(text) <= LARGEST else 12))]
             for kind, texts in found.items()}
@@ -384,6 +387,14 @@ def _notes(path: Path, rng: random.Random) -> None:
         _records(found.records, rng)
 
 
+def _format(path: Path, rng: random.Random) -> None:
+    from seatrial.notes.read import import_file
+
+    log = path.with_suffix(".log")
+    log.write_bytes(rng.choice(samples()["log"]))
+    _records(import_file(log, format=path).records, rng)
+
+
 def _csv(path: Path, rng: random.Random) -> None:
     from seatrial.plan import rows
 
@@ -569,6 +580,8 @@ def _device(path: Path, rng: random.Random) -> None:
 TARGETS: dict[str, tuple[str, str, Callable[[Path, random.Random], None], int]] = {
     "notes": ("md", "t.md", _notes, 20), "csv": ("csv", "t.csv", _csv, 20), "log": ("log", "t.log", _notes, 6),
     "records": ("records", "t.jsonl", _notes, 10), "json": ("records", "t.json", _notes, 3), "text": ("md", "t.txt", _notes, 2),
+    "metrics": ("metrics", "t.jsonl", _notes, 4), "tracker": ("metrics", "t.json", _notes, 4),
+    "events": ("events", "t.tfevents", _notes, 2), "format": ("format", "t.toml", _format, 3),
     "sweep": ("sweep", "t.toml", _sweep, 16), "engine": ("engine", "t.toml", _engine, 3),
     "machine": ("machine", "t.json", _machine, 4), "calibration": ("calibration", "t.json", _calibrated, 3),
     "config": ("config", "t.json", _config, 6), "manifest": ("manifest", "t.json", _manifest, 3), "run": ("run", "t.json", _run, 4),
@@ -582,7 +595,7 @@ def case(seed: int, only: str = "") -> Case:
     rng = random.Random(seed)
     names = list(TARGETS)
     target = only or rng.choices(names, weights=[TARGETS[name][3] for name in names])[0]
-    mine = samples()[TARGETS[target][0]]
+    mine = samples()[TARGETS[target][0]] or samples()["md"]
     data = rng.choice(mine)
     if target == "book":
         data = b"".join(rng.choice(mine) for _ in range(rng.randint(1, 4)))

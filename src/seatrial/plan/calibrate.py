@@ -254,7 +254,8 @@ class Calibration:
         try:
             learned_on = fields.build(Cluster, data["cluster"], where=f"{where}: cluster")
             here = learned_on if cluster is None else _same_machine(learned_on, cluster, where)
-            held, size, known = data["memory"], len(data["theta"]), len(fitmemory.LEARNED)
+            held, known = data["memory"], len(fitmemory.LEARNED)
+            size = len(NAMES) + 1 + len(data["groups"]) + len(data["shapes"])
             return cls(
                 cluster=here, theta=_array(data["theta"], (size,)), covariance=_array(data["covariance"], (size, size)),
                 groups=tuple(Group(*map(str, group)) for group in data["groups"]),

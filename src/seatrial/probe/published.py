@@ -314,6 +314,8 @@ def _measured(log: _Log, line: str, left: Counter[str]) -> Iterator[tuple[str, d
     size, per_node, nodes, groups = log.group()
     op = PROGRAMS[log.program]
     at = [i for i, name in enumerate(log.columns) if name == "time"]
+    if not cells[0].isdecimal() or len(cells[0]) > 15:
+        raise BadInput(f"{log.where}: {cells[0][:40]!r} is no number of bytes: {line[:80]!r}")
     total = int(cells[0])
     if size < 2:
         left["one rank alone"] += 1
@@ -328,6 +330,8 @@ def _measured(log: _Log, line: str, left: Counter[str]) -> Iterator[tuple[str, d
             us, alg, bus = float(time_us), float(algbw), float(busbw)
         except ValueError:
             raise BadInput(f"{log.where}: {time_us} {algbw} {busbw} are not three numbers: {line[:80]!r}") from None
+        if not all(0 <= number <= 1e15 for number in (us, alg, bus)):
+            raise BadInput(f"{log.where}: {time_us} {algbw} {busbw} are no time and bandwidths: {line[:80]!r}")
         if log.columns[i + 3 : i + 4] == ["#wrong"] and wrong not in ("0", "N/A"):
             left["wrong results (#wrong above 0)"] += 1
             continue

@@ -127,8 +127,8 @@ def number(record: Record, name: str) -> str:
     for heading, text in record.printed.items():
         if read_heading(heading).field == name or heading == HEADINGS.get(name):
             match = NUMBER.match(text.strip("*` ~"))
-            digits = match.group().replace(",", "") if match else ""
-            if re.fullmatch(r"[\d.]+", digits) and float(digits) == value:
+            digits = decimal(match.group()) if match else ""
+            if re.fullmatch(r"\d+\.?\d*|\.\d+", digits) and float(digits) == value:
                 return digits
     return shortest(value)
 
