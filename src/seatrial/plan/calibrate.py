@@ -255,10 +255,11 @@ class Calibration:
             learned_on = fields.build(Cluster, data["cluster"], where=f"{where}: cluster")
             here = learned_on if cluster is None else _same_machine(learned_on, cluster, where)
             held, known = data["memory"], len(fitmemory.LEARNED)
-            size = len(NAMES) + 1 + len(data["groups"]) + len(data["shapes"])
+            groups = tuple(Group(*map(str, group)) for group in data["groups"])
+            size = len(NAMES) + 1 + sum(len(NAMES) if group.kind in OWN else 1 for group in groups) + len(data["shapes"])
             return cls(
                 cluster=here, theta=_array(data["theta"], (size,)), covariance=_array(data["covariance"], (size, size)),
-                groups=tuple(Group(*map(str, group)) for group in data["groups"]),
+                groups=groups,
                 unseen={str(kind): _share(sigma) for kind, sigma in dict(data["unseen"]).items()},
                 carried=_share(data["carried"]),
                 shapes=tuple(Shape(*map(int, shape)) for shape in data["shapes"]), noise=_share(data["noise"]),
