@@ -7,6 +7,7 @@
 A case is its seed and nothing else. Results go to a file of JSON lines, one for each thousand seeds, and a range that stands
 there is not run again; after a change of the code name another file with --out. Exit status 1 where anything failed.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -50,15 +51,29 @@ def worker(first: int, last: int, folder: Path, at: mmap.mmap) -> dict[str, Any]
             causes[found.what] += 1
             if causes[found.what] <= SHOWN:
                 small = fuzzing.shrunk(one, folder)
-                failures.append({"seed": seed, "target": one.target, "what": found.what, "trace": found.trace[-1500:],
-                                 "data": small.data.decode("utf-8", "backslashreplace")[:2000]})
+                failures.append(
+                    {
+                        "seed": seed,
+                        "target": one.target,
+                        "what": found.what,
+                        "trace": found.trace[-1500:],
+                        "data": small.data.decode("utf-8", "backslashreplace")[:2000],
+                    }
+                )
     return {"cases": dict(cases), "causes": dict(causes), "failures": failures, "slowest_s": round(slowest, 2)}
 
 
 def run(first: int, last: int) -> dict[str, Any]:
     """A range in processes of their own; one that dies is a failure of the case it stood at, and the rest goes on."""
     at = mmap.mmap(-1, 8)
-    whole: dict[str, Any] = {"from": first, "to": last, "cases": Counter(), "causes": Counter(), "failures": [], "slowest_s": 0.0}
+    whole: dict[str, Any] = {
+        "from": first,
+        "to": last,
+        "cases": Counter(),
+        "causes": Counter(),
+        "failures": [],
+        "slowest_s": 0.0,
+    }
     began = time.monotonic()
     while first < last:
         with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as name:
@@ -78,15 +93,24 @@ def run(first: int, last: int) -> dict[str, Any]:
                 first = last
             else:
                 seed = struct.unpack("q", at[:8])[0]
-                part = {"cases": {"died": 1}, "causes": {"died": 1}, "slowest_s": 0.0,
-                        "failures": [{"seed": seed, "target": fuzzing.case(seed).target, "what": f"died with {status}"}]}
+                part = {
+                    "cases": {"died": 1},
+                    "causes": {"died": 1},
+                    "slowest_s": 0.0,
+                    "failures": [{"seed": seed, "target": fuzzing.case(seed).target, "what": f"died with {status}"}],
+                }
                 part = {**part, "lost": seed - first}
                 first = seed + 1
         whole["cases"].update(part["cases"])
         whole["causes"].update(part["causes"])
         whole["failures"] += part["failures"]
         whole["slowest_s"] = max(whole["slowest_s"], part["slowest_s"])
-    return {**whole, "cases": dict(whole["cases"]), "causes": dict(whole["causes"]), "seconds": round(time.monotonic() - began, 1)}
+    return {
+        **whole,
+        "cases": dict(whole["cases"]),
+        "causes": dict(whole["causes"]),
+        "seconds": round(time.monotonic() - began, 1),
+    }
 
 
 def summed(path: Path) -> dict[str, Any]:
@@ -96,9 +120,15 @@ def summed(path: Path) -> dict[str, Any]:
         cases.update(line["cases"])
         causes.update(line["causes"])
     seconds = sum(line["seconds"] for line in lines)
-    return {"cases": cases.total(), "failures": causes.total(), "causes": dict(causes.most_common()), "by_target": dict(cases),
-            "slowest_s": max((line["slowest_s"] for line in lines), default=0.0), "seconds": round(seconds, 1),
-            "cases_per_s": round(cases.total() / seconds, 1) if seconds else None}
+    return {
+        "cases": cases.total(),
+        "failures": causes.total(),
+        "causes": dict(causes.most_common()),
+        "by_target": dict(cases),
+        "slowest_s": max((line["slowest_s"] for line in lines), default=0.0),
+        "seconds": round(seconds, 1),
+        "cases_per_s": round(cases.total() / seconds, 1) if seconds else None,
+    }
 
 
 def show(found: dict[str, Any]) -> None:
@@ -120,7 +150,11 @@ def main() -> int:
         first = asked.first if asked.first is not None else asked.seed
         last = asked.last if asked.last is not None else first + asked.n
         fuzzing.warm()
-        done = {line["from"] for line in map(json.loads, asked.out.read_text().splitlines())} if asked.out.exists() else set()
+        done = (
+            {line["from"] for line in map(json.loads, asked.out.read_text().splitlines())}
+            if asked.out.exists()
+            else set()
+        )
         alone = last - first < CHUNK
         until = time.monotonic() + (asked.seconds or 1e9)
         for start in range(first, last, CHUNK):

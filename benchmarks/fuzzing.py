@@ -6,6 +6,7 @@
 
 A target is the function behind a command. What it makes of a file goes on to what other commands make of that.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -56,25 +57,67 @@ LOGS = [
     b"1.0E-04 | global batch size:    64 | lm loss: 6.543210E+00 | loss scale: 4096.0 | grad norm: 1.234 | number of skipped "
     b"iterations:   0 | number of nan iterations:   0 | TFLOPs: 52.1 |\n"
     b"[Rank 0] (after 10 iterations) memory (MB) | allocated: 8123.4 | max allocated: 12345.6 | reserved: 14000.0\n"
-    b" iteration       11/     500 | consumed samples:          704 | elapsed time per iteration (ms): 1230.1 | lm loss: nan |\n",
+    b" iteration       11/     500 | consumed samples:    704 | elapsed time per iteration (ms): 1230.1 | lm loss: nan |\n",
 ]
 OPTIONS = [
-    b'{"model": "tiny", "cluster": "jz-a100", "fixed": {"gbs": "64", "tp": "1,2", "zero": "0"}, "nodes": 1, "rampup": "16,16,4096",'
+    b'{"model": "tiny", "cluster": "jz-a100", "fixed": {"gbs": "64", "tp": "1,2", "zero": "0"}, "nodes": 1, '
+    b'"rampup": "16,16,4096", '
     b'"sequence_parallel": "off", "precision": "bf16", "headroom": "5%", "settings": ["model.layers=4", "cluster.nodes=2"]}',
     b'{"model": "bloom-181b", "cluster": "local", "fixed": {"gbs": "2048", "recompute": "full", "schedule": "1f1b"}, '
     b'"settings": ["topology.tp=4", "execution.attention=\\"fused\\"", "cluster.device.power_w=500"]}',
 ]
-RULES = [b"dp % 4 == 0 and nodes <= 48", b"not (tp > 8 or pp * vp > layers // 2) and 12 <= layers // pp", b"gbs // (dp * mbs) >= pp"]
+RULES = [
+    b"dp % 4 == 0 and nodes <= 48",
+    b"not (tp > 8 or pp * vp > layers // 2) and 12 <= layers // pp",
+    b"gbs // (dp * mbs) >= pp",
+]
 CONFIGS = [
-    {"model_type": "llama", "vocab_size": 32000, "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
-     "intermediate_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1e4, "head_dim": 16,
-     "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                      "original_max_position_embeddings": 8192}, "num_key_value_heads": 2, "tie_word_embeddings": False},
-    {"model_type": "gpt2", "vocab_size": 50257, "n_layer": 2, "n_embd": 64, "n_head": 4, "n_positions": 64, "n_inner": None,
-     "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new"},
-    {"model_type": "qwen2", "vocab_size": 1000, "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
-     "intermediate_size": 128, "max_position_embeddings": 64, "num_key_value_heads": 4, "use_sliding_window": True,
-     "sliding_window": 4096, "max_window_layers": 1, "layer_types": ["full_attention", "sliding_attention"]},
+    {
+        "model_type": "llama",
+        "vocab_size": 32000,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "intermediate_size": 256,
+        "max_position_embeddings": 64,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 1e4,
+        "head_dim": 16,
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": False,
+    },
+    {
+        "model_type": "gpt2",
+        "vocab_size": 50257,
+        "n_layer": 2,
+        "n_embd": 64,
+        "n_head": 4,
+        "n_positions": 64,
+        "n_inner": None,
+        "layer_norm_epsilon": 1e-5,
+        "activation_function": "gelu_new",
+    },
+    {
+        "model_type": "qwen2",
+        "vocab_size": 1000,
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "intermediate_size": 128,
+        "max_position_embeddings": 64,
+        "num_key_value_heads": 4,
+        "use_sliding_window": True,
+        "sliding_window": 4096,
+        "max_window_layers": 1,
+        "layer_types": ["full_attention", "sliding_attention"],
+    },
 ]
 DEVICE = [
     b"all_reduce_perf -b 8 -e 1M -f 2 -g 8\n# nThread 1 nGpus 8 minBytes 8 maxBytes 1048576 step: 2(factor)\n#\n"
@@ -110,31 +153,72 @@ def samples() -> dict[str, list[bytes]]:
     data, examples = ROOT / "tests" / "data", ROOT / "examples"
     markdown = _some([*data.glob("notes/**/*.md"), *data.glob("frozen/**/*.md"), *(ROOT / "docs").rglob("*.md")])
     found = {
-        "md": [*markdown, *_blocks(markdown), *_blocks(markdown), *_some([*data.rglob("*.html"), *data.rglob("*.rst")])],
-        "csv": _some([*data.glob("notes/**/*.csv"), *data.glob("logs/*.csv"), *data.glob("frozen/**/*.csv"), *examples.rglob("*.csv")]),
-        "sweep": [*_some([*examples.rglob("*.toml"), data / "frozen/sweep.toml", data / "frozen/trial.toml"]), *_fences("toml")],
-        "engine": [b'base = "fsdp2"\n' + text for text in _some([*(ROOT / "src/seatrial/presets/engines").glob("*.toml")])],
-        "machine": [_small_machine()], "calibration": [_calibration()],
-        "records": [json.dumps(r).encode() for r in json.loads((data / "frozen/tables/table.json").read_bytes())["records"]],
-        "book": [line for text in _some([*data.glob("frozen/logbook/segments/*.jsonl")]) for line in text.splitlines(True)],
-        "run": _some([*data.glob("frozen/runs/*/run.json")]), "manifest": _some([*data.glob("frozen/checkpoint/*/manifest.json")]),
-        "metrics": _some([*data.glob("logs/*.jsonl"), *(p for p in data.glob("logs/*.json") if "expected" not in p.name)]),
+        "md": [
+            *markdown,
+            *_blocks(markdown),
+            *_blocks(markdown),
+            *_some([*data.rglob("*.html"), *data.rglob("*.rst")]),
+        ],
+        "csv": _some(
+            [
+                *data.glob("notes/**/*.csv"),
+                *data.glob("logs/*.csv"),
+                *data.glob("frozen/**/*.csv"),
+                *examples.rglob("*.csv"),
+            ]
+        ),
+        "sweep": [
+            *_some([*examples.rglob("*.toml"), data / "frozen/sweep.toml", data / "frozen/trial.toml"]),
+            *_fences("toml"),
+        ],
+        "engine": [
+            b'base = "fsdp2"\n' + text for text in _some([*(ROOT / "src/seatrial/presets/engines").glob("*.toml")])
+        ],
+        "machine": [_small_machine()],
+        "calibration": [_calibration()],
+        "records": [
+            json.dumps(r).encode() for r in json.loads((data / "frozen/tables/table.json").read_bytes())["records"]
+        ],
+        "book": [
+            line for text in _some([*data.glob("frozen/logbook/segments/*.jsonl")]) for line in text.splitlines(True)
+        ],
+        "run": _some([*data.glob("frozen/runs/*/run.json")]),
+        "manifest": _some([*data.glob("frozen/checkpoint/*/manifest.json")]),
+        "metrics": _some(
+            [*data.glob("logs/*.jsonl"), *(p for p in data.glob("logs/*.json") if "expected" not in p.name)]
+        ),
         "format": _some([*(ROOT / "src/seatrial/presets/formats").glob("*.toml")]),
         "events": _some([*data.glob("logs/*tfevents*")]),
         "config": [json.dumps(config, indent=1).encode() for config in CONFIGS],
-        "log": [*LOGS, *_some([*data.glob("logs/*.log"), *data.glob("logs/*.txt")])], "options": OPTIONS, "rule": RULES, "device": DEVICE,
-        "set": [b"model.layers=70", b"cluster.device.power_w=500", b'execution.attention="fused"', b"axes.dp=[1, 2]",
-                b"environment.variables.OMP_NUM_THREADS=\"4\"", b"batch={gbs=8}"],
+        "log": [*LOGS, *_some([*data.glob("logs/*.log"), *data.glob("logs/*.txt")])],
+        "options": OPTIONS,
+        "rule": RULES,
+        "device": DEVICE,
+        "set": [
+            b"model.layers=70",
+            b"cluster.device.power_w=500",
+            b'execution.attention="fused"',
+            b"axes.dp=[1, 2]",
+            b'environment.variables.OMP_NUM_THREADS="4"',
+            b"batch={gbs=8}",
+        ],
     }
     whole = ("calibration", "machine", "run", "manifest", "records", "book", "events")
-    return {kind: texts if kind in whole else
-            [piece for text in texts for piece in (_cut(text, rng) for _ in range(1 if len(text) <= LARGEST else 12))]
-            for kind, texts in found.items()}
+    return {
+        kind: texts
+        if kind in whole
+        else [piece for text in texts for piece in (_cut(text, rng) for _ in range(1 if len(text) <= LARGEST else 12))]
+        for kind, texts in found.items()
+    }
 
 
 def _blocks(texts: list[bytes]) -> list[bytes]:
     """Tables with the heading before them."""
-    return [block for text in texts for block in re.findall(rb"(?:^#[^\n]*\n(?:[^|#][^\n]*\n|\n){0,12})?(?:^\|[^\n]*\n){3,9}", text, re.M)]
+    return [
+        block
+        for text in texts
+        for block in re.findall(rb"(?:^#[^\n]*\n(?:[^|#][^\n]*\n|\n){0,12})?(?:^\|[^\n]*\n){3,9}", text, re.M)
+    ]
 
 
 def _fences(language: str) -> list[bytes]:
@@ -160,16 +244,25 @@ def _calibration() -> bytes:
 
 # ---- what is done to them
 
-ODD = [b"9" * 400, b"-1", b"0", b"-0.0", b"1e308", b"1e-308", b"1e400", b"nan", b"NaN", b"inf", b"-Infinity", b"1000000000", b"[1, 2]", b"[]",
-       b"{}", b'"x"', b"''", b"true", b"null", b"None", b"x", b"", b"1.5", b"3.0000001", b"9223372036854775808", b"1e18", b"0x10", b"1_000",
-       b"1,000.5", b"27,92", b"1 000", "½".encode(), "٣".encode(), b"2024-01-01", b"9" * 5000, b"1e40", b"1e30", b"99999999999", b"750 us",
-       b"12.5 %", b"0.12 PFLOPs", b"2 hours", b"~3", b"3^", b"8x8", b"8/4/12", b"-", b"1/0"]  # fmt: skip
-PIECES = [b"\0", b"\r", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\x1b[31m", "\u202e".encode(), b"\xed\xa0\x80", b"\\ud800", b"\\u0000", b"&#99999999999;",
-          b"&#55296;", b"&nbsp;", b"|", b"||", b"\"", b"'", b"`", b"{", b"}", b"[", b"]", b"=", b",", b";", b"\t", b"#", b"<!--", b"-->", b"<br>", b"**", b"~~", b"%",
-          b"(", b")", b"\\", b"/", b"\x85", "\u2028".encode(), b"[" * 200, b"{\"a\":" * 200, b"a." * 200, b"=1+1", b"x" * 3000, b"=cmd|x"]  # fmt: skip
-HEADINGS = [b"Source", b"Estimated", b"Inferred", b"State", b"Outcome", b"Notes", b"Env", b"mem_unit", b"time_unit", b"TFLOPs (per node)", b"DP/TP/PP",
-            b"Sec/it (ms)", b"Mem (bytes)", b"Throughput", b"MFU", b"GPUs", b"Nodes", b"Also", b"Flags", b"Date", b"iteration", b"Size", b"seatrial", b"Loss",
-            b"Formula", b"CP", b"Sequence Length (K)", b"tokens/s/GPU", b"ms/it", b"it/s", b"Freq"]  # fmt: skip
+ODD = [
+    b"9" * 400, b"-1", b"0", b"-0.0", b"1e308", b"1e-308", b"1e400", b"nan", b"NaN", b"inf", b"-Infinity",
+    b"1000000000", b"[1, 2]", b"[]", b"{}", b'"x"', b"''", b"true", b"null", b"None", b"x", b"", b"1.5", b"3.0000001",
+    b"9223372036854775808", b"1e18", b"0x10", b"1_000", b"1,000.5", b"27,92", b"1 000", "½".encode(), "٣".encode(),
+    b"2024-01-01", b"9" * 5000, b"1e40", b"1e30", b"99999999999", b"750 us", b"12.5 %", b"0.12 PFLOPs", b"2 hours",
+    b"~3", b"3^", b"8x8", b"8/4/12", b"-", b"1/0",
+]  # fmt: skip
+PIECES = [
+    b"\0", b"\r", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\x1b[31m", "\u202e".encode(), b"\xed\xa0\x80",
+    b"\\ud800", b"\\u0000", b"&#99999999999;", b"&#55296;", b"&nbsp;", b"|", b"||", b"\"", b"'", b"`", b"{", b"}",
+    b"[", b"]", b"=", b",", b";", b"\t", b"#", b"<!--", b"-->", b"<br>", b"**", b"~~", b"%", b"(", b")", b"\\", b"/",
+    b"\x85", "\u2028".encode(), b"[" * 200, b"{\"a\":" * 200, b"a." * 200, b"=1+1", b"x" * 3000, b"=cmd|x",
+]  # fmt: skip
+HEADINGS = [
+    b"Source", b"Estimated", b"Inferred", b"State", b"Outcome", b"Notes", b"Env", b"mem_unit", b"time_unit",
+    b"TFLOPs (per node)", b"DP/TP/PP", b"Sec/it (ms)", b"Mem (bytes)", b"Throughput", b"MFU", b"GPUs", b"Nodes",
+    b"Also", b"Flags", b"Date", b"iteration", b"Size", b"seatrial", b"Loss", b"Formula", b"CP", b"Sequence Length (K)",
+    b"tokens/s/GPU", b"ms/it", b"it/s", b"Freq",
+]  # fmt: skip
 _NUMBER = re.compile(rb"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(rb"[A-Za-z_][\w.]*")
 _QUOTED = re.compile(rb'"[^"\n]*"')
@@ -220,20 +313,39 @@ def _truncate(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
 def _splice(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
     other = rng.choice(others)
     a, b = rng.randint(0, len(data)), rng.randint(0, len(other))
-    return data[:a] + other[b : b + rng.choice((10, 50, 200, 1000))] + data[a if rng.random() < 0.5 else min(len(data), a + 50) :]
+    return (
+        data[:a]
+        + other[b : b + rng.choice((10, 50, 200, 1000))]
+        + data[a if rng.random() < 0.5 else min(len(data), a + 50) :]
+    )
 
 
 def _number(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
-    return _replaced(_NUMBER, data, rng, lambda old: rng.choice(ODD) if rng.random() < 0.8 else old + rng.choice((b"0" * 9, b"e9", b"e-9")))
+    return _replaced(
+        _NUMBER,
+        data,
+        rng,
+        lambda old: rng.choice(ODD) if rng.random() < 0.8 else old + rng.choice((b"0" * 9, b"e9", b"e-9")),
+    )
 
 
 def _key(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
     words = _WORD.findall(data) or [b"x"]
-    return _replaced(_WORD, data, rng, lambda old: rng.choice((rng.choice(words), rng.choice(HEADINGS), old + old, old[:-1], rng.choice(ODD))))
+    return _replaced(
+        _WORD,
+        data,
+        rng,
+        lambda old: rng.choice((rng.choice(words), rng.choice(HEADINGS), old + old, old[:-1], rng.choice(ODD))),
+    )
 
 
 def _quote(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
-    return _replaced(_QUOTED, data, rng, lambda old: rng.choice((old[1:-1], rng.choice(ODD), b'"' + rng.choice(PIECES) + b'"', b"[" + old + b"]")))
+    return _replaced(
+        _QUOTED,
+        data,
+        rng,
+        lambda old: rng.choice((old[1:-1], rng.choice(ODD), b'"' + rng.choice(PIECES) + b'"', b"[" + old + b"]")),
+    )
 
 
 def _line(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
@@ -259,8 +371,11 @@ def _heading(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
     return sign.join(cells) + end + rest
 
 
-VALUES: list[Any] = [None, True, False, 0, -1, 1, 1.5, 10**9, 10**18, 10**19, 10**400, 1e308, 1e-308, float("nan"), float("inf"), "", "x", "8",
-                     "\ud800", "\x1b[31m", [], [1], {}, {"a": 1}, [[]], [None], "=1+1", "1e400", -0.0, 2**63, [1] * 50, {"": {}}]  # fmt: skip
+VALUES: list[Any] = [
+    None, True, False, 0, -1, 1, 1.5, 10**9, 10**18, 10**19, 10**400, 1e308, 1e-308, float("nan"), float("inf"), "",
+    "x", "8", "\ud800", "\x1b[31m", [], [1], {}, {"a": 1}, [[]], [None], "=1+1", "1e400", -0.0, 2**63, [1] * 50,
+    {"": {}},
+]  # fmt: skip
 
 
 def _toml(value: Any) -> str:
@@ -270,7 +385,13 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if value != value else "inf"
-    return '"none"' if value is None else json.dumps(str(value)) if not isinstance(value, int | float | str) else json.dumps(value)
+    return (
+        '"none"'
+        if value is None
+        else json.dumps(str(value))
+        if not isinstance(value, int | float | str)
+        else json.dumps(value)
+    )
 
 
 def _toml_structure(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
@@ -279,7 +400,9 @@ def _toml_structure(data: bytes, rng: random.Random, others: list[bytes]) -> byt
     except (ValueError, RecursionError):
         return data
     changed = json.loads(_structure(json.dumps(found, default=str).encode(), rng, others))
-    return "".join(f"{json.dumps(str(key))} = {_toml(value)}\n" for key, value in changed.items()).encode("utf-8", "replace")
+    return "".join(f"{json.dumps(str(key))} = {_toml(value)}\n" for key, value in changed.items()).encode(
+        "utf-8", "replace"
+    )
 
 
 def _structure(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
@@ -295,7 +418,9 @@ def _structure(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
         waiting = [found]
         while waiting:
             table = waiting.pop()
-            keys = list(table) if isinstance(table, dict) else list(range(len(table))) if isinstance(table, list) else []
+            keys = (
+                list(table) if isinstance(table, dict) else list(range(len(table))) if isinstance(table, list) else []
+            )
             places += [(table, key) for key in keys]
             waiting += [table[key] for key in keys]
         if not places:
@@ -311,12 +436,29 @@ def _structure(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
             with contextlib.suppress(KeyError, IndexError):
                 table[key] = json.loads(json.dumps(there[other]))
         elif isinstance(table, dict):
-            table[rng.choice(["x", "base", "source", "state", "outcome", "dp", "trial", str(key) + "s"])] = table.pop(key)
+            table[rng.choice(["x", "base", "source", "state", "outcome", "dp", "trial", str(key) + "s"])] = table.pop(
+                key
+            )
     lines[at] = json.dumps(found).encode() + b"\n"
     return b"".join(lines)
 
 
-MUTATIONS = [_flip, _insert, _delete, _truncate, _splice, _number, _number, _number, _key, _key, _quote, _line, _swap, _heading]
+MUTATIONS = [
+    _flip,
+    _insert,
+    _delete,
+    _truncate,
+    _splice,
+    _number,
+    _number,
+    _number,
+    _key,
+    _key,
+    _quote,
+    _line,
+    _swap,
+    _heading,
+]
 WORDED = [_number, _number, _number, _key, _quote, _quote, _line]
 
 
@@ -414,8 +556,13 @@ def _sweep(path: Path, rng: random.Random) -> None:
     from seatrial.plan import forecast
     from seatrial.sweep import file as sweeps
 
-    for call in (lambda: trialfile.load(path), lambda: sweeps.asked(path), lambda: presets.model(str(path)),
-                 lambda: presets.cluster(str(path)), lambda: sweeps.tables(path)):
+    for call in (
+        lambda: trialfile.load(path),
+        lambda: sweeps.asked(path),
+        lambda: presets.model(str(path)),
+        lambda: presets.cluster(str(path)),
+        lambda: sweeps.tables(path),
+    ):
         with contextlib.suppress(SeatrialError):
             call()
     data = presets.read_toml(path)
@@ -435,7 +582,9 @@ def _engine(path: Path, rng: random.Random) -> None:
 
     model_of.cache_clear()
     model_of(str(path))
-    _forecast(rows.from_records([{"layers": 2, "hidden": 1024, "tp": 2, "dp": 2, "engine": str(path)}], _cluster(), "x"), rng)
+    _forecast(
+        rows.from_records([{"layers": 2, "hidden": 1024, "tp": 2, "dp": 2, "engine": str(path)}], _cluster(), "x"), rng
+    )
 
 
 def _machine(path: Path, rng: random.Random) -> None:
@@ -444,8 +593,11 @@ def _machine(path: Path, rng: random.Random) -> None:
 
     cluster = presets.cluster(str(path))
     line = {"layers": 2, "hidden": 1024, "dp": 2, "mbs": 2, "gbs": 8, "attention": "fused"}
-    _forecast(rows.from_records([line, {**line, "tp": 2, "dp": 1}, {**line, "pp": 2, "dp": 1}], cluster, "x"), rng,
-              calibrate.cold(cluster))
+    _forecast(
+        rows.from_records([line, {**line, "tp": 2, "dp": 1}, {**line, "pp": 2, "dp": 1}], cluster, "x"),
+        rng,
+        calibrate.cold(cluster),
+    )
 
 
 def _calibrated(path: Path, rng: random.Random) -> None:
@@ -524,14 +676,17 @@ def _book(path: Path, rng: random.Random) -> None:
 
 
 def _options(path: Path, rng: random.Random) -> None:
-    from seatrial.plan.request import Request, number, share
     from seatrial.plaindata import parse_json
+    from seatrial.plan.request import Request, number, share
 
     try:
         said = parse_json(path.read_bytes())
         assert isinstance(said, dict) and isinstance(said.get("fixed"), dict)
-        words = {key: value if value is None or key == "nodes" else str(value) for key, value in said.items()
-                 if key in ("model", "cluster", "rampup", "sequence_parallel", "precision", "headroom", "nodes")}
+        words = {
+            key: value if value is None or key == "nodes" else str(value)
+            for key, value in said.items()
+            if key in ("model", "cluster", "rampup", "sequence_parallel", "precision", "headroom", "nodes")
+        }
         nodes = words.pop("nodes", None)
         fixed = {key: None if value is None else str(value) for key, value in said["fixed"].items()}
         settings = [str(value) for value in said.get("settings", [])]
@@ -542,7 +697,14 @@ def _options(path: Path, rng: random.Random) -> None:
         for read in (number, share):
             with contextlib.suppress(SeatrialError):
                 read("x", text or "")
-    Request.read(model=model, cluster=cluster, nodes=nodes if type(nodes) is int else None, fixed=fixed, settings=settings, **words)  # type: ignore[arg-type]
+    Request.read(
+        model=model,
+        cluster=cluster,
+        nodes=nodes if type(nodes) is int else None,
+        fixed=fixed,
+        settings=settings,
+        **words,
+    )  # type: ignore[arg-type]
 
 
 def _rule(path: Path, rng: random.Random) -> None:
@@ -584,7 +746,8 @@ TARGETS: dict[str, tuple[str, str, Callable[[Path, random.Random], None], int]] 
     "events": ("events", "t.tfevents", _notes, 2), "format": ("format", "t.toml", _format, 3),
     "sweep": ("sweep", "t.toml", _sweep, 16), "engine": ("engine", "t.toml", _engine, 3),
     "machine": ("machine", "t.json", _machine, 4), "calibration": ("calibration", "t.json", _calibrated, 3),
-    "config": ("config", "t.json", _config, 6), "manifest": ("manifest", "t.json", _manifest, 3), "run": ("run", "t.json", _run, 4),
+    "config": ("config", "t.json", _config, 6), "manifest": ("manifest", "t.json", _manifest, 3),
+    "run": ("run", "t.json", _run, 4),
     "book": ("book", "t.jsonl", _book, 8), "options": ("options", "t.json", _options, 5), "rule": ("rule", "t.txt", _rule, 5),
     "set": ("set", "t.txt", _set, 5), "device": ("device", "t.log", _device, 3),
 }  # fmt: skip
@@ -632,7 +795,11 @@ def failure(one: Case, folder: Path, limit_s: float = LIMIT_S) -> Failure | None
             raise
         frames = traceback.extract_tb(error.__traceback__)
         ours = [f for f in frames if f"{os.sep}seatrial{os.sep}" in f.filename] or frames
-        where = "" if isinstance(error, TooLong) else f" at {Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}"
+        where = (
+            ""
+            if isinstance(error, TooLong)
+            else f" at {Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}"
+        )
         return Failure(f"{type(error).__name__}{where}", "".join(traceback.format_exception(error)[-6:]))
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
