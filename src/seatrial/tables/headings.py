@@ -13,16 +13,10 @@ import html
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, cast
 
-from seatrial import columns
+from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, looked_up, normal
 
-Kind = Literal[
-    "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
-    "size", "date", "settings", "word", "notes", "state", "outcome", "flags", "names", "source",
-    "memory unit",
-]  # fmt: skip
-
+__all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
@@ -87,108 +81,6 @@ def decimal(number: str) -> str:
     return re.sub("[,'_]", "", number)
 
 
-_NAMES = """
-machine word:
-    machine, cluster, system, hardware, device, gpu type, gpu model, accelerator
-env settings:
-    env, environment, settings, setting, options, env vars
-mem_value memory:
-    mem, memory, peak mem, peak memory, max mem, max memory, gpu mem, gpu memory, vram, memory usage, mem usage,
-    mem per gpu, memory per gpu, max memory allocated, peak memory allocated, max allocated, mem used, memory used,
-    peak vram, peak gpu memory, mem value, speicher, gpu speicher, spitzenspeicher
-mem_unit memory unit:
-    mem unit, memory unit, unit of memory
-mem_scope word:
-    mem of, mem scope, memory of
-sec_per_it seconds:
-    time, step time, iteration time, iter time, time per iteration, time per step, time per it, time per iter,
-    elapsed time per iteration, iteration latency, avg step time, mean step time, sec per it, seconds per iteration,
-    secs per it, s per it, s per iter, s per step, sec per iter, sec per iteration, sec per step, seconds per step,
-    secs per iteration, seconds per it, s per iteration, seconds per iter, secs per step, secs per iter, ms per it,
-    ms per iter, ms per step, ms per iteration, msec per it, msec per iter, it per s, it per sec, its per s, iter per s,
-    iters per s, iter per sec, iterations per s, iterations per sec, iterations per second, steps per s, steps per sec,
-    steps per second, zeit per schritt, schrittzeit, zeit per iteration
-time_unit word:
-    time unit
-tflops figure:
-    tflops, tflop, tflop per s, tflops per s, tflops per gpu, tflop per s per gpu, tflops per s per gpu,
-    tflops per device, tflops per process, tflops per node, tflop per s per node, tflops per s per node,
-    achieved tflops, model tflops, model tflops per gpu, hardware tflops, hw tflops, hw tflops per gpu,
-    throughput per gpu, tflops per second, teraflops, tflops per rank, avg tflops, model tflop per s per gpu
-formula word:
-    formula, tflops formula
-tflops_per word:
-    tflops of, tflops per
-aggr_pflops figure:
-    est aggr petaflops, aggr petaflops, aggregate petaflops, petaflops, pflops, pflop per s, pflops per s,
-    aggregate pflops, aggr pflops, total pflops, aggregate pflop per s, total petaflops, est aggr pflops
-samples_per_s rate:
-    samples per s, samples per sec, samples per second, sample per s, sps, seq per s, seqs per s, sequences per s,
-    sequences per sec, sequences per second, seq per sec, throughput samples per s
-tokens_per_s rate:
-    tokens per s, tokens per sec, tokens per second, tok per s, toks per s, token per s, tps, tok per sec,
-    throughput tokens per s, token per sec
-tokens_per_s_per_process rate:
-    tokens per s per gpu, tokens per sec per gpu, tokens per second per gpu, tok per s per gpu, tgs,
-    tokens per gpu per second, tokens per gpu per second tgs, tps per gpu, tokens per gpu per s,
-    tokens per s per process, tokens per gpu per sec, wps per gpu, tokens per s per device
-throughput rate:
-    throughput, speed
-mfu percent:
-    mfu, model flops utilization, model flop utilization, flops utilization
-hfu percent:
-    hfu, hardware flops utilization
-loss figure:
-    loss, lm loss, train loss, training loss, final loss
-iteration count:
-    iteration, step, iter, it
-date date:
-    date, day, when
-session word:
-    session
-notes notes:
-    notes, note, comment, comments, remark, remarks, description
-state state:
-    state
-outcome outcome:
-    outcome, status, result
-flags flags:
-    flags, marks
-estimated names:
-    estimated
-inferred names:
-    inferred
-run_id word:
-    run, run id
-source source:
-    source
-"""
-"""A field that only a record has and how its cells are read, then what authors call it, in plain words (see `normal`)."""
-
-
-def _by_name() -> dict[str, tuple[str, Kind]]:
-    """Of what a trial has, the names stand with its fields (`columns.py`)."""
-    found = {name: (field, cast(Kind, kind)) for name, (field, kind) in columns.aliases().items()}
-    key: tuple[str, Kind] = ("", "word")
-    for line in _NAMES.strip().splitlines():
-        if line.endswith(":"):
-            field, kind = line[:-1].split(maxsplit=1)
-            key = field, cast(Kind, kind)
-        else:
-            found.update({name.strip(): key for name in line.split(",") if name.strip()})
-    return found
-
-
-_BY_NAME = _by_name()
-
-SETTINGS = frozenset({*columns.ASKED, "machine"})
-"""What the text around a table can state for its rows; figures are never taken from prose."""
-
-MEASURES = (
-    "mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process",
-    "mfu", "hfu", "loss",
-)  # fmt: skip
-
 _UNIT_WORDS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "second": "s", "ms": "ms", "msec": "ms", "milliseconds": "ms",
     "min": "min", "minutes": "min", "us": "us", "usec": "us", "microseconds": "us", "h": "h", "hr": "h", "hrs": "h",
@@ -200,12 +92,6 @@ LONGEST_HEADING = 120
 _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 
-def normal(text: str) -> str:
-    """`#GPUs`, `Sec/it`, `micro-batch_size` and `Est. Aggr. PetaFLOPs` as the plain words that the names are kept in."""
-    text = text.lower().replace("/", " per ").replace("#", " num " if text.strip() != "#" else "#")
-    return " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
-
-
 @lru_cache(maxsize=4096)
 def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
@@ -215,12 +101,13 @@ def read_heading(raw: str) -> Column:
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))
     whole = normal(text)
-    found = _BY_NAME.get(whole) or _BY_NAME.get(plain) or _BY_NAME.get(plain.removeprefix("num ").removeprefix("est "))
+    found = BY_NAME.get(whole) or BY_NAME.get(plain) or BY_NAME.get(plain.removeprefix("num ").removeprefix("est "))
     if found is None:
         words = plain.split()
-        if len(words) > 1 and words[-1] in _UNIT_WORDS:
-            found = _BY_NAME.get(" ".join(words[:-1]))
+        if len(words) > 1 and words[-1] in _UNIT_WORDS and (found := BY_NAME.get(" ".join(words[:-1]))):
+            found = None if found[1] == "count" else found  # `GPU hours`
             inside.append(words[-1])
+    found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
     if found is None:
         return Column(heading=raw.strip(), parts=_parts(text))
     field, kind = found
@@ -232,8 +119,8 @@ def read_heading(raw: str) -> Column:
             return Column(heading=raw.strip())  # a batch of tokens is no number of samples
         unit = _UNIT_WORDS.get(words_in, unit)
         per = _heading_per(words_in) or per
-        if field == "throughput" and words_in in _BY_NAME:
-            field, kind = _BY_NAME[words_in]
+        if field == "throughput" and words_in in BY_NAME:
+            field, kind = BY_NAME[words_in]
             per = _heading_per(words_in) or per
         elif (
             field == "tflops" and part and words_in not in _UNIT_WORDS and not _heading_per(words_in) and "flop" not in words_in
@@ -250,7 +137,7 @@ def read_heading(raw: str) -> Column:
 
 def _parts(text: str) -> tuple[str, ...]:
     """`DP/TP/PP` and `TP x PP` name several counts, which their cells hold in the same order."""
-    found = [_BY_NAME.get(normal(part)) for part in re.split(r"\s*[/,×+&]\s*|\s+x\s+", text.strip("() "))]
+    found = [BY_NAME.get(normal(part)) for part in re.split(r"\s*[/,×+&]\s*|\s+x\s+", text.strip("() "))]
     fields = tuple(entry[0] for entry in found if entry is not None and entry[1] == "count")
     return fields if len(fields) == len(found) == len(set(fields)) and len(fields) > 1 else ()
 
@@ -271,7 +158,7 @@ def settle(columns: list[Column]) -> list[Column]:
 def _heading_unit(kind: Kind, plain: str) -> str:
     if kind != "seconds":
         return ""
-    if re.match(r"(it|its|iters?|iterations|steps) per s", plain):
+    if re.match(r"(it|its|iters?|iterations?|steps?) per s(ec|ecs|econds?)?$", plain):
         return "it/s"
     if re.match(r"(ms|msec)\b", plain):
         return "ms"
@@ -279,7 +166,7 @@ def _heading_unit(kind: Kind, plain: str) -> str:
 
 
 def _heading_per(plain: str) -> str:
-    if re.search(r"\bper (gpu|device|process|rank)\b", plain):
+    if re.search(rf"\bper ({'|'.join(EACH)})\b", plain):
         return "process"
     return "node" if re.search(r"\bper node\b", plain) else ""
 
@@ -293,7 +180,7 @@ def _formula_of(plain: str) -> str:
 @lru_cache(maxsize=4096)
 def setting(key: str) -> Column | None:
     """The column that a KEY of the text, an option or an argument dump stands for, where it is something a row can be asked."""
-    found = _BY_NAME.get(normal(key))
+    found = BY_NAME.get(normal(key))
     if found is None or found[0] not in SETTINGS:
         return None
     return Column(heading=key, field=found[0], kind=found[1])

@@ -154,8 +154,4 @@ def _slips(shown: str) -> dict[str, set[str]]:
         "one digit changed": changed,
         "a digit lost": lost,
     }
-    return {how: {t for t in typed if _is_number(t)} for how, typed in kinds.items()}
-
-
-def _is_number(text: str) -> bool:
-    return NUMBER.fullmatch(text) is not None and float(text) > 0
+    return {how: {t for t in typed if t[:1] != "." and t[-1:] not in (".", "")} for how, typed in kinds.items()}

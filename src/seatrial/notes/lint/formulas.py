@@ -130,10 +130,6 @@ class Reading:
         low, high = sec.truncated if truncated else sec.rounded
         return None if low <= 0 else (work / high, work / low)
 
-    def fits_work(self, row: Row, work: float | None) -> bool:
-        """`fits` where the work is known."""
-        return self._agrees(row, self._range(row, work, False), row.printed("tflops"), truncated=False)
-
     def fits(self, row: Row, **other: float) -> bool:
         return self._agrees(row, self.expected(row, False, **other), row.printed("tflops"), truncated=False)
 
@@ -275,17 +271,27 @@ def complete(row: Row) -> bool:
 
 def row_fits(row: Row, reading: Reading) -> bool:
     """With the processes of either column, as one process or as a node: which of them is right is another rule's question."""
-    # This is asked more often than anything else, so the FLOPs of a sequence are worked out once for all of them.
     each = reading.per_sample(row)
-    if not each:
-        return False
-    readings = (reading,) if (row.procs or 1) == 1 else (reading, _per_node(reading))
-    return any(r.fits_work(row, r.work(row, each, world)) for r in readings for world in {row.counted, row.product} if world)
+    return each is not None and _within(each / reading.scale, _ranges(row))
 
 
-@functools.lru_cache(maxsize=4096)
-def _per_node(reading: Reading) -> Reading:
-    return replace(reading, per="node")
+def _within(each: float, ranges: list[tuple[float, float]]) -> bool:
+    return any(low <= each <= high for low, high in ranges)
+
+
+def _ranges(row: Row) -> list[tuple[float, float]]:
+    """What one sequence may cost by time and TFLOPs as printed: for either count of processes, of one and of a node."""
+    sec, shown, gbs = row.printed("sec_per_it"), row.printed("tflops"), row.get("gbs")
+    if sec is None or shown is None or not gbs or sec.rounded[0] <= 0:
+        return []
+    found = []
+    for world in {row.counted, row.product} - {None}:
+        for shared in {1, row.procs or 1}:
+            # A figure for a node is often a rounded figure of one process times the processes.
+            half, each = shown.unit / 2 * shared, (world or 1) * 1e12 / (gbs * shared)
+            low, high = (shown.value - half) * sec.rounded[0] * each, (shown.value + half) * sec.rounded[1] * each
+            found.append((low * (1 - 1e-9), high * (1 + 1e-9)))
+    return found
 
 
 def establish(sheet: Sheet) -> list[Finding]:
@@ -303,11 +309,12 @@ def _establish_file(rows: list[Row]) -> None:
     matched = {key: _matched(mates, readings) for key, mates in tables.items()}
     tally = Counter({reading: sum(len(m[reading]) for m in matched.values()) for reading in readings})
     undecided = []
+    scaled: list[Reading] = []
     for key, mates in tables.items():
         known = [row for row in mates if row.layers and row.hidden]
         best = _best(matched[key], tally, readings)
         if best is None or len(matched[key][best]) < SAME_UNIT * len(known[:_MOST_ROWS]):
-            scaled = [replace(reading, scale=scale) for scale in TIME_SCALES for reading in readings]
+            scaled = scaled or [replace(reading, scale=scale) for scale in TIME_SCALES for reading in readings]
             found = _matched(mates, scaled)
             other = _best(found, Counter(), scaled)
             if other is not None and (best is None or len(found[other]) > len(matched[key][best])):
@@ -348,8 +355,27 @@ def slack(row: Row) -> float:
 
 
 def _matched(rows: list[Row], readings: list[Reading]) -> dict[Reading, list[Row]]:
-    known = [row for row in rows if row.layers and row.hidden or row.record.size_label][:_MOST_ROWS]
-    return {reading: [row for row in known if row_fits(row, reading)] for reading in readings}
+    # Asked more often than anything else: rows of one shape need the same FLOPs, and their ranges are worked out once.
+    shapes: dict[tuple[object, ...], list[tuple[Row, list[tuple[float, float]]]]] = {}
+    for row in rows[: 2 * _MOST_ROWS]:
+        if row.layers and row.hidden or row.record.size_label:
+            shapes.setdefault(_shape(row), []).append((row, _ranges(row)))
+    matched: dict[Reading, list[Row]] = {}
+    for reading in readings:
+        fitting: list[Row] = []
+        for alike in shapes.values():
+            each = reading.per_sample(alike[0][0])
+            if each is not None:
+                fitting += [row for row, ranges in alike if _within(each / reading.scale, ranges)]
+        matched[reading] = fitting
+    return matched
+
+
+def _shape(row: Row) -> tuple[object, ...]:
+    """All that the FLOPs of a sequence depend on."""
+    record = row.record
+    return (row.layers, row.hidden, row.seq, row.vocab, row.get("tp"), row.get("pp"), record.size_label, record.family,
+            record.heads, record.kv_heads, record.ffn, row.mixture)  # fmt: skip
 
 
 UNUSUAL = {"hardware": 1.0, "palm": 1.5, "parameters": 1.5, "label": 2.0}

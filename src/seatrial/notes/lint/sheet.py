@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from seatrial.columns import AROUND, LAYOUT
@@ -118,7 +118,13 @@ _BESIDE = {
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
-DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)
+DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
+                     r"\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _kind_beside(heading: str) -> str:
+    return BESIDE.get(normal(heading), "")
 
 
 def field_of(heading: str) -> str:
@@ -157,6 +163,8 @@ class Row:
     """The whole configuration, filled when it is needed."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)
     _beside: dict[str, int] | None = None
+    keys: dict[tuple[str, bool], tuple[object, ...]] = field(default_factory=dict)
+    """What it has in common with the rows that it keeps to a relation with: see `relations`."""
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -191,7 +199,7 @@ class Row:
         if self._beside is None:
             self._beside = {}
             for heading, cell in self.record.printed.items():
-                kind = BESIDE.get(normal(heading))
+                kind = _kind_beside(heading)
                 if kind and cell.strip().isdigit() and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)
@@ -258,8 +266,9 @@ class Row:
 
     @cached_property
     def devices(self) -> frozenset[str]:
-        """The kinds of device that the headings above the row name."""
-        return frozenset(name.lower() for name in DEVICES.findall(self.record.section))
+        """The kinds of device and number that the headings above the row and its own words name."""
+        words = " ".join((self.record.section, self.record.size_label, *self.record.extra.values()))
+        return frozenset(name.lower() for name in DEVICES.findall(words))
 
     @property
     def tabular(self) -> bool:
@@ -322,8 +331,8 @@ class Sheet:
 
     rows: list[Row]
     prose: Mapping[str, Prose]
-    proven: dict[tuple[str, Reading], bool] = field(default_factory=dict)
-    """(file, reading) -> whether rows of the file agree with it; filled when it is needed."""
+    proven: dict[tuple[str, Reading, object], bool] = field(default_factory=dict)
+    """(file, reading, model) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
     """Row -> whether its time and TFLOPs agree as printed; filled when it is needed."""
     rules: dict[tuple[str, object, object], relations.Rule] = field(default_factory=dict)

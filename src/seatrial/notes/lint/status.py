@@ -5,6 +5,7 @@
 """
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 
@@ -16,7 +17,11 @@ from seatrial.tables.unknown import is_known
 
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
 _NUMERIC = {"count", "figure", "memory", "seconds", "rate", "percent"}
-_UNIT = r"[KMG]i?B?|m?s(?:ecs?)?|min|secs?|seconds|TFLOPs?|PFLOPs?|PetaFLOPs?|%|samples|tokens|/|per|it|iter|gpu|node|x"
+_UNITS = re.compile(
+    r"\b(?:[KMGT]i?B?|bytes?|[mu]?s(?:ecs?)?|mins?|minutes?|secs?|seconds?|h|hrs?|hours?|d|days?|steps?|[GTPE]FLOPs?|PetaFLOPs?|%|"
+    r"samples|seqs?|tokens?|tok|/|per|it|iter|gpu|device|node|x)\b",
+    re.IGNORECASE,
+)
 _JOB = re.compile(r"\b\d{6,}\b")
 
 
@@ -44,14 +49,20 @@ def clock(row: Row) -> Iterator[Finding]:
 def text_in_number(row: Row) -> Iterator[Finding]:
     """A number with words beside it; words alone say what happened and are read as such."""
     for heading, cell in row.record.printed.items():
-        column = read_heading(heading)
-        number = NUMBER.search(cell)
-        if column.kind not in _NUMERIC or column.field in ("nodes", "gpus", "size_label", "") or number is None:
-            continue
-        rest = re.sub(rf"\b(?:{_UNIT})\b", " ", cell[: number.start()] + " " + cell[number.end() :], flags=re.IGNORECASE)
-        if re.search(r"[^\W\d_]{2,}", re.sub(r"`|\*", "", rest)):
+        number = number_among_words(heading, cell)
+        if number:
             message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
-            yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number.group())
+            yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number)
+
+
+@functools.lru_cache(maxsize=65536)
+def number_among_words(heading: str, cell: str) -> str:
+    """The number of a cell of a numeric column that has words beside it."""
+    column, number = read_heading(heading), NUMBER.search(cell)
+    if column.kind not in _NUMERIC or column.field in ("nodes", "gpus", "size_label", "") or number is None:
+        return ""
+    rest = _UNITS.sub(" ", cell[: number.start()] + " " + cell[number.end() :])
+    return number.group() if re.search(r"[^\W\d_]{2,}", re.sub(r"`|\*", "", rest)) else ""
 
 
 def state(row: Row) -> Iterator[Finding]:

@@ -239,6 +239,6 @@ def _notes(column: Column, text: str) -> Cell:
 _READERS = {
     "yesno": _yesno, "recompute": _recompute, "zero": _zero, "dtype": _dtype, "notes": _notes, "date": _notes,
     "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
-    "memory unit": _memory_unit,
+    "unit": _memory_unit,
     "flags": lambda column, text: Cell(flags=tuple(text.split())),
 }  # fmt: skip

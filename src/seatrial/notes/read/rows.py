@@ -8,6 +8,7 @@ marks in the cells and from the legend that explains the marks.
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -165,6 +166,9 @@ def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
     if column.field == "mem_value":
         if cell.unit or "mem_unit" not in row.values:
             row.values["mem_unit"] = cell.unit
+        measure = re.search(r"alloc|reserv", column.heading.lower())
+        if measure:
+            row.values.setdefault("mem_measure", {"alloc": "allocated", "reserv": "reserved"}[measure.group()])
     elif column.field == "sec_per_it":
         row.values["time_unit"] = cell.unit or "s"
     elif column.field == "tflops":
@@ -262,11 +266,26 @@ def _with_context(row: _OpenRow, around: Around) -> tuple[dict[str, Any], tuple[
         values[name] = stated.value
         if name in around.inferred:
             inferred.append(name)
+    replica = values.get("dp"), values.get("mbs"), _accumulated(row)
+    if values.get("gbs") is None and all(isinstance(part, int) for part in replica):
+        values["gbs"] = math.prod(cast(tuple[int, int, int], replica))
+        inferred.append("gbs")
     per_node = values.get("procs_per_node")
     if counts_devices and "nodes" not in values and per_node and values["gpus"] % per_node == 0:
         values["nodes"] = values["gpus"] // per_node
         inferred.append("nodes")
     return values, tuple(sorted(inferred))
+
+
+ACCUMULATED = frozenset(
+    "ga, gas, acc, grad acc, grad accum, gradient accumulation, gradient accumulation steps, grad accumulation, accumulation, "
+    "grad acc steps, accumulation steps, acc steps, grad accum steps".split(", "))  # fmt: skip
+"""What tables call the number of micro-batches that one step sums."""
+
+
+def _accumulated(row: _OpenRow) -> int | None:
+    said = [text for heading, text in row.extra.items() if normal(heading) in ACCUMULATED]
+    return int(said[0]) if len(said) == 1 and said[0].isdigit() and 0 < int(said[0]) < 2**31 else None
 
 
 def _is_other_model(values: dict[str, Any], around: Around) -> bool:
@@ -288,7 +307,7 @@ def _judge(row: _OpenRow, outline: Outline) -> tuple[Outcome | None, State, tupl
     planned = explicit = False
     unread = []
     timed = any(row.values.get(name) is not None for name in TIMES)
-    measured = timed or row.values.get("mem_value") is not None
+    measured = timed or any(row.values.get(name) is not None for name in ("mem_value", "mfu", "hfu"))
     for column, raw, cell in row.unread:
         words = read_status(cell.text)
         if cell.text and column.kind != "count" and (words.failed or words.planned):

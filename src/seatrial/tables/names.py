@@ -1,0 +1,237 @@
+"""What authors call a field, as data: the names of columns, and the many forms that one name has.
+
+    normal("Est. Aggr. PetaFLOPs")            est aggr petaflops
+    form("tok / sec / device")                tokens per s per gpu
+    BY_NAME["sec per it"]                     ("sec_per_it", "seconds")
+    looked_up("gpu_num")                      ("gpus", "count")
+
+`headings.py` reads headings, settings and options by them.
+"""
+from __future__ import annotations
+
+import re
+from typing import Literal, cast
+
+from seatrial import columns
+
+Kind = Literal[
+    "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
+    "size", "date", "settings", "word", "notes", "state", "outcome", "flags", "names", "source",
+    "unit",
+]  # fmt: skip
+
+
+_NAMES = """
+machine word:
+    machine, cluster, system, hardware, device, gpu type, gpu model, accelerator, device type, accelerator type
+gpus:
+    npu num, gpus used
+nodes:
+    num hosts, number of hosts
+dp:
+    dp world size, dataparallel
+tp:
+    mp size
+pp:
+    pp stages, pipeline stages, stages
+vp:
+    interleaved stages, virtual pp size
+mbs:
+    micro bsz, batch per gpu, batch size per gpu, per gpu batch size, per device batch size, per device train batch size,
+    local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
+gbs:
+    total batch size, effective batch size, global bsz, bsz
+seq:
+    seq length, ctx len, max seq len, max seq length, context window, block size, max sequence length
+hidden:
+    model dim, embed dim, embedding dim, embedding dimension
+heads:
+    attn heads
+kv_heads:
+    gqa groups
+recompute:
+    act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing
+zero_stage:
+    deepspeed stage
+dtype:
+    compute dtype
+engine:
+    software
+env settings:
+    env, environment, settings, setting, options, env vars
+mem_value memory:
+    mem, memory, peak mem, peak memory, max mem, max memory, gpu mem, gpu memory, vram, memory usage, mem usage,
+    mem per gpu, memory per gpu, max memory allocated, peak memory allocated, max allocated, mem used, memory used,
+    peak vram, peak gpu memory, mem value, peak allocated, max reserved, peak reserved, peak active, max active,
+    memory reserved, memory allocated, max memory reserved, peak memory reserved, hbm, hbm usage, peak hbm,
+    max gpu memory, max mem per gpu, max memory per gpu,
+    peak mem per gpu, peak memory per gpu, device memory, peak device memory, speicher, gpu speicher, spitzenspeicher
+mem_unit unit:
+    mem unit, memory unit, unit of memory
+mem_scope word:
+    mem of, mem scope, memory of
+sec_per_it seconds:
+    time, step time, iteration time, iter time, time per iteration, time per step, time per it, time per iter,
+    elapsed time per iteration, iteration latency, avg step time, mean step time, sec per it, seconds per iteration,
+    secs per it, s per it, s per iter, s per step, sec per iter, sec per iteration, sec per step, seconds per step,
+    secs per iteration, seconds per it, s per iteration, seconds per iter, secs per step, secs per iter, ms per it,
+    ms per iter, ms per step, ms per iteration, msec per it, msec per iter, it per s, it per sec, its per s, iter per s,
+    iters per s, iter per sec, iterations per s, iterations per sec, iterations per second, steps per s, steps per sec,
+    steps per second, latency, step latency, step duration, iteration duration, train step time, training step time,
+    zeit per schritt, schrittzeit, zeit per iteration
+time_unit word:
+    time unit
+tflops figure:
+    tflops, tflop, tflop per s, tflops per s, tflops per gpu, tflop per s per gpu, tflops per s per gpu,
+    tflops per device, tflops per process, tflops per node, tflop per s per node, tflops per s per node,
+    achieved tflops, model tflops, model tflops per gpu, hardware tflops, hw tflops, hw tflops per gpu,
+    throughput per gpu, tflops per gpu per s, measured tflops,
+    tflops per second, teraflops, tflops per rank, avg tflops, model tflop per s per gpu
+formula word:
+    formula, tflops formula
+tflops_per word:
+    tflops of, tflops per
+aggr_pflops figure:
+    est aggr petaflops, aggr petaflops, aggregate petaflops, petaflops, pflops, pflop per s, pflops per s,
+    aggregate pflops, aggr pflops, total pflops, aggregate pflop per s, total petaflops, est aggr pflops
+samples_per_s rate:
+    samples per s, samples per sec, samples per second, sample per s, sps, seq per s, seqs per s, sequences per s,
+    sequences per sec, sequences per second, seq per sec, throughput samples per s
+tokens_per_s rate:
+    tokens per s, tokens per sec, tokens per second, tok per s, toks per s, token per s, tps, tok per sec,
+    throughput tokens per s, token per sec, token throughput, global tokens per s, aggregate tokens per s, total tokens per s
+tokens_per_s_per_process rate:
+    tokens per s per gpu, tokens per sec per gpu, tokens per second per gpu, tok per s per gpu, tgs,
+    tokens per gpu per second, tokens per gpu per second tgs, tps per gpu, tokens per gpu per s,
+    tokens per s per process, tokens per gpu per sec, wps per gpu, tokens per s per device, token throughput per gpu
+throughput rate:
+    throughput, speed, training speed, training throughput, train speed
+mfu percent:
+    mfu, model flops utilization, model flop utilization, flops utilization, model flops utilisation, model flops util,
+    mfu percent, mfu %
+hfu percent:
+    hfu, hardware flops utilization, hardware flops utilisation, hw flops util, hw flops utilization, hfu percent, hfu %
+loss figure:
+    loss, lm loss, train loss, training loss, final loss
+iteration count:
+    iteration, step, iter, it
+date date:
+    date, day, when
+session word:
+    session
+notes notes:
+    notes, note, comment, comments, remark, remarks, description
+state state:
+    state
+outcome outcome:
+    outcome, status, result
+flags flags:
+    flags, marks
+estimated names:
+    estimated
+inferred names:
+    inferred
+run_id word:
+    run, run id
+source source:
+    source
+"""
+"""A field that only a record has and how its cells are read, then what authors call it, in plain words (see `normal`)."""
+
+
+def _by_name() -> dict[str, tuple[str, Kind]]:
+    """Of what a trial has, the names stand with its fields (`columns.py`)."""
+    found = {name: (field, cast(Kind, kind)) for name, (field, kind) in columns.aliases().items()}
+    key: tuple[str, Kind] = ("", "word")
+    for line in _NAMES.strip().splitlines():
+        if line.endswith(":"):
+            field, _, kind = line[:-1].partition(" ")
+            key = field, cast(Kind, kind or columns.COLUMNS[field].about.kind)
+        else:
+            found.update({name.strip(): key for name in line.split(",") if name.strip()})
+    return found
+
+
+BY_NAME = _by_name()
+
+SETTINGS = frozenset({*columns.ASKED, "machine"})
+"""What the text around a table can state for its rows; figures are never taken from prose."""
+
+MEASURES = (
+    "mem_value", "sec_per_it", "tflops", "aggr_pflops", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process",
+    "mfu", "hfu", "loss",
+)  # fmt: skip
+
+
+def normal(text: str) -> str:
+    """`#GPUs`, `Sec/it`, `micro-batch_size` and `Est. Aggr. PetaFLOPs` as the plain words that the names are kept in."""
+    text = text.lower().replace("/", " per ").replace("%", " % ").replace("#", " num " if text.strip() != "#" else "#")
+    return " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
+
+
+_SAME = {word: one for one, words in {
+    "s": "sec secs second seconds", "ms": "msec msecs millisecond milliseconds",
+    "it": "iter iters iteration iterations its step steps",
+    "tokens": "tok toks token", "tflops": "tflop teraflop teraflops", "pflops": "pflop petaflop petaflops",
+    "utilization": "util utilisation", "samples": "sample sequence sequences seqs",
+}.items() for word in words.split()}  # fmt: skip
+EACH = frozenset("gpu gpus device devices accelerator accelerators card cards chip chips npu tpu process rank worker".split())
+"""What a figure is per, where all mean one of the devices."""
+_COUNTING = frozenset("num number no n count total".split())
+_AVERAGED = frozenset("avg average mean median achieved measured observed".split())
+"""Words beside a name that change nothing: of a count, of a measurement."""
+_DEGREES = ("degree", "size", "ways", "way")
+_DEVICE = re.compile(r"(?:[abhv]\d{2,3}|gb?\d{3}|mi\d{3}x?|l40|rtx\d{4})(s?)")
+
+
+def form(text: str) -> str:
+    """A name in one form for the many that it has: `tok / sec / device` is `tokens per s per gpu`."""
+    words = normal(text).split()
+    made: list[str] = []
+    for word in words:
+        per = bool(made) and made[-1] == "per"
+        # A sequence is a sample in a rate alone.
+        same = word if word == "sequence" and "per" not in words else _SAME.get(word, word)
+        made.append("gpu" if per and word in EACH else same)
+    return " ".join(made)
+
+
+def _by_form() -> dict[str, tuple[str, Kind]]:
+    """The names in that form, but for those that then mean two things."""
+    found: dict[str, set[tuple[str, Kind]]] = {}
+    for name, entry in BY_NAME.items():
+        found.setdefault(form(name), set()).add(entry)
+    return {name: entries.pop() for name, entries in found.items() if len(entries) == 1}
+
+
+_BY_FORM = _by_form()
+
+
+def looked_up(text: str) -> tuple[str, Kind] | None:
+    """What a heading means whose words are not among the names as they stand."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{3})(?=[A-Z])", " ", text)
+    for said in (text, apart):
+        words = re.sub(r"\b(num|number|no|count) of\b", "num", form(said)).split()
+        if found := _BY_FORM.get(" ".join(words)):
+            return found
+        fewer = [word for word in words if word not in _COUNTING]
+        found = _BY_FORM.get(" ".join(fewer)) if fewer != words else None
+        if found and found[1] in ("count", "size"):
+            return found
+        found = _BY_FORM.get(" ".join(words[:-1])) if words[-1:] and words[-1] in _DEGREES else None
+        if found and found[1] == "count":
+            return found
+        if _counts_devices(words):
+            return "gpus", "count"
+        fewer = [word for word in words if word not in _AVERAGED]
+        found = _BY_FORM.get(" ".join(fewer)) if fewer != words else None
+        if found and found[0] in MEASURES:
+            return found
+    return None
+
+
+def _counts_devices(words: list[str]) -> bool:
+    """`A100s`, `# H100`, `H100 GPUs`: so many of them; `A100` alone is whatever was measured on one."""
+    named = [match for word in words if (match := _DEVICE.fullmatch(word))]
+    others = {word for word in words if not _DEVICE.fullmatch(word)}
+    return len(named) == 1 and others <= {*_COUNTING, "gpus", "gpu"} and bool(named[0].group(1) or others)

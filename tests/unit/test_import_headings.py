@@ -1,0 +1,124 @@
+"""Headings as people write them: the field, the unit, and per what."""
+from __future__ import annotations
+
+import pytest
+
+from seatrial.notes.read import import_file
+from seatrial.tables.headings import read_heading
+
+HEADINGS = {
+    "gpus":
+        "# GPUs; #GPUs; gpu_num; GPU count; num_gpus; No. of GPUs; Number of GPUs; n_gpu; GPUs used; Total GPUs; "
+        "World Size; # of GPUs; A100s; # H100; H100 GPUs; numGPUs; Num Devices; total devices; # accelerators; NPU num",
+    "nodes":
+        "# nodes; Node count; num_nodes; No. nodes; #Nodes; total nodes; nNodes; Number of hosts",
+    "dp":
+        "DP; DP size; data_parallel; Data Parallelism; dp_size; data-parallel degree; DP degree; DataParallel; #DP; "
+        "dp world size",
+    "tp":
+        "TP; TP size; Tensor Parallel; tensor_parallel_size; tensor-model-parallel-size; TP degree; TensorParallel; MP; "
+        "mp_size",
+    "pp":
+        "PP; PP size; Pipeline parallel; pipeline_parallel_size; PP degree; PipelineParallel; #PP stages; pp stages; "
+        "pipeline stages",
+    "vp":
+        "VP; VPP; virtual pipeline; virtual PP size; interleaved stages",
+    "mbs":
+        "MBS; Micro batch; MicroBatchSize; micro_batch_size; micro-bs; micro bsz; Batch size per GPU; batch/GPU; "
+        "per-GPU batch size; per-device batch size; per_device_train_batch_size; local batch size; Local BS; BS/GPU; "
+        "device batch size; ubatch",
+    "gbs":
+        "GBS; Global batch; GlobalBatchSize; global_batch_size; Total batch size; effective batch size; global bsz; "
+        "train_batch_size; BSZ",
+    "seq":
+        "Seq; SeqLen; seq_len; Sequence Length; Seq. length; context length; ctx len; max_seq_len; Max seq length; "
+        "Context window; block size",
+    "layers":
+        "Layers; # layers; num_layers; n_layer; NLAYERS; Number of layers; #Layers; num hidden layers",
+    "hidden":
+        "Hidden; hidden size; hidden_dim; d_model; n_embd; Hidden dimension; NHIDDEN; model dim; embed dim",
+    "heads":
+        "Heads; # heads; num_heads; attention heads; n_head; Attn heads",
+    "kv_heads":
+        "KV heads; num_kv_heads; query groups; num_key_value_heads; GQA groups",
+    "ffn":
+        "FFN; ffn_hidden_size; intermediate size; MLP dim; ffn dim",
+    "size_label":
+        "Size; Model size; Params; # params; Parameters; Model; #Parameters; num params",
+    "recompute":
+        "AC; Activation checkpointing; Recompute; act ckpt; Gradient checkpointing; activation recomputation; "
+        "Act. Ckpt.; grad ckpt",
+    "zero_stage":
+        "ZeRO; ZeRO stage; ZS; zero_stage; DeepSpeed stage; ZeRO-stage",
+    "dtype":
+        "dtype; Precision; Data type; Mixed precision; compute dtype",
+    "sec_per_it":
+        "Sec/it; s/it; Step time; Iteration time (s); time per step; latency(ms); Latency; iter time (ms); "
+        "Step Time (sec); ms/step; step_time_ms; sec / step; s / iter; Time/iter (s); seconds per iteration; "
+        "Avg. step time; Step latency (ms); it/s; steps/sec; Time per iteration [s]; iteration_time; train step time; "
+        "Elapsed time per iteration (ms); Time/step; Sec per iter; Step duration (s); mean iter time",
+    "tflops":
+        "TFLOPs; TFLOPS/GPU; TFLOP/s/GPU; Model TFLOP / sec / GPU; Model TFLOPS/GPU; TFLOPs per GPU; TFLOPs/s/device; "
+        "Achieved TFLOPs; HW TFLOPS; TFLOP/s per chip; tflops_per_gpu; Avg TFLOPs; teraFLOP/s per GPU; "
+        "TFLOPS per device; TFLOP/GPU/s; Measured TFLOPS",
+    "tokens_per_s_per_process":
+        "tokens/s/GPU; Tokens / sec / GPU; tok/s/gpu; TGS; tokens per second per GPU; tokens/GPU/s; tokens/sec/device; "
+        "Tokens/s per GPU; tok/gpu/sec; Token/s/GPU; Throughput (tokens/s/GPU); token throughput per GPU; tokens/s/chip; "
+        "Tokens/sec/accelerator; TPS/GPU; WPS/GPU; tps per device",
+    "tokens_per_s":
+        "tokens/s; tok/s; Tokens/sec; tokens per second; Throughput (tokens/s); Throughput [tok/s]; TPS; token/s; "
+        "total tokens/s; global tokens/sec; Token throughput; aggregate tokens/s",
+    "samples_per_s":
+        "samples/s; Samples/sec; seq/s; sequences per second; Throughput (samples/s); sps; sample/sec; "
+        "Samples per second; Throughput (seq/s)",
+    "mem_value":
+        "Mem; Memory (GB); Peak memory; Peak mem (GiB); GPU mem; Peak allocated (GB); Max memory; Max reserved (GiB); "
+        "Peak reserved; Max mem/GPU; peak_memory_gb; VRAM (GB); Memory usage; Memory/GPU (GB); Peak GPU Memory (GiB); "
+        "max_memory_allocated; HBM (GB); Mem per GPU; Peak active (GiB); memory_reserved; mem_gib",
+    "mfu":
+        "MFU; MFU (%); MFU%; Model FLOPs utilization; Model FLOPS Util.; model flops utilisation; mfu_percent; Avg MFU",
+    "hfu":
+        "HFU; HFU (%); Hardware FLOPs utilization; HW FLOPs util; HFU%",
+    "throughput":
+        "Speed; Throughput; Training speed; Training throughput",
+    "loss":
+        "Loss; lm loss; Train loss; Final loss; training_loss",
+    "machine":
+        "Machine; Cluster; GPU type; Hardware; GPU model; Device type",
+    "engine":
+        "Framework; Engine; Codebase; Library; Software",
+    "":
+        "Samples/s/GPU; Tokens; Total time; Training time; Epoch; Rank; Speedup; Scaling efficiency; Cost ($); "
+        "Batch size (tokens); GPU hours; tokens per batch; perplexity; learning rate; No; Count; Total; Average; Mean; "
+        "Number",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("heading", "field"), [(heading.strip(), field) for field, said in HEADINGS.items()
+                                               for heading in said.split(";") if heading.strip()])  # fmt: skip
+def test_a_heading_is_its_field(heading, field):
+    assert read_heading(heading).field == field
+
+
+@pytest.mark.parametrize(("heading", "unit", "per", "formula"), [
+    ("latency(ms)", "ms", "", ""), ("Step time (sec)", "s", "", ""), ("step_time_ms", "ms", "", ""), ("ms/step", "ms", "", ""),
+    ("it/s", "it/s", "", ""), ("steps/sec", "it/s", "", ""), ("Iterations / second", "it/s", "", ""),
+    ("Model TFLOP / sec / GPU", "", "process", "model"), ("TFLOP/s per chip", "", "process", ""),
+    ("TFLOPs per node", "", "node", ""),
+    ("HW TFLOPS", "", "", "hardware"), ("Peak allocated (GB)", "GB", "", ""), ("peak_memory_gb", "GB", "", ""),
+    ("Max reserved (GiB)", "GiB", "", ""), ("mem_gib", "GiB", "", ""), ("MFU (%)", "%", "", ""),
+])  # fmt: skip
+def test_a_heading_says_its_unit(heading, unit, per, formula):
+    column = read_heading(heading)
+    assert (column.unit, column.per, column.formula) == (unit, per, formula)
+
+
+def test_a_row_with_utilisation_alone_was_measured_and_accumulation_gives_the_batch(tmp_path):
+    path = tmp_path / "n.md"
+    path.write_text("| gpu_num | DP | TP | MicroBatchSize | GA | Peak allocated (GB) | MFU |\n|--|--|--|--|--|--|--|\n"
+                    "| 16 | 8 | 2 | 4 | 16 | 61.5 | 41.2% |\n| 16 | 16 | 1 | 4 | 8 | OOM | |\n"
+                    "| 16 | 4 | 4 | 4 | 8 | | 38 % |\n")
+    first, second, third = import_file(path).records
+    assert (first.state, first.gpus, first.mbs, first.gbs, first.mfu) == ("measured", 16, 4, 512, 0.412)
+    assert (first.mem_measure, "gbs" in first.inferred) == ("allocated", True)
+    assert (second.state, third.state) == ("failed", "measured")
