@@ -78,3 +78,11 @@ def test_no_two_formats_claim_a_line(path: Path):
 def test_there_are_sixty_samples_of_twelve_engines():
     engines = {expected(path)["engine"] for path in SAMPLES} - {""}
     assert len(SAMPLES) >= 60 and len(engines) >= 12
+
+
+def test_lint_finds_no_error_in_what_programs_print():
+    """Their figures belong together: what would be said of them is said of every run of theirs."""
+    from seatrial.notes.lint import look_at
+
+    found = look_at([str(path) for path in SAMPLES])[0]
+    assert not [finding for finding in found if finding.level == "error"]

@@ -198,7 +198,7 @@ class Row:
         """A count that records have no field for: context or expert parallelism, gradient accumulation."""
         if self._beside is None:
             self._beside = {}
-            for heading, cell in self.record.printed.items():
+            for heading, cell in {**self.record.extra, **self.record.printed}.items():
                 kind = _kind_beside(heading)
                 if kind and cell.strip().isdigit() and int(cell) > 0:
                     self._beside[kind] = int(cell)

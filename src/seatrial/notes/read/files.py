@@ -69,7 +69,15 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 Format = Literal["markdown", "log", "csv", "json"]
 _ALIGNMENT = re.compile(rb"^\s*\|?\s*:?-+:?\s*\|[\s|:-]*$", re.MULTILINE)
-_ITERATION = re.compile(rb"\biteration\s+\d+\s*/\s*\d+\s*\||\.{8,} \S+|\bmemory \(MB\) \|")
+_ARGUMENTS = re.compile(rb"\.{8,} \S+|\bmemory \(MB\) \|")
+
+
+def _has_steps(head: bytes) -> bool:
+    """Whether one of the first lines is a step of a training program."""
+    from seatrial.notes.read.logs import is_step
+
+    lines = _ANSI.sub("", head.decode("utf-8", errors="replace")).replace("\r", "\n").splitlines()
+    return any(map(is_step, lines))
 
 
 def sniff(path: Path, head: bytes) -> Format:
@@ -81,9 +89,9 @@ def sniff(path: Path, head: bytes) -> Format:
         return "json"
     if suffix in (".log", ".out", ".err"):
         return "log"
-    if suffix in (".md", ".markdown") or _ALIGNMENT.search(head):
+    if suffix in (".md", ".markdown", ".html", ".htm", ".rst") or _ALIGNMENT.search(head):
         return "markdown"
-    if _ITERATION.search(head) and not re.search(rb"^#{1,6} ", head, re.MULTILINE):
+    if not re.search(rb"^#{1,6} |<table\b", head, re.MULTILINE) and (_ARGUMENTS.search(head) or _has_steps(head)):
         return "log"
     first = head.split(b"\n", 1)[0].strip().removeprefix(b"\xef\xbb\xbf")
     if first.startswith((b"{", b"[{", b"[\n")) or first == b"[":

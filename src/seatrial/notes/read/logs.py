@@ -26,7 +26,8 @@ from seatrial.notes.read.runs import Run, Step, gib, lacking, step_record
 from seatrial.record import Outcome, Record
 from seatrial.tables import Problem
 
-LONGEST_STEP = 20_000
+LONGEST_STEP, LONGEST_SETTINGS, SEARCHED = 5000, 100_000, 400
+"""Letters of a line that may be a step, of one that may be settings, and of one that is searched for progress."""
 LINES_SEARCHED, LINES_AFTER = 50_000, 200
 """Lines in which the first step is looked for, and how many after it for a format that counts for more."""
 _RANK = re.compile(
@@ -58,6 +59,11 @@ def _claim(text: str, formats: Sequence[Format]) -> tuple[Format, Line, re.Match
     return None
 
 
+def is_step(line: str) -> bool:
+    """Whether a line is a step of any format."""
+    return _claim(unprefixed(line)[1], shipped()) is not None
+
+
 def starts(line: str) -> bool:
     """Whether a line of notes is a step of one of the formats that are told by a single line."""
     return any(format.needs and found.match(line) for format in shipped() for found in format.steps if found.has in line)
@@ -71,7 +77,7 @@ def belongs(line: str) -> bool:
 
 
 def _continues(line: Line, text: str) -> bool:
-    if line.wrapped == 1 or line.pair is None:
+    if line.wrapped == 1 or line.pair is None or ":" not in text:
         return False
     return any(_key(line, match) is not None for match in line.pair.finditer(text))
 
@@ -128,7 +134,7 @@ class LogReader:
             yield from self._begin(number, rank, *claimed)
             if not self.alone:
                 return
-        elif not self._goes_on(text) and self.alone and not self._other(text) and _PROGRESS.search(text[:LONGEST_STEP]):
+        elif not self._goes_on(text) and self.alone and not self._other(text) and _PROGRESS.search(text[:SEARCHED]):
             first, count = self._strange or (number, 0)
             self._strange = first, count + 1
         if self.alone:
@@ -276,7 +282,7 @@ class LogReader:
         return False
 
     def _configure(self, number: int, text: str) -> None:
-        if len(text) > 4 * LONGEST_STEP:
+        if len(text) > LONGEST_SETTINGS:
             return
         mine = self._format
         for format in self.formats if self._run is None or mine is None else (mine,):

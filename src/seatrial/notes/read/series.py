@@ -73,24 +73,24 @@ def is_panel(headings: Sequence[str]) -> bool:
 def runs_of_rows(name: str, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Run]:
     """(line, metrics) as runs: one, or in a panel one a name."""
     found: dict[str, Run] = {}
-    of_step: dict[str, Step] = {}
-    shares: dict[str, list[Step]] = {}
+    of_step: dict[str, tuple[Step, bool]] = {}
+    """Of each run the open step, and whether it is among its steps."""
     for line, row in rows:
         column = step_column(row)
         number = Figure("iteration").read(str(row.get(column)))[0] if column else None
         for who, metrics in _by_run(row).items():
             run = found.setdefault(who, Run(file=name, format=TRACKER))
-            step = of_step.get(who)
+            step, added = of_step.get(who, (None, False))
             if step is None or step.values.get("iteration") != number:
-                step = of_step[who] = Step(line=line, values={} if number is None else {"iteration": number})
+                step, added = Step(line=line, values={} if number is None else {"iteration": number}), False
             before = len(step.values)
             _take(run, step, metrics)
-            if len(step.values) > before and (not run.steps or run.steps[-1] is not step):
+            if len(step.values) > before and not added:
                 run.add(step)
-            if "mfu" in step.values:
-                shares.setdefault(who, []).append(step)
+                added = True
+            of_step[who] = step, added
     for who, run in found.items():
-        _percent(shares.get(who, []))
+        _percent([step for step in run.steps if "mfu" in step.values])
         for step in run.steps:
             judge(step)
         if who:
