@@ -425,3 +425,13 @@ def test_a_forecast_of_a_table_with_formulas_has_none(tmp_path):
     forecast.write(tmp_path / "out.csv", table, forecast.columns(table, calibrate.cold(cluster)))
     text = (tmp_path / "out.csv").read_text()
     assert "&#61;1+1" in text and ",=" not in text and ",@" not in text
+
+
+METRICS = ['{"loss":Infinity,"step":Infinity,"time":1}', '{"loss":NaN,"step":1e400}', '{"loss": 2, "step": 1e300}']
+
+
+@pytest.mark.parametrize("text", METRICS)
+def test_metrics_without_end_leave_in_every_format(tmp_path, text):
+    found = _import(tmp_path, "m.jsonl", text + "\n")
+    to_json(found.records)
+    to_csv(found.records)

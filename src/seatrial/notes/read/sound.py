@@ -30,12 +30,14 @@ def sound(found: Iterator[Record | Problem]) -> Iterator[Record | Problem]:
                 yield Problem(file=one.source_file, line=one.source_line or 0, column=name, cell=str(value)[:80],
                               message=f"{name}: {why}")
             without: dict[str, Any] = {name: _EMPTY.get(name) for name in wrong}
+            if "outcome" in wrong and one.outcome is not None:
+                without["outcome"] = dataclasses.replace(one.outcome, rank=None, iteration=None, evidence={})
             yield dataclasses.replace(one, **without)
         else:
             yield one
 
 
-_EMPTY: dict[str, Any] = {name: () if name == "iterations" else {} for name in _NESTED}
+_EMPTY: dict[str, Any] = {name: () if name == "iterations" else {} for name in (*_NESTED, "context")}
 
 
 def _wrong(record: Record) -> dict[str, tuple[str, str]]:
@@ -52,8 +54,12 @@ def _wrong(record: Record) -> dict[str, tuple[str, str]]:
         value = getattr(record, name)
         if value is not None and not -MOST_WHOLE <= value <= MOST_WHOLE:
             wrong[name] = "", "beyond any number that was ever measured"
-    for name in _NESTED:
+    for name in (*_NESTED, "outcome", "context"):
         if value := getattr(record, name):
+            if name == "outcome":
+                value = [value.rank, value.iteration, value.evidence]
+            elif name == "context":
+                value = {key: stated.value for key, stated in value.items()}
             try:
                 bounded(value, name)
             except BadInput as error:
