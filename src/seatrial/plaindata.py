@@ -28,7 +28,7 @@ MOST_WHOLE = 10**18
 """It fits 64 bits; rules have the same bound."""
 MOST_FIGURE = 1e40
 """Above what fp32 can hold, so above any loss; a product of a few of them is still a number."""
-MOST_TOML = 4 << 20
+MOST_TOML = 1 << 20
 MOST_JSON = 64 << 20
 MOST_VALUES = 5_000_000
 """Of one JSON document: small ones take far more memory than text."""

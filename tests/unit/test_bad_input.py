@@ -67,6 +67,8 @@ SWEEPS = {
     "a key twice": (MODEL + BATCH + BATCH, "not TOML"),
     "trainings and a list of recipes": (MODEL + BATCH + "recipe = [1]\ntraining = { lr = 1.0 }\n", "recipe: expected"),
     "a model beyond all": (MODEL.replace("layers = 2", "layers = 1000000000") + BATCH, "layers"),
+    "a list for a family": (BATCH + 'model = { base = "tiny", family = [1] }\n', "model.family: expected a text"),
+    "a number for forms": (BATCH + 'model = "tiny"\nforms = { tiny = 3 }\n', "forms.tiny: expected a table"),
     "NUL": (MODEL + "\0", "not TOML"),
     "UTF-16": ((MODEL + BATCH).encode("utf-16"), "not UTF-8"),
     "CR alone": ((MODEL + BATCH).replace("\n", "\r"), "not TOML"),
@@ -435,3 +437,9 @@ def test_metrics_without_end_leave_in_every_format(tmp_path, text):
     found = _import(tmp_path, "m.jsonl", text + "\n")
     to_json(found.records)
     to_csv(found.records)
+
+
+def test_a_slip_in_an_exponent_is_no_number():
+    from seatrial.notes.lint import digits
+
+    assert digits.slip("1e8", (3.0, 4.0)) is None

@@ -91,9 +91,10 @@ def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | N
             return fields.build(Model, changes, where="model")
     book = book or shipped()
     values = {**resolve("models", name, book), **(changes or {})}
+    family = fields.convert(values.get("family", "gpt2"), str, where="model.family")
     for ancestor in reversed(_lineage("models", name, book)):
-        form = book.get("forms", {}).get(ancestor, {}).get(values.get("family", "gpt2"), {})
-        values = {**form, **values}
+        forms = fields.convert(book.get("forms", {}).get(ancestor, {}), dict, where=f"forms.{ancestor}")
+        values = {**fields.convert(forms.get(family, {}), dict, where=f"forms.{ancestor}.{family}"), **values}
     values.setdefault("name", name)
     return fields.build(Model, values, where="model")
 
