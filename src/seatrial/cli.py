@@ -21,12 +21,16 @@ from typer.core import TyperGroup
 
 from seatrial import __version__, commands
 from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, SeatrialError
+from seatrial.terminal import Visible
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
 EXIT_PIPE_CLOSED = 128 + 13
 """What a shell gives for SIGPIPE, so that `seatrial … | head` looks like any other tool."""
+
+LONGEST = 4000
+"""Letters of a complaint: a value that a file gives may be of megabytes."""
 
 GROUPS: dict[str, dict[str, str]] = {
     "Look ahead": {
@@ -150,6 +154,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A terminal that cannot show a letter of ours gets a question mark, never a traceback.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = Visible(sys.stdout), Visible(sys.stderr)
+    try:
+        return _run(argv)
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _run(argv: Sequence[str] | None) -> int:
     if COMPLETING in os.environ:
         from typer.completion import completion_init
 
@@ -192,7 +205,8 @@ def _pipe_closed() -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    print(f"seatrial: {message}", file=sys.stderr)
+    message = message if len(message) <= LONGEST else f"{message[:LONGEST]} …"
+    print(f"seatrial: {' '.join(message.splitlines())}", file=sys.stderr)
     return status
 
 

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, Union
 
 from seatrial.errors import BadInput
+from seatrial.plaindata import DEEPEST, MOST_FIGURE, MOST_WHOLE, bounded, mended
 
 T = TypeVar("T")
 
@@ -100,7 +101,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def build(cls: type[T], data: object, *, where: str) -> T:
     """An instance of the dataclass `cls` from plain data; `where` is the path that errors name."""
     if not isinstance(data, Mapping):
-        raise BadInput(f"{where}: expected a table of {cls.__name__}'s fields, found {_shown(data)}")
+        raise BadInput(f"{where}: expected a table of {cls.__name__}'s fields, found {shown(data)}")
     known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls) if cls not in _HINTS else _HINTS[cls]
     _HINTS[cls] = hints
@@ -136,15 +137,15 @@ def convert(value: object, hint: Any, *, where: str) -> Any:
         return value if isinstance(value, hint) else build(hint, value, where=where)  # type: ignore[arg-type]
     if origin is typing.Literal:
         if value not in args:
-            raise BadInput(f"{where}: {_shown(value)} is not one of {', '.join(map(str, args))}")
+            raise BadInput(f"{where}: {shown(value)} is not one of {', '.join(map(str, args))}")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise BadInput(f"{where}: expected a list, found {_shown(value)}")
+            raise BadInput(f"{where}: expected a list, found {shown(value)}")
         return tuple(convert(v, args[0], where=f"{where}[{i}]") for i, v in enumerate(value))
     if origin in (dict, Mapping) or hint is dict:
         if not isinstance(value, Mapping):
-            raise BadInput(f"{where}: expected a table, found {_shown(value)}")
+            raise BadInput(f"{where}: expected a table, found {shown(value)}")
         item = args[1] if len(args) == 2 else object
         if item is object:
             return {str(k): v for k, v in value.items()}
@@ -154,8 +155,8 @@ def convert(value: object, hint: Any, *, where: str) -> Any:
     return _scalar(value, hint, where=where)
 
 
-_AS_THEY_ARE = (str, int, bool)
-"""Types whose values need no look; a float may be infinite."""
+_AS_THEY_ARE = (str, bool)
+"""Types whose values need no look; a number may be beyond all bounds."""
 
 
 @functools.cache
@@ -169,33 +170,48 @@ def _scalar(value: object, hint: type, *, where: str) -> object:
         if isinstance(value, bool):
             return value
     elif hint is int:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        if isinstance(value, float) and value.is_integer():
+        if isinstance(value, int) and not isinstance(value, bool) or isinstance(value, float) and value.is_integer():
+            if not -MOST_WHOLE <= value <= MOST_WHOLE:
+                raise BadInput(f"{where}: a whole number beyond {MOST_WHOLE:.0e}, the largest there is here")
             return int(value)
     elif hint is float:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            if not math.isfinite(value):
-                raise BadInput(f"{where}: {value} is not a finite number")
+            if not -MOST_FIGURE <= value <= MOST_FIGURE:
+                beyond = isinstance(value, int) or math.isfinite(value)
+                raise BadInput(f"{where}: a number beyond {MOST_FIGURE:.0e}, the largest there is here" if beyond else
+                               f"{where}: {value} is not a finite number")
             return float(value)
     elif hint is str and isinstance(value, str):
         return value
-    raise BadInput(f"{where}: expected {_NAMES.get(hint, hint.__name__)}, found {_shown(value)}")
+    raise BadInput(f"{where}: expected {_NAMES.get(hint, hint.__name__)}, found {shown(value)}")
 
 
 _NAMES: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """A value in a message, whatever it is and however long."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # thousands of digits, thousands of brackets
+        text = f"a {type(value).__name__} beyond all bounds"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def positive(where: str, **values: float | None) -> None:
-    """Raises for any value that is given and not above zero."""
+    """Raises for any value that is given and not above zero, or so far from 1 that nothing can be worked out with it."""
     for name, value in values.items():
         if value is not None and not value > 0:
             raise BadInput(f"{where}.{name}: {value} must be above 0")
+        if value is not None and not 1 / MOST_WHOLE <= value <= MOST_WHOLE:
+            raise BadInput(f"{where}.{name}: {value:.3g} is beyond {MOST_WHOLE:.0e}, or its inverse")
+
+
+def at_most(where: str, limits: Mapping[str, int], values: object) -> None:
+    """Raises for a field beyond its limit: what is larger was not meant, and 64 bits would not hold what follows from it."""
+    for name, most in limits.items():
+        if (value := getattr(values, name)) is not None and value > most:
+            raise BadInput(f"{where}: {name} {value} is beyond {most:,}, the most that can be worked out")
 
 
 def plain(value: Any, *, keep_defaults: bool = False) -> Any:
@@ -227,21 +243,26 @@ def canonical(data: object) -> str:
 
 
 def digest(data: object, *, length: int = 12) -> str:
-    return hashlib.sha256(canonical(data).encode()).hexdigest()[:length]
+    return hashlib.sha256(canonical(data).encode("utf-8", "surrogatepass")).hexdigest()[:length]
 
 
 def assign(data: dict[str, Any], setting: str) -> None:
     """Puts one `a.b.c=value` of the command line into nested plain data; the value is read as TOML, else as text."""
     import tomllib
 
-    path, sep, text = setting.partition("=")
+    path, sep, text = mended(setting).partition("=")
     keys = [k.strip() for k in path.split(".")]
-    if not sep or not all(keys):
-        raise BadInput(f"--set {setting!r}: expected a.b=value, for example model.layers=6")
+    if not sep or not all(keys) or len(keys) > DEEPEST:
+        raise BadInput(f"--set {shown(setting)}: expected a.b=value, for example model.layers=6")
+    value: object = text.strip()
     try:
-        value: object = tomllib.loads(f"v = {text.strip()}")["v"]
+        found = tomllib.loads(f"v = {value}")
+        value = found["v"] if len(found) == 1 else value
     except tomllib.TOMLDecodeError:
-        value = text.strip()
+        pass
+    except (ValueError, RecursionError):
+        raise BadInput(f"--set {shown(setting)}: the value has too many digits, or is nested too deeply") from None
+    value = bounded(value, f"--set {'.'.join(keys)}")
     table = data
     for depth, key in enumerate(keys[:-1]):
         table = table.setdefault(key, {})

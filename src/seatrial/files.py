@@ -55,7 +55,7 @@ def whole(path: Name, *, durable: bool = True) -> Iterator[BinaryIO]:
 
 def write_whole(path: Name, data: str | bytes, *, durable: bool = True) -> None:
     with whole(path, durable=durable) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
+        file.write(data.encode("utf-8", "replace") if isinstance(data, str) else data)
 
 
 def save(path: Name, data: str | bytes) -> None:

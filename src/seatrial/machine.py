@@ -17,19 +17,24 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from seatrial import plaindata
 from seatrial.errors import BadInput
+from seatrial.fields import shown
 from seatrial.files import save
+from seatrial.plaindata import MOST_WHOLE
 
 SCHEMA = 1
 KIND = "seatrial machine"
 PARTS = ("host", "launch", "memory", "optimizer", "copies", "collectives", "p2p", "matmul", "attention")
 """In the order in which they are measured: what is short and always needed first."""
 MOST_BYTES = 16 * 2**20
+MOST_PROCESSES = 1_000_000
+MOST_COUNT = 10**12
 
 _NUMBERS = {
     "host": ("forward_s", "backward_s", "fixed_s"),
     "launch": ("s",),
-    "memory": ("bytes", "s"),
+    "memory": ("bytes", "moved", "s"),
     "optimizer": ("parameters", "s"),
     "copies": ("bytes", "s"),
     "collectives": ("size", "per_node", "nodes", "groups", "bytes", "s"),
@@ -38,6 +43,14 @@ _NUMBERS = {
     "attention": ("batch", "heads", "kv_heads", "seq", "head_dim", "forward_s", "backward_s"),
 }
 """What every entry of a part must have, above 0."""
+_COUNTS = frozenset({"parameters", "size", "per_node", "nodes", "groups", "rows", "cols", "inner", "batch", "heads", "kv_heads",
+                     "seq", "head_dim"})  # fmt: skip
+"""Of these, whole numbers."""
+_WORDS = {"memory": ("name",), "optimizer": ("dtype",), "collectives": ("op",), "matmul": ("dtype", "kind"),
+          "attention": ("dtype",)}  # fmt: skip
+"""What it must have as text."""
+_PLAIN = {"noise": False, "core_share": False, "cores": False, "threads": False, "mode": True, "when": True, "host": True}
+"""What a file may say beside, and whether as text."""
 
 
 def write(found: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -65,14 +78,9 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
-        if os.path.getsize(path) > MOST_BYTES:
-            raise BadInput(f"{path}: {os.path.getsize(path)} bytes is too large for a machine file (limit 16 MiB)")
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-    except (ValueError, RecursionError) as e:
-        raise BadInput(f"{path}: not JSON: {str(e) or 'nested too deeply'}; `seatrial probe -o {path}` writes one") from None
-    except OSError as e:
-        raise BadInput(f"{path}: {e.strerror or e}; `seatrial probe -o {path}` writes one") from None
+        found = plaindata.read_json(path, most=MOST_BYTES, what="machine file")
+    except BadInput as error:
+        raise BadInput(f"{error}; `seatrial probe -o {path}` writes one") from None
     return checked(found, str(path))
 
 
@@ -86,11 +94,23 @@ def checked(found: Any, where: str) -> dict[str, Any]:
     if not isinstance(device, dict) or not isinstance(figures, dict) or not isinstance(found.get("missing"), list):
         raise BadInput(f"{where}: device, figures or missing is not what a probe writes: probe the machine again")
     for key, kind in (("name", str), ("kind", str), ("memory_gib", float), ("usable_gib", float), ("units", int)):
-        if not isinstance(device.get(key), kind) or kind is not str and not device[key] > 0:
-            raise BadInput(f"{where}: device.{key} is {device.get(key)!r}: probe the machine again")
+        if not isinstance(device.get(key), kind) or kind is not str and not _above_zero(device[key]):
+            raise BadInput(f"{where}: device.{key} is {shown(device.get(key))}: probe the machine again")
+    if device["kind"] not in ("gpu", "cpu"):
+        raise BadInput(f"{where}: device.kind is {shown(device['kind'])}, neither gpu nor cpu: probe the machine again")
+    for key in ("context_gib", "clock_ghz"):
+        if key in device and not (_above_zero(device[key]) or key == "context_gib" and device[key] == 0):
+            raise BadInput(f"{where}: device.{key} is {shown(device[key])}: probe the machine again")
     for key in ("procs_per_node", "nodes"):
-        if not isinstance(found.get(key), int) or found[key] < 1:
-            raise BadInput(f"{where}: {key} is {found.get(key)!r}: probe the machine again")
+        if not isinstance(found.get(key), int) or not 1 <= found[key] <= MOST_PROCESSES:
+            raise BadInput(f"{where}: {key} is {shown(found.get(key))}: probe the machine again")
+    for key, is_text in _PLAIN.items():
+        if key not in found:
+            continue
+        value = found[key]
+        usable = isinstance(value, str) if is_text else _above_zero(value) or key == "noise" and value == 0
+        if not usable:
+            raise BadInput(f"{where}: {key} is {shown(value)}: probe the machine again")
     between = found.get("between", {"s": 1.0})
     if not isinstance(between, dict) or not _above_zero(between.get("s")):
         raise BadInput(f"{where}: between is not what a probe writes: probe the machine again")
@@ -102,11 +122,20 @@ def checked(found: Any, where: str) -> dict[str, Any]:
             bad = [name for name in names if not isinstance(entry, dict) or not _above_zero(entry.get(name))]
             if bad:
                 raise BadInput(f"{where}: figures.{part}[{i}].{bad[0]} is no number above 0: probe the machine again")
+            bad = [name for name in _COUNTS.intersection(names)
+                   if not isinstance(entry[name], int) or entry[name] > MOST_COUNT]  # fmt: skip
+            if bad:
+                raise BadInput(f"{where}: figures.{part}[{i}].{bad[0]} is {shown(entry[bad[0]])}, no count: probe it again")
+            bad = [name for name in _WORDS.get(part, ()) if not isinstance(entry.get(name), str)]
+            if bad or not isinstance(entry.get("bias", False), bool) or not isinstance(entry.get("spread", 0.0), int | float):
+                name = next(iter(bad), "bias" if not isinstance(entry.get("bias", False), bool) else "spread")
+                raise BadInput(f"{where}: figures.{part}[{i}].{name} is {shown(entry.get(name))}: probe the machine again")
     return found
 
 
 def _above_zero(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    """A number that something can be divided by, and whose product with others is one."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1e-18 <= value <= MOST_WHOLE
 
 
 VENDORS = ("nvidia", "tesla", "amd", "intel", "geforce", "instinct", "radeon", "quadro", "rtx", "r", "tm", "corp")

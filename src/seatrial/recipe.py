@@ -139,11 +139,13 @@ def moved(data: Mapping[str, Any], *, where: str = "trial") -> dict[str, Any]:
     table = data.get("training")
     if not isinstance(table, Mapping):
         if table is not None:
-            raise BadInput(f"{where}: training: expected a table, found {table!r}")
+            raise BadInput(f"{where}: training: expected a table, found {fields.shown(table)}")
         return dict(data)
     found = {name: value for name, value in data.items() if name != "training"}
     for name, value in table.items():
         now = "execution" if name in EXECUTION else "recipe"
+        if not isinstance(data.get(now, {}), Mapping):
+            raise BadInput(f"{where}: {now}: expected a table, found {fields.shown(data[now])}")
         if name in data.get(now, {}):
             raise BadInput(f"{where}: {now}.{name} is given twice: training.{name} is its older name, leave that out")
         found[now] = {**found.get(now, {}), name: value}

@@ -12,10 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seatrial import fields
+from seatrial.errors import BadInput
 from seatrial.outcomes import Status
+from seatrial.plaindata import bounded
 
 SCHEMA = 1
 
+ABOVE_ZERO = ("sec_per_it", "tflops", "mem_value", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process", "mfu", "hfu",
+              "nodes", "gpus", "procs_per_node", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "head_dim",
+              "dp", "tp", "pp", "vp", "mbs", "gbs", "zero_group", "freq_ghz")  # fmt: skip
+"""Figures and counts of which nothing, or less, was never measured."""
+MEMORY_UNITS = ("", "MiB", "MB", "GiB", "GB")
 State = Literal["measured", "estimated", "planned", "failed"]
 """measured: ran and was timed; estimated: worked out from less than an iteration; planned: never ran; failed: see outcome."""
 
@@ -175,7 +182,15 @@ class Record:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], *, where: str = "record") -> Record:
-        return fields.build(cls, data, where=where)
+        """From data that anybody wrote: finite, of the types above, and no figure below what can be measured."""
+        record = fields.build(cls, bounded(data, where), where=where)
+        for name in ABOVE_ZERO:
+            value = getattr(record, name)
+            if value is not None and not value > 0 and not (value == 0 and name == "mem_value"):
+                raise BadInput(f"{where}.{name}: {value} must be above 0")
+        if record.mem_unit not in MEMORY_UNITS:
+            raise BadInput(f"{where}.mem_unit: {fields.shown(record.mem_unit)} is not one of {', '.join(MEMORY_UNITS[1:])}")
+        return record
 
     @property
     def mem_gib(self) -> float | None:

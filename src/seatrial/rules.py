@@ -15,7 +15,7 @@ from typing import Literal
 from seatrial.engines import model as engine_models
 from seatrial.errors import Infeasible
 from seatrial.schedule import GROUPED, KINDS
-from seatrial.spec import Batch, Cluster, Model, Topology, Trial, divisors_near, kv_fits, stages_of
+from seatrial.spec import Batch, Cluster, Model, Topology, Trial, divisors, divisors_near, kv_fits, stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
         yield Violation(code="heads-divisible", message=f"{model.heads} heads are not a multiple of TP {t.tp}: "
                                                         f"TP {divisors_near(model.heads, t.tp, between=' or ')} would do")
     elif not kv_fits(model.kv, t.tp):
-        works = [tp for tp in range(1, model.heads + 1) if model.heads % tp == 0 and kv_fits(model.kv, tp)]
+        works = [tp for tp in divisors(model.heads) if kv_fits(model.kv, tp)]
         near = sorted({max(tp for tp in works if tp < t.tp), min((tp for tp in works if tp > t.tp), default=works[-1])})
         yield Violation(code="kv-heads-divisible",
                         message=f"{model.kv} key-value heads and TP {t.tp}: neither is a multiple of the other, so ranks "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -64,6 +65,10 @@ FAMILIES: dict[str, Architecture] = {
 }
 
 _CHOICES = tuple(f.name for f in dataclasses.fields(Architecture))
+_MOST = {"layers": 10_000, "hidden": 1_000_000, "heads": 100_000, "seq": 100_000_000, "vocab": 100_000_000, "ffn": 10_000_000,
+         "head_dim": 1_000_000, "pad_vocab_to": 1_000_000_000}  # fmt: skip
+"""Beyond these a model was not meant, and 64 bits would not hold its counts."""
+_MOST_LAYOUT = {"dp": 10**9, "tp": 100_000, "pp": 100_000, "vp": 10_000, "mbs": 1_000_000, "zero_group": 10**9}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +149,7 @@ class Model:
                         norm_eps=self.norm_eps, head_dim=self.head_dim, rope_factor=self.rope_factor,
                         rope_low_freq=self.rope_low_freq, rope_high_freq=self.rope_high_freq,
                         rope_original_seq=self.rope_original_seq, sliding_window=self.sliding_window)
+        fields.at_most("model", _MOST, self)
         if self.head_dim is None and self.hidden % self.heads:
             works = divisors_near(self.hidden, self.heads)
             raise BadInput(f"model: hidden {self.hidden} is not a multiple of heads {self.heads}: nearest are {works}; "
@@ -246,11 +252,18 @@ def kv_fits(kv: Any, tp: Any) -> Any:
     return (kv % tp == 0) | (tp % kv == 0)
 
 
+@functools.lru_cache(maxsize=4096)
+def divisors(n: int) -> tuple[int, ...]:
+    """What divides `n`, from 1 to `n`; of a number beyond 1e12 these two alone."""
+    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0] if n <= 10**12 else [1]
+    return tuple(dict.fromkeys([*small, *(n // d for d in reversed(small))]))
+
+
 def divisors_near(n: int, wanted: int, *, between: str = " and ") -> str:
     """What divides `n` and lies nearest to `wanted` on both sides, in words."""
-    divisors = [d for d in range(1, n + 1) if n % d == 0] if n < 1_000_000 else [1, n]
-    below = max((d for d in divisors if d <= wanted), default=divisors[0])
-    above = min((d for d in divisors if d >= wanted), default=divisors[-1])
+    found = divisors(n)
+    below = max((d for d in found if d <= wanted), default=found[0])
+    above = min((d for d in found if d >= wanted), default=found[-1])
     return f"{below}" if below == above else f"{below}{between}{above}"
 
 
@@ -305,6 +318,7 @@ class Topology:
 
     def __post_init__(self) -> None:
         fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, vp=self.vp, mbs=self.mbs)
+        fields.at_most("topology", _MOST_LAYOUT, self)
         if self.zero not in (0, 1, 2, 3):
             raise BadInput(f"topology.zero: {self.zero} is not a ZeRO stage; 0, 1, 2 and 3 are")
         if wrong := virtual_stages_wrong(self.schedule, pp=self.pp, virtual=self.vp):
@@ -495,6 +509,7 @@ class Cluster:
     def __post_init__(self) -> None:
         fields.positive(f"cluster {self.name}", nodes=self.nodes, procs_per_node=self.procs_per_node,
                         domain_nodes=self.domain_nodes, host_memory_gib=self.host_memory_gib)
+        fields.at_most(f"cluster {self.name}", {"nodes": 1_000_000, "procs_per_node": 1_000_000}, self)
 
     @property
     def world(self) -> int:

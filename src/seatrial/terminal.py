@@ -9,14 +9,51 @@ Every group of a stacked bar has a letter of its own beside its colour, so that 
 """
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
+UNSEEN = ("\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+          "\U000e0000-\U000e007f\ud800-\udfff")
+"""Letters that move the cursor, turn the line round or cannot be seen, as the inside of a pattern's brackets."""
+_UNSEEN = re.compile(f"[{UNSEEN}]")
+
+
+def visible(text: str) -> str:
+    """For a terminal: what came from files and names cannot move its cursor, colour it or reorder a line.
+
+    As JSON writes them (\\u001b), so that a printed document is still the same document.
+    """
+    return _UNSEEN.sub(lambda m: f"\\u{ord(m.group()):04x}" if m.group() < "\U00010000" else json.dumps(m.group())[1:-1], text)
+
+
+class Visible:
+    """A stream on which everything is made visible. What draws on a terminal writes to `stream` itself, its texts made so."""
+
+    def __init__(self, stream: Any):
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def drawn_on(stream: Any) -> Any:
+    """Where colours and cursor movements of our own go."""
+    return stream.stream if isinstance(stream, Visible) else stream
 
 
 def on_terminal() -> bool:
@@ -49,12 +86,12 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequen
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for i, header in enumerate(headers):
-        made.add_column(header, justify="left" if i in left else "right", no_wrap=True)
+        made.add_column(Text(visible(header)), justify="left" if i in left else "right", no_wrap=True)
     for i, row in enumerate(rows):
-        made.add_row(*(Text(cell) for cell in row), style="bold green" if i < bold else None)
+        made.add_row(*(Text(visible(cell)) for cell in row), style="bold green" if i < bold else None)
     # Wider than the terminal it wraps there, which is ugly but loses no figure.
     needed = sum(max(map(len, column)) + 2 for column in zip(headers, *rows))
-    Console(highlight=False, width=max(width(), needed)).print(made)
+    Console(file=drawn_on(sys.stdout), highlight=False, width=max(width(), needed)).print(made)
 
 
 def painted(*lines: Sequence[tuple[str, str]]) -> None:
@@ -66,9 +103,9 @@ def painted(*lines: Sequence[tuple[str, str]]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, width=max(width(), 20))
+    console = Console(file=drawn_on(sys.stdout), highlight=False, width=max(width(), 20))
     for line in lines:
-        console.print(Text.assemble(*((text, style) for text, style in line)), no_wrap=True, overflow="crop")
+        console.print(Text.assemble(*((visible(text), style) for text, style in line)), no_wrap=True, overflow="crop")
 
 
 def in_lines(items: Sequence[Sequence[tuple[str, str]]], cells: int, gap: str = "  ") -> list[list[tuple[str, str]]]:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seatrial import fields, presets
+from seatrial import fields, plaindata, presets
 from seatrial.engines import engine_name
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe, moved, moved_path
@@ -30,7 +30,7 @@ def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> tuple[Tr
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "trial") -> tuple[Trial, Recipe]:
     """From plain data as a TOML file holds it, with `a.b=value` settings put over it."""
-    data = copied(moved(data, where=where))
+    data = copied(moved(plaindata.bounded(data, where), where=where))
     for setting in settings:
         fields.assign(data, moved_path(setting))
     for key in data:
@@ -73,7 +73,7 @@ def read_cluster(value: Any, book: presets.Book) -> Cluster:
     if isinstance(value, str):
         return presets.cluster(value, book=book)
     if not isinstance(value, Mapping):
-        raise BadInput(f"cluster: expected a name or a table, found {value!r}")
+        raise BadInput(f"cluster: expected a name or a table, found {fields.shown(value)}")
     changes = {k: v for k, v in value.items() if k not in ("base", "nodes", "procs_per_node")}
     if "base" not in value and "device" not in value and isinstance(value.get("machine"), str):
         # What was probed is a cluster by itself.

@@ -22,6 +22,7 @@ import typer
 
 from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
 from seatrial.options import CONFIG, LAUNCHER
+from seatrial.plaindata import parse_json
 
 FEWEST = 6
 """Repeats of each before an interval that is narrow enough may end the comparison."""
@@ -108,7 +109,10 @@ def _recorded(logbook: Path, a: list[str], b: list[str]) -> list[Any]:
         raise BadInput("without a file, --a and --b choose records: for example --a session=monday --b session=tuesday")
     where_a, where_b = (dict(map(_filter, side)) for side in (a, b))
     with _book(logbook) as book:
-        groups = versus.side_by_side(book.records(where_a), book.records(where_b), apart=[*where_a, *where_b])
+        (rows_a, problems), (rows_b, more) = book.rows(where_a), book.rows(where_b)
+    for line in dict.fromkeys(map(str, [*problems, *more])):
+        print(line, file=sys.stderr)
+    groups = versus.side_by_side(rows_a, rows_b, apart=[*where_a, *where_b])
     if not groups:
         raise BadInput(f"{logbook}: no configuration is there both with {' '.join(a)} and with {' '.join(b)}, measured")
     return groups
@@ -140,7 +144,7 @@ def _filter(text: str) -> tuple[str, Any]:
     if not value.strip():
         return name.strip(), None
     try:
-        return name.strip(), json.loads(value)
+        return name.strip(), parse_json(value)
     except ValueError:
         return name.strip(), value.strip()
 

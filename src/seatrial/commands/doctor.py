@@ -19,6 +19,7 @@ import typer
 
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD
 from seatrial.options import JSON, OPTIONS, SET_OTHER, Layout, spread
+from seatrial.terminal import drawn_on, visible
 
 if TYPE_CHECKING:
     from seatrial.doctor import Finding
@@ -128,7 +129,7 @@ class Lines:
             level = f"{finding.level:5s}"
             if self.colours:
                 level = f"\x1b[{COLOURS[finding.level]}m{level}\x1b[0m"
-            print(f"{level} {finding.name:10s} {finding.text}", flush=True)
+            print(f"{level} {visible(f'{finding.name:10s} {finding.text}')}", file=drawn_on(sys.stdout), flush=True)
             if notes := finding.facts.get("scaled"):
                 print(f"{'':16s} scaled to this machine: {'; '.join(notes)}", flush=True)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from seatrial import fields
 from seatrial.errors import BadInput
 from seatrial.files import write_whole
+from seatrial.plaindata import read_json
 from seatrial.recipe import Recipe, moved
 from seatrial.spec import Trial
 
@@ -45,12 +46,7 @@ def write(run: RunFile, path: Path | str) -> None:
 
 
 def read(path: Path | str) -> RunFile:
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not JSON ({error})") from None
+    data = read_json(path)
     if isinstance(data, dict) and isinstance(data.get("trial"), dict) and "training" in data:  # as older versions wrote it
         tables = moved({**data["trial"], "training": data["training"]}, where=str(path))
         data = {**{k: v for k, v in data.items() if k != "training"}, "recipe": tables.pop("recipe", {}), "trial": tables}

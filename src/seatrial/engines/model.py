@@ -15,10 +15,11 @@ import tomllib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.plaindata import read_toml
 from seatrial.schedule import ScheduleKind
 from seatrial.spec import Attention, Device
 
@@ -216,10 +217,19 @@ class EngineModel:
             if not 0 <= getattr(self, name) <= 1:
                 raise BadInput(f"engine {self.name}: {name} {getattr(self, name)} is a share, from 0 to 1")
         for field in dataclasses.fields(self):
-            if field.type == "float" and getattr(self, field.name) < 0:
-                raise BadInput(f"engine {self.name}: {field.name} {getattr(self, field.name)} must not be negative")
+            if field.type == "float" and not 0 <= getattr(self, field.name) <= MOST:
+                raise BadInput(f"engine {self.name}: {field.name} {getattr(self, field.name)} must not be negative, nor above "
+                               f"{MOST:.0e}")
+        if self.memory_sigma > 1:
+            raise BadInput(f"engine {self.name}: memory_sigma {self.memory_sigma} is a share, from 0 to 1")
+        for name in ("kept", "kept_fp8", "kept_selective"):
+            kept = getattr(self, name)
+            if len(kept) != 4 or not all(0 <= value <= MOST for value in kept):
+                raise BadInput(f"engine {self.name}: {name} {fields.shown(kept)}: expected four numbers, none negative")
 
 
+MOST = 1e12
+"""Of any figure of an engine."""
 DEFAULT = "megatron-deepspeed"
 """Of `plan`, `explain`, `forecast` and of a row that names no engine."""
 UNKNOWN = "plain-3d"
@@ -264,12 +274,7 @@ def model_of(name: str) -> EngineModel:
 
 
 def _own(path: Path) -> EngineModel:
-    try:
-        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not TOML: {error}") from None
+    data = read_toml(path)
     data = data.get("engine", data)
     base = data.pop("base", None) if isinstance(data, dict) else None
     if not isinstance(base, str):

@@ -30,6 +30,7 @@ from seatrial.fields import build
 from seatrial.files import write_whole
 from seatrial.huggingface import hfconfig
 from seatrial.huggingface.hfconfig import type_of
+from seatrial.plaindata import read_json
 from seatrial.spec import Model
 
 SHARD_BYTES = 5_000_000_000
@@ -68,8 +69,8 @@ class HuggingFace:
         index = self.folder / "model.safetensors.index.json"
         if index.exists():
             where = _read_json(index).get("weight_map", {})
-            bad = [f for f in where.values() if Path(f).name != f] if isinstance(where, dict) else [where]
-            if bad:
+            names = where.values() if isinstance(where, dict) else [where]
+            if bad := [name for name in names if not isinstance(name, str) or Path(name).name != name]:
                 raise BadInput(f"{index}: {bad[0]!r} is not the name of a file beside it")
             return dict(where)
         if not (self.folder / "model.safetensors").exists():
@@ -110,12 +111,7 @@ class HuggingFace:
 
 
 def _read_json(path: Path) -> dict:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file") from None
-    except ValueError as error:
-        raise BadInput(f"{path}: not JSON ({error})") from None
+    found = read_json(path)
     if not isinstance(found, dict):
         raise BadInput(f"{path}: expected a table")
     return found

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.errors import BadInput
-from seatrial.fields import nearest
+from seatrial.fields import build, nearest, shown
 from seatrial.spec import FAMILIES, Model
 
 Config = Mapping[str, Any]
@@ -67,8 +67,8 @@ def _refuse_unknown(config: Config, known: tuple[str, ...], where: str) -> None:
     for key, value in config.items():
         if key in known or key in COMMON_KEYS or key in NEUTRAL or key.startswith("_") or _unused(key, value, config):
             continue
-        raise BadInput(f"{where}: {key} is {value!r}: the engine does not know this key, and it may change what is computed; "
-                       "a file without it is taken for a model that does not use it")
+        raise BadInput(f"{where}: {key} is {shown(value)}: the engine does not know this key, and it may change what is "
+                       "computed; a file without it is taken for a model that does not use it")
 
 
 class _Reader:
@@ -78,22 +78,34 @@ class _Reader:
     def must(self, key: str, *allowed: object) -> None:
         if self.config.get(key, allowed[0]) not in allowed:
             known = " or ".join(map(repr, dict.fromkeys(allowed)))
-            raise BadInput(f"{self.where}: {key} is {self.config[key]!r}; the engine has {known} alone")
+            raise BadInput(f"{self.where}: {key} is {shown(self.config[key])}; the engine has {known} alone")
 
     def number(self, *keys: str, default: int | None = None) -> int:
         for key in keys:
-            if isinstance(self.config.get(key), int):
-                return self.config[key]  # type: ignore[no-any-return]
+            value = self.config.get(key)
+            if value is not None:
+                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                    raise BadInput(f"{self.where}: {key} is {shown(value)}: expected a whole number above 0")
+                return value
         if default is None:
             raise BadInput(f"{self.where}: {keys[0]} must be given")
         return default
+
+    def table(self, *keys: str) -> dict[str, Any]:
+        """The first of these that is given; nothing where none is."""
+        for key in keys:
+            if value := self.config.get(key):
+                if not isinstance(value, Mapping):
+                    raise BadInput(f"{self.where}: {key} is {shown(value)}: expected a table")
+                return dict(value)
+        return {}
 
 
 def model_of(config: Config, *, where: str, seq: int | None = None) -> Model:
     """Our words for a config.json; `seq`: a training sequence other than the longest that it names."""
     kind = config.get("model_type")
-    if kind not in CLASSES:
-        raise BadInput(f"{where}: model_type {kind!r} is not one of {', '.join(CLASSES)}; {nearest(str(kind), CLASSES)}")
+    if not isinstance(kind, str) or kind not in CLASSES:
+        raise BadInput(f"{where}: model_type {shown(kind)} is not one of {', '.join(CLASSES)}; {nearest(str(kind), CLASSES)}")
     _refuse_unknown(config, LAYERNORM_KEYS.get(kind, ROTARY_KEYS), where)
     read = _Reader(config, where)
     made = (_gpt2 if kind == "gpt2" else _bloom if kind == "bloom" else _rotary)(read)
@@ -105,8 +117,12 @@ def model_of(config: Config, *, where: str, seq: int | None = None) -> Model:
         raise BadInput(f"{where}: sliding_window is {window} with positions up to {made['seq']}, and the engine looks back "
                        f"over all of a sequence: --seq {window} takes the model for sequences of which both see the same")
     ties = bool(config.get("tie_word_embeddings", FAMILIES[kind].tied))
-    return Model(family=kind, vocab=read.number("vocab_size"), name=str(config.get("_name_or_path") or ""),
-                 tied=None if ties == FAMILIES[kind].tied else ties, **made)
+    made |= {"family": kind, "vocab": read.number("vocab_size"), "name": str(config.get("_name_or_path") or ""),
+             "tied": None if ties == FAMILIES[kind].tied else ties}
+    try:
+        return build(Model, made, where="model")
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
 
 
 def _gpt2(read: _Reader) -> dict[str, Any]:
@@ -133,7 +149,7 @@ def _head_size(config: Config) -> Any:
     if config.get("model_type") == "qwen3" and "head_dim" not in config:
         return 128  # what its class fills in
     hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
-    return hidden // heads if isinstance(hidden, int) and isinstance(heads, int) and heads else None
+    return hidden // heads if isinstance(hidden, int) and isinstance(heads, int) and heads > 0 else None
 
 
 def _rotary(read: _Reader) -> dict[str, Any]:
@@ -141,7 +157,7 @@ def _rotary(read: _Reader) -> dict[str, Any]:
     config, kind = read.config, read.config["model_type"]
     read.must("hidden_act", "silu", "swish")
     hidden, heads, layers = (read.number(key) for key in ("hidden_size", "num_attention_heads", "num_hidden_layers"))
-    size = _head_size(config)
+    size = read.number("head_dim", default=_head_size(config))
     return dict(layers=layers, hidden=hidden, heads=heads, ffn=read.number("intermediate_size"),
                 kv_heads=read.number("num_key_value_heads", default={"llama": heads, "mistral": 8}.get(kind)),
                 head_dim=None if size * heads == hidden else size, seq=read.number("max_position_embeddings"),
@@ -167,13 +183,18 @@ def _window(read: _Reader, layers: int) -> int | None:
     config, kind = read.config, read.config["model_type"]
     window = config.get("sliding_window", 4096 if kind == "mistral" else None)
     kinds = config.get("layer_types")
+    if kinds is not None and not isinstance(kinds, list):
+        raise BadInput(f"{read.where}: layer_types is {shown(kinds)}: expected a list")
+    if window is not None:
+        window = read.number("sliding_window", default=window)
     if kinds is not None:
         if strange := sorted(set(map(str, kinds)) - {"full_attention", "sliding_attention"}):
             raise BadInput(f"{read.where}: layer_types has {strange[0]!r}; the engine has full_attention alone")
         return window if "sliding_attention" in kinds else None
-    if kind in ("qwen2", "qwen3") and (not config.get("use_sliding_window") or config.get("max_window_layers", 28) >= layers):
-        return None
-    return window
+    if kind not in ("qwen2", "qwen3"):
+        return window
+    slides = config.get("use_sliding_window") and read.number("max_window_layers", default=28) < layers
+    return window if slides else None
 
 
 SCALING = {"factor": "rope_factor", "low_freq_factor": "rope_low_freq", "high_freq_factor": "rope_high_freq",
@@ -182,13 +203,13 @@ SCALING = {"factor": "rope_factor", "low_freq_factor": "rope_low_freq", "high_fr
 
 def _rope(read: _Reader) -> dict[str, Any]:
     config, where = read.config, read.where
-    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    rope = read.table("rope_parameters", "rope_scaling")
     theta = rope.pop("rope_theta", None) or config.get("rope_theta") or 10_000.0
     kind = rope.pop("type", None)
     kind = rope.pop("rope_type", None) or kind or "default"
     if kind not in ("default", "llama3"):
         raise BadInput(f"{where}: rotary positions of kind {kind!r}; the engine has 'default' and 'llama3' alone")
-    made: dict[str, Any] = {"rope_theta": float(theta)}
+    made: dict[str, Any] = {"rope_theta": theta}
     if kind == "llama3":
         for key, ours in SCALING.items():
             if not isinstance(rope.get(key), int | float):
@@ -196,7 +217,8 @@ def _rope(read: _Reader) -> dict[str, Any]:
             made[ours] = rope.pop(key)
     for key, value in rope.items():
         if not _unused(key, value, config):
-            raise BadInput(f"{where}: rotary positions of kind {kind!r} with {key} {value!r}, which the engine does not know")
+            raise BadInput(f"{where}: rotary positions of kind {kind!r} with {key} {shown(value)}, which the engine "
+                           "does not know")
     return made
 
 

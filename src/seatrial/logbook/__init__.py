@@ -4,6 +4,7 @@
     book.append({"state": "measured", "dp": 8, "sec_per_it": 3.2})
     list(book.records({"state": "measured", "dp": [4, 8]}, order=["-tflops"]))
     book.problems()                                     # torn lines: reported, skipped, never removed
+    book.rows({"state": "measured"})                    # those with the shape of a `Record`, and the lines without it
 
     DIR/segments/<host>-<pid>-<start>-<random>.jsonl    one file per writer, one whole line per write, synced to disk
 
@@ -93,6 +94,25 @@ class Logbook:
         """
         with self._owned():
             return self._reading(lambda: self._index.select(where or {}, order, predicate), empty=iter(()))
+
+    def rows(self, where: Mapping[str, Any] | None = None) -> tuple[list[dict[str, Any]], list[Problem]]:
+        """The records that have the shape of `record.py`, for whoever computes with them, and all lines that are none."""
+        from seatrial.record import Record
+
+        rows, problems = [], self.problems()
+        for data in self.records(where):
+            try:
+                Record.from_dict(data)
+                rows.append(data)
+            except BadInput as error:
+                problems.append(self.no_record(data, error))
+        return rows, problems
+
+    def no_record(self, data: Mapping[str, Any], error: BadInput) -> Problem:
+        """A line that is JSON and no record, with its place in the logbook."""
+        with self._owned():
+            file, line = self._reading(lambda: self._index.place(data["record_id"]), empty=("", 0))
+        return Problem(file=file, line=line, message=str(error))
 
     def problems(self) -> list[Problem]:
         """The lines that could not be read."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from seatrial.errors import BadInput
-from seatrial.logbook.records import COLUMNS, SCHEMA, Newer, Unreadable, clause_of, matches, order_by, row_of, torn
+from seatrial.logbook.records import COLUMNS, SCHEMA, Newer, Unreadable, clause_of, matches, order_by, row_of, storable, torn
 
 INDEX_VERSION = 2
 """Of the tables below; another number in a cache means that it is rebuilt."""
@@ -95,6 +95,12 @@ class Index:
                 values += clause[1]
         query = f"SELECT json, crc FROM lines WHERE {' AND '.join(clauses)} ORDER BY {order_by(order)}"
         return _decoded(self._read(lambda connection: _intact(connection.execute(query, values))), checks, predicate)
+
+    def place(self, record_id: str) -> tuple[str, int]:
+        """The segment and the line that hold now for a record."""
+        query = "SELECT segment, stamp FROM lines WHERE record_id = ? AND current = 1"
+        name, stamp = self._read(lambda connection: connection.execute(query, [storable(record_id)]).fetchone() or ("", "0"))
+        return str(self.segments / name), int(stamp.rpartition(" ")[2])
 
     def count(self) -> int:
         return self._read(lambda connection: connection.execute("SELECT count(*) FROM lines WHERE current = 1").fetchone()[0])

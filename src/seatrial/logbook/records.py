@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 from seatrial.columns import LAYOUT
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
+from seatrial.plaindata import once
 
 SCHEMA = 1
 """Of a line. A line of a later schema is not guessed at."""
@@ -41,7 +42,7 @@ def row_of(raw: bytes, segment: str, line: int) -> tuple[object, ...] | None:
     if not raw.strip():
         return None
     try:
-        data = json.loads(raw.decode("utf-8"), parse_constant=_not_json)
+        data = json.loads(raw.decode("utf-8"), parse_constant=_not_json, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise Unreadable(torn(raw) if b"\0" in raw else f"not JSON: {error}") from None
     if not isinstance(data, dict):
@@ -55,9 +56,9 @@ def row_of(raw: bytes, segment: str, line: int) -> tuple[object, ...] | None:
     record_id, written_at = data["deleted"] if deleted else data.get("record_id"), data.get("written_at")
     if not isinstance(record_id, str) or not record_id or not isinstance(written_at, str):
         raise Unreadable("no record_id or no written_at in it")
-    stamp = f"{_storable(written_at)} {segment} {line:09d}"
-    columns = (_storable(_plain(data, column)) for column in COLUMNS)
-    return (stamp, segment, _storable(record_id), deleted, *columns, raw, zlib.crc32(raw))
+    stamp = f"{storable(written_at)} {segment} {line:09d}"
+    columns = (storable(_plain(data, column)) for column in COLUMNS)
+    return (stamp, segment, storable(record_id), deleted, *columns, raw, zlib.crc32(raw))
 
 
 def _not_json(word: str) -> float:
@@ -89,11 +90,13 @@ def _plain(record: dict[str, Any], column: str) -> str | int | float | None:
     return None
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     if isinstance(value, str):
         # A file name that is not UTF-8 comes as lone surrogates, which SQLite refuses.
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    return float(value) if isinstance(value, int) and abs(value) >= 1 << 63 else value
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        return float(max(-(1 << 1000), min(1 << 1000, value)))
+    return value
 
 
 def clause_of(key: str, wanted: object) -> tuple[str, list[Any]] | None:
@@ -103,10 +106,10 @@ def clause_of(key: str, wanted: object) -> tuple[str, list[Any]] | None:
     if wanted is None:
         return f"{key} IS NULL", []
     if isinstance(wanted, (str, int, float)):
-        return f"{key} = ?", [_storable(wanted)]
+        return f"{key} = ?", [storable(wanted)]
     # SQLite takes some hundreds of values in one question, not any number.
     if _is_several(wanted) and len(wanted) <= 500 and all(isinstance(value, (str, int, float)) for value in wanted):
-        return f"{key} IN ({','.join('?' * len(wanted))})", [_storable(value) for value in wanted]
+        return f"{key} IN ({','.join('?' * len(wanted))})", [storable(value) for value in wanted]
     return None
 
 

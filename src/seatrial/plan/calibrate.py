@@ -28,6 +28,7 @@ import numpy as np
 from seatrial import __version__, fields, files
 from seatrial.engines.model import model_of
 from seatrial.errors import BadInput
+from seatrial.plaindata import read_json
 from seatrial.plan import fitmemory, hierarchy, memory, step
 from seatrial.plan.configs import Configs, Floats
 from seatrial.plan.fitmemory import T90, MemoryFit
@@ -253,18 +254,20 @@ class Calibration:
         try:
             learned_on = fields.build(Cluster, data["cluster"], where=f"{where}: cluster")
             here = learned_on if cluster is None else _same_machine(learned_on, cluster, where)
-            held, size, known = data["memory"], len(data["theta"]), len(fitmemory.LEARNED)
+            held, known = data["memory"], len(fitmemory.LEARNED)
+            groups = tuple(Group(*map(str, group)) for group in data["groups"])
+            size = len(NAMES) + 1 + sum(len(NAMES) if group.kind in OWN else 1 for group in groups) + len(data["shapes"])
             return cls(
                 cluster=here, theta=_array(data["theta"], (size,)), covariance=_array(data["covariance"], (size, size)),
-                groups=tuple(Group(*map(str, group)) for group in data["groups"]),
-                unseen={str(kind): float(sigma) for kind, sigma in dict(data["unseen"]).items()},
-                carried=float(data["carried"]),
-                shapes=tuple(Shape(*shape) for shape in data["shapes"]), noise=float(data["noise"]), rows=int(data["rows"]),
-                doubted=tuple(Doubt(**doubt) for doubt in data["doubted"]),
+                groups=groups,
+                unseen={str(kind): _share(sigma) for kind, sigma in dict(data["unseen"]).items()},
+                carried=_share(data["carried"]),
+                shapes=tuple(Shape(*map(int, shape)) for shape in data["shapes"]), noise=_share(data["noise"]),
+                rows=int(data["rows"]), doubted=tuple(fields.build(Doubt, doubt, where="doubted") for doubt in data["doubted"]),
                 held=MemoryFit(theta=_array(held["theta"], (known,)), covariance=_array(held["covariance"], (known, known)),
-                               noise=None if held["noise"] is None else float(held["noise"])),
+                               noise=None if held["noise"] is None else _share(held["noise"])),
                 used=tuple(_row_of(row, here) for row in data["used"]))  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadInput(f"{where}: {type(error).__name__} {error}: not what `seatrial calibrate` writes") from None
 
     def save(self, path: str | Path) -> None:
@@ -272,12 +275,7 @@ class Calibration:
 
     @classmethod
     def load(cls, path: str | Path, cluster: Cluster | None = None) -> Calibration:
-        try:
-            data = json.loads(Path(path).read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise BadInput(f"{path}: not JSON: {error}; `seatrial calibrate ROWS -o {path}` writes one") from None
-        except OSError as error:
-            raise BadInput(f"{path}: {error.strerror or error}") from None
+        data = read_json(path, hint=f"; `seatrial calibrate ROWS -o {path}` writes one")
         return cls.from_dict(data, cluster, where=str(path))
 
 
@@ -296,8 +294,22 @@ def _same_machine(learned_on: Cluster, asked: Cluster, where: str) -> Cluster:
 
 def _array(values: Any, shape: tuple[int, ...]) -> Floats:
     found = np.array(values, dtype=np.float64).reshape(shape)
-    if not np.isfinite(found).all():
-        raise ValueError("a number that is not finite")
+    if not np.isfinite(found).all() or np.abs(found).max(initial=0.0) > MOST_LOG:
+        raise ValueError("a number that is no logarithm of a factor")
+    if len(shape) == 2 and (not np.allclose(found, found.T) or np.linalg.eigvalsh(found).min(initial=0.0) < -1e-6):
+        raise ValueError("numbers that are no covariance")
+    return found
+
+
+MOST_LOG = 100.0
+"""Factors are learned as logarithms: e^100 is none."""
+
+
+def _share(value: Any) -> float:
+    """A spread, as a share."""
+    found = float(value)
+    if not 0 <= found <= MOST_LOG:
+        raise ValueError(f"a spread of {found}")
     return found
 
 
@@ -312,10 +324,16 @@ def _plain_row(row: Row) -> dict[str, Any]:
 
 def _row_of(data: Mapping[str, Any], cluster: Cluster) -> Row:
     trial = fields.build(Trial, data["trial"], where="trial")
-    here = cluster.with_procs(data["procs_per_node"]).with_nodes(data["nodes"])
-    said = {name: data[name] for name in ("where", "session", "sec_per_it", "mem_gib", "counts", "status", "node_set",
-                                         "mem_measure")}
-    return Row(cells={}, trial=replace(trial, cluster=here), factors=tuple(data["factors"]), **said)
+    nodes, procs = (fields.convert(data[name], int, where=f"used.{name}") for name in ("nodes", "procs_per_node"))
+    fields.positive("used", nodes=nodes, procs_per_node=procs)
+    here = cluster.with_procs(procs).with_nodes(nodes)
+    said = {name: fields.convert(data[name], hint, where=f"used.{name}") for name, hint in _SAID.items()}
+    fields.positive("used", sec_per_it=said["sec_per_it"], mem_gib=said["mem_gib"])
+    return Row(cells={}, trial=replace(trial, cluster=here), **said)
+
+
+_SAID = {**dict.fromkeys(("where", "session", "status", "node_set", "mem_measure"), str), "counts": bool,
+         "sec_per_it": float | None, "mem_gib": float | None, "factors": tuple[str, ...]}  # fmt: skip
 
 
 def cold(cluster: Cluster) -> Calibration:

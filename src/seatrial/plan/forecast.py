@@ -28,6 +28,7 @@ from seatrial.plan.held import Held
 from seatrial.plan.odds import Headroom, limit_gib, odds, word
 from seatrial.plan.rows import Row, Table, configs_of, read
 from seatrial.spec import Cluster, Trial
+from seatrial.tables.codec import encode_csv
 
 COLUMNS = ("forecast_sec", "forecast_sec_lo", "forecast_sec_hi", "forecast_tflops", "forecast_mem_gib", "forecast_mem_lo",
            "forecast_mem_hi", "forecast_fits", "forecast_fit_odds", "forecast_engine", "forecast_reject")
@@ -130,6 +131,7 @@ def write(path: Path, table: Table, made: list[dict[str, str]]) -> None:
     header = [*(name for name in table.header if name not in COLUMNS), *COLUMNS]
     text = io.StringIO()
     writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({**row.cells, **line} for row, line in zip(table.rows, made))
+    writer.writerow({name: encode_csv(name) for name in header})
+    writer.writerows({name: encode_csv(str(value)) for name, value in {**row.cells, **line}.items()}
+                     for row, line in zip(table.rows, made))
     save(path, text.getvalue())

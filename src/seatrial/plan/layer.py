@@ -241,8 +241,8 @@ def _attention_off_by(figures: Probed) -> dict[tuple[str, bool, str], Points]:
     found = {}
     for way, model_s in modelled.items():
         factors = np.array([e[way] for e in known]) / model_s
-        for dtype, bias in dict.fromkeys((e["dtype"], bool(e["bias"])) for e in known):
-            mine = np.array([e["dtype"] == dtype and e["bias"] == bias for e in known])
+        for dtype, bias in dict.fromkeys((e["dtype"], bool(e.get("bias"))) for e in known):
+            mine = np.array([e["dtype"] == dtype and bool(e.get("bias")) == bias for e in known])
             found[dtype, bias, way] = Points(places[mine], factors[mine])
     return found
 

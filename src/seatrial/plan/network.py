@@ -198,7 +198,7 @@ def _rings_off_by(figures: probed.Probed) -> dict[tuple[int, bool], tuple[Talk, 
             if not seconds:
                 continue
             group = Group(size=np.array([size]), per_node=np.array([per_node]), sharers=np.array([groups]))
-            modelled = {b: float(ring_s(cluster, group, b, passes=passes)[0]) for b in seconds}
+            modelled = {b: max(float(ring_s(cluster, group, b, passes=passes)[0]), 1e-12) for b in seconds}
             # Where one half of the pair is missing the other stands for both.
             factors = [float(np.mean(s)) / modelled[b] for b, s in seconds.items()]
             curve = probed.Curve(seconds, factors)

@@ -27,8 +27,6 @@ SWITCH = {"on": (True,), "off": (False,), "both": (False, True), "auto": ()}
 """`auto`: both on GPUs, where the engine has it."""
 _MOST_NODES = 1_000_000
 _MOST_RAMP_STEPS = 10_000
-_MOST = {"layers": 10_000, "hidden": 1_000_000, "heads": 100_000, "seq": 100_000_000, "vocab": 100_000_000, "inner": 10_000_000}
-"""Beyond these a model was not meant, and 64 bits would not hold its counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +62,6 @@ class Request:
         batch = _batch(max(integers("gbs", knobs["gbs"])), rampup, data.get("batch", {}))
         trial, _ = trialfile.build({**data, "batch": {"gbs": batch.gbs}, "topology": {}}, where="plan")
         assert trial.cluster is not None
-        for name, most in _MOST.items():
-            if getattr(trial.model, name) > most:
-                raise BadInput(f"model: {name} {getattr(trial.model, name)} is beyond what can be planned for, {most:,}")
         engine = engine_name(data.get("engine", engine))
         for violation in rules.execution_fits(replace(trial, engine=engine)):
             if violation.level == "error":

@@ -10,8 +10,10 @@ printed one (`dp` and `dp_fixed`), the corrected one counts. A row that cannot b
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +25,11 @@ from seatrial.columns import COLUMNS, LAYOUT, SHAPE, Column, flat
 from seatrial.engines import engine_name
 from seatrial.engines.model import known, model_of
 from seatrial.errors import BadInput, Infeasible
-from seatrial.fields import nearest
+from seatrial.fields import nearest, shown
+from seatrial.plaindata import read_text
 from seatrial.plan.configs import Configs
 from seatrial.plan.request import usual_precision
-from seatrial.spec import OVERLAPS, Batch, Cluster, Environment, Execution, Model, Topology, Trial
+from seatrial.spec import OVERLAPS, Batch, Cluster, Environment, Execution, Model, Topology, Trial, divisors
 
 DEFAULTS = {
     "layers": "needed",
@@ -95,6 +98,7 @@ UNSTATED = ("", "unstated", "-", "n/a", "none stated")
 NOBODY_KNOWS = ("unknown", "?", "not stated", "not reported")
 """Means the default too, but of an outcome: a row whose status nobody knows was not measured."""
 MOST_ROWS = 200_000
+MOST_BYTES = 64 << 20
 
 
 SPELLED = {"recompute": ("recompute", "activation_ckpt"), "zero_stage": ("zero_stage", "zero"), "dtype": ("dtype", "precision"),
@@ -165,28 +169,33 @@ def read(path: str | Path, cluster: Cluster, assume: Mapping[str, str] = Mapping
         from seatrial.logbook import Logbook
 
         with Logbook(Path(path)) as book:
-            return from_records(book.records(), cluster, str(path), assume)
+            lines, problems = book.rows()
+        return replace(from_records(lines, cluster, str(path), assume), unread=tuple(map(str, problems)))
     if not _is_named(Path(path)):
         return _imported(Path(path), cluster, assume)
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            header = tuple(reader.fieldnames or ())
-            lines = []
-            for line in reader:
-                lines.append({key: value if isinstance(value, str) else "" for key, value in line.items() if key is not None})
-                if len(lines) > MOST_ROWS:
-                    raise BadInput(f"{path}: more than {MOST_ROWS} rows; split the file")
-    except UnicodeDecodeError as e:
-        raise BadInput(f"{path}: not UTF-8 text ({e.reason} at byte {e.start})") from None
-    except csv.Error as e:
-        raise BadInput(f"{path}: not CSV: {e}") from None
-    except OSError as e:
-        raise BadInput(f"{path}: {e.strerror or e}") from None
+    header, lines = read_cells(path)
     said = _own(header, lines, str(path)) if header[-1:] == (OWN_MARK,) else lines
     rows = tuple(replace(read_row(values, cluster, f"{path}:{n}", assume), cells=line)
                  for n, (line, values) in enumerate(zip(lines, said), 2))
     return Table(header=header, rows=rows, ignored=tuple(unknown_columns(header, (), also=KNOWN)[0]))
+
+
+def read_cells(path: str | Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """The headings and lines of a CSV file, as text."""
+    try:
+        reader = csv.DictReader(io.StringIO(read_text(path, most=MOST_BYTES, what="CSV file of rows"), newline=""))
+        header = tuple(reader.fieldnames or ())
+        twice = next((name for name, count in Counter(header).items() if count > 1 and name.strip()), None)
+        if twice is not None:
+            raise BadInput(f"{path}: the column {shown(twice)} stands there twice")
+        lines = []
+        for line in reader:
+            lines.append({key: value if isinstance(value, str) else "" for key, value in line.items() if key is not None})
+            if len(lines) > MOST_ROWS:
+                raise BadInput(f"{path}: more than {MOST_ROWS} rows; split the file")
+    except csv.Error as e:
+        raise BadInput(f"{path}: not CSV: {e}") from None
+    return header, lines
 
 
 def _is_named(path: Path) -> bool:
@@ -224,8 +233,7 @@ def machines(path: str | Path) -> list[str]:
         from seatrial.notes.read import import_file
 
         return sorted({record.machine for record in import_file(path).records} - {""})
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        return sorted({line.get("machine") or "" for line in csv.DictReader(file)} - {""})
+    return sorted({line.get("machine") or "" for line in read_cells(path)[1]} - {""})
 
 
 OWN_MARK = "seatrial"
@@ -269,8 +277,11 @@ def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "",
     except BadInput as e:
         return Row(cells=line, trial=None, reject=f"bad-value: {e}", session=session, status=status, where=where)
     memory = got.number("mem_gib") or got.number("mem_value")
-    if memory is not None and got.text("mem_unit").lower() in ("mib", "mb"):
+    unit = got.text("mem_unit").lower()
+    if memory is not None and unit in ("mib", "mb"):
         memory /= 1024
+    elif unit not in ("", "gib", "gb"):
+        memory = None
     counts = status in ("", "ok", "measured") and got.text("state").lower() in ("", "measured")
     outcome = got.value("outcome")
     return Row(cells=line, trial=trial, session=session, factors=_factors(got, trial),
@@ -327,14 +338,14 @@ class _Cells:
 
     def text(self, *names: str) -> str:
         value = self.value(*names)
-        return "" if value is None else str(value)
+        return "" if value is None else value if isinstance(value, str) else shown(value)
 
     def number(self, name: str) -> float | None:
         """A figure above zero, or nothing."""
         value = self.value(name)
         try:
             found = float(value.replace(",", "") if isinstance(value, str) else value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
         return found if math.isfinite(found) and found > 0 else None
 
@@ -344,10 +355,10 @@ class _Cells:
             return None
         try:
             found = float(value.replace(",", "") if isinstance(value, str) else value)
-        except (TypeError, ValueError):
-            raise BadInput(f"{names[0]} is {value!r}: expected a whole number") from None
-        if not math.isfinite(found) or found != int(found) or abs(found) > 1e12:
-            raise BadInput(f"{names[0]} is {value!r}: expected a whole number")
+        except (TypeError, ValueError, OverflowError):
+            found = math.nan
+        if not abs(found) <= 1e12 or found != int(found):
+            raise BadInput(f"{names[0]} is {fields.shown(value)}: expected a whole number")
         return int(found)
 
     def flag(self, *names: str) -> bool:
@@ -498,7 +509,7 @@ def _model(got: _Cells, tp: int) -> Model:
 
 def usual_heads(hidden: int, tp: int) -> int:
     """The number of heads that gives a head size nearest to 128 and can be divided by TP."""
-    fits = [h for h in range(1, hidden + 1) if hidden % h == 0 and h % tp == 0] if hidden < 1_000_000 else []
+    fits = [h for h in divisors(hidden) if h % tp == 0]
     return min(fits, key=lambda h: abs(hidden / h - 128), default=1)
 
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import functools
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial import fields, machine
+from seatrial import fields, machine, plaindata
 from seatrial.errors import BadInput
 from seatrial.presets import foreign
 from seatrial.spec import Cluster, Model
@@ -27,7 +26,6 @@ Book = Mapping[str, Mapping[str, Any]]
 """Kind (`models`, `forms`, `clusters`, `devices`, `links`) -> name -> plain values."""
 
 KINDS = ("models", "forms", "clusters", "devices", "links")
-_MAX_TOML_BYTES = 4 * 1024 * 1024
 
 
 @functools.cache
@@ -38,17 +36,7 @@ def shipped() -> Book:
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """A TOML file as plain data, or one line that says why not."""
-    try:
-        if os.path.getsize(path) > _MAX_TOML_BYTES:
-            raise BadInput(f"{path}: {os.path.getsize(path)} bytes is too large for a TOML file of settings (limit 4 MiB)")
-        with open(path, "rb") as f:
-            found = tomllib.load(f)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise BadInput(f"{path}: not TOML: {e}") from None
-    except RecursionError:
-        raise BadInput(f"{path}: not TOML that can be read: nested too deeply") from None
-    except OSError as e:
-        raise BadInput(f"{path}: {e.strerror or e}") from None
+    found = plaindata.read_toml(path)
     if isinstance(found.get("cluster"), dict):
         found["cluster"] = beside(path, found["cluster"])
     return found
@@ -58,7 +46,7 @@ def with_user(user: Book) -> Book:
     """The shipped presets with a user's [models.X], [clusters.X], … added or put in their place."""
     for kind in KINDS:
         if not isinstance(user.get(kind, {}), Mapping):
-            raise BadInput(f"{kind}: expected tables [{kind}.NAME], found {user[kind]!r}")
+            raise BadInput(f"{kind}: expected tables [{kind}.NAME], found {fields.shown(user[kind])}")
     return {kind: {**shipped().get(kind, {}), **user.get(kind, {})} for kind in KINDS}
 
 
@@ -68,7 +56,7 @@ def resolve(kind: str, name: str, book: Book) -> dict[str, Any]:
     layers: list[Mapping[str, Any]] = []
     while True:
         if not isinstance(name, str):
-            raise BadInput(f"{kind}: base must be the name of a preset, found {name!r}")
+            raise BadInput(f"{kind}: base must be the name of a preset, found {fields.shown(name)}")
         if name in chain:
             raise BadInput(f"preset {kind}.{chain[0]} is built on itself: {' -> '.join([*chain, name])}")
         known = book.get(kind, {})
@@ -76,7 +64,7 @@ def resolve(kind: str, name: str, book: Book) -> dict[str, Any]:
             wanted = f"{kind}.{chain[-1]} names base {name!r}" if chain else f"{name!r}"
             raise BadInput(f"{wanted}: no such preset among {kind}; {fields.nearest(name, known)}")
         if not isinstance(known[name], Mapping):
-            raise BadInput(f"{kind}.{name}: expected a table, found {known[name]!r}")
+            raise BadInput(f"{kind}.{name}: expected a table, found {fields.shown(known[name])}")
         chain.append(name)
         layers.append(known[name])
         base = known[name].get("base")
@@ -109,9 +97,10 @@ def model(name: str, changes: Mapping[str, Any] | None = None, *, book: Book | N
             return fields.build(Model, changes, where="model")
     book = book or shipped()
     values = {**resolve("models", name, book), **(changes or {})}
+    family = fields.convert(values.get("family", "gpt2"), str, where="model.family")
     for ancestor in reversed(_lineage("models", name, book)):
-        form = book.get("forms", {}).get(ancestor, {}).get(values.get("family", "gpt2"), {})
-        values = {**form, **values}
+        forms = fields.convert(book.get("forms", {}).get(ancestor, {}), dict, where=f"forms.{ancestor}")
+        values = {**fields.convert(forms.get(family, {}), dict, where=f"forms.{ancestor}.{family}"), **values}
     values.setdefault("name", name)
     return fields.build(Model, values, where="model")
 

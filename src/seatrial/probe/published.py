@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from seatrial import machine
 from seatrial.errors import BadInput
+from seatrial.plaindata import read_bytes
 
 MOST_BYTES = 512 * 2**20
 LEAST_ROWS, LEAST_SIDE, LEAST_SEQ = 512, 256, 512
@@ -57,12 +58,7 @@ class Reading:
 
 
 def read(path: str | Path) -> Reading:
-    try:
-        data = Path(path).read_bytes() if Path(path).stat().st_size <= MOST_BYTES else None
-    except OSError as e:
-        raise BadInput(f"{path}: {e.strerror or e}") from None
-    if data is None:
-        raise BadInput(f"{path}: {Path(path).stat().st_size} bytes is too large for a table (limit 512 MiB)")
+    data = read_bytes(path, most=MOST_BYTES, what="table")
     common = {"path": str(path), "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
     if data.startswith(b"PAR1"):
         return _aiconfigurator(common, _parquet(path, data))
@@ -114,7 +110,7 @@ def _csv(path: str | Path, text: str) -> tuple[list[str], Iterator[Row]]:
     header = next(lines)
 
     def rows() -> Iterator[Row]:
-        for number, cells in enumerate(lines, 2):
+        for number, cells in enumerate(_parsed(lines, path), 2):
             if not cells or cells == header:  # tables are appended to, heading and all
                 continue
             if len(cells) != len(header):
@@ -122,6 +118,13 @@ def _csv(path: str | Path, text: str) -> tuple[list[str], Iterator[Row]]:
             yield f"{path}:{number}", dict(zip(header, cells))
 
     return header, rows()
+
+
+def _parsed(lines: Iterator[list[str]], path: str | Path) -> Iterator[list[str]]:
+    try:
+        yield from lines
+    except csv.Error as error:
+        raise BadInput(f"{path}: not CSV: {error}") from None
 
 
 def _parquet(path: str | Path, data: bytes) -> tuple[list[str], Iterator[Row]]:
@@ -311,6 +314,8 @@ def _measured(log: _Log, line: str, left: Counter[str]) -> Iterator[tuple[str, d
     size, per_node, nodes, groups = log.group()
     op = PROGRAMS[log.program]
     at = [i for i, name in enumerate(log.columns) if name == "time"]
+    if not cells[0].isdecimal() or len(cells[0]) > 15:
+        raise BadInput(f"{log.where}: {cells[0][:40]!r} is no number of bytes: {line[:80]!r}")
     total = int(cells[0])
     if size < 2:
         left["one rank alone"] += 1
@@ -325,6 +330,8 @@ def _measured(log: _Log, line: str, left: Counter[str]) -> Iterator[tuple[str, d
             us, alg, bus = float(time_us), float(algbw), float(busbw)
         except ValueError:
             raise BadInput(f"{log.where}: {time_us} {algbw} {busbw} are not three numbers: {line[:80]!r}") from None
+        if not all(0 <= number <= 1e15 for number in (us, alg, bus)):
+            raise BadInput(f"{log.where}: {time_us} {algbw} {busbw} are no time and bandwidths: {line[:80]!r}")
         if log.columns[i + 3 : i + 4] == ["#wrong"] and wrong not in ("0", "N/A"):
             left["wrong results (#wrong above 0)"] += 1
             continue

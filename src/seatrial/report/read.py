@@ -25,10 +25,9 @@ def from_book(book: Logbook, known: Known | None = None) -> tuple[list[Record], 
         record = before.get(key)
         if record is None:
             try:
-                plain = {name: value for name, value in data.items() if name != "schema"}
-                record = Record.from_dict(plain, where=str(book.path))
+                record = Record.from_dict(data)
             except BadInput as error:
-                unread.append(str(error))
+                unread.append(str(book.no_record(data, error)))
                 continue
         now[key] = record
         records.append(record)

@@ -26,12 +26,13 @@ import os
 import random
 import re
 import typing
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seatrial import columns, expression, fields, presets, rules, trialfile
+from seatrial import columns, expression, fields, plaindata, presets, rules, trialfile
 from seatrial.errors import BadInput, Infeasible
 from seatrial.measurement import TIMED_SHORT, short_batch
 from seatrial.recipe import Recipe, moved, moved_path
@@ -181,7 +182,7 @@ def load(path: str | os.PathLike[str], settings: Iterable[str] = ()) -> Sweep:
 
 
 def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str = "sweep", name: str = "sweep") -> Sweep:
-    data = trialfile.copied(moved(data, where=where))
+    data = trialfile.copied(moved(plaindata.bounded(data, where), where=where))
     for setting in settings:
         fields.assign(data, moved_path(setting))
     own = {key: data.pop(key) for key in OWN if key in data}
@@ -225,7 +226,7 @@ class _Axis:
     @classmethod
     def read(cls, name: str, values: object) -> _Axis:
         if not isinstance(values, list) or not values:
-            raise BadInput(f"axes.{name}: expected a list of values, found {values!r}")
+            raise BadInput(f"axes.{name}: expected a list of values, found {fields.shown(values)}")
         path = _path(name)
         hint = _hint(path)
         found = []
@@ -235,14 +236,13 @@ class _Axis:
                 label = fields.convert(value.get("name", ""), str, where=f"axes.{name}[{number}].name")
                 value = moved({k: v for k, v in value.items() if k != "name"}, where=f"axes.{name}[{number}]")
             elif not path:
-                raise BadInput(f"axes.{name}[{number}]: expected a table to put over the others, found {value!r}")
+                raise BadInput(f"axes.{name}[{number}]: expected a table to put over the others, found {fields.shown(value)}")
             if hint is not None:
                 fields.convert(value, hint, where=f"axes.{name}[{number}]")
             found.append((label or _label(value), value))
-        labels = [label for label, _ in found]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise BadInput(f"axes.{name}: {label!r} stands there twice")
+        for label, count in Counter(label for label, _ in found).items():
+            if count > 1:
+                raise BadInput(f"axes.{name}: {label[:60]!r} stands there twice")
         return cls(name, path, tuple(found))
 
 
@@ -332,6 +332,8 @@ def _put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for key in path[:-1]:
         there = table.get(key, {})
         table[key] = there = {"base": there} if isinstance(there, str) else there
+        if not isinstance(there, dict):
+            raise BadInput(f"{key}: expected a table, found {fields.shown(there)}: an axis puts {'.'.join(path)} into it")
         table = there
     table[path[-1]] = value
 
@@ -390,7 +392,7 @@ def _ordered(rows: list[Task], order: Order, name: str) -> list[Task]:
 
 def _table(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise BadInput(f"{where}: expected a table, found {value!r}")
+        raise BadInput(f"{where}: expected a table, found {fields.shown(value)}")
     return value
 
 
@@ -460,8 +462,10 @@ def asked(path: Path) -> Asked:
     for name in axes:
         knobs.pop(name.removeprefix("topology."), None)
     sizes = axes.get("gbs") or axes.get("batch.gbs") or [batch.get("gbs")]
+    if not isinstance(sizes, list):
+        raise BadInput(f"{path}: axes.gbs: expected a list of values, found {fields.shown(sizes)}")
     if sizes[0] is not None:
-        knobs["gbs"] = list(sizes)
+        knobs["gbs"] = sizes
     start = batch.get("rampup_start")
     rampup = None if start is None else (start, batch.get("rampup_increment"), batch.get("rampup_samples"))
     rules = fields.convert(data.get("rules", []), tuple[str, ...], where="rules")

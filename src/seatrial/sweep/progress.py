@@ -16,6 +16,7 @@ from seatrial.record import Record
 from seatrial.sweep.board import best_in_words, time_left_s
 from seatrial.sweep.controller import Listener, View
 from seatrial.sweep.file import Task
+from seatrial.terminal import drawn_on, visible
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -115,9 +116,10 @@ def table(view: View, last: list[tuple[str, str, str]]) -> Table:
     for name in ("outcome", "trial", "result"):
         drawn.add_column(name, no_wrap=name == "outcome", overflow="ellipsis")
     for status, label, text in last:
-        drawn.add_row(Text(status, style="green" if status == "ok" else "red"), Text(label), Text(text))
+        drawn.add_row(Text(status, style="green" if status == "ok" else "red"), Text(visible(label)), Text(visible(text)))
     for running in view.running:
-        drawn.add_row(Text("running", style="bold"), Text(running.task.label), Text(clock(time.monotonic() - running.since)))
+        since = clock(time.monotonic() - running.since)
+        drawn.add_row(Text("running", style="bold"), Text(visible(running.task.label)), Text(since))
     return drawn
 
 
@@ -129,5 +131,5 @@ def listener_for(out: IO[str]) -> Iterator[Listener]:
     from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(file=out), auto_refresh=True, refresh_per_second=4) as live:
+    with Live(console=Console(file=drawn_on(out)), auto_refresh=True, refresh_per_second=4) as live:
         yield Screen(live)

@@ -13,8 +13,10 @@ from typing import Any
 
 from seatrial.columns import COLUMNS
 from seatrial.errors import BadInput
+from seatrial.plaindata import parse_json
 from seatrial.record import Record
 from seatrial.tables.headings import NUMBER, decimal, read_heading
+from seatrial.terminal import UNSEEN
 
 _LAST = ("state", "outcome", "flags", "estimated", "inferred", "extra", "session", "run_id", "source", "notes")
 """Columns about the row itself; its source is its file and line."""
@@ -31,8 +33,11 @@ STRUCTURED = (
 )  # fmt: skip
 LISTS = ("flags", "estimated", "inferred")
 TFLOPS_HEADING = re.compile(r"TFLOPs \((.*)\)")
-_ENTITY = re.compile(r"&#(\d+);")
-_ODD = r"&(?=#\d+;)|[|│┃║*<\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|^\s|\s$|^-+$"
+_ENTITY = re.compile(r"&#(\d{1,7});")
+_ODD = rf"&(?=#\d+;)|[|│┃║*<\n\t{UNSEEN}]|^\s|\s$|^-+$"
+_CSV_ODD = re.compile(rf"[\n\t{UNSEEN}]|&(?=#\d+;)")
+_FORMULA = re.compile(r"[=+@-](?!\d*\.?\d+(?:[eE][+-]?\d+)?\Z)")
+"""What a spreadsheet would compute: a text that begins so and is no number."""
 
 
 def is_heading(heading: str) -> bool:
@@ -46,7 +51,23 @@ def encode(text: str, also: str = "") -> str:
 
 
 def decode(text: str) -> str:
-    return _ENTITY.sub(lambda m: chr(int(m.group(1))), text)
+    return _ENTITY.sub(_letter, text)
+
+
+def _letter(entity: re.Match[str]) -> str:
+    """What is no letter stays as it stands: half of a pair, or a number beyond all of them."""
+    code = int(entity.group(1))
+    return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else entity.group()
+
+
+def encode_csv(text: str) -> str:
+    """Text that survives a CSV cell on any machine and is never a formula: letters that nobody sees, and a first = + - @ of
+    what is no number, are masked by entities, which every reader here undoes."""
+    return no_formula(_CSV_ODD.sub(lambda m: f"&#{ord(m.group())};", text))
+
+
+def no_formula(text: str) -> str:
+    return f"&#{ord(text[0])};{text[1:]}" if _FORMULA.match(text) else text
 
 
 def encode_pairs(pairs: dict[str, str]) -> str:
@@ -72,7 +93,11 @@ def decode_outcome(text: str) -> dict[str, Any]:
         raise BadInput(f"outcome {text!r}: expected a status such as ok, hang or oom_device")
     outcome: dict[str, Any] = {"status": match.group(1)}
     if match.group(2):
-        outcome.update(json.loads(decode(match.group(2))))
+        try:
+            more = parse_json(decode(match.group(2)))
+        except ValueError as error:
+            raise BadInput(f"outcome {text!r}: {error}") from None
+        outcome |= {key: value for key, value in more.items() if key not in ("status", "message")}
     if match.group(3):
         outcome["message"] = decode(match.group(3))
     return outcome
@@ -86,7 +111,7 @@ def read_value(name: str, text: str) -> Any:
             typed = decimal(text) if NUMBER.fullmatch(text) else text
             return int(typed) if kind.startswith("int") else float(typed)
     except ValueError:
-        raise BadInput(f"{name}: {text!r} is not a number") from None
+        raise BadInput(f"{name}: {text[:60]!r} is not a number") from None
     if kind.startswith("bool"):
         if text.lower() not in ("yes", "no", "true", "false"):
             raise BadInput(f"{name}: {text!r} is neither yes nor no")
@@ -102,8 +127,8 @@ def number(record: Record, name: str) -> str:
     for heading, text in record.printed.items():
         if read_heading(heading).field == name or heading == HEADINGS.get(name):
             match = NUMBER.match(text.strip("*` ~"))
-            digits = match.group().replace(",", "") if match else ""
-            if re.fullmatch(r"[\d.]+", digits) and float(digits) == value:
+            digits = decimal(match.group()) if match else ""
+            if re.fullmatch(r"\d+\.?\d*|\.\d+", digits) and float(digits) == value:
                 return digits
     return shortest(value)
 

@@ -9,21 +9,25 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from seatrial.columns import ASKED
 from seatrial.errors import BadInput
+from seatrial.fields import shown
 from seatrial.outcomes import OUTCOMES
+from seatrial.plaindata import parse_json, read_bytes
 from seatrial.record import SCHEMA, Record
 from seatrial.tables import Problem, Where
-from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED, TYPES, decode, encode, number, read_value
+from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED, TYPES, decode, encode, encode_csv, no_formula, number, read_value
 
 OWN_MARK = "seatrial"
 """The last column of a CSV file of ours: the schema that its cells are written in."""
 SCHEMA_CELL = "1"
+MOST_BYTES = 1 << 30
+"""Whoever reads files bounds them before; this is for those that grow meanwhile."""
+LONGEST_LINE = 16 << 20
 _NAMES = {field: name for name, field in PLAIN.items()}
 CSV_COLUMNS = [*"source_file line_no section machine date".split(), *(_NAMES.get(name, name) for name in ASKED),
                *"env mem_value mem_unit sec_per_it tflops aggr_pflops status flags notes formula state outcome".split()]
@@ -56,7 +60,7 @@ def _row(record: Record) -> dict[str, str]:
         if name in STRUCTURED:
             row[column] = json.dumps(value, sort_keys=True)
         elif name in LISTS:
-            row[column] = " ".join(encode(part, also=" ") for part in value)
+            row[column] = no_formula(" ".join(encode(part, also=" ") for part in value))
         elif name == "recompute":
             # A text that happens to read `true` has its first letter masked.
             masked = f"&#{ord(value[0])};{value[1:]}" if value in ("true", "false") else encode_csv(value)
@@ -102,21 +106,13 @@ def _value(heading: str, cell: str) -> Any:
     if heading == "activation_ckpt":
         return {"true": "full", "false": "none"}.get(cell, decode(cell))
     if heading in STRUCTURED:
-        return json.loads(cell)
+        return parse_json(cell)
     if heading in LISTS:
         return [decode(part) for part in cell.split(" ")]
     name = PLAIN.get(heading, heading)
     if name not in TYPES:
         raise BadInput(f"no field {heading!r} in a record")
     return read_value(name, cell)
-
-
-_CSV_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]|&(?=#\d+;)")
-
-
-def encode_csv(text: str) -> str:
-    """Text that survives a CSV cell on any machine: only control letters are masked."""
-    return _CSV_ODD.sub(lambda m: f"&#{ord(m.group())};", text)
 
 
 # ---- JSON
@@ -131,15 +127,17 @@ def to_json(records: Iterable[Record]) -> str:
 def read_json(path: Path, name: str) -> Iterator[Record | Problem]:
     if path.suffix.lower() == ".jsonl":
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            number = 0
+            while line := file.readline(LONGEST_LINE):
+                number += 1
+                if len(line) == LONGEST_LINE:
+                    raise BadInput(f"{path}:{number}: a line of over {LONGEST_LINE >> 20} MiB; a record is shorter")
                 if line.strip():
                     yield _line(line, name, number)
         return
     try:
-        data = json.loads(path.read_bytes())
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not UTF-8 text") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+        data = parse_json(read_bytes(path, most=MOST_BYTES, what="JSON file of records"))
+    except ValueError as error:
         raise BadInput(f"{path}: not JSON: {error}") from error
     if isinstance(data, dict) and "records" in data:
         schema = data.get("schema", SCHEMA)
@@ -154,8 +152,8 @@ def read_json(path: Path, name: str) -> Iterator[Record | Problem]:
 
 def _line(text: bytes, name: str, number: int) -> Record | Problem:
     try:
-        return _record(json.loads(text), name, number)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _record(parse_json(text), name, number)
+    except ValueError as error:
         shown = text[:80].decode(errors="replace")
         return Problem(file=name, line=number, cell=shown, message=f"not JSON: {error}", level="row", rows=1)
 
@@ -165,5 +163,5 @@ def _record(item: object, name: str, number: int) -> Record | Problem:
         if isinstance(item, dict):
             item = {key: value for key, value in item.items() if key != "schema"}
         return Record.from_dict(item, where=f"record {number}")  # type: ignore[arg-type]
-    except (BadInput, OverflowError) as error:
-        return Problem(file=name, line=number, cell=str(item)[:80], message=str(error), level="row", rows=1)
+    except BadInput as error:
+        return Problem(file=name, line=number, cell=shown(item), message=str(error), level="row", rows=1)

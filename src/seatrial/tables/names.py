@@ -17,6 +17,7 @@ from seatrial import columns
 Kind = Literal[
     "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
     "size", "date", "settings", "word", "notes", "state", "outcome", "flags", "names", "source",
+    "unit",
 ]  # fmt: skip
 
 
@@ -65,6 +66,8 @@ mem_value memory:
     memory reserved, memory allocated, max memory reserved, peak memory reserved, hbm, hbm usage, peak hbm,
     max gpu memory, max mem per gpu, max memory per gpu,
     peak mem per gpu, peak memory per gpu, device memory, peak device memory, speicher, gpu speicher, spitzenspeicher
+mem_unit unit:
+    mem unit, memory unit, unit of memory
 mem_scope word:
     mem of, mem scope, memory of
 sec_per_it seconds:

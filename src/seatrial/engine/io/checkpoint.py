@@ -23,7 +23,7 @@ import shutil
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from seatrial.engine.io.dcp import Chunk
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.errors import BadInput
 from seatrial.files import write_whole
+from seatrial.plaindata import parse_json, read_bytes
 from seatrial.spec import Model
 
 SCHEMA = 1
@@ -262,7 +263,7 @@ class Found:
     state: dict[str, Any]
     model: dict[str, Any] | None
     about: dict[str, Any]
-    files: dict[str, list[list[int]]]
+    files: dict[str, Sequence[tuple[int, ...]]]
     digest: str
     after: str = ""
     """Digest of the checkpoint that the run which saved this one had gone on from, or saved before."""
@@ -297,20 +298,29 @@ class Found:
 def open_checkpoint(folder: Path | str) -> Found:
     """The checkpoint in exactly this folder."""
     path = Path(folder) / MANIFEST
+    if not path.exists():
+        raise BadInput(f"{path}: no such file: {folder} is not a whole checkpoint")
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = parse_json(read_bytes(path, most=MOST_MANIFEST, what="manifest"))
         digest = manifest.pop("digest")
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file: {folder} is not a whole checkpoint") from None
-    except (ValueError, AttributeError, KeyError) as error:
+        whole = digest == _digest(manifest)
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(f"{path}: damaged: {error}") from None
-    if digest != _digest(manifest):
+    if not whole:
         raise BadInput(f"{path}: damaged: it does not match its own digest")
-    if manifest["schema"] != SCHEMA:
-        raise BadInput(f"{path}: schema {manifest['schema']} is not the {SCHEMA} that this version reads")
-    names = ("step", "state", "model", "about", "files")
-    return Found(folder=Path(folder), digest=digest, after=manifest.get("after", ""),
-                 **{name: manifest[name] for name in names})
+    if manifest.get("schema") != SCHEMA:
+        raise BadInput(f"{path}: schema {fields.shown(manifest.get('schema'))} is not the {SCHEMA} that this version reads")
+    said = {name: fields.convert(manifest.get(name), hint, where=f"{path}: {name}") for name, hint in _HINTS.items()}
+    for name, chunks in said["files"].items():
+        if Path(name).name != name or not chunks or any(len(chunk) != 3 or min(chunk) < 0 for chunk in chunks):
+            raise BadInput(f"{path}: files: {fields.shown(name)}: expected the name of a file here with [at, length, checksum]")
+    after = fields.convert(manifest.get("after", ""), str, where=f"{path}: after")
+    return Found(folder=Path(folder), digest=digest, after=after, **said)
+
+
+MOST_MANIFEST = 1 << 30
+_HINTS: dict[str, Any] = {"step": int, "state": dict[str, object], "model": dict[str, object] | None,
+                          "about": dict[str, object], "files": dict[str, tuple[tuple[int, ...], ...]]}  # fmt: skip
 
 
 def latest(folder: Path | str) -> Found | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from seatrial.columns import ASKED
 from seatrial.files import write_whole
 from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of
+from seatrial.tables.codec import encode_csv
 
 ALWAYS = frozenset(
     "nodes gpus procs_per_node size_label layers hidden heads seq vocab dp tp pp mbs gbs zero_stage recompute dtype freq_ghz "
@@ -107,5 +108,5 @@ def _write_csv(out: Path, header: Sequence[str], lines: Sequence[Sequence[object
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(lines)
+    writer.writerows([encode_csv(cell) if isinstance(cell, str) else cell for cell in line] for line in lines)
     write_whole(out, text.getvalue())

@@ -128,12 +128,20 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     width = math.log(high / low)
     found = []
     for how, typed in _slips(shown).items():
-        inside = [t for t in typed if t != shown and low <= float(t) <= high]
+        inside = [t for t in typed if t != shown and low <= _or_none(t) <= high]
         if inside:
             # A slip lands anywhere within a factor of ten or so of what was meant.
             best = min(inside, key=lambda t: abs(math.log(float(t) ** 2 / (low * high))))
             found.append(Slip(float(best), best, how, min(1.0, len(typed) * width / 2.3)))
     return min(found, key=lambda s: s.chance, default=None)
+
+
+def _or_none(typed: str) -> float:
+    """Where the slip hits an exponent, what comes may be no number."""
+    try:
+        return float(typed)
+    except ValueError:
+        return math.nan
 
 
 def _slips(shown: str) -> dict[str, set[str]]:

@@ -133,7 +133,7 @@ def _known(row: Row) -> bool:
 
 def _mismatch(row: Row, often: int) -> Finding | None:
     size, counted = label_parameters(row.record.size_label), sizes(row)
-    if size is None or counted is None:
+    if size is None or counted is None or not size[0] > 0:
         return None
     label, half = size
     without, low, high = counted

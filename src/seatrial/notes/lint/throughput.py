@@ -129,7 +129,8 @@ def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     others = [mate.record.gbs for mate in row.around if mate is not row]
     usual, often = mode(others)
     stated = row.stated_above("gbs")
-    inside = [n * step for n in range(max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9) + 1)][:200]
+    first, last = max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9)
+    inside = [n * step for n in range(first, min(last + 1, first + 200))]
     best: Explanation | None = None
     for value in inside:
         if value == gbs:

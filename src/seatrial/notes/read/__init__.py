@@ -27,6 +27,7 @@ from seatrial.notes.read.logs import LogReader, choose
 from seatrial.notes.read.markdown import read_markdown
 from seatrial.notes.read.runs import Run
 from seatrial.notes.read.series import runs_of_json, runs_of_rows
+from seatrial.notes.read.sound import sound
 from seatrial.record import Record
 from seatrial.tables import Problem
 from seatrial.tables.csvjson import read_json
@@ -64,7 +65,10 @@ def import_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MI
 def iter_file(path: str | os.PathLike[str], *, largest_mib: float = LARGEST_MIB, each: bool = False,
               format: str | os.PathLike[str] | None = None) -> Iterator[Record | Problem]:
     """Records and problems in the order of the file, one at a time. `format`: a log's, as a TOML file of one's own."""
-    path = Path(path)
+    return sound(_read(Path(path), largest_mib, each, format))
+
+
+def _read(path: Path, largest_mib: float, each: bool, format: str | os.PathLike[str] | None) -> Iterator[Record | Problem]:
     if is_events(path):
         return _said(runs_of_rows(path.name, rows(path)), each)
     head = check_file(path)

@@ -9,7 +9,6 @@ collections of rows.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from seatrial.notes.read.files import LONGEST_LINE, read_lines
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, row_record
 from seatrial.notes.read.series import is_series, runs_of_rows
-from seatrial.record import Record
+from seatrial.plaindata import MOST_FIGURE, parse_json
+from seatrial.record import ABOVE_ZERO, Record
 from seatrial.tables import Problem, Where, codec
 from seatrial.tables.codec import LISTS, PLAIN, STRUCTURED
 from seatrial.tables.csvjson import OWN_MARK, own_row, printed_digits
@@ -87,7 +87,7 @@ def _row_reader(headings: list[str], path: Path) -> Any:
     # `sec/it` or `mem` beside `dp` and `tp` is a person's table: a cell such as `22GB` has to be read, not kept as text.
     named = all(name in codec.TYPES or name == "status" or not read_heading(name).field for name in fields)
     if known >= 4 and 2 * known > len(fields) and named:
-        return lambda cells, where: iter([_named_row(fields, headings, cells, where)])
+        return lambda cells, where: _named_row(fields, headings, cells, where)
     columns = settle([read_heading(heading) for heading in headings])
     if not is_table_of_runs(columns):
         raise BadInput(
@@ -113,7 +113,9 @@ def _settings(cell: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, equals, value in pairs if equals and name.strip()}
 
 
-def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[str], where: Where) -> Record | Problem:
+def _named_row(
+    fields: Sequence[str], headings: Sequence[str], cells: Sequence[str], where: Where
+) -> Iterator[Record | Problem]:
     """A row of a collection whose columns are named as the fields of a record, kept by hand or by another program."""
     try:
         data: dict[str, Any] = {"state": "measured"}
@@ -133,12 +135,17 @@ def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[s
             elif name == "flags":
                 data[name] = cell.split()
             elif name == "context":
-                data[name] = json.loads(cell)
+                data[name] = parse_json(cell)
             elif name == "env":
                 data[name] = _settings(cell)
                 extra[heading] = cell
             elif name in codec.TYPES and name not in STRUCTURED and name not in LISTS:
-                data[name] = codec.read_value(name, cell)
+                value = codec.read_value(name, cell)
+                if name in ABOVE_ZERO and not 0 < value <= MOST_FIGURE:
+                    message = f"{heading}: {cell[:60]} is not above 0, or beyond any number"
+                    yield Problem(file=where.file, line=where.line, column=heading, cell=cell, message=message)
+                else:
+                    data[name] = value
             else:
                 extra[heading] = cell
         if failed:
@@ -148,6 +155,6 @@ def _named_row(fields: Sequence[str], headings: Sequence[str], cells: Sequence[s
             data["state"] = "measured"
         data.setdefault("source_file", where.file)
         data.setdefault("source_line", where.line)
-        return Record.from_dict({**data, "extra": extra, "printed": printed_digits(headings, cells)})
+        yield Record.from_dict({**data, "extra": extra, "printed": printed_digits(headings, cells)})
     except (BadInput, ValueError) as error:
-        return Problem(file=where.file, line=where.line, message=str(error), level="row", rows=1, cell=",".join(cells)[:80])
+        yield Problem(file=where.file, line=where.line, message=str(error), level="row", rows=1, cell=",".join(cells)[:80])

@@ -222,10 +222,11 @@ class LogReader:
             more = text.strip()
             known = line.pair.match(more)
             bar = " |" if known and _key(line, known) is not None and self._text.rstrip()[-1:].isdigit() else ""
+            match = line.match(f"{self._text}{bar} {more}")
+            if match is None:
+                return False
             self._text += f"{bar} {more}"
             self._wrapped += 1
-            match = line.match(self._text)
-            assert match is not None
             step.values, step.printed = figures(line, match)
             return True
         return False

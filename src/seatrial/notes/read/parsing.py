@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from seatrial.notes.read import units
 from seatrial.notes.read.units import shifted
+from seatrial.record import MEMORY_UNITS
 from seatrial.tables.headings import LONGEST_CELL, NUMBER, Column, Kind, clean, decimal
 
 
@@ -191,6 +192,15 @@ DTYPES = {
 }  # fmt: skip
 
 
+def _memory_unit(column: Column, text: str) -> Cell:
+    """A column of its own for what the memory beside it is counted in."""
+    unit, rest = units.take("memory", text)
+    if is_blank(text):
+        return Cell()
+    known = unit in MEMORY_UNITS and not rest.strip()
+    return Cell(value=unit) if known else Cell(unread=f"memory in {text[:20]}: write MiB or GiB")
+
+
 def _dtype(column: Column, text: str) -> Cell:
     text, flags = take_flags(text)
     return Cell(value="" if is_blank(text) else DTYPES.get(text.lower(), text), flags=flags)
@@ -229,5 +239,6 @@ def _notes(column: Column, text: str) -> Cell:
 _READERS = {
     "yesno": _yesno, "recompute": _recompute, "zero": _zero, "dtype": _dtype, "notes": _notes, "date": _notes,
     "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
+    "unit": _memory_unit,
     "flags": lambda column, text: Cell(flags=tuple(text.split())),
 }  # fmt: skip

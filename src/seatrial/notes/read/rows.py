@@ -116,13 +116,14 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         _take_settings(row, str(value or ""))
     elif column.kind in ("state", "outcome"):
         row.remarks.append((column.field, str(value or "")))
-    elif not column.field:
+    elif not column.field or column.kind in ("names", "source"):
+        # Where a table of our own names fields, or a file and a line, anybody's has words.
         if value:
             row.extra[column.heading] = str(value)
             row.configured.update(read_statements(str(value), heading=False).fields)
     elif value is None or value == "":
         pass
-    elif column.field in row.values and row.values[column.field] != value:
+    elif row.values.get(column.field, value) not in (value, ""):
         row.unread.append((column, raw.strip(), Cell(unread=f"{value} here and {row.values[column.field]} in another column")))
     else:
         row.values[column.field] = value
@@ -163,7 +164,8 @@ def _take_devices(row: _OpenRow, text: str) -> bool:
 
 def _take_units(row: _OpenRow, column: Column, cell: Cell) -> None:
     if column.field == "mem_value":
-        row.values["mem_unit"] = cell.unit
+        if cell.unit or "mem_unit" not in row.values:
+            row.values["mem_unit"] = cell.unit
         measure = re.search(r"alloc|reserv", column.heading.lower())
         if measure:
             row.values.setdefault("mem_measure", {"alloc": "allocated", "reserv": "reserved"}[measure.group()])

@@ -10,7 +10,6 @@ column a run: `name - metric`.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from seatrial.errors import BadInput
 from seatrial.notes.read.logformat import Figure, Format, plain
 from seatrial.notes.read.loglines import judge, put
 from seatrial.notes.read.runs import Run, Step
+from seatrial.plaindata import parse_json
 from seatrial.record import Stated
 from seatrial.tables.headings import MEASURES, SETTINGS, normal, read_heading
 
@@ -161,7 +161,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
             with path.open("rb") as file:
                 lines = [(number, found) for number, line in enumerate(file, 1) if (found := _object(line)) is not None]
             return [(n, _flat(row)) for n, row in lines] if lines and _is_metrics(lines[0][1]) else None
-        data = json.loads(path.read_bytes())
+        data = parse_json(path.read_bytes())
     except (ValueError, RecursionError, OSError):
         return None
     if isinstance(data, dict) and isinstance(data.get("log_history"), list):
@@ -177,7 +177,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        found = parse_json(line)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

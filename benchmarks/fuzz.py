@@ -1,0 +1,177 @@
+"""Bad input without end: mutated samples through the functions behind the commands, each within seconds and a GiB.
+
+    python -m benchmarks.fuzz --n 1000000 --seed 0              all that is not done yet of these seeds
+    python -m benchmarks.fuzz --from 4711 --to 4712             one case again, shrunk and printed
+    python -m benchmarks.fuzz --sum                             what the file of results adds up to
+
+A case is its seed and nothing else. Results go to a file of JSON lines, one for each thousand seeds, and a range that stands
+there is not run again; after a change of the code name another file with --out. Exit status 1 where anything failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import resource
+import struct
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks import fuzzing
+
+CHUNK = 1000
+MORE_BYTES = 1 << 30
+"""Beyond what a worker has when it starts."""
+SHOWN = 3
+"""Cases of one cause that are shrunk and kept."""
+
+
+def worker(first: int, last: int, folder: Path, at: mmap.mmap) -> dict[str, Any]:
+    """In a process of its own: the seeds from `first`, with where it stands in `at`."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MORE_BYTES, used + MORE_BYTES))
+    cases: Counter[str] = Counter()
+    causes: Counter[str] = Counter()
+    failures: list[dict[str, Any]] = []
+    slowest = 0.0
+    for seed in range(first, last):
+        at[:8] = struct.pack("q", seed)
+        one = fuzzing.case(seed)
+        began = time.process_time()
+        found = fuzzing.failure(one, folder)
+        slowest = max(slowest, time.process_time() - began)
+        cases[one.target] += 1
+        if found is not None:
+            causes[found.what] += 1
+            if causes[found.what] <= SHOWN:
+                small = fuzzing.shrunk(one, folder)
+                failures.append(
+                    {
+                        "seed": seed,
+                        "target": one.target,
+                        "what": found.what,
+                        "trace": found.trace[-1500:],
+                        "data": small.data.decode("utf-8", "backslashreplace")[:2000],
+                    }
+                )
+    return {"cases": dict(cases), "causes": dict(causes), "failures": failures, "slowest_s": round(slowest, 2)}
+
+
+def run(first: int, last: int) -> dict[str, Any]:
+    """A range in processes of their own; one that dies is a failure of the case it stood at, and the rest goes on."""
+    at = mmap.mmap(-1, 8)
+    whole: dict[str, Any] = {
+        "from": first,
+        "to": last,
+        "cases": Counter(),
+        "causes": Counter(),
+        "failures": [],
+        "slowest_s": 0.0,
+    }
+    began = time.monotonic()
+    while first < last:
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as name:
+            os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
+            answer = Path(name) / "answer.json"
+            child = os.fork()
+            if child == 0:
+                try:
+                    answer.write_text(json.dumps(worker(first, last, Path(name), at)))
+                    os._exit(0)
+                except BaseException as error:
+                    print(f"worker: {error!r}", file=sys.stderr)
+                    os._exit(1)
+            _, status = os.waitpid(child, 0)
+            if status == 0:
+                part = json.loads(answer.read_text())
+                first = last
+            else:
+                seed = struct.unpack("q", at[:8])[0]
+                part = {
+                    "cases": {"died": 1},
+                    "causes": {"died": 1},
+                    "slowest_s": 0.0,
+                    "failures": [{"seed": seed, "target": fuzzing.case(seed).target, "what": f"died with {status}"}],
+                }
+                part = {**part, "lost": seed - first}
+                first = seed + 1
+        whole["cases"].update(part["cases"])
+        whole["causes"].update(part["causes"])
+        whole["failures"] += part["failures"]
+        whole["slowest_s"] = max(whole["slowest_s"], part["slowest_s"])
+    return {
+        **whole,
+        "cases": dict(whole["cases"]),
+        "causes": dict(whole["causes"]),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def summed(path: Path) -> dict[str, Any]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    cases, causes = Counter[str](), Counter[str]()
+    for line in lines:
+        cases.update(line["cases"])
+        causes.update(line["causes"])
+    seconds = sum(line["seconds"] for line in lines)
+    return {
+        "cases": cases.total(),
+        "failures": causes.total(),
+        "causes": dict(causes.most_common()),
+        "by_target": dict(cases),
+        "slowest_s": max((line["slowest_s"] for line in lines), default=0.0),
+        "seconds": round(seconds, 1),
+        "cases_per_s": round(cases.total() / seconds, 1) if seconds else None,
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    print(f"--- seed {found['seed']}, {found['target']}: {found['what']}\n{found.get('trace', '')}", file=sys.stderr)
+    print(f"{found.get('data', '')!r}\n", file=sys.stderr)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=10_000, help="cases")
+    parser.add_argument("--seed", type=int, default=0, help="the first")
+    parser.add_argument("--from", dest="first", type=int)
+    parser.add_argument("--to", dest="last", type=int)
+    parser.add_argument("--out", type=Path, default=Path("fuzz.jsonl"), help="results, added to")
+    parser.add_argument("--seconds", type=float, help="stop after this long")
+    parser.add_argument("--sum", action="store_true", help="run nothing")
+    asked = parser.parse_args()
+    if not asked.sum:
+        first = asked.first if asked.first is not None else asked.seed
+        last = asked.last if asked.last is not None else first + asked.n
+        fuzzing.warm()
+        done = (
+            {line["from"] for line in map(json.loads, asked.out.read_text().splitlines())}
+            if asked.out.exists()
+            else set()
+        )
+        alone = last - first < CHUNK
+        until = time.monotonic() + (asked.seconds or 1e9)
+        for start in range(first, last, CHUNK):
+            if start in done and not alone or time.monotonic() > until:
+                continue
+            found = run(start, min(last, start + CHUNK))
+            for one in found["failures"]:
+                show(one)
+            if not alone:
+                with asked.out.open("a") as file:
+                    file.write(json.dumps(found) + "\n")
+            elif not found["failures"]:
+                print(f"{sum(found['cases'].values())} cases, none failed")
+    total = summed(asked.out)
+    print(json.dumps(total))
+    return 1 if total["failures"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
