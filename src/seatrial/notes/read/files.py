@@ -74,4 +74,4 @@ def ends_whole(path: Path) -> bool:
 
 def uncut(line: str) -> str:
     """The last line without the word that may have been cut off."""
-    return line if line.rstrip()[-1:] in ("", "|", "}", ")", "]") else re.sub(r"[^\s|,=:]+$", "", line)
+    return line if line.rstrip()[-1:] in ("", "|", "}", ")", "]") else re.sub(r"(?:[^\s|,=:]|(?<=\d),(?=\d))+$", "", line)
