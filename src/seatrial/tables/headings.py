@@ -105,7 +105,7 @@ def read_heading(raw: str) -> Column:
     if found is None:
         words = plain.split()
         if len(words) > 1 and words[-1] in _UNIT_WORDS and (found := BY_NAME.get(" ".join(words[:-1]))):
-            found = None if found[1] == "count" else found  # `GPU hours`
+            found = None if found[1] in ("count", "word") else found  # `GPU hours`, `run B`
             inside.append(words[-1])
     found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
     if found is None:

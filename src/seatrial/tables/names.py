@@ -37,10 +37,11 @@ pp:
 vp:
     interleaved stages, virtual pp size
 mbs:
-    micro bsz, batch per gpu, batch size per gpu, per gpu batch size, per device batch size, per device train batch size,
+    micro bsz, u batch size, u batch, ubatch size, batch micro, batch per gpu, batch size per gpu, per gpu batch size,
+    per device batch size, per device train batch size,
     local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
 gbs:
-    total batch size, effective batch size, global bsz, bsz
+    total batch size, effective batch size, global bsz, bsz, batch global
 seq:
     seq length, ctx len, max seq len, max seq length, context window, block size, max sequence length
 hidden:

@@ -63,3 +63,15 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, text
     except OSError as error:
         raise BadInput(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def ends_whole(path: Path) -> bool:
+    """Whether the last line has its end: a writer that was killed, or still writes, leaves half a number."""
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read(1) in b"\r\n"
+
+
+def uncut(line: str) -> str:
+    """The last line without the word that may have been cut off."""
+    return line if line.rstrip()[-1:] in ("", "|", "}", ")", "]") else re.sub(r"(?:[^\s|,=:]|(?<=\d),(?=\d))+$", "", line)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 
 from seatrial.tables.headings import read_heading
+from seatrial.tables.unknown import axes_lacking
 
 Lines = Iterable[tuple[int, str]]
 LONGEST_TABLE = 20_000
@@ -70,7 +71,8 @@ def one_title(texts: Iterable[str]) -> str:
     """Headings that stand above each other as one: `Memory` over `(GB)`; under a mere group (`Parallel`), the last alone."""
     parts = list(dict.fromkeys(text for text in texts if text))
     whole = " ".join(parts)
-    return parts[-1] if len(parts) > 1 and not read_heading(whole).field and read_heading(parts[-1]).field else whole
+    known = len(parts) > 1 and (read_heading(parts[-1]).field or axes_lacking((parts[-1],)))
+    return parts[-1] if known and not read_heading(whole).field else whole
 
 
 def row_text(cells: Iterable[str]) -> str:

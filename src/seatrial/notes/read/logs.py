@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ LINES_SEARCHED, LINES_AFTER = 50_000, 200
 """Lines in which the first step is looked for, and how many after it for a format that counts for more."""
 _RANK = re.compile(
     r"\s*(?:\[(?:rank|default|trainer|worker)?_?(\d{1,6})\]:? ?|\[\d+,(\d{1,6})\]<std(?:out|err)>: ?|(\d{1,6}): |"
-    r"(?:worker|node|host)[-_]?(\d{1,6}): )"
+    r"(?:worker|node|host)[-_]?(\d{1,6}): |\(\w+ pid=(\d+)(?:, ip=[\d.]+)?\) |([A-Za-z][\w.]*(?:-[\w.]+)+): |"
+    r"([a-z][\w.]*-\d+)\s+\| |\d{4}-\d\d-\d\dT[\d:.]+Z )"
 )
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
 _PROGRESS = re.compile(
@@ -46,7 +48,7 @@ def unprefixed(line: str) -> tuple[str, str]:
     match = _RANK.match(line)
     if match is None:
         return "", line
-    return next(group for group in match.groups() if group is not None), line[match.end() :]
+    return next((group for group in match.groups() if group is not None), ""), line[match.end() :]
 
 
 def _claim(text: str, formats: Sequence[Format]) -> tuple[Format, Line, re.Match[str]] | None:
@@ -355,7 +357,9 @@ class LogReader:
             return
         if self._run is None and self._ended is not None and not self._runs:
             said = max(self._settings.values(), key=lambda run: len(run.settings), default=None)
-            self._run = said or Run(file=self.file, format=self._format or self.formats[0])
+            # Without a step nobody can tell whose lines these are.
+            nobody = replace(self.formats[0], engine="", derived={})
+            self._run = Run(file=self.file, format=nobody, settings=said.settings if said else {})
             self._run.ended, self.each = self._ended, False
             record = self._run.record()
             if record is not None:

@@ -75,9 +75,11 @@ def _has_number(cells: list[str]) -> bool:
 
 
 def _is_second(titles: list[str], cells: list[str]) -> bool:
-    """Whether a row under the alignment is the rest of the headings: units, each under a name."""
+    """Whether a row under the alignment is the rest of the headings: units and names, with no number."""
     said = [clean(cell) for cell in cells if clean(cell)]
-    return len(titles) == len(cells) and bool(said) and all(_UNIT.fullmatch(cell) for cell in said)
+    # Names as well as units where they are many; two of them are a glossary.
+    heads = all(_UNIT.fullmatch(cell) or len(said) >= FEWEST_HEADINGS and read_heading(cell).field for cell in said)
+    return len(titles) == len(cells) and bool(said) and heads and not _has_number(said)
 
 
 def _is_turned(titles: list[str], rows: list[tuple[int, list[str]]]) -> bool:

@@ -88,6 +88,8 @@ def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
 
 # ---- one cell
 
+_PACE = re.compile(r"\s*(?:\b(ms|s|secs?)\s*/\s*(?:it|iter|iteration|step)|(?<=[\d\s])(its?|iters?|steps?)\s*/\s*(?:s|sec))\b")
+
 
 def _with_point(raw: str) -> str:
     """A cell of a file with decimal commas: 27.823 are thousands there, and 27,823 are not."""
@@ -96,6 +98,11 @@ def _with_point(raw: str) -> str:
 
 
 def _take(row: _OpenRow, column: Column, raw: str) -> None:
+    if column.field == "throughput" and (match := _PACE.search(clean(raw))):
+        # A speed whose cells say that it is a time.
+        unit = "it/s" if match.group(2) else ""
+        column = Column(field="sec_per_it", kind="seconds", unit=unit, heading=column.heading)
+        raw = clean(raw)[: match.start()] + (match.group(1) or "")
     cell = read_cell(column, raw)
     for flag in cell.flags:
         row.flags.setdefault(flag, []).append(column.field)

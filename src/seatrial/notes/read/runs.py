@@ -122,7 +122,7 @@ class Run:
         rows = [completed(step.values, settings) for step in self.steps]
         values, marked, measured = _summary([row for row, _ in rows])
         inferred |= {name for _, names in rows for name in names}
-        whole, more = completed(self.figures, {**settings, **values, "seen": self.seen})
+        whole, more = completed(self.figures, {**settings, **values})
         for name, value in whole.items():
             if name in self.figures or name not in values:
                 values[name] = value
@@ -245,7 +245,7 @@ def completed(values: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[st
     tokens = said.get("batch_tokens") or _product(said.get("gbs"), said.get("seq"))
     world = said.get("gpus")
     found: float | None = None
-    if "runtime_s" in values and (steps := said.get("steps") or said.get("of") or said.get("seen")):
+    if "runtime_s" in values and (steps := said.get("steps") or said.get("of") or said.get("iteration")):
         found = values["runtime_s"] / steps
     elif values.get("samples_per_s", 0) > 0 and said.get("gbs"):
         found = said["gbs"] / values["samples_per_s"]
