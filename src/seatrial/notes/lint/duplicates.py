@@ -152,8 +152,8 @@ def _out_of_order(row: Row) -> list[Finding]:
         return [_swap(row, why, certain=True)]
     slower = {time > rate for time, rate in map(_figures, others)}
     if len(near) > 1 and _within(sec, near) and not _within(tflops, near) and slower == {sec <= tflops}:
-        alike = f"those that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
-        why = f"no other row has this order, and {alike}"
+        reach = f"those that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
+        why = f"no other row has this order, and {reach}"
         return [_swap(row, why, certain=False)]
     inside = low * 0.93 <= sec <= high * 1.07
     outside = not low * 0.87 <= tflops <= high * 1.15

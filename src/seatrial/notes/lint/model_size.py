@@ -19,7 +19,8 @@ from seatrial.spec import Model, is_gated
 
 _LOOSE = 0.06
 """Labels are names as much as numbers: 345M has 355 million parameters, 7B has 6.7."""
-_CERTAIN, _IMPOSSIBLE = 0.2, 0.6
+_CERTAIN, _ANOTHER_KIND = 0.2, 0.8
+"""Logarithm of label over size: from which on it is an error, and from which on it is hardly a dense model."""
 _GATED = 4 / 3
 """What a gated feed-forward of the same width adds at most."""
 
@@ -83,10 +84,11 @@ class Pairs:
         if not label or None in shape or self.often(row) != 1 or row.guessed or row.mixture or fits_label(row, strict=True):
             return None
         agrees = row.reading is not None and complete(row) and row.reading.fits(row)
-        for (layers, hidden), _ in self.shapes[label].most_common():
+        for (layers, hidden), often in self.shapes[label].most_common():
             name, value = ("layers", layers) if hidden == record.hidden else ("hidden", hidden)
             one_cell = (layers == record.layers) != (hidden == record.hidden) and row.states(name)
-            if one_cell and not agrees and fits_label(row, layers=layers, hidden=hidden):
+            told = often > 1 or row.reading is not None and row.reading.fits(row, layers=layers, hidden=hidden)
+            if one_cell and told and not agrees and fits_label(row, layers=layers, hidden=hidden):
                 others = f'"{label}" has {layers} layers x {hidden} in the other rows'
                 message = f"{row.column(name)} {row.cell(name)} -> {value}: {others}, and {_billions(row)}"
                 row.propose(name, value, "label-vs-params")
@@ -138,11 +140,11 @@ def _mismatch(row: Row, often: int) -> Finding | None:
         return None
     off = min(abs(math.log(label / value)) for value in (without, low, high))
     agrees = row.reading is not None and row.reading.fits(row) and slack(row) < 0.01
-    certain = off > _CERTAIN and not row.guessed and (agrees or row.states("layers"))
-    # A label that stands so in several rows is a name that its author chose, and a gated feed-forward adds up to a third.
-    level: Level = "error" if certain and often < 2 or off > _IMPOSSIBLE and not row.guessed else "warning"
-    if level == "warning" and (often > 1 or not row.states("layers")) and (fits_label(row) or row.guessed):
-        level = "info"
+    # A label that stands so in several rows is a name that its author chose; without TFLOPs that agree with the shape it may be
+    # a mixture of experts, and a gated feed-forward adds up to a third.
+    certain = off > _CERTAIN and not row.guessed and agrees and often < 2
+    doubtful = not row.guessed and agrees and (often < 2 or not fits_label(row))
+    level: Level = "error" if certain else "warning" if doubtful and off < _ANOTHER_KIND else "info"
     unit = row.record.size_label.strip()[-1:].upper()
     scale = {"M": 1e6, "T": 1e12}.get(unit, 1e9)
     billions = counted[1] / scale

@@ -15,6 +15,7 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
@@ -67,7 +68,9 @@ WINDOW = 0.03
 ENOUGH_ROWS, MOST = 3, 0.6
 """How many rows, and which share of them, have to agree on what is learned."""
 _MOST_ROWS = 300
-UNSAID = "without a batch or a sequence"
+UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
+ANY = "any model"
+TERA = math.log(1e12)
 GRAVE, SMALL = 0.05, 0.015
 """From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
 # Scores: what speaks for a value.
@@ -75,7 +78,8 @@ ANOTHER_RELATION, ABOVE, IN_ANOTHER_ROW, UNIT, PART, EXCHANGED = 2.0, 1.5, 2.0, 
 """One more broken relation that it mends; the cell above says what is printed; a row nearby has it; a unit; per node or per
 GPU; another row has it and this row's in its place."""
 UNLIKELY = 1.5
-"""Against a batch that does not divide, or a number of devices that no other row and no power of two has."""
+"""Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
+no power of two has."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
 ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
@@ -185,15 +189,15 @@ def slack(row: Row, relation: Relation, but: str = "") -> float:
 # ---- what the rows of a table keep to
 
 
-def _key(row: Row, relation: Relation) -> tuple[object, ...]:
+def _key(row: Row, relation: Relation, *, any_model: bool = False) -> tuple[object, ...]:
     record = row.record
     key: list[object] = [relation.name]
     if "device" in relation.apart:
         key += [record.machine, row.devices, record.dtype]
-    if "model" in relation.apart and _flops(row, {}) is None:
-        key += [record.size_label, record.layers, record.hidden, row.seq, record.recompute]
-    elif "model" in relation.apart and row.reading is not None:
-        key += [row.reading.formula, row.reading.per]
+    if "model" in relation.apart:
+        known = _flops(row, {}) is not None
+        key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
+        key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if known else row.seq]
     if ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms):
         key.append(UNSAID)
     return tuple(key)
@@ -234,11 +238,15 @@ def learn(sheet: Sheet) -> list[Finding]:
                 if row.tabular and not row.planned:
                     for relation in RELATIONS:
                         if (off := residue(row, relation)) is not None:
-                            found.setdefault(_key(row, relation), []).append((off, slack(row, relation)))
+                            measured = off, slack(row, relation)
+                            found.setdefault(_key(row, relation), []).append(measured)
+                            if "model" in relation.apart and "device" not in relation.apart:
+                                found.setdefault(_key(row, relation, any_model=True), []).append(measured)
             for name, offs in found.items():
                 exact = UNSAID not in name and next(relation.exact for relation in RELATIONS if relation.name == name[0])
                 known = [-math.log(divisor) for divisor in _DIVISORS] if name[0] == "the aggregate" else []
-                if (rule := _rule(offs, exact, known)) is not None:
+                rule = _rule(offs, exact, known, most=UNSAID_MOST if UNSAID in name else MOST)
+                if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
                     sheet.rules[where, key, name] = rule
     return []
 
@@ -246,13 +254,13 @@ def learn(sheet: Sheet) -> list[Finding]:
 _DIVISORS = (1000.0, 1024.0)
 
 
-def _rule(offs: list[tuple[float, float]], exact: bool, known: Iterable[float] = ()) -> Rule | None:
+def _rule(offs: list[tuple[float, float]], exact: bool, known: Iterable[float] = (), most: float = MOST) -> Rule | None:
     at_one = sum(abs(off) <= open_ + WINDOW / 3 for off, open_ in offs)
     if exact and 2 * at_one >= len(offs) and at_one:
         return Rule(0.0, 0.0, at_one)
     middle = statistics.median(off for off, _ in offs)
     near = [off for off, open_ in offs if abs(off - middle) <= open_ + WINDOW]
-    if len(near) < ENOUGH_ROWS or len(near) < MOST * len(offs):
+    if len(near) < ENOUGH_ROWS or len(near) < most * len(offs):
         return None
     constant = statistics.median(near)
     constant = next((value for value in known if abs(value - constant) < WINDOW / 5), constant)
@@ -261,11 +269,14 @@ def _rule(offs: list[tuple[float, float]], exact: bool, known: Iterable[float] =
 
 
 def rule_of(row: Row, relation: Relation) -> Rule | None:
-    """Of its table; of its file where the table has too few rows."""
-    name, rules = _key(row, relation), row.sheet.rules
-    rule = rules.get(("table", row.key, name))
-    wider = rules.get(("file", row.record.source_file, name))
-    return wider if wider is not None and (rule is None or rule.support < 2) else rule
+    """Of its model in its table, else in its file; else a formula by which rows of any model agree to the last digit."""
+    rules, file = row.sheet.rules, row.record.source_file
+    for any_model in (False, True) if "model" in relation.apart else (False,):
+        name = _key(row, relation, any_model=any_model)
+        for rule in (rules.get(("table", row.key, name)), rules.get(("file", file, name))):
+            if rule is not None and rule.support >= 2:
+                return rule
+    return None
 
 
 def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
@@ -296,11 +307,13 @@ def holds(row: Row, **other: object) -> bool | None:
 
 def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
+    habits = _habits(sheet)
     for mates in sheet.tables.values():
         suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]] = {}
         for row in mates:
             if row.tabular and not row.fixed and not row.settled:
                 broken, kept = broken_and_kept(row)
+                broken = [each for each in broken if (row, each[0].name) not in habits]
                 if broken and _concerns(broken, kept):
                     suspects[row] = broken, list(_repairs(row, broken, kept))
         _exchanges(suspects)
@@ -317,11 +330,37 @@ def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[
         if rule is None or not measured or rule.support < 2 and relation.exact:
             continue
         off, may = measured
+        if abs(off) > may + 0.004 and _unstated(row, relation, off):
+            continue
         if abs(off) > may + 0.004:
             broken.append((relation, rule, off))
         elif abs(off) <= may:
             kept.append((relation, rule))
     return broken, kept
+
+
+def _unstated(row: Row, relation: Relation, off: float) -> bool:
+    """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
+    unsaid = any(name in ("gbs", "seq") and not row.shows(name) for name, _ in relation.terms)
+    return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
+
+
+def _habits(sheet: Sheet) -> set[tuple[Row, str]]:
+    """Rows and relations that they break by the factor that another row of the file breaks them by: not a slip of a row."""
+    found = set()
+    for rows in sheet.files.values():
+        offs: dict[str, list[tuple[float, Row]]] = {}
+        for row in rows:
+            if row.tabular and not row.fixed and not row.settled:
+                for relation, _, off in broken_and_kept(row)[0]:
+                    if not any(abs(abs(off) - math.log(unit)) < 0.05 for unit in (10, 60, 1000)):
+                        offs.setdefault(relation.name, []).append((off, row))
+        for name, each in offs.items():
+            each.sort(key=lambda pair: pair[0])
+            for (a, one), (b, two) in pairwise(each):
+                if b - a < 0.006:
+                    found |= {(one, name), (two, name)}
+    return found
 
 
 def _concerns(broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
@@ -413,7 +452,8 @@ def _scored(
     elif usual == value and often >= max(1, 0.5 * len(column)):
         score, why = score + USUAL, " (as in the other rows)"
     elif value in column:
-        score, why = score + IN_ANOTHER_ROW, " (as in another row)"
+        # In a column where every value comes once, that this one does says little.
+        score, why = score + IN_ANOTHER_ROW * (1.0 if len(set(column)) <= 3 else 0.5), " (as in another row)"
     elif name == "size_label":
         return
     else:
@@ -423,9 +463,18 @@ def _scored(
         why = f" ({slip.how})" if slip else ""
     if not _divides(row, name, value):
         score -= UNLIKELY
+    if any(_same_layout(row, mate, name, value) for mate in mates):
+        score -= UNLIKELY
     if name in ("gpus", "nodes") and isinstance(value, int) and value not in column and value & (value - 1):
         score -= UNLIKELY
     yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
+
+
+def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
+    """Whether the row would be another one's configuration: nobody runs it twice without a word."""
+    names = ("size_label", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "gbs", "seq", "recompute", "zero_stage")
+    same = all((value if n == name else _said(row, n)) == _said(mate, n) for n in names)
+    return same and row.record.extra == mate.record.extra
 
 
 def _said(row: Row, name: str) -> int | float | str | None:

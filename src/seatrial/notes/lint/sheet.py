@@ -118,7 +118,8 @@ _BESIDE = {
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
-DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)
+DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
+                     r"\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)  # fmt: skip
 
 
 def field_of(heading: str) -> str:
@@ -258,8 +259,9 @@ class Row:
 
     @cached_property
     def devices(self) -> frozenset[str]:
-        """The kinds of device that the headings above the row name."""
-        return frozenset(name.lower() for name in DEVICES.findall(self.record.section))
+        """The kinds of device and number that the headings above the row and its own words name."""
+        words = " ".join((self.record.section, self.record.size_label, *self.record.extra.values()))
+        return frozenset(name.lower() for name in DEVICES.findall(words))
 
     @property
     def tabular(self) -> bool:
@@ -322,8 +324,8 @@ class Sheet:
 
     rows: list[Row]
     prose: Mapping[str, Prose]
-    proven: dict[tuple[str, Reading], bool] = field(default_factory=dict)
-    """(file, reading) -> whether rows of the file agree with it; filled when it is needed."""
+    proven: dict[tuple[str, Reading, object], bool] = field(default_factory=dict)
+    """(file, reading, model) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
     """Row -> whether its time and TFLOPs agree as printed; filled when it is needed."""
     rules: dict[tuple[str, object, object], relations.Rule] = field(default_factory=dict)

@@ -278,7 +278,10 @@ def check(sheet: Sheet) -> list[Finding]:
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((_ratio(row) or 1) / factor)) > 0.02 + slack(row)]
-        found += [finding for row in wrong for finding in _report(row, explained.get(row, []), factor)]
+        habits = [ratio for row in wrong if (ratio := _ratio(row))]
+        for row in wrong:
+            shared = sum(abs(math.log(ratio / (_ratio(row) or 1.0))) < 0.004 + slack(row) for ratio in habits) > 1
+            found += _report(row, explained.get(row, []), factor, shared=shared)
     return found
 
 
@@ -365,7 +368,8 @@ def _unknown_formula(rows: list[Row], factor: float) -> Finding:
     return rows[0].find("tflops-mismatch", "info", message, name="tflops")
 
 
-def _report(row: Row, explanations: list[Explanation], factor: float | None) -> list[Finding]:
+def _report(row: Row, explanations: list[Explanation], factor: float | None, *, shared: bool = False) -> list[Finding]:
+    """`shared`: another row is off by the same factor, which is a habit rather than a slip where nothing explains it."""
     reading, shown, sec = reading_of(row), row.printed("tflops"), row.printed("sec_per_it")
     calc = reading.tflops(row)
     assert shown is not None and sec is not None and calc is not None
@@ -391,14 +395,22 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None) -> 
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
-    return [row.find("tflops-mismatch", level, f"{facts}; {open_end}", name="tflops")]
+    return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
+
+
+def _model(row: Row) -> object:
+    return row.record.size_label or row.hidden
 
 
 def _proven(row: Row) -> bool:
     """Whether the reading stands on other rows, and not on a guess."""
     reading, proven = reading_of(row), row.sheet.proven
-    key = (row.record.source_file, reading)
+    model = _model(row)
+    key = (row.record.source_file, reading, model)
     if key not in proven:
         agreeing = [other for other in row.elsewhere if other.reading == reading and complete(other) and reading.fits(other)]
-        proven[key] = len(agreeing) >= 2 or any(slack(other) < 0.002 for other in agreeing)
+        models = {_model(other) for other in agreeing}
+        # What holds for one model need not hold for another, whose feed-forward may be a gated one; what holds for two does.
+        known = model in models or len(models) > 1
+        proven[key] = known and (len(agreeing) >= 2 or any(slack(other) < 0.002 for other in agreeing))
     return proven[key]
