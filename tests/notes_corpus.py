@@ -21,6 +21,7 @@ from typing import Any
 
 NOTES = Path(__file__).parent / "data" / "notes"
 GIB = {"GiB": 1.0, "MiB": 2**-10, "KiB": 2**-20, "GB": 1e9 / 2**30, "MB": 1e6 / 2**30, "B": 2**-30, "bytes": 2**-30}
+MEMORY = re.compile(r"mem|speicher|mémoire|peak|\bgi?b\b", re.IGNORECASE)
 SIZES = re.compile(r"\b(dp|tp|mp|pp|cp|gpus?|nodes?)\b|#", re.IGNORECASE)
 
 
@@ -53,32 +54,43 @@ def findings(note: Path) -> list[dict[str, Any]]:
     return found
 
 
-def number(text: object) -> float | str:
-    """A cell as a number: a comma or a thin space before three last digits is one of thousands; memory is in GiB."""
+def numbers(text: object) -> list[float]:
+    """What a cell may mean: a comma or a thin space before three last digits is one of thousands; memory is in GiB."""
     bare = re.sub(r"(?<=\d)[ \u202f,](?=\d{3}\b)", "", str(text)).replace(",", ".")
-    match = re.match(r"([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?) ?([KMG]i?B)?", bare)
-    return float(match[1]) * GIB.get(match[2], 1.0) if match else str(text).strip().lower()
+    match = re.match(r"([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?) ?([KMG]i?B|[kKMB]\b)?", bare)
+    factors = {"k": (1, 1e3), "K": (1, 1e3, 2**10), "M": (1, 1e6), "B": (1, 1e9)}
+    return [float(match[1]) * one for one in factors.get(match[2], (GIB.get(match[2], 1.0),))] if match else []
 
 
 def same(one: object, other: object) -> bool:
-    a, b = number(one), number(other)
-    return abs(a - b) <= 0.01 * abs(b) if isinstance(a, float) and isinstance(b, float) else a == b
+    close = any(abs(a - b) <= 0.01 * abs(b) for a in numbers(one) for b in numbers(other))
+    return close or str(one).strip().lower() == str(other).strip().lower()
 
 
 def touches(finding: dict[str, Any], slip: dict[str, Any]) -> bool:
-    """It is said of a row that the slip is in; that a row cannot be read counts only where the cell at fault is what cannot."""
+    """It is said of a row that the slip is in, and of memory only where memory is at fault; that a row cannot be read counts
+    only where the cell at fault is what cannot."""
+    cells = slip.get("cells", [slip])
     lines = {slip["line"], slip.get("from"), *slip.get("lines", []), *slip.get("affects", [])}
-    named = any(cell["wrong"] == finding["printed"] for cell in slip.get("cells", [slip]))
-    return finding["line"] in lines and (finding["code"] != "unreadable" or named)
+    named = any(cell["wrong"] == finding["printed"] for cell in cells)
+    memory = "memory" in finding["code"] or bool(MEMORY.search(str(finding["column"])))
+    fits = any((cell["column"] in ("mem", "status")) == memory or cell["column"] == "status" for cell in cells)
+    return finding["line"] in lines and (named or fits and finding["code"] != "unreadable")
 
 
 def explains(finding: dict[str, Any], slip: dict[str, Any]) -> bool:
-    """It proposes what stood there, or another change that mends the row as well."""
-    if finding["proposed"] is None:
-        return slip["right"] is None  # nothing tells the value: to say that this one is impossible is all there is
-    if slip["kind"] == "layout product" and SIZES.search(str(finding["column"])):
+    """It proposes what stood there, or another change that mends the row as well; a copied pair is explained by its source."""
+    answers = [str(one["right"]) for one in [*slip.get("cells", [slip]), *slip.get("or", [])]]
+    layout = slip["kind"] == "layout product"
+    if "from" in slip and re.search(rf"\bline {slip['from']}\b", finding["message"]):
         return True
-    return any(same(finding["proposed"], cell["right"]) for cell in [*slip.get("cells", [slip]), *slip.get("or", [])])
+    if finding["proposed"] is None:  # nothing tells the value, or the note cannot tell which of several cells it is
+        named = any(re.search(rf" {re.escape(one)}\b", finding["message"]) for one in answers)
+        return slip["right"] is None or named and (layout or "or" in slip)
+    if layout and SIZES.search(str(finding["column"])):
+        return True
+    unit = re.search(r"[KMG]i?B$", str(finding["printed"]))
+    return any(same(finding["proposed"], one) or unit and same(f"{finding['proposed']} {unit[0]}", one) for one in answers)
 
 
 def score(half: str) -> Score:
