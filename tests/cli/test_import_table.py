@@ -172,3 +172,13 @@ def test_own_trials_are_short_unless_asked_for_whole(seatrial, tmp_path):
     assert seatrial("table", tmp_path / "runs", "--columns", "dp, Family").out.splitlines()[0] == "|  DP | Family |"
     said = seatrial("table", tmp_path / "runs", "--columns", "dp", "--wide")
     assert said.status == 2 and "leave out --wide" in said.err
+
+
+def test_a_log_of_ones_own_format_by_run_and_by_step(seatrial, tmp_path):
+    (tmp_path / "mine.toml").write_text("[[line]]\npattern = 'it (?P<iteration>[0-9]+): (?P<sec_per_it>[0-9.]+)'\n")
+    (tmp_path / "mine.log").write_text("it 1: 1.5\nit 2: 1.25\nit 3: 1.5\n")
+    asked = ("import", tmp_path / "mine.log", "--format", tmp_path / "mine.toml", "--logbook")
+    assert seatrial(*asked, tmp_path / "runs").out.startswith("1 records from 1 file")
+    assert seatrial(*asked, tmp_path / "steps", "--per-iteration").out.startswith("3 records from 1 file")
+    said = seatrial("import", tmp_path / "mine.log", "--logbook", tmp_path / "none")
+    assert said.status != 0 and "--format FILE.toml" in said.err

@@ -123,7 +123,6 @@ def test_replay_and_compare_take_every_form(files, form):
 def test_every_command_sees_the_runs_of_a_sample(path):
     records = import_file(path).records
     assert len(planner.read(path, presets.cluster(CLUSTER)).rows) == len(records)
-    look_at([str(path)])
     for read in (lambda: calibrate.from_file(path, presets.cluster(CLUSTER)), lambda: replay.read(str(path), cluster=CLUSTER),
                  lambda: _recorded(path, ["tp=1"], ["tp=2"])):  # fmt: skip
         try:

@@ -20,7 +20,8 @@ from pathlib import Path
 from seatrial.errors import BadInput
 from seatrial.notes.read.csvfile import read_csv
 from seatrial.notes.read.events import is_events, rows
-from seatrial.notes.read.files import check_file, read_lines, sniff
+from seatrial.notes.read.files import check_file, ends_whole, read_lines, uncut
+from seatrial.notes.read.kinds import sniff
 from seatrial.notes.read.logformat import Format, load, shipped
 from seatrial.notes.read.logs import LogReader, choose
 from seatrial.notes.read.markdown import read_markdown
@@ -92,6 +93,11 @@ def _said(runs: Iterable[Run], each: bool) -> Iterator[Record | Problem]:
 
 def _read_log(path: Path, name: str, formats: Sequence[Format], each: bool) -> Iterator[Record | Problem]:
     reader = LogReader(name, alone=True, formats=formats, first=choose(path, formats), each=each)
-    for number, line in read_lines(path):
-        yield from reader.feed(number, line)
+    before: tuple[int, str] | None = None
+    for found in read_lines(path):
+        if before is not None:
+            yield from reader.feed(*before)
+        before = found
+    if before is not None:
+        yield from reader.feed(before[0], before[1] if ends_whole(path) else uncut(before[1]))
     yield from reader.flush(end=True)

@@ -1,6 +1,5 @@
-"""Files that anybody wrote: of which kind they are, and their lines without BOM, CRLF, colour codes and progress bars.
+"""Files that anybody wrote: their first bytes, and their lines without BOM, CRLF, colour codes and progress bars.
 
-    sniff(path, check_file(path))                "markdown", "log", "csv" or "json"
     for number, line in read_lines(path): ...
 
 A file that is no text, or cannot be opened, is one BadInput; memory does not grow with the file.
@@ -11,13 +10,12 @@ import codecs
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from seatrial.errors import BadInput
 
 HEAD_BYTES = 64 * 1024
 LONGEST_LINE = 1 << 20
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
+ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 
 
 def check_file(path: Path) -> bytes:
@@ -56,7 +54,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                     raise BadInput(f"{path}:{number}: a binary file, where text with tables or logs was expected")
                 text = raw.decode("utf-8", errors="replace").rstrip("\r\n")
                 if "\x1b" in text:
-                    text = _ANSI.sub("", text)
+                    text = ANSI.sub("", text)
                 if "\r" in text:
                     for part in text.split("\r"):
                         if part.strip():
@@ -67,35 +65,13 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise BadInput(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
-Format = Literal["markdown", "log", "csv", "json"]
-_ALIGNMENT = re.compile(rb"^\s*\|?\s*:?-+:?\s*\|[\s|:-]*$", re.MULTILINE)
-_ARGUMENTS = re.compile(rb"\.{8,} \S+|\bmemory \(MB\) \|")
+def ends_whole(path: Path) -> bool:
+    """Whether the last line has its end: a writer that was killed, or still writes, leaves half a number."""
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read(1) in b"\r\n"
 
 
-def _has_steps(head: bytes) -> bool:
-    """Whether one of the first lines is a step of a training program."""
-    from seatrial.notes.read.logs import is_step
-
-    lines = _ANSI.sub("", head.decode("utf-8", errors="replace")).replace("\r", "\n").splitlines()
-    return any(map(is_step, lines))
-
-
-def sniff(path: Path, head: bytes) -> Format:
-    """What kind of file this is, from its name where that says it and from its first bytes otherwise."""
-    suffix = path.suffix.lower()
-    if suffix in (".csv", ".tsv"):
-        return "csv"
-    if suffix in (".json", ".jsonl"):
-        return "json"
-    if suffix in (".log", ".out", ".err"):
-        return "log"
-    if suffix in (".md", ".markdown", ".html", ".htm", ".rst") or _ALIGNMENT.search(head):
-        return "markdown"
-    if not re.search(rb"^#{1,6} |<table\b", head, re.MULTILINE) and (_ARGUMENTS.search(head) or _has_steps(head)):
-        return "log"
-    first = head.split(b"\n", 1)[0].strip().removeprefix(b"\xef\xbb\xbf")
-    if first.startswith((b"{", b"[{", b"[\n")) or first == b"[":
-        return "json"
-    if b"|" not in first and max(first.count(b","), first.count(b"\t"), first.count(b";")) >= 2 and not first.startswith(b"#"):
-        return "csv"
-    return "markdown"
+def uncut(line: str) -> str:
+    """The last line without the word that may have been cut off."""
+    return line if line.rstrip()[-1:] in ("", "|", "}", ")", "]") else re.sub(r"[^\s|,=:]+$", "", line)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 
+from seatrial.tables.headings import read_heading
+
 Lines = Iterable[tuple[int, str]]
 LONGEST_TABLE = 20_000
 """Lines after which a table that is never closed is none."""
@@ -54,8 +56,7 @@ def _table(block: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         return
     heads = max(1, next((at for at, (_, heading, _) in enumerate(rows) if not heading), len(rows)))
     columns = max(len(cells) for _, _, cells in rows)
-    titles = [" ".join(dict.fromkeys(cells[at] for _, _, cells in rows[:heads] if at < len(cells) and cells[at]))
-              for at in range(columns)]  # fmt: skip
+    titles = [one_title([cells[at] for _, _, cells in rows[:heads] if at < len(cells)]) for at in range(columns)]
     number = rows[0][0]
     yield number, ""
     yield number, row_text(titles)
@@ -63,6 +64,13 @@ def _table(block: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     for number, _, cells in rows[heads:]:
         yield number, row_text([*cells, *[""] * (columns - len(cells))])
     yield block[-1][0], ""
+
+
+def one_title(texts: Iterable[str]) -> str:
+    """Headings that stand above each other as one: `Memory` over `(GB)`; under a mere group (`Parallel`), the last alone."""
+    parts = list(dict.fromkeys(text for text in texts if text))
+    whole = " ".join(parts)
+    return parts[-1] if len(parts) > 1 and not read_heading(whole).field and read_heading(parts[-1]).field else whole
 
 
 def row_text(cells: Iterable[str]) -> str:

@@ -39,12 +39,12 @@ MEMORY = {"mib": "MiB", "mb": "MB", "gib": "GiB", "gb": "GB", "b": "B", "bytes":
           "g": "GB", "1e9b": "1e9B"}  # fmt: skip
 BYTES = {"B": 1, "KiB": 1024, "1e9B": 10**9}
 """Units that a record has not: kept in GiB. `1e9B` is a GB of a program that means it."""
-COUNTS = frozenset({"iteration", "of", "gbs", "seq", "nan", "skipped"})
+COUNTS = frozenset({"iteration", "of", "epoch", "gbs", "seq", "nan", "skipped"})
 RATES = frozenset({"samples_per_s", "tokens_per_s", "tokens_per_s_per_process"})
 HELPERS = (
-    "of", "nan", "skipped", "grad_norm", "loss_scale", "cp", "ep", "etp", "experts", "dp_replicate", "dp_shard", "grad_accum",
-    "batch_tokens", "runtime_s", "steps", "steps_per_s", "last_pipe", "last_data", "last_model", "rank", "key", "value", "unit",
-    "names", "values",
+    "of", "epoch", "nan", "skipped", "grad_norm", "loss_scale", "cp", "ep", "etp", "experts", "dp_replicate", "dp_shard",
+    "grad_accum", "batch_tokens", "runtime_s", "steps", "steps_per_s", "last_pipe", "last_data", "last_model", "rank", "key",
+    "value", "unit", "names", "values",
 )  # fmt: skip
 """Names that a pattern may use beside the fields of a record: what others are worked out from."""
 KNOWN = frozenset({*COLUMNS, *MEASURES, *HELPERS, "iteration", "size_label", "world"})

@@ -32,6 +32,9 @@ def figures(line: Line, match: re.Match[str]) -> tuple[dict[str, Any], dict[str,
             figure = line.groups[name]
             put(values, Figure(name, unit or figure.unit, figure.also), text)
             printed |= {name: text} if name not in ("iteration", "of") else {}
+    if values.get("epoch") and values.get("of") and "iteration" in values:
+        # Counted from 1, with the steps of an epoch beside it.
+        values["iteration"] += (values.pop("epoch") - 1) * values["of"]
     if match.groupdict().get("key") is not None:
         _take(line, values, printed, match.group("key"), match.group("value"))
     head = match.string[: match.start()]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ LINES_SEARCHED, LINES_AFTER = 50_000, 200
 """Lines in which the first step is looked for, and how many after it for a format that counts for more."""
 _RANK = re.compile(
     r"\s*(?:\[(?:rank|default|trainer|worker)?_?(\d{1,6})\]:? ?|\[\d+,(\d{1,6})\]<std(?:out|err)>: ?|(\d{1,6}): |"
-    r"(?:worker|node|host)[-_]?(\d{1,6}): )"
+    r"(?:worker|node|host)[-_]?(\d{1,6}): |\(\w+ pid=(\d+)(?:, ip=[\d.]+)?\) |([A-Za-z][\w.]*(?:-[\w.]+)+): |"
+    r"([a-z][\w.]*-\d+)\s+\| |\d{4}-\d\d-\d\dT[\d:.]+Z )"
 )
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
 _PROGRESS = re.compile(
@@ -46,7 +48,7 @@ def unprefixed(line: str) -> tuple[str, str]:
     match = _RANK.match(line)
     if match is None:
         return "", line
-    return next(group for group in match.groups() if group is not None), line[match.end() :]
+    return next((group for group in match.groups() if group is not None), ""), line[match.end() :]
 
 
 def _claim(text: str, formats: Sequence[Format]) -> tuple[Format, Line, re.Match[str]] | None:
@@ -122,6 +124,8 @@ class LogReader:
         self._runs = self._others = 0
         self._strange: tuple[int, int] | None = None
         self._held: Step | None = None
+        self._apart = 0
+        """Lines since the last step that do not belong to it."""
         self._waiting: dict[str, Any] = {}
         """Of a format that counts for less, for the step that follows."""
 
@@ -134,9 +138,11 @@ class LogReader:
             yield from self._begin(number, rank, *claimed)
             if not self.alone:
                 return
-        elif not self._goes_on(text) and self.alone and not self._other(text) and _PROGRESS.search(text[:SEARCHED]):
-            first, count = self._strange or (number, 0)
-            self._strange = first, count + 1
+        elif not self._goes_on(text):
+            self._apart += 1
+            if self.alone and not self._other(text) and _PROGRESS.search(text[:SEARCHED]):
+                first, count = self._strange or (number, 0)
+                self._strange = first, count + 1
         if self.alone:
             if self._run is not None and self._format is not None and self._format.start and self._format.start.search(text):
                 yield from self._close()
@@ -182,6 +188,7 @@ class LogReader:
         self._waiting = {}
         self._step, self._line = Step(line=number, values=values, printed=printed), line
         self._wrapped, self._text = 1, match.string
+        self._apart = 0
         if isinstance(iteration, int):
             self._last = iteration
             self._done.add(iteration)
@@ -194,7 +201,9 @@ class LogReader:
             return False
         if rank != self._rank:
             return True
-        return isinstance(iteration, int) and iteration in self._done and self._last is not None and iteration >= self._last - 1
+        if not isinstance(iteration, int) or self._last is None or iteration not in self._done:
+            return False
+        return iteration == self._last or iteration == self._last - 1 and self._apart == 0
 
     def _new_run(self, format: Format, iteration: object) -> bool:
         if format is not self._format or self._ended is not None:
@@ -348,7 +357,9 @@ class LogReader:
             return
         if self._run is None and self._ended is not None and not self._runs:
             said = max(self._settings.values(), key=lambda run: len(run.settings), default=None)
-            self._run = said or Run(file=self.file, format=self._format or self.formats[0])
+            # Without a step nobody can tell whose lines these are.
+            nobody = replace(self.formats[0], engine="", derived={})
+            self._run = Run(file=self.file, format=nobody, settings=said.settings if said else {})
             self._run.ended, self.each = self._ended, False
             record = self._run.record()
             if record is not None:

@@ -46,7 +46,8 @@ def say(settings: dict[str, Stated], format: Format, line: Line, match: re.Match
 def _state(settings: dict[str, Stated], name: str, text: str, number: int) -> None:
     if text == "" and name:
         settings.pop(name, None)
-    elif name and (value := read_setting(name, text)) is not None:
+        settings[f"no {name}"] = Stated(value=True, line=number)
+    elif name and f"no {name}" not in settings and (value := read_setting(name, text)) is not None:
         settings[name] = Stated(value=value, line=number)
 
 

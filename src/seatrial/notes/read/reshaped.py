@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from seatrial.notes.read.htmltables import row_text
+from seatrial.notes.read.htmltables import one_title, row_text
 from seatrial.tables.headings import NUMBER, clean, normal, read_heading, settle
 from seatrial.tables.markdown import MARK, UNTITLED_MARK
 
@@ -57,7 +57,7 @@ def _made(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
     elif at == 2 and any(_has_number(cells) for cells in heads):
         return block
     joined = len(heads) > 1 and len({len(cells) for cells in heads}) == 1
-    titles = [" ".join(filter(None, texts)) for texts in zip(*heads)] if joined else heads[-1]
+    titles = [one_title(texts) for texts in zip(*heads)] if joined else heads[-1]
     if _is_turned(titles, rows):
         return _turned(block[0][0], titles, rows)
     if not joined:

@@ -63,11 +63,14 @@ class Run:
     steps: list[Step] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
     ended: Outcome | None = None
+    last: Step | None = None
+    """Whose loss is the run's, also where it is not among those that are kept."""
     every: int = 1
     seen: int = 0
 
     def add(self, step: Step) -> None:
         self.seen += 1
+        self.last = step
         if (self.seen - 1) % self.every == 0:
             self.steps.append(step)
         if len(self.steps) > MOST_STEPS:
@@ -112,12 +115,14 @@ class Run:
             return next(self.each())
         if not self.steps and not self.figures and self.ended is None:
             return None
+        if self.last is not None and self.steps and self.steps[-1] is not self.last:
+            self.steps.append(self.last)
         settings, inferred = self.known()
         around = self._around(settings, inferred)
         rows = [completed(step.values, settings) for step in self.steps]
         values, marked, measured = _summary([row for row, _ in rows])
         inferred |= {name for _, names in rows for name in names}
-        whole, more = completed(self.figures, {**settings, **values, "seen": self.seen})
+        whole, more = completed(self.figures, {**settings, **values})
         for name, value in whole.items():
             if name in self.figures or name not in values:
                 values[name] = value
@@ -240,7 +245,7 @@ def completed(values: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[st
     tokens = said.get("batch_tokens") or _product(said.get("gbs"), said.get("seq"))
     world = said.get("gpus")
     found: float | None = None
-    if "runtime_s" in values and (steps := said.get("steps") or said.get("of") or said.get("seen")):
+    if "runtime_s" in values and (steps := said.get("steps") or said.get("of") or said.get("iteration")):
         found = values["runtime_s"] / steps
     elif values.get("samples_per_s", 0) > 0 and said.get("gbs"):
         found = said["gbs"] / values["samples_per_s"]

@@ -25,6 +25,8 @@ from seatrial.tables.headings import MEASURES, SETTINGS, normal, read_heading
 
 TRACKER = Format(name="tracker", line=())
 PANEL = " - "
+RUNS = ("run", "run_name", "run name", "run_id", "run id", "name", "experiment")
+"""Columns that tell runs apart which stand in one file."""
 _OTHERS = ("val", "eval", "validation", "test")
 MOST_DEEP = 4
 WHOLE = ("runtime_s", "steps_per_s")
@@ -101,7 +103,7 @@ def runs_of_rows(name: str, rows: Iterable[tuple[int, Mapping[str, Any]]]) -> It
 
 def _by_run(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     if not any(PANEL in key for key in row):
-        return {"": dict(row)}
+        return {next((str(row[key]) for key in row if plain(key) in RUNS and row[key]), ""): dict(row)}
     found: dict[str, dict[str, Any]] = {}
     for key, value in row.items():
         who, dash, metric = key.rpartition(PANEL)

@@ -1,0 +1,137 @@
+"""Tables that are not written between pipes, or not one row a run."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.read import import_file
+from seatrial.record import Record
+
+
+def read(tmp_path: Path, text: str, name: str = "notes.md") -> list[Record]:
+    path = tmp_path / name
+    path.write_text(text)
+    return list(import_file(path).records)
+
+
+def said(records: list[Record]) -> list[tuple]:
+    return [(record.nodes, record.tp, record.sec_per_it, record.tflops) for record in records]
+
+
+def test_html_in_notes_with_spans_links_and_text_around_it(tmp_path):
+    text = """# Scaling of the 7B
+
+See below: <table border="1">
+  <thead>
+    <tr><th rowspan="2">Nodes</th><th colspan="2">Parallel</th><th rowspan=2>Step time<br>(s)</th><th rowspan=2>TFLOPs</th></tr>
+    <tr><th>TP</th><th>PP</th></tr>
+  </thead>
+  <tr><td rowspan="2"><b>4</b></td><td>2</td><td>1</td><td>1.25</td><td>150.5</td></tr>
+  <tr><td>4</td><td>2</td><td>1.5 &nbsp;</td><td><a href="x">140</a></td></tr>
+</table>
+
+| Nodes | TP | Sec/it |
+|--|--|--|
+| 8 | 2 | 0.7 |
+"""
+    first, second, third = read(tmp_path, text)
+    assert said([first, second]) == [(4, 2, 1.25, 150.5), (4, 4, 1.5, 140.0)] and (second.pp, third.nodes) == (2, 8)
+    assert (first.source_line, second.source_line, first.size_label) == (8, 9, "7B")
+
+
+def test_html_without_ends_and_in_a_fence(tmp_path):
+    rows = "<table><tr><th>Nodes<th>TP<th>Sec/it<tr><td>4<td>2<td>1.25<tr><td>8<td>2<td>0.65</table>"
+    assert said(read(tmp_path, rows, "page.html")) == [(4, 2, 1.25, None), (8, 2, 0.65, None)]
+    assert not read(tmp_path, f"```\n{rows}\n```\n")
+    assert not read(tmp_path, "<table><tr><th>Nodes<th>TP<th>Sec/it\n" + "text\n" * 50), "a table that is never closed is none"
+
+
+GRID = """
++-------+----+--------+--------+
+| Nodes | TP | Step   | TFLOPs |
+|       |    | time   |        |
++=======+====+========+========+
+| 4     | 2  | 1.25   | 150.5  |
++-------+----+--------+--------+
+| 4     | 4  | 1.5    | 140    |
++-------+----+--------+--------+
+"""
+SIMPLE = """
+=====  ==  =========  ======
+Nodes  TP  Step time  TFLOPs
+=====  ==  =========  ======
+4      2   1.25       150.5
+4      4   1.5        140
+=====  ==  =========  ======
+"""
+LISTED = """
+.. list-table:: Runs
+   :header-rows: 1
+
+   * - Nodes
+     - TP
+     - Step time
+     - TFLOPs
+   * - 4
+     - 2
+     - 1.25
+     - 150.5
+   * - 4
+     - 4
+     - 1.5
+     - 140
+"""
+CSV = """
+.. csv-table:: Runs
+   :header: "Nodes", "TP", "Step time", "TFLOPs"
+
+   4, 2, 1.25, 150.5
+   4, 4, 1.5, 140
+"""
+TURNED = """
+| Nodes     | 4     | 4   |
+|-----------|-------|-----|
+| TP        | 2     | 4   |
+| Step time | 1.25  | 1.5 |
+| TFLOPs    | 150.5 | 140 |
+"""
+UNITS = """
+| Nodes | TP | Step time | TFLOPs |
+|-------|----|-----------|--------|
+|       |    | (ms)      | /GPU   |
+| 4     | 2  | 1250      | 150.5  |
+| 4     | 4  | 1500      | 140    |
+"""
+UNITS_ABOVE = """
+| Nodes | TP | Step | TFLOPs |
+|       |    | time |        |
+|-------|----|------|--------|
+| 4     | 2  | 1.25 | 150.5  |
+| 4     | 4  | 1.5  | 140    |
+"""
+
+
+@pytest.mark.parametrize("text", [GRID, SIMPLE, LISTED, CSV, TURNED, UNITS_ABOVE], ids="grid simple list csv turned up".split())
+@pytest.mark.parametrize("name", ["notes.rst", "notes.md"])
+def test_the_same_two_rows_in_every_form(tmp_path, text, name):
+    records = read(tmp_path, f"Scaling\n=======\n\nSome words.\n{text}\nMore words, 5 of them.\n", name)
+    assert said(records) == [(4, 2, 1.25, 150.5), (4, 4, 1.5, 140.0)]
+
+
+def test_units_on_a_second_line(tmp_path):
+    first, second = read(tmp_path, UNITS.replace("/GPU", "    "))
+    assert (first.sec_per_it, second.sec_per_it, first.time_unit) == (1.25, 1.5, "ms")
+
+
+def test_a_table_that_only_looks_turned_is_left(tmp_path):
+    """Its first line is headings, whatever stands in the first column."""
+    text = "| Run | Nodes | TP | Sec/it |\n|--|--|--|--|\n| TP | 4 | 2 | 1.25 |\n| DP | 4 | 4 | 1.5 |\n| MBS | 4 | 8 | 2.5 |\n"
+    assert [record.sec_per_it for record in read(tmp_path, text)] == [1.25, 1.5, 2.5]
+
+
+@pytest.mark.parametrize("text", ["+--+\n| x\n", "=== ===\n", ".. list-table::\n   - x\n", "<table", "| a |\n| - |\n", "<h1>",
+                                  "<table><tr><td colspan=999999999>1</table>", "===  ===\n\n\n===  ===\nx", "+---+---+\n|\n",
+                                  ".. csv-table::\n\n   \"\n"])  # fmt: skip
+def test_what_has_not_the_form_is_no_table(tmp_path, text):
+    assert read(tmp_path, f"words\n\n{text}\n\nmore words\n") == []
