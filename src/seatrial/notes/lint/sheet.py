@@ -389,6 +389,12 @@ class Sheet:
         return tables
 
     @cached_property
+    def turned(self) -> set[tuple[str, int | None]]:
+        """Files and lines in which several rows of a table begin: one that has its runs side by side."""
+        starts = Counter((row.record.source_file, row.record.source_line) for row in self.rows if row.record.table is not None)
+        return {where for where, rows in starts.items() if rows > 1}
+
+    @cached_property
     def files(self) -> dict[str, list[Row]]:
         return _grouped(self.rows, lambda row: row.record.source_file)
 

@@ -287,15 +287,15 @@ def check(sheet: Sheet) -> list[Finding]:
 
 
 def _times_alone(mates: list[Row]) -> list[Finding]:
-    """Without TFLOPs: a thousand times the time that the other rows of the model need for a sequence is another unit."""
+    """Without TFLOPs: a thousand times the time that the other rows of the model need for a token is another unit."""
     models: dict[str, dict[Row, float]] = {}
     for row in mates[:2000]:
         record = row.record
         if record.sec_per_it and not record.tflops and record.gbs and row.world:
-            models.setdefault(record.size_label, {})[row] = record.sec_per_it * row.world / record.gbs
+            models.setdefault(record.size_label, {})[row] = record.sec_per_it * row.world / (record.gbs * (row.seq or 1))
     found = []
     for each in models.values():
-        if len(each) < 3:
+        if len(each) < 3 or len({bool(row.seq) for row in each}) > 1:
             continue
         middle = statistics.median(each.values())
         for row, figure in each.items():
