@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
-"""error: the arithmetic cannot be right; warning: likely wrong, or not plausible; info: worth knowing before using the row."""
+"""error: an expert would bet on it; warning: it points at a slip; info: could not be read, or worth knowing before using a row."""
 
 CODES: dict[str, str] = {
     "world-size": "dp x tp x pp is not nodes x processes per node",
