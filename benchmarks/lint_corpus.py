@@ -61,7 +61,8 @@ def notes(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def lines_of(slip: dict[str, Any]) -> set[int]:
     cells = [cell["line"] for cell in slip.get("cells", ())]
-    return {slip["line"], *slip.get("lines", ()), *cells, *slip.get("affects", ())}
+    source = {slip["from"]} if isinstance(slip.get("from"), int) else set()
+    return {slip["line"], *slip.get("lines", ()), *cells, *slip.get("affects", ()), *source}
 
 
 def same(proposed: str | None, right: str) -> bool:

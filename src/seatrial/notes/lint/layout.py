@@ -70,9 +70,22 @@ class Change:
 def check_processes(sheet: Sheet) -> list[Finding]:
     found = []
     for row in sheet.rows:
-        if row.product and row.counted and row.product != row.counted and not _part_of_a_node(row):
+        if row.product and row.counted and row.product != row.counted and _counts_alike(row) and not _part_of_a_node(row):
             found.append(_explain(row, row.product, row.counted))
+        elif row.record.dp is None and row.record.gpus and row.record.tp and row.record.pp:
+            replica = row.record.tp * row.record.pp * (row.beside("cp") or 1)
+            if row.record.gpus % replica:
+                message = f"{row.record.gpus} GPUs are no multiple of TP {row.record.tp} x PP {row.record.pp} = {replica}"
+                found.append(row.find("world-size", "error", message, name="gpus"))
     return found
+
+
+def _counts_alike(row: Row) -> bool:
+    """Whether the processes of a node are said, or most rows around agree on them."""
+    if row.record.gpus is not None or row.record.procs_per_node is not None:
+        return True
+    others = [mate for mate in row.around if mate is not row and mate.product and mate.counted]
+    return not others or 2 * sum(mate.product == mate.counted for mate in others) >= len(others)
 
 
 def _part_of_a_node(row: Row) -> bool:

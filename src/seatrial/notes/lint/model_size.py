@@ -245,10 +245,11 @@ def mend_text(sheet: Sheet) -> list[Finding]:
         if len(timed) < ENOUGH_ROWS or size is None or stated is None:
             continue
         about = stated * size[0] / (sizes(rows[0]) or (1.0, 1.0, 1.0))[1]
-        likely = range(max(1, round(about * 0.9)), min(round(about * 1.1) + 2, round(about * 0.9) + MOST_LAYERS))
+        nearby = range(max(1, round(about * 0.9)), min(round(about * 1.1) + 2, round(about * 0.9) + MOST_LAYERS))
+        likely = [layers for layers in nearby if _rounds_to(rows[0], layers, size)]
         counts = {layers: _agreeing(timed, layers) for layers in {stated, *likely}}
         best = max(counts, key=lambda layers: (counts[layers], -abs(layers - about)))
-        if best == stated or counts[best] < 0.6 * len(timed) or counts[best] <= counts[stated]:
+        if best == stated or counts[best] < 0.6 * len(timed) or 2 * counts[stated] > counts[best]:
             _put_layers(rows, stated)
             continue
         _put_layers(rows, best)
@@ -260,6 +261,14 @@ def mend_text(sheet: Sheet) -> list[Finding]:
 
 
 ENOUGH_ROWS, MOST_LAYERS = 3, 40
+
+
+def _rounds_to(row: Row, layers: int, size: tuple[float, float]) -> bool:
+    """Whether the label is the size of so many layers to its last digit."""
+    before, row.layers = row.layers, layers
+    counted = sizes(row)
+    row.layers = before
+    return counted is not None and any(abs(value - size[0]) <= size[1] for value in counted[:2])
 
 
 def _agreeing(rows: list[Row], layers: int) -> int:

@@ -11,16 +11,16 @@ leave several, what else speaks for a value decides: a slip of the hand, the res
 """
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import ALIKE
-from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode
+from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, is_extra, mode
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
 
 
@@ -50,7 +50,9 @@ RELATIONS = (
              apart=("model",)),
     Relation("TFLOPs and samples", (("tflops", 1), ("world", 1), ("samples_per_s", -1), ("flops", -1)), exact=False,
              apart=("model",)),
-    Relation("MFU", (("mfu", 1), ("tflops", -1)), exact=False, apart=("device",)),
+    Relation("MFU", (("mfu", 1), ("tflops", -1)), exact=False, apart=("device", "recompute")),
+    Relation("HFU and MFU", (("hfu", 1), ("mfu", -1)), exact=False, apart=("model",)),
+    Relation("HFU", (("hfu", 1), ("tflops", -1)), exact=False, apart=("device", "recompute")),
     Relation("MFU and time", (("mfu", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model", "device")),
     Relation("MFU and tokens", (("mfu", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
              apart=("model", "device")),
@@ -59,13 +61,13 @@ RELATIONS = (
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
-MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops")
-SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu")
+MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
+SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
 COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga")
 WINDOW = 0.03
 """Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
-ENOUGH_ROWS, MOST = 3, 0.6
+ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
@@ -82,6 +84,11 @@ UNLIKELY = 1.5
 no power of two has."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
+PEAKS = (125.0, 312.0, 383.0, 459.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
+PEAK = 1.5
+"""A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
+FAR = 1.2
+"""Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
 ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
 _TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
           1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
@@ -182,8 +189,8 @@ def residue(row: Row, relation: Relation, other: dict[str, object] | None = None
 
 def slack(row: Row, relation: Relation, but: str = "") -> float:
     """What the printed digits leave open, whether they were rounded or cut off."""
-    return 1e-6 + sum(2 * figure.slack for name, _ in relation.terms
-                      if name in MEASURES and name != but and (figure := row.printed(name)) is not None)  # fmt: skip
+    shown = [row.printed(name) for name, _ in relation.terms if _is_measure(name) and name != but]
+    return 1e-6 + sum(2 * figure.slack for figure in shown if figure is not None)
 
 
 # ---- what the rows of a table keep to
@@ -201,6 +208,10 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
     key: list[object] = [relation.name]
     if "device" in relation.apart:
         key += [record.machine, row.devices, record.dtype]
+    if "recompute" in relation.apart:
+        key.append(record.recompute)
+    if "label" in relation.apart:
+        key += [record.size_label, row.seq]
     if "model" in relation.apart:
         known = _flops(row, {}) is not None
         key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
@@ -235,15 +246,59 @@ def _learn_costs(sheet: Sheet) -> None:
                 sheet.costs[key, label] = offset, slope
 
 
+_BASES: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("tokens_per_s", 1),), (("tokens_per_s", -1),), (("tokens_per_s_per_process", 1),), (("tokens_per_s", 1), ("world", -1)),
+    (("sec_per_it", 1),), (("sec_per_it", -1),), (("sec_per_it", 1), ("world", 1)), (("world", 1), ("tokens_per_s", -1)),
+    (("sec_per_it", -1), ("world", -1)), (("tokens_per_s_per_process", -1),), (("tflops", 1),), (("samples_per_s", 1),),
+    (("samples_per_s", -1),), (("gbs", 1),), (("gbs", 1), ("seq", 1)), (("gbs", 1), ("sec_per_it", -1)), (("world", 1),),
+)  # fmt: skip
+"""What people work out beside the fields: speed-up, efficiency, days, GPU hours, cost, tokens of a batch."""
+ENOUGH_FOUND, MOST_FOUND, MOST_EXTRA = 5, 0.7, 12
+
+
+def _find_more(sheet: Sheet) -> None:
+    """Columns that no field takes and that follow, in most rows, from those that have one."""
+    for key, mates in sheet.tables.items():
+        rows = [row for row in mates[:_MOST_ROWS] if row.tabular and not row.planned]
+        if len(rows) < ENOUGH_FOUND:
+            continue
+        names = [heading for heading in rows[0].record.printed if is_extra(heading)][:MOST_EXTRA]
+        for heading in names:
+            best: tuple[int, float, Relation] | None = None
+            for basis in _BASES if sum(row.figure(heading) is not None for row in rows) >= ENOUGH_FOUND else ():
+                terms = ((EXTRA + heading, 1), *((name, -power) for name, power in basis))
+                relation = Relation(heading, terms, exact=False, apart=("device", "recompute", "label"))
+                offs = [(off, slack(row, relation), row) for row in rows if (off := residue(row, relation)) is not None]
+                rule = _rule([(off, may) for off, may, _ in offs], [], MOST) if len(offs) >= ENOUGH_FOUND else None
+                if rule is None:
+                    continue
+                near = [row for off, may, row in offs if abs(off - rule.constant) <= may + EXACTLY]
+                if len(near) < max(ENOUGH_FOUND, MOST_FOUND * len(offs)):
+                    continue
+                figures = [row.figure(heading) or 1.0 for row in near]
+                # What hardly changes follows from anything.
+                if max(figures) / min(figures) > 1.1 and len(set(figures)) >= ENOUGH_FOUND - 1:
+                    found = len(near), -rule.scatter, relation
+                    best = found if best is None or found[:2] > best[:2] else best
+            if best is not None:
+                sheet.found.setdefault(key, []).append(best[2])
+
+
+def relations_of(row: Row) -> Iterator[Relation]:
+    yield from RELATIONS
+    yield from row.sheet.found.get(row.key, ())
+
+
 def learn(sheet: Sheet) -> list[Finding]:
     """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
     _learn_costs(sheet)
+    _find_more(sheet)
     found: dict[tuple[str, object, tuple[object, ...]], list[tuple[float, float]]] = {}
     for rows in sheet.tables.values():
         for row in rows[:_MOST_ROWS]:
             if not row.tabular or row.planned:
                 continue
-            for relation in RELATIONS:
+            for relation in relations_of(row):
                 if (off := residue(row, relation)) is None:
                     continue
                 measured = off, slack(row, relation)
@@ -255,9 +310,8 @@ def learn(sheet: Sheet) -> list[Finding]:
                     found.setdefault(("file", row.record.source_file, key), []).append(measured)
     for where, offs in found.items():
         name = where[2]
-        exact = UNSAID not in name and _EXACT[str(name[0])]
-        known = [-math.log(divisor) for divisor in _DIVISORS] if name[0] == "the aggregate" else []
-        rule = _rule(offs[: 4 * _MOST_ROWS], exact, known, most=UNSAID_MOST if UNSAID in name else MOST)
+        known = _known(str(name[0]), UNSAID in name, ANY in name)
+        rule = _rule(offs[: 4 * _MOST_ROWS], known, UNSAID_MOST if UNSAID in name else MOST)
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
     return []
@@ -266,19 +320,32 @@ def learn(sheet: Sheet) -> list[Finding]:
 _EXACT = {relation.name: relation.exact for relation in RELATIONS}
 
 
-_DIVISORS = (1000.0, 1024.0)
+EXACTLY = 0.002
+"""Within which, beyond its digits, a row keeps to a figure that is known: two rows that do so are no accident."""
 
 
-def _rule(offs: list[tuple[float, float]], exact: bool, known: Iterable[float] = (), most: float = MOST) -> Rule | None:
-    at_one = sum(abs(off) <= open_ + WINDOW / 3 for off, open_ in offs)
-    if exact and 2 * at_one >= len(offs) and at_one:
-        return Rule(0.0, 0.0, at_one)
-    middle = statistics.median(off for off, _ in offs)
-    near = [off for off, open_ in offs if abs(off - middle) <= open_ + WINDOW]
+def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
+    """The figures that a product may be without anybody saying so."""
+    if unsaid:
+        return []
+    if name == "the aggregate":
+        return [-math.log(1000.0), -math.log(1024.0)]
+    return [0.0] if _EXACT.get(name) else [-TERA] if any_model else []
+
+
+def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> Rule | None:
+    """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
+    where = sorted(off for off, _ in offs)
+    middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
+    open_ = statistics.median(may for _, may in offs)
+    near = [off for off in where if abs(off - middle) <= open_ + WINDOW / 3]
+    for value in known:
+        exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
+        if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
+            return Rule(value, 0.0, exactly)
     if len(near) < ENOUGH_ROWS or len(near) < most * len(offs):
         return None
     constant = statistics.median(near)
-    constant = next((value for value in known if abs(value - constant) < WINDOW / 5), constant)
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near))
 
@@ -312,7 +379,7 @@ def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | 
 
 def holds(row: Row, **other: object) -> bool | None:
     """Whether all relations hold with other values; None where nothing can say."""
-    told = [abs(found[0]) <= found[1] + 0.005 for relation in RELATIONS if relation.name != "the layout"
+    told = [abs(found[0]) <= found[1] + 0.005 for relation in relations_of(row) if relation.name != "the layout"
             and (rule := rule_of(row, relation)) is not None and (found := off_by(row, relation, rule, other))]  # fmt: skip
     return all(told) if told else None
 
@@ -341,7 +408,7 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
     broken, kept = [], []
-    for relation in RELATIONS:
+    for relation in relations_of(row):
         rule = rule_of(row, relation)
         measured = rule and off_by(row, relation, rule)
         if rule is None or not measured or rule.support < 2 and relation.exact:
@@ -358,12 +425,12 @@ def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[
 
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
-    unsaid = any(name in ("gbs", "seq") and not row.shows(name) for name, _ in relation.terms)
+    unsaid = UNSAID in _key(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
     return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
-    """Rows and relations that they break by the factor that another row of the file breaks them by: not a slip of a row."""
+    """Rows and relations that they break by a factor that others break them by too: three rows, or two that stand together."""
     offs: dict[tuple[str, str], list[tuple[float, Row]]] = {}
     for row, (broken, _) in judged.items():
         for relation, _, off in broken:
@@ -372,9 +439,11 @@ def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tup
     found = set()
     for (_, name), each in offs.items():
         each.sort(key=lambda pair: pair[0])
-        for (a, one), (b, two) in pairwise(each):
-            if b - a < 0.006:
-                found |= {(one, name), (two, name)}
+        for at, (off, row) in enumerate(each):
+            alike = [other for other_off, other in each[max(0, at - 20) : at + 20] if abs(other_off - off) < 0.006]
+            kin = [other for other in alike if other.key == row.key and abs(other.place - row.place) == 1]
+            if len(alike) > 2 or len(alike) == 2 and (len(kin) == 1 or not row.shows("gbs")):
+                found.add((row, name))
     return found
 
 
@@ -407,19 +476,23 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
         common |= set(counted[:1]) or {"dp", "tp", "pp", "cp"}
     if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
         common |= {"layers", "hidden", "seq", "size_label"}
-    order = (*MEASURES, *COUNTS, "layers", "hidden", "seq", "size_label")
+    order = (*MEASURES, *(name for name in common if name[:1] == EXTRA), *COUNTS, "layers", "hidden", "seq", "size_label")
     return [name for name in order if name in common and row.shows(name)]
 
 
+def _is_measure(name: str) -> bool:
+    return name in MEASURES or name[:1] == EXTRA
+
+
 def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
-    if name in MEASURES or name in COUNTS:
+    if _is_measure(name) or name in COUNTS:
         was = row.beside(name) if name in ("cp", "ga") else row.get(name)
         for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + 4 * b[1].scatter):
             powers = dict(relation.terms)
             power = powers.get(name, powers.get("world") if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
             if was and power:
                 value = was * math.exp(-off / power)
-                yield value if name in MEASURES else max(1, round(value))
+                yield value if _is_measure(name) else max(1, round(value))
         return
     seen = [value for value in row.sheet.in_file(row, name) if value]
     if name == "seq" and row.seq:
@@ -442,7 +515,7 @@ def _bounds(
             return None
         off, may = found
         power = dict(relation.terms).get(name)
-        if name in MEASURES and power:
+        if _is_measure(name) and power:
             ends = sorted(((-may - off) / power, (may - off) / power))
             low, high = max(low, ends[0]), min(high, ends[1])
         elif abs(off) > may + 0.002:
@@ -454,7 +527,7 @@ def _scored(
     row: Row, name: str, value: object, bounds: tuple[float, float], broken: list[tuple[Relation, Rule, float]]
 ) -> Iterator[Repair]:
     score = ANOTHER_RELATION * (len(broken) - 1)
-    if name in MEASURES:
+    if _is_measure(name):
         yield _measure(row, name, float(value), bounds, score)  # type: ignore[arg-type]
         return
     mates = [mate for mate in row.around if mate is not row]
@@ -493,7 +566,9 @@ def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
 
 
 def _said(row: Row, name: str) -> int | float | str | None:
-    return row.beside(name) if name in ("cp", "ga") else getattr(row.record, name)
+    if name in ("cp", "ga"):
+        return row.beside(name)
+    return row.figure(name[1:]) if name[:1] == EXTRA else getattr(row.record, name)
 
 
 def _divides(row: Row, name: str, value: object) -> bool:
@@ -525,8 +600,9 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
-    if name in SPEEDS:
-        score += _leaning(row, name, figure.value, value)
+    score += _leaning(row, name, figure.value, value) if name in MEASURES else 0.0
+    if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
+        score, why = score + PEAK, " (over the peak of another device)"
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code
@@ -554,14 +630,28 @@ def _stale(row: Row, name: str) -> float:
     return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and name in MEASURES else 0.0
 
 
+def _speed(row: Row, name: str, value: float | None = None) -> float | None:
+    """The logarithm of how fast one process is by one of the figures, so that rows of a model can be compared."""
+    value = row.get(name) if value is None else value
+    if not value or value <= 0:
+        return None
+    world = row.world or 1
+    if name == "sec_per_it":
+        return math.log((row.record.gbs or 1) * (row.seq or 1) / (value * world))
+    return math.log(value / (1 if name in SPEEDS else world))
+
+
 def _leaning(row: Row, name: str, was: float, value: float) -> float:
-    """Above 0 when the new value looks more like those of the rows around."""
-    logs = [math.log(v) for mate in row.around if mate is not row and (v := getattr(mate.record, name)) and v > 0]
-    if len(logs) < 3:
+    """Above 0 when the new value looks more like those of the rows around, of the same model where there are some."""
+    mates = [mate for mate in row.around if mate is not row and not mate.planned]
+    mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
+    logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
+    before, after = _speed(row, name, was), _speed(row, name, value)
+    if len(logs) < 3 or before is None or after is None:
         return 0.0
     middle = statistics.median(logs)
     usual = 0.03 + statistics.median(abs(log - middle) for log in logs)
-    difference = abs(math.log(was) - middle) - abs(math.log(value) - middle)
+    difference = abs(before - middle) - abs(after - middle)
     return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
 
 
@@ -569,7 +659,7 @@ def _exchanges(suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], lis
     """Two rows each of which needs what the other has."""
     for row, (_, repairs) in suspects.items():
         for i, repair in enumerate(repairs):
-            if repair.name not in MEASURES:
+            if not _is_measure(repair.name):
                 continue
             for other, (_, theirs) in suspects.items():
                 back = next((r for r in theirs if r.name == repair.name), None)
@@ -591,7 +681,8 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     best = repairs[0] if repairs else None
     rivals = [repair for repair in repairs[1:] if best is not None and best.score - repair.score < MARGIN]
     facts = "; ".join(dict.fromkeys(_fact(row, *b) for b in broken[:3]))
-    known = best is not None and (best.score >= ENOUGH or len(repairs) == 1) and not rivals
+    alone = len(repairs) == 1 and abs(off) < FAR
+    known = best is not None and (best.score >= ENOUGH or alone) and not rivals
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned
@@ -620,9 +711,9 @@ def _others_will_say(broken: Iterable[tuple[Relation, Rule, float]]) -> bool:
 
 
 def _code(name: str, broken: list[tuple[Relation, Rule, float]]) -> str:
-    if name in ("mfu", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"):
+    if name in ("mfu", "hfu", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"):
         return "rate-mismatch"
-    if name == "aggr_pflops":
+    if name == "aggr_pflops" or name[:1] == EXTRA:
         return "aggregate"
     counts = any(relation.name in ("the layout", "GPUs and nodes") for relation, _, _ in broken)
     if name in ("dp", "tp", "pp", "cp", "gpus", "nodes") and counts:
@@ -639,7 +730,7 @@ def _fact(row: Row, relation: Relation, rule: Rule, off: float) -> str:
     name = relation.terms[0][0]
     value = math.exp((term(row, name, {}) or 0.0) - off)
     printed = _said(row, name) if name not in ("world",) else row.world
-    percent = name == "mfu"
+    percent = name in ("mfu", "hfu")
     shown = f"{100 * value:.3g} %" if percent else f"{value:.5g}"
     there = f"{100 * printed:.3g} %" if percent else f"{printed:g}"  # type: ignore[operator, str-format]
     return f"by {relation.name} {row.column(name)} would be {shown}, printed {there} ({math.expm1(off):+.1%})"

@@ -20,8 +20,9 @@ from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.prose import Prose
+from seatrial.notes.read.parsing import read_cell
 from seatrial.record import Record
-from seatrial.tables.headings import normal, read_heading
+from seatrial.tables.headings import Column, normal, read_heading
 
 if TYPE_CHECKING:
     from seatrial.notes.lint import relations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
-"""error: the arithmetic cannot be right; warning: likely wrong, or not plausible; info: worth knowing before using the row."""
+"""error: an expert would bet on it; warning: it points at a slip; info: could not be read, or worth knowing before using a row."""
 
 CODES: dict[str, str] = {
     "world-size": "dp x tp x pp is not nodes x processes per node",
@@ -117,6 +118,9 @@ _BESIDE = {
           "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps",
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
+EXTRA = "+"
+"""Before the heading of a column that no field takes, where a field is named."""
+_FIGURE = Column(kind="figure")
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
 DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
                      r"\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)  # fmt: skip
@@ -125,6 +129,12 @@ DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU 
 @lru_cache(maxsize=4096)
 def _kind_beside(heading: str) -> str:
     return BESIDE.get(normal(heading), "")
+
+
+def is_extra(heading: str) -> bool:
+    """Whether neither a field nor an axis of parallelism takes the column."""
+    column = read_heading(heading)
+    return not column.field and not column.parts and not _kind_beside(heading)
 
 
 def field_of(heading: str) -> str:
@@ -171,15 +181,24 @@ class Row:
         """Field -> heading."""
         return {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
 
+    def figure(self, heading: str) -> float | None:
+        """The number in a column that no field takes."""
+        cell = read_cell(_FIGURE, self.record.printed.get(heading, ""))
+        return cell.value if isinstance(cell.value, float) and not cell.unread else None
+
     def cell(self, name: str) -> str:
+        if name[:1] == EXTRA:
+            return self.record.printed.get(name[1:], "").strip()
         return self.record.printed.get(self.columns.get(name, ""), "").strip()
 
     def column(self, name: str) -> str:
+        if name[:1] == EXTRA:
+            return name[1:]
         return self.columns.get(name) or PLAIN_NAMES.get(name, name.upper() if len(name) < 4 else name)
 
     def printed(self, name: str) -> Printed | None:
         if name not in self._printed:
-            value = getattr(self.record, name)
+            value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
             plain = (
                 None if value is None else digits.read(self.cell(name), value) if self.cell(name) else digits.from_value(value)
             )
@@ -188,7 +207,9 @@ class Row:
 
     def get(self, name: str) -> float | None:
         """The value after what earlier rules proposed."""
-        return self.fixed[name] if name in self.fixed else getattr(self.record, name)
+        if name in self.fixed:
+            return self.fixed[name]
+        return self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
 
     def whole(self, name: str) -> int | None:
         value = self.get(name)
@@ -337,6 +358,8 @@ class Sheet:
     """Row -> whether its time and TFLOPs agree as printed; filled when it is needed."""
     rules: dict[tuple[str, object, object], relations.Rule] = field(default_factory=dict)
     """Which relations between columns the rows of a table and of a file keep to: see `relations`."""
+    found: dict[tuple[str, int | None], list[relations.Relation]] = field(default_factory=dict)
+    """Table -> what its columns that no field takes follow from: see `relations`."""
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
@@ -366,13 +389,19 @@ class Sheet:
         return tables
 
     @cached_property
+    def turned(self) -> set[tuple[str, int | None]]:
+        """Files and lines in which several rows of a table begin: one that has its runs side by side."""
+        starts = Counter((row.record.source_file, row.record.source_line) for row in self.rows if row.record.table is not None)
+        return {where for where, rows in starts.items() if rows > 1}
+
+    @cached_property
     def files(self) -> dict[str, list[Row]]:
         return _grouped(self.rows, lambda row: row.record.source_file)
 
     def steps(self, key: tuple[str, int | None], name: str) -> digits.Steps:
         """How fine the figures of one column are."""
         if (key, name) not in self._steps:
-            shown = (digits.read(row.cell(name), getattr(row.record, name)) for row in self.tables[key] if row.cell(name))
+            shown = (digits.read(row.cell(name), getattr(row.record, name, None)) for row in self.tables[key] if row.cell(name))
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
 

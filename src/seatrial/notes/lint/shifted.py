@@ -1,4 +1,4 @@
-"""Rows whose cells stand one column too far to the left or to the right.
+"""Rows whose cells stand one column too far to the left or to the right, or two neighbours in each other's place.
 
     check(sheet)                         findings; a row that is explained so is settled
 
@@ -29,36 +29,49 @@ def check(sheet: Sheet) -> list[Finding]:
     for row in sheet.rows:
         if row.tabular and not row.settled and 3 < len(row.record.printed) <= MOST_CELLS:
             cells = [cell.strip() for cell in row.record.printed.values()]
-            if "" in cells or "-" in cells:
-                found += _moved_back(row, cells)
+            found += _moved_back(row, cells)
     return found
 
 
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     columns = [read_heading(heading) for heading in row.record.printed]
-    wrong = sum(bool(cell) and column.kind != "notes" and not fits(column, cell) for column, cell in zip(columns, cells))
+    wrong = sum(not _stands(column, cell) for column, cell in zip(columns, cells))
     broken, kept = broken_and_kept(row)
     if not wrong and len(broken) < 2:
         return []
     best: tuple[int, int, list[str]] | None = None
     for at, moved in _shifts(cells):
-        if all(not cell or column.kind == "notes" or fits(column, cell) for column, cell in zip(columns, moved)):
+        if all(_stands(column, cell) for column, cell in zip(columns, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
-            if trial is not None and not faults and len(holding) > len(kept) and (best is None or len(holding) > best[0]):
+            better = len(holding) >= len(kept) + 2 - bool(wrong) and (best is None or len(holding) > best[0])
+            if trial is not None and not faults and better:
                 best = len(holding), at, moved
     if best is None:
         return []
     _, at, moved = best
-    name = next((c.field for c, was, cell in zip(columns, cells, moved) if c.field in MEASURES and cell and cell != was), "")
+    changed = [c.field for c, was, cell in zip(columns, cells, moved) if c.field and cell and cell != was]
+    name = next((field for field in changed if field in MEASURES), changed[0] if changed else "")
     there = next((cell for c, cell in zip(columns, moved) if c.field == name), None)
     row.settled = True
-    message = f"the cells from {columns[at].heading} on stand one column off: moved back they can be read, and agree"
+    exchanged = cells[at] == moved[at + 1] and cells[at + 1] == moved[at]
+    what = f"the cells from {columns[at].heading} on stand one column off: moved back"
+    if exchanged:
+        what = f"{columns[at].heading} and {columns[at + 1].heading} stand in each other's place: exchanged"
+    message = f"{what} they can be read, and agree with each other"
     return [row.find("cells-shifted", "error", message, name=name, proposed=there)]
+
+
+def _stands(column: Column, cell: str) -> bool:
+    """Whether a cell can stand under a heading; under one that no field takes, and as a note, anything can."""
+    return not cell or not column.field or column.kind == "notes" or fits(column, cell)
 
 
 def _shifts(cells: list[str]) -> Iterator[tuple[int, list[str]]]:
     """The row with a cell put in where one was lost, or with an empty one taken out; and from which column on."""
+    for at in range(len(cells) - 1):
+        if cells[at] != cells[at + 1]:
+            yield at, [*cells[:at], cells[at + 1], cells[at], *cells[at + 2 :]]
     if not cells[-1].strip("-"):
         for at in range(1, len(cells) - 1):
             yield at, [*cells[:at], "", *cells[at:-1]]
