@@ -80,7 +80,6 @@ def test_a_sweep_that_is_none(tmp_path, text, said):
     path = written(tmp_path / "s.toml", text)
     with pytest.raises(BadInput, match=said):
         sweeps.load(path)
-    assert time.process_time() > 0
 
 
 def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
@@ -293,7 +292,7 @@ def test_a_bad_line_is_named_with_its_number_and_stops_nothing(tmp_path, monkeyp
     assert [record.record_id for record in records] == ["good-a", "good-b"]
     assert sorted(int(line.split("x.jsonl:")[1].split(":")[0]) for line in unread) == list(range(3, 3 + len(BAD_LINES)))
     assert len(to_csv(records).splitlines()) == 3 and to_json(records)
-    assert "good-a" in json.dumps(data.build(records, title="t").view) or page.html(data.build(records, title="t"))
+    assert "</html>" in page.html(data.build(records, title="t"))
     with Logbook(book) as log:
         found, problems = log.rows({"session": "a"})
     assert [row["record_id"] for row in found] == ["good-a"] and len(problems) == len(BAD_LINES)
@@ -391,7 +390,7 @@ def test_no_letter_of_a_file_moves_the_cursor(tmp_path, capsys):
 
     name = json.dumps(EVIL.replace("\ud800", ""))[1:-1]
     sweep = written(tmp_path / "s.toml", MODEL + BATCH + f'[axes]\ncase = [{{ name = "{name}", topology = {{ dp = 2 }} }},'
-                    '{ name = "b" }]\n'.replace("\\u", "\\u"))
+                    '{ name = "b" }]\n')
     toml = written(tmp_path / "k.toml", f'"{name}" = 1\n' + MODEL + BATCH)
     notes = written(tmp_path / "n.md", f"| Nodes | DP | Sec/it | {EVIL[:-1]} |\n|--|--|--|--|\n| 4 | 8 | x\u202ey | a |\n")
     for words in (["sweep", str(sweep), "--dry-run"], ["sweep", str(toml), "--dry-run"], ["lint", str(notes)],

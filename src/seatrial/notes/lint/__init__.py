@@ -49,7 +49,21 @@ def look(
     found += model_size.mend_text(sheet)
     for rule in RULES:
         found += rule(sheet)
+    found = [_at_its_cell(finding, sheet) for finding in found]
     return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
+
+
+def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
+    """In a table that is turned round all runs begin in one line: a finding names the line of its field instead."""
+    text = sheet.prose.get(finding.file)
+    if finding.line is None or not finding.column or text is None or (finding.file, finding.line) not in sheet.turned:
+        return finding
+    for number, line in enumerate(text.lines[finding.line - 1 :], finding.line):
+        if not line.lstrip().startswith("|"):
+            break
+        if line.strip().strip("|").split("|")[0].strip() == finding.column:
+            return replace(finding, line=number)
+    return finding
 
 
 def look_at(paths: Iterable[str]) -> tuple[list[Finding], Sheet]:

@@ -69,7 +69,7 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
 
 def _memory_falls(mates: list[Row]) -> list[Finding]:
     found = []
-    rows = [row for row in mates if row.record.mem_gib and row.record.mbs][:2000]
+    rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.fixed][:2000]
     for group in _series(rows, "mbs"):
         for small, large in pairwise(group):
             one, two = small.record.mem_gib, large.record.mem_gib

@@ -87,6 +87,8 @@ RECOMPUTED = 2.5
 PEAKS = (125.0, 312.0, 383.0, 459.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
 PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
+FAR = 1.2
+"""Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
 ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
 _TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
           1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
@@ -679,7 +681,8 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     best = repairs[0] if repairs else None
     rivals = [repair for repair in repairs[1:] if best is not None and best.score - repair.score < MARGIN]
     facts = "; ".join(dict.fromkeys(_fact(row, *b) for b in broken[:3]))
-    known = best is not None and (best.score >= ENOUGH or len(repairs) == 1) and not rivals
+    alone = len(repairs) == 1 and abs(off) < FAR
+    known = best is not None and (best.score >= ENOUGH or alone) and not rivals
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned

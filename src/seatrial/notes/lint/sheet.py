@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
-"""error: the arithmetic cannot be right; warning: likely wrong, or not plausible; info: worth knowing before using the row."""
+"""error: an expert would bet on it; warning: it points at a slip; info: could not be read, or worth knowing before using a row."""
 
 CODES: dict[str, str] = {
     "world-size": "dp x tp x pp is not nodes x processes per node",
@@ -387,6 +387,12 @@ class Sheet:
             for place, row in enumerate(rows):
                 row.place = place
         return tables
+
+    @cached_property
+    def turned(self) -> set[tuple[str, int | None]]:
+        """Files and lines in which several rows of a table begin: one that has its runs side by side."""
+        starts = Counter((row.record.source_file, row.record.source_line) for row in self.rows if row.record.table is not None)
+        return {where for where, rows in starts.items() if rows > 1}
 
     @cached_property
     def files(self) -> dict[str, list[Row]]:

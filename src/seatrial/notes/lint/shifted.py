@@ -35,13 +35,13 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     columns = [read_heading(heading) for heading in row.record.printed]
-    wrong = sum(bool(cell) and column.kind != "notes" and not fits(column, cell) for column, cell in zip(columns, cells))
+    wrong = sum(not _stands(column, cell) for column, cell in zip(columns, cells))
     broken, kept = broken_and_kept(row)
     if not wrong and len(broken) < 2:
         return []
     best: tuple[int, int, list[str]] | None = None
     for at, moved in _shifts(cells):
-        if all(not cell or column.kind == "notes" or fits(column, cell) for column, cell in zip(columns, moved)):
+        if all(_stands(column, cell) for column, cell in zip(columns, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             better = len(holding) >= len(kept) + 2 - bool(wrong) and (best is None or len(holding) > best[0])
@@ -60,6 +60,11 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
         what = f"{columns[at].heading} and {columns[at + 1].heading} stand in each other's place: exchanged"
     message = f"{what} they can be read, and agree with each other"
     return [row.find("cells-shifted", "error", message, name=name, proposed=there)]
+
+
+def _stands(column: Column, cell: str) -> bool:
+    """Whether a cell can stand under a heading; under one that no field takes, and as a note, anything can."""
+    return not cell or not column.field or column.kind == "notes" or fits(column, cell)
 
 
 def _shifts(cells: list[str]) -> Iterator[tuple[int, list[str]]]:

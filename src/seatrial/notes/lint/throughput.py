@@ -129,8 +129,10 @@ def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     others = [mate.record.gbs for mate in row.around if mate is not row]
     usual, often = mode(others)
     stated = row.stated_above("gbs")
-    first, last = max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9)
-    inside = [n * step for n in range(first, min(last + 1, first + 200))]
+    if not math.isfinite(high):
+        return
+    # Coarse digits leave millions of batches open: the first few hundred are more than anybody could tell apart.
+    inside = [n * step for n in range(max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9) + 1)[:200]]
     best: Explanation | None = None
     for value in inside:
         if value == gbs:
@@ -288,15 +290,15 @@ def check(sheet: Sheet) -> list[Finding]:
 
 
 def _times_alone(mates: list[Row]) -> list[Finding]:
-    """Without TFLOPs: a thousand times the time that the other rows of the model need for a sequence is another unit."""
+    """Without TFLOPs: a thousand times the time that the other rows of the model need for a token is another unit."""
     models: dict[str, dict[Row, float]] = {}
     for row in mates[:2000]:
         record = row.record
         if record.sec_per_it and not record.tflops and record.gbs and row.world:
-            models.setdefault(record.size_label, {})[row] = record.sec_per_it * row.world / record.gbs
+            models.setdefault(record.size_label, {})[row] = record.sec_per_it * row.world / (record.gbs * (row.seq or 1))
     found = []
     for each in models.values():
-        if len(each) < 3:
+        if len(each) < 3 or len({bool(row.seq) for row in each}) > 1:
             continue
         middle = statistics.median(each.values())
         for row, figure in each.items():

@@ -1,0 +1,24 @@
+"""The bars of lint on notes written by somebody who did not write its rules: what it says is true, and what is wrong is found."""
+from __future__ import annotations
+
+import pytest
+
+import notes_corpus
+
+
+@pytest.fixture(scope="module", params=["open", "blind"])
+def score(request: pytest.FixtureRequest) -> notes_corpus.Score:
+    return notes_corpus.score(request.param)
+
+
+def test_clean_notes_have_at_most_one_error_in_200_rows(score: notes_corpus.Score):
+    assert score.clean_errors * 200 <= score.clean_rows
+
+
+def test_of_the_errors_in_mixed_notes_95_in_100_are_true(score: notes_corpus.Score):
+    assert score.true_errors >= 0.95 * score.errors and score.true_warnings >= 0.8 * score.warnings
+
+
+def test_of_the_slips_that_can_be_found_most_are():
+    score = notes_corpus.score("open")
+    assert score.flagged >= 0.95 * score.findable and score.explained >= 0.8 * score.findable

@@ -1,0 +1,100 @@
+"""Columns that follow from each other: the one cell that is wrong is named with what stood there, and nothing else is."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+
+HEAD = "Sequence length 4096, GPUs in nodes of 8.\n\n"
+NAMES = "| GPUs | TP | PP | MBS | GBS | Step time (s) | tokens/s/GPU | TFLOPs | MFU | Mem (GiB) | Efficiency |\n"
+COLUMNS = NAMES + "|---" * 11 + "|\n"
+ROWS = [(8, 1, 1, 2, 128), (16, 2, 1, 2, 256), (32, 2, 1, 4, 512), (64, 2, 2, 2, 1024), (128, 4, 2, 2, 1024),
+        (256, 4, 2, 1, 2048)]  # fmt: skip
+TIMES = (6.48, 6.61, 6.57, 6.93, 3.61, 3.87)
+
+
+def clean_rows() -> list[list[str]]:
+    rows = []
+    for (gpus, tp, pp, mbs, gbs), seconds in zip(ROWS, TIMES):
+        rate = gbs * 4096 / seconds / gpus
+        tflops = rate * 0.0461
+        first = ROWS[0][4] * 4096 / TIMES[0] / 8
+        rows.append([str(gpus), str(tp), str(pp), str(mbs), str(gbs), f"{seconds:.2f}", f"{rate:.0f}", f"{tflops:.1f}",
+                     f"{tflops / 989:.1%}", f"{60 - tp * 4 + mbs:.1f}", f"{rate / first:.3f}"])  # fmt: skip
+    return rows
+
+
+@pytest.fixture
+def lint(tmp_path: Path):
+    def look(rows: list[list[str]], head: str = HEAD) -> list[Finding]:
+        path = tmp_path / "notes.md"
+        path.write_text(head + COLUMNS + "".join("| " + " | ".join(row) + " |\n" for row in rows))
+        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+
+    return look
+
+
+def test_rows_that_agree_are_left_alone(lint):
+    assert lint(clean_rows()) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "typed", "code"),
+    [
+        (1, 5, "66.10", "tflops-mismatch"),
+        (2, 5, "6570", "ms-not-s"),
+        (2, 6, "9783", "rate-mismatch"),
+        (3, 6, "60519", "rate-mismatch"),
+        (3, 7, "348.8", "tflops-mismatch"),
+        (4, 8, "14.6%", "rate-mismatch"),
+        (1, 9, "55500", "memory-unit"),
+        (4, 10, "0.798", "aggregate"),
+    ],
+)
+def test_one_wrong_cell_is_named_with_what_stood_there(lint, row: int, column: int, typed: str, code: str):
+    rows = clean_rows()
+    right, rows[row][column] = rows[row][column], typed
+    told = [(f.line, f.level, f.code) for f in lint(rows)]
+    assert told == [(row + 5, "error", code)]
+    (finding,) = lint(rows)
+    assert finding.proposed is not None
+    assert float(finding.proposed.strip("%")) == pytest.approx(float(right.strip("%")), rel=0.01)
+
+
+def test_two_rows_each_with_the_other_s_time_are_told_to_exchange_them(lint):
+    rows = clean_rows()
+    rows[1][5], rows[4][5] = rows[4][5], rows[1][5]
+    assert [(f.line, f.proposed) for f in lint(rows)] == [(6, "6.61"), (9, "3.61")]
+
+
+def test_a_pair_of_figures_pasted_from_another_layout_names_its_source_and_invents_nothing(lint):
+    rows = clean_rows()
+    rows[2][5:9] = rows[1][5:9]
+    (finding,) = [f for f in lint(rows) if f.code == "pasted-pair"]
+    assert (finding.line, finding.proposed) == (7, None) and "line 6" in finding.message
+
+
+def test_rows_that_share_a_deviation_keep_to_a_habit(lint):
+    rows = clean_rows()
+    for row in rows[3:]:
+        row[6] = str(int(row[6]) * 2)
+    assert [f for f in lint(rows) if f.code == "rate-mismatch"] == []
+
+
+def test_cells_one_column_to_the_left_are_moved_back(lint):
+    rows = [[*row, "05-03"] for row in clean_rows()]
+    rows[3] = [*rows[3][:5], *rows[3][6:], ""]
+    columns = COLUMNS.replace("Efficiency |", "Efficiency | Notes |").replace("\n|---", "\n|---|---", 1)
+    path_rows = "".join("| " + " | ".join(row) + " |\n" for row in rows)
+    found = lint([], HEAD + columns.removesuffix("\n") + "\n" + path_rows + "\n")
+    assert [(f.line, f.code) for f in found] == [(8, "cells-shifted")]
+
+
+def test_a_status_that_the_figures_deny(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    path.write_text("| GPUs | TP | status | s/it | TFLOPs |\n|---|---|---|---|---|\n| 8 | 1 | ok | 6.5 | 120.1 |\n"
+                    "| 8 | 2 | OOM | 6.9 | 113.2 |\n| 8 | 4 | OOM | - | - |\n")  # fmt: skip
+    told = [(f.line, f.level, f.code) for f in look_at([str(path)])[0] if f.level != "info"]
+    assert told == [(4, "warning", "outcome-vs-figures")]
