@@ -407,6 +407,12 @@ def check(sheet: Sheet) -> list[Finding]:
 
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
+    row.judged = row.judged or _judge(row)
+    broken, kept = row.judged
+    return broken, kept
+
+
+def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
     broken, kept = [], []
     for relation in relations_of(row):
         rule = rule_of(row, relation)
