@@ -1,4 +1,4 @@
-"""The bars of lint on notes written by somebody who did not write its rules: what it says is true, and what is wrong is found."""
+"""The bars of lint on notes by somebody who did not write its rules: what it says is true, and what is wrong is found."""
 from __future__ import annotations
 
 import pytest

@@ -254,18 +254,21 @@ _BASES: tuple[tuple[tuple[str, int], ...], ...] = (
 )  # fmt: skip
 """What people work out beside the fields: speed-up, efficiency, days, GPU hours, cost, tokens of a batch."""
 ENOUGH_FOUND, MOST_FOUND, MOST_EXTRA = 5, 0.7, 12
+_MOST_SEARCHED = 60
 
 
 def _find_more(sheet: Sheet) -> None:
     """Columns that no field takes and that follow, in most rows, from those that have one."""
     for key, mates in sheet.tables.items():
-        rows = [row for row in mates[:_MOST_ROWS] if row.tabular and not row.planned]
+        rows = [row for row in mates[:_MOST_SEARCHED] if row.tabular and not row.planned]
         if len(rows) < ENOUGH_FOUND:
             continue
         names = [heading for heading in rows[0].record.printed if is_extra(heading)][:MOST_EXTRA]
         for heading in names:
             best: tuple[int, float, Relation] | None = None
-            for basis in _BASES if sum(row.figure(heading) is not None for row in rows) >= ENOUGH_FOUND else ():
+            given = [figure for row in rows if (figure := row.figure(heading))]
+            varied = len(given) >= ENOUGH_FOUND and max(given) / min(given) > 1.1 and len(set(given)) >= ENOUGH_FOUND - 1
+            for basis in _BASES if varied else ():
                 terms = ((EXTRA + heading, 1), *((name, -power) for name, power in basis))
                 relation = Relation(heading, terms, exact=False, apart=("device", "recompute", "label"))
                 offs = [(off, slack(row, relation), row) for row in rows if (off := residue(row, relation)) is not None]
@@ -407,6 +410,12 @@ def check(sheet: Sheet) -> list[Finding]:
 
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
+    row.judged = row.judged or _judge(row)
+    broken, kept = row.judged
+    return broken, kept
+
+
+def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
     broken, kept = [], []
     for relation in relations_of(row):
         rule = rule_of(row, relation)

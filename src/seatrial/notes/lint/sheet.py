@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "info"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "info")
-"""error: an expert would bet on it; warning: it points at a slip; info: could not be read, or worth knowing before using a row."""
+"""error: an expert would bet on it; warning: it points at a slip; info: it could not be read, or is worth knowing."""
 
 CODES: dict[str, str] = {
     "world-size": "dp x tp x pp is not nodes x processes per node",
@@ -173,6 +173,8 @@ class Row:
     """The whole configuration, filled when it is needed."""
     _printed: dict[str, Printed | None] = field(default_factory=dict)
     _beside: dict[str, int] | None = None
+    judged: Any = None
+    """Which relations it breaks and keeps, until a finding proposes another value."""
     keys: dict[tuple[str, bool], tuple[object, ...]] = field(default_factory=dict)
     """What it has in common with the rows that it keeps to a relation with: see `relations`."""
 
@@ -335,7 +337,7 @@ class Row:
                        message=message, column=column, printed=printed, proposed=proposed)
 
     def propose(self, name: str, value: float, code: str) -> None:
-        self.configuration = None
+        self.configuration = self.judged = None
         self.fixed[name] = value
         self.reasons[name] = code
         if name in ("layers", "hidden", "seq"):

@@ -34,9 +34,9 @@ def check(sheet: Sheet) -> list[Finding]:
 
 
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
-    columns = [read_heading(heading) for heading in row.record.printed]
-    wrong = sum(not _stands(column, cell) for column, cell in zip(columns, cells))
     broken, kept = broken_and_kept(row)
+    columns = [read_heading(heading) for heading in row.record.printed]
+    wrong = sum(not _stands(column, cell) for column, cell in zip(columns, cells)) if broken or "" in cells else 0
     if not wrong and len(broken) < 2:
         return []
     best: tuple[int, int, list[str]] | None = None
@@ -89,4 +89,5 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     own = {name: getattr(record, name) for name in FIELDS if name in stated}
     moved: Record = replace(row.record, printed=dict(zip(row.record.printed, cells)), **own)  # type: ignore[arg-type]
     return replace(row, record=moved, fixed={}, reasons={}, configuration=None, layers=moved.layers or row.layers,
-                   hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq, _printed={}, _beside=None, keys={})  # fmt: skip
+                   hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq, _printed={}, _beside=None, keys={},
+                   judged=None)  # fmt: skip
