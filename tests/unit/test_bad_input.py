@@ -442,3 +442,9 @@ def test_a_slip_in_an_exponent_is_no_number():
     from seatrial.notes.lint import digits
 
     assert digits.slip("1e8", (3.0, 4.0)) is None
+
+
+def test_a_figure_beyond_what_a_decimal_holds_is_none():
+    from seatrial.notes.read.logformat import Figure
+
+    assert Figure("loss").read("1e999999999999") == (None, "")

@@ -22,7 +22,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,7 +73,7 @@ class Figure:
         try:
             value = Decimal(match.group(1).replace(",", "").replace("_", ""))
             return self._scaled(value, match.group(2) or "")
-        except (InvalidOperation, OverflowError, ValueError, ZeroDivisionError):
+        except (ArithmeticError, ValueError):  # of floats and of decimals alike
             return None, ""
 
     def _scaled(self, value: Decimal, suffix: str) -> tuple[float | int | None, str]:
