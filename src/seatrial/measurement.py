@@ -86,12 +86,13 @@ KEPT = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "war
 """Of an iteration, for the record."""
 
 
-def by_size(iterations: Sequence[dict], *, warmup: int) -> tuple[dict[int, list[float]], list[dict]]:
+def by_size(iterations: Sequence[dict], *, warmup: int,
+            kept: Sequence[str] = KEPT) -> tuple[dict[int, list[float]], list[dict]]:
     """Timings that count by batch size, and what is kept of all iterations, with marks on those that do not or lie far out."""
     found: dict[int, list[float]] = {}
     counted: dict[int, list[int]] = {}
     seen: dict[int, int] = {}
-    marked = [{k: i[k] for k in KEPT if k in i} for i in iterations]
+    marked = [{k: i[k] for k in kept if k in i} for i in iterations]
     for index, iteration in enumerate(marked):
         size = iteration.get("gbs", 0)
         seen[size] = seen.get(size, 0) + 1

@@ -157,7 +157,7 @@ def _summary(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str,
     """A run's figures, its steps with their marks, and how its median came about."""
     rows = [{**row, "mem_gib": tidy(gib(row))} if "mem_value" in row else row for row in rows]
     events = [{new: row[old] for old, new in SERIES.items() if old in row and _finite(row[old])} for row in rows]
-    _, marked = by_size(events, warmup=0)
+    _, marked = by_size(events, warmup=0, kept=(*SERIES.values(), "warmup"))
     alike = _after_warmup(marked, rows)
     made: dict[str, Any] = {}
     measured: dict[str, Any] = {}
