@@ -6,6 +6,7 @@ list (zero-bubble schedules), the GEMM is put there and the input gradient goes 
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
@@ -70,13 +71,19 @@ def weight_gradient(tp: TensorParallel, weight: Tensor, left: Tensor, right: Ten
     return None
 
 
+def finite(x: Tensor) -> bool:
+    """Without a copy of it: `isfinite` makes one. NaN is the least and the most of what it is in."""
+    least, most = x.aminmax()
+    return math.isfinite(least.item()) and math.isfinite(most.item())
+
+
 def with_room(weight: Tensor, narrow: Tensor, wide: Callable[[], Tensor]) -> Tensor | None:
     """A gradient that is a sum over a micro-batch. Where fp16 has no room for it once it is scaled, it goes to the main_grad in
     fp32: else what overflows would depend on DP and MBS. On a GPU the answer would have to be waited for."""
     if torch.compiler.is_compiling():
         return narrow
     main_grad = main_grad_of(weight)
-    if main_grad is None or narrow.dtype != torch.float16 or narrow.is_cuda or bool(narrow.isfinite().all()):
+    if main_grad is None or narrow.dtype != torch.float16 or narrow.is_cuda or finite(narrow):
         return narrow
     main_grad.add(wide())
     return None

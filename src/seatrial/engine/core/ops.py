@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn.attention import SDPBackend
 
-from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, layer_norm, rms_norm, swiglu, with_room
+from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, finite, layer_norm, rms_norm, swiglu, with_room
 from seatrial.engine.core.loss import CrossEntropy, cross_entropy
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class PlainGemm:
         if out.dtype == left.dtype:
             return torch.addmm(out, left, right, beta=1.0 if add else 0.0, alpha=alpha, out=out)
         result = left @ right
-        if result.dtype == torch.float16 and not result.is_cuda and not bool(result.isfinite().all()):
+        if result.dtype == torch.float16 and not result.is_cuda and not finite(result):
             result = left.float() @ right.float()  # see `with_room`
         return out.add_(result, alpha=alpha) if add else out.copy_(result).mul_(alpha)
 
