@@ -140,8 +140,8 @@ def test_stages_are_even_or_have_places_for_the_embeddings_for_megatron_and_need
     (["--top", "0"], "--top"),
     (["--price", "inf"], "--price inf"),
     (["--nodes-max", "12500"], "12500 node counts are too many"),
-    (["--set", "model.hidden=2000000000"], "beyond what can be planned for"),
-    (["--procs-per-node", "1000000000"], "can be planned for"),
+    (["--set", "model.hidden=2000000000"], "is beyond 1,000,000"),
+    (["--procs-per-node", "1000000000"], "is beyond 1,000,000"),
     (["--preamble", "/no/such", "--emit", "megatron"], "/no/such"),
 ])  # fmt: skip
 def test_bad_input_is_one_line_and_status_2(seatrial, args, says):
