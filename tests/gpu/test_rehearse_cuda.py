@@ -33,7 +33,8 @@ def test_a_rank_of_a_layout_that_this_machine_does_not_have(precision: Precision
     assert one.memory.allocated_bytes == pytest.approx(one.memory.peak_bytes, rel=0.02) and not one.memory.fake
     on_cpu = measured_without_memory(trial, rank)
     assert one.memory.allocated_bytes == pytest.approx(on_cpu.peak_bytes, rel=0.03)
-    assert one.memory.parts["workspaces"] == pytest.approx(on_cpu.parts["workspaces"], abs=2**22)
+    # Beside the libraries' a few MiB of our own kernels, where these were made before the step.
+    assert one.memory.parts["workspaces"] == pytest.approx(on_cpu.parts["workspaces"], rel=0.1)
     assert one.times is not None and found.iteration is not None
     assert 0 < one.times.forward[0].compute_s < one.times.backward[0].compute_s < 1.0
     assert one.times.forward[0].charged_s >= 0 and math.isfinite(found.iteration.sec)
