@@ -87,8 +87,8 @@ def test_a_lease_is_renewed(tmp_path, monkeypatch):
 
 
 def test_a_holder_that_was_suspended_and_has_lost_its_lease_ends_and_leaves_the_others_name(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", HOLDING.replace("with", "import seatrial.lock as l; l.RENEW_S = 0.2\nwith", 1),
-                               tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    soon = HOLDING.replace("with", "import seatrial.lock\nseatrial.lock.RENEW_S = 0.2\nwith", 1)
+    holder = subprocess.Popen([sys.executable, "-c", soon, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert holder.stdout.readline() == b"up\n"
         holder.send_signal(signal.SIGSTOP)
