@@ -22,6 +22,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from books import bare
+
 DATA = Path(__file__).parent / "data" / "frozen"
 
 
@@ -566,7 +568,8 @@ def copy_public(source: Path, to: Path) -> None:
         text = text.replace(str(here), there)
     git = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=Path(__file__).parent, check=True,
                          capture_output=True, text=True).stdout.strip()  # fmt: skip
-    to.write_text(text.replace(git, "663c9c1"), encoding="utf-8")
+    # A line of which a word was changed has no checksum any more.
+    to.write_bytes(bare(text.replace(git, "663c9c1").encode()))
 
 
 PARTS = {"ids": freeze_ids, "forecasts": freeze_forecasts, "losses": freeze_losses, "files": freeze_files,

@@ -54,7 +54,7 @@ def swept(case: Case, folder: Path) -> dict[str, Any]:
         before = held(book)
         harmed = hurt(case, book)
         left, problems = held(book), len(Logbook(book).problems())
-        if len(left) != len(before) - 1 or problems != 1:
+        if len(left) != len(before) - 1 or not problems:
             why = why or f"{harmed}: {len(left)} of {len(before)} rows are read, {problems} problems are told"
     gone = orphans(folder, patience_s=3.0)
     why = why or ended(start(folder, "--resume"))
@@ -86,7 +86,7 @@ def held(book: Path) -> list[dict[str, Any]]:
 
 
 def hurt(case: Case, book: Path) -> str:
-    """The last line is cut off, as by a full disk; or a byte of some line is one that no line has."""
+    """The last line is cut off, as by a full disk; or a bit of some line is flipped."""
     path = max((book / "segments").glob("*.jsonl"), key=lambda p: p.stat().st_mtime)
     data = bytearray(path.read_bytes())
     starts = [0, *(n + 1 for n, byte in enumerate(data[:-1]) if byte == 10)]
@@ -98,6 +98,6 @@ def hurt(case: Case, book: Path) -> str:
     line = rng.randrange(len(starts))
     end = (starts[line + 1] if line + 1 < len(starts) else len(data)) - 1
     at = rng.randrange(starts[line], end)
-    data[at] = rng.choice((0x00, 0xFF, 0x9C))
+    data[at] ^= 1 << rng.randrange(8)
     path.write_bytes(data)
     return f"byte {at} of {path.name} is {data[at]:#x}"

@@ -121,10 +121,20 @@ def placed(rng: random.Random, case: Case, moments: tuple[str, ...]) -> Case:
 
 
 def resumable(case: Case) -> Case:
-    """Whether a checkpoint is whole by then. Beside training, one is known to be only when the next one's writing has begun."""
-    after_save = case.moment in ("report", "finish")
-    begun = (case.step if after_save else case.step - 1) // SAVE_EVERY * SAVE_EVERY if case.step else 0
-    sure = begun - SAVE_EVERY if case.background else begun
+    """Whether a checkpoint is whole by then.
+
+    It is when rank 0 has left its save, or, beside training, the save after it. A step's sums keep the ranks together: who is
+    behind them knows that rank 0 has left the step before, and who is not, the one before that. Where training waits for saves
+    rank 0 hears of nothing until its own is whole.
+    """
+    saved = case.step if case.moment in ("report", "finish") else case.step - 1
+    begun = saved // SAVE_EVERY * SAVE_EVERY if case.step else 0
+    left = saved
+    if case.background and case.rank:
+        left = case.step - (1 if case.moment in ("save", "report", "finish") else 2)
+    sure = left // SAVE_EVERY * SAVE_EVERY
+    if case.background and not (case.moment == "save" and case.rank == 0):
+        sure -= SAVE_EVERY
     if case.moment == "outside":
         begun = STEPS  # it may act a few steps later
     return replace(case, resumes=True if sure >= SAVE_EVERY else False if begun < SAVE_EVERY else None)
@@ -228,9 +238,10 @@ def dead_disk(rng: random.Random, case: Case) -> Case:
 
 
 def full_disk(rng: random.Random, case: Case) -> Case:
-    """Room for one checkpoint and a half: the second cannot be written. Any rank that writes meets it first."""
+    """Room for one checkpoint and a half: the second cannot be written. Any rank that writes meets it first. Beside training a
+    rank may begin with the second while another still writes the first, and leave it no room."""
     return replace(case, moment="save", step=2 * SAVE_EVERY, outcomes=("crash",), culprits=tuple(range(case.layout.world)),
-                   resumes=True)
+                   resumes=None if case.background else True)
 
 
 def damaged(rng: random.Random, case: Case) -> Case:

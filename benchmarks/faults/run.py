@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -70,7 +71,7 @@ def ours(layout: Layout, *, background: bool, folder: Path) -> tuple[Trial, Reci
         "model": {"layers": 4, "hidden": 32, "heads": 4, "vocab": 101, "seq": 16}, "topology": topology,
         "batch": {"gbs": 4 * layout.dp}, "execution": {"threads": 1, "device": "cpu"},
         "recipe": {"steps": STEPS, "save_every": SAVE_EVERY, "stall_s": STALL_S, "save_s": STALL_S, "load_s": STALL_S,
-                   "start_s": START_S, "async_save": background,
+                   "start_s": START_S, "async_save": background, "keep": STEPS,
                    "checkpoint_dir": str(folder / "checkpoints")}})  # fmt: skip
 
 
@@ -229,6 +230,7 @@ class Campaign:
                 why = f"the loss of step {step} is {loss}, and {losses[step]} where nothing happened"
         for name in (p.name for p in sorted(reference.glob("step-*")) if p.name not in moved):
             why = why or difference(reference / name, folder / "checkpoints" / name)
+        why = why or broken_chain(folder / "checkpoints")
         return {"resumed": not why, "why": why}
 
     def _reference(self, layout: Layout) -> tuple[dict[int, float | str], int]:
@@ -430,12 +432,19 @@ def difference(one: Path, other: Path) -> str:
     return ""
 
 
+def broken_chain(folder: Path) -> str:
+    """Each checkpoint names the one that its run had before it, by its digest."""
+    found = [checkpoint.open_checkpoint(folder / checkpoint.folder_name(step)) for step in checkpoint.steps_in(folder)]
+    return next((f"{later.folder.name}: was saved after another than {earlier.folder.name}"
+                 for earlier, later in itertools.pairwise(found) if later.after != earlier.digest), "")
+
+
 def _saved(manifest: bytes) -> bytes:
     try:
         data = json.loads(manifest)
     except ValueError:
         return manifest
-    who = ("about", "digest", "after")  # `after` is the digest of the one before
+    who = ("about", "digest", "after")  # `after` is the digest of the one before, which has them in it: `broken_chain`
     return json.dumps({name: value for name, value in data.items() if name not in who}, sort_keys=True).encode()
 
 

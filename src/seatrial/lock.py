@@ -5,7 +5,8 @@
 
 The lock is the kernel's (`flock`), which is released however its holder dies, and holds in every pid namespace and, where the
 file system does it, on every host. Not all do: so the file also says who has it, and is touched every few seconds. Whoever
-comes from another host believes such a lease while it is fresh. Ages are by the file system's clock alone.
+comes from another host believes such a lease while it is fresh. Ages are by the file system's clock alone. A holder that was
+suspended for longer than that finds another's name in the file when it goes on, and ends at once.
 """
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -52,7 +55,7 @@ def alone(folder: Path | str, what: str, *, instead: str = "wait for it, or name
             if (owner := _read(file)) != mine:
                 raise error(f"{folder}: {described(owner)}; {instead}")
         over = threading.Event()
-        renewing = threading.Thread(target=_renew, args=(file.fileno(), over), name="lease", daemon=True)
+        renewing = threading.Thread(target=_renew, args=(path, mine, over), name="lease", daemon=True)
         renewing.start()
         try:
             yield said
@@ -60,7 +63,8 @@ def alone(folder: Path | str, what: str, *, instead: str = "wait for it, or name
             over.set()
             renewing.join()
             with contextlib.suppress(OSError):  # the folder may be gone by now
-                file.truncate(0)
+                if _read(file) == mine:
+                    file.truncate(0)
 
 
 def me(what: str) -> dict[str, Any]:
@@ -121,7 +125,17 @@ def _now(folder: Path) -> float:
         return os.fstat(probe.fileno()).st_mtime
 
 
-def _renew(handle: int, over: threading.Event) -> None:
+def _renew(path: Path, mine: dict[str, Any], over: threading.Event) -> None:
     while not over.wait(RENEW_S):
-        with contextlib.suppress(OSError):
-            os.utime(handle)
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            if (owner := _read(file)) and owner != mine:
+                return _lost(path.parent, mine, owner)
+            os.utime(file.fileno())
+
+
+def _lost(folder: Path, mine: dict[str, Any], owner: dict[str, Any]) -> None:
+    """What we would write from here on is another's to write. The second signal is the one that no work waits for."""
+    print(f"{folder}: {described(owner)}: it took over from {mine['what']} ({who(mine)}), which was silent for more than "
+          f"{LEASE_S:g} s and ends now", file=sys.stderr, flush=True)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(os.getpid(), number)

@@ -2,7 +2,8 @@
 
     pytest tests/dist/test_slow_disk.py
 
-The disk's stand-in is a checksum that takes its time: one is made of every piece that is written.
+The disk's stand-in is a checksum that takes its time: one is made of every piece that is written. All runs are started at once:
+most of what they do is load torch, and wait.
 """
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,31 +23,52 @@ from seatrial.engine.watch import heartbeat
 
 SLOW = """
 import os, time, zlib
-if os.environ.get("RANK") == "1":
+if "RANK" in os.environ and int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
     plain, pieces = zlib.crc32, []
     def crc32(data, value=0):
         pieces.append(1)
-        time.sleep(600 if len(pieces) == int(os.environ["STANDS_AT"]) else 0.15)
+        time.sleep(600 if len(pieces) == int(os.environ["STANDS_AT"]) else 0.1)
         return plain(data, value)
     zlib.crc32 = crc32
 """
 TOML = """
 model = { base = "tiny", layers = 2, vocab = 257 }
-topology = { dp = 2, zero = 1 }
 batch = { gbs = 2 }
 [recipe]
 stall_s = 2
 """
+RUNS = {
+    "leaves": (0, "recipe.steps=5", "recipe.stop_s=2"),
+    "stuck": (3, "recipe.steps=5", "recipe.stop_s=2"),
+    "slow": (0, "topology.dp=2", "topology.zero=1", "recipe.steps=2", "recipe.save_every=1", "recipe.save_s=3"),
+    "stands": (3, "recipe.steps=100000", "recipe.save_every=10", "recipe.save_s=3"),
+}  # fmt: skip
+"""The piece of a save at which the disk stands still (0: at none), and the run's settings."""
 
 
-def start(folder: Path, *settings: str, stands_at: int = 0) -> subprocess.Popen[str]:
+def start(folder: Path, stands_at: int, *settings: str) -> subprocess.Popen[str]:
+    folder.mkdir()
     (folder / "run.toml").write_text(TOML)
     (folder / "sitecustomize.py").write_text(SLOW)
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     argv = [sys.executable, "-m", "seatrial", "train", folder / "run.toml", "--out", folder / "out", "--json"]
-    argv += [word for setting in settings for word in ("--set", f"recipe.{setting}")]
+    argv += [word for setting in settings for word in ("--set", setting)]
     return subprocess.Popen([*map(str, argv)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env={**os.environ, "PYTHONPATH": path, "STANDS_AT": str(stands_at), "OMP_NUM_THREADS": "1"})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("slow")
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    started = {name: start(folder / name, *settings) for name, settings in RUNS.items()}
+    yield started
+    for process in started.values():
+        process.kill()
+        process.communicate()
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, dict]:
@@ -53,38 +76,39 @@ def end(process: subprocess.Popen[str]) -> tuple[int, dict]:
     return process.returncode, json.loads(out or "{}") or pytest.fail(err)
 
 
-def writes(folder: Path) -> bool:
-    return any(b.work == "save" and b.done > 0 for b in heartbeat.read(folder / "out", [1]))
-
-
-def test_a_save_that_takes_longer_than_a_stall_is_waited_for(tmp_path):
-    """In the middle, where the next one waits for it, and at the end."""
-    began = time.monotonic()
-    status, found = end(start(tmp_path, "steps=2", "save_every=1", "save_s=3"))
-    assert (status, found["status"], found["checkpoints"]) == (0, "ok", [1, 2]), found
-    assert time.monotonic() - began > 6.0
-    assert checkpoint.latest(tmp_path / "out" / "checkpoints").step == 2
-
-
-def test_a_save_that_stands_still_is_a_hang_of_the_save(tmp_path):
-    """Beside training, which goes on."""
-    status, found = end(start(tmp_path, "steps=100000", "save_every=10", "save_s=3", stands_at=3))
-    assert (status, found["status"], found["rank"], found["phase"], found["checkpoints"]) == (3, "hang", 1, "save", [])
-    assert "its save stood still at " in found["message"] and " of 2.4 MiB for 3 s (recipe.save_s)" in found["message"]
-
-
-@pytest.mark.parametrize("stands_at", [0, 3])
-def test_a_stop_waits_for_a_save_as_long_as_it_moves(tmp_path, stands_at):
-    process = start(tmp_path, "steps=5", "stop_s=2", stands_at=stands_at)
+def stopped_while_it_saves(process: subprocess.Popen[str], out: Path) -> tuple[int, dict]:
     until = time.monotonic() + 100
-    while not writes(tmp_path):
+    while not any(b.work == "save" and b.done > 0 for b in heartbeat.read(out)):
         assert time.monotonic() < until and process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    status, found = end(process)
-    if not stands_at:
-        # It was at its end when it was asked.
-        assert (status, found["status"], found["checkpoints"]) == (0, "ok", [5]), found
-        return
+    return end(process)
+
+
+def test_a_stop_waits_for_a_save_as_long_as_it_moves(runs, folder):
+    """It was at its end when it was asked. First of all here: its save does not wait for us."""
+    began = time.monotonic()
+    status, found = stopped_while_it_saves(runs["leaves"], folder / "leaves" / "out")
+    assert (status, found["status"], found["checkpoints"]) == (0, "ok", [5]), found
+    assert time.monotonic() - began > 2.0
+
+
+def test_a_stop_does_not_wait_for_a_save_that_stands_still(runs, folder):
+    status, found = stopped_while_it_saves(runs["stuck"], folder / "stuck" / "out")
     assert (status, found["status"], found["checkpoints"]) == (3, "cancelled", [])
-    assert found["message"].startswith("asked to stop; nothing was saved: the save of rank 1 stood at ")
+    assert found["message"].startswith("asked to stop; nothing was saved: the save of rank 0 stood at ")
+
+
+def test_a_save_that_takes_longer_than_a_stall_is_waited_for(runs, folder):
+    """In the middle, where the next one waits for it, and at the end; by the other rank too."""
+    status, found = end(runs["slow"])
+    assert (status, found["status"], found["checkpoints"]) == (0, "ok", [1, 2]), found
+    kept = checkpoint.latest(folder / "slow" / "out" / "checkpoints")
+    assert kept.step == 2 and len(kept.files["__1_0.distcp"]) * 0.1 > 2.0
+
+
+def test_a_save_that_stands_still_is_a_hang_of_the_save(runs):
+    """Beside training, which goes on."""
+    status, found = end(runs["stands"])
+    assert (status, found["status"], found["rank"], found["phase"], found["checkpoints"]) == (3, "hang", 0, "save", [])
+    assert "its save stood still at " in found["message"] and " MiB for 3 s (recipe.save_s)" in found["message"]

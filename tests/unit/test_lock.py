@@ -4,6 +4,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -83,6 +84,24 @@ def test_a_lease_is_renewed(tmp_path, monkeypatch):
         while (tmp_path / lock.FILE).stat().st_mtime == 0:
             assert time.monotonic() < until
             time.sleep(0.01)
+
+
+def test_a_holder_that_was_suspended_and_has_lost_its_lease_ends_and_leaves_the_others_name(tmp_path):
+    soon = HOLDING.replace("with", "import seatrial.lock\nseatrial.lock.RENEW_S = 0.2\nwith", 1)
+    holder = subprocess.Popen([sys.executable, "-c", soon, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"up\n"
+        holder.send_signal(signal.SIGSTOP)
+        # To another host, whose kernel does not know of the holder's lock, the lease is over: it writes its own.
+        leave(tmp_path, age_s=0, what="another", host="beta", pid=7, boot="of beta")
+        holder.send_signal(signal.SIGCONT)
+        _, err = holder.communicate(timeout=60)
+    finally:
+        holder.kill()
+        holder.wait()
+    assert holder.returncode != 0
+    assert b"another is running here (process 7 on beta" in err and b"was silent for more than 60 s and ends now" in err
+    assert json.loads((tmp_path / lock.FILE).read_text())["host"] == "beta"
 
 
 def test_a_batch_job_that_outlived_its_controller_is_not_started_over(tmp_path):

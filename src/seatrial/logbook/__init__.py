@@ -26,14 +26,14 @@ from typing import Any, TypeVar
 
 from seatrial.errors import BadInput
 from seatrial.logbook.index import Index, Problem
-from seatrial.logbook.records import SCHEMA
+from seatrial.logbook.records import SCHEMA, summed
 from seatrial.logbook.segments import Segment, Unwritten, make_folder
 
 __all__ = ["SCHEMA", "Logbook", "Problem", "Unwritten"]
 
 T = TypeVar("T")
 
-_OWN_KEYS = ("schema", "record_id", "written_at")
+_OWN_KEYS = ("schema", "record_id", "written_at", "crc32")
 """What the logbook itself puts into a line; a record's identity does not depend on them."""
 
 
@@ -147,7 +147,7 @@ class Logbook:
             else:
                 record_id = own["record_id"] = record.get("record_id") or _hash(content)
             own["written_at"] = self._now()
-            line = json.dumps(own | content, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+            line = summed(json.dumps(own | content, separators=(",", ":"), allow_nan=False).encode("ascii"))
         except ValueError:
             raise BadInput(_not_finite(content, "record") or "record: it contains itself") from None
         if not isinstance(record_id, str) or not record_id:

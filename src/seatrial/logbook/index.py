@@ -277,6 +277,7 @@ def _decoded(
     for raw in lines:
         record = json.loads(raw)
         del record["schema"]
+        record.pop("crc32", None)
         if all(matches(record, key, wanted) for key, wanted in checks) and (predicate is None or predicate(record)):
             yield record
 

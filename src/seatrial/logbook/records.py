@@ -1,7 +1,7 @@
 """A record as one line of a logbook: whether it is a record, what the index keeps of it, and how a filter looks at it.
 
 A line is a JSON object with `schema`, `written_at` and either `record_id` and the record's own keys, or `deleted`: the id of a
-record that is taken out.
+record that is taken out. Its last key, `crc32`, is of the line without it; a line without one is taken as it is.
 """
 from __future__ import annotations
 
@@ -37,6 +37,22 @@ class Newer(Exception):
     """The line was written by a later seatrial; the message is its schema."""
 
 
+_SUM = b',"crc32":"'
+_SUM_BYTES = len(_SUM) + len('01234567"}')
+
+
+def summed(line: bytes) -> bytes:
+    """A JSON object with its checksum as the last key, and the end of the line."""
+    return b'%s%s%08x"}\n' % (line[:-1], _SUM, zlib.crc32(line))
+
+
+def _changed(raw: bytes) -> bool:
+    """Whether the line has a checksum that is not its own; the flipped byte may be one of the checksum's name."""
+    end = raw.rstrip()[-_SUM_BYTES:]
+    named = sum(a == b for a, b in zip(end, _SUM)) >= len(_SUM) - 1
+    return named and summed(raw.rstrip()[:-_SUM_BYTES] + b"}").rstrip() != raw.rstrip()
+
+
 def row_of(raw: bytes, segment: str, line: int) -> tuple[object, ...] | None:
     """A line as a row of the table; None for an empty one."""
     if not raw.strip():
@@ -47,6 +63,8 @@ def row_of(raw: bytes, segment: str, line: int) -> tuple[object, ...] | None:
         raise Unreadable(torn(raw) if b"\0" in raw else f"not JSON: {error}") from None
     if not isinstance(data, dict):
         raise Unreadable(f"a record is a JSON object, this is {type(data).__name__}")
+    if _changed(raw):
+        raise Unreadable("it does not match its crc32: a byte of it was changed after it was written")
     schema = data.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise Newer(str(schema))

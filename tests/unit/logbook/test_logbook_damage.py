@@ -10,8 +10,9 @@ import subprocess
 
 import pytest
 
-from books import own, read, segments
+from books import bare, own, read, segments
 from seatrial.logbook import Logbook, Unwritten
+from seatrial.logbook.records import Unreadable, row_of
 
 FORK = multiprocessing.get_context("fork")
 
@@ -51,14 +52,43 @@ def test_a_damaged_line_is_reported_and_skipped_and_the_next_append_is_whole(pat
     assert file.read_bytes() == before
 
 
+def test_any_flipped_bit_of_a_line_is_found(path):
+    """Also one that leaves the line good JSON: a figure, an id, a moment, the schema, the checksum and its name."""
+    with Logbook(path, create=True) as book:
+        book.append({"dp": 1})
+        book.append({"dp": 2, "sec_per_it": 1.25})
+    (file,) = segments(path)
+    first, second = file.read_bytes().splitlines(keepends=True)
+    for bit in range(8 * (len(second) - 1)):
+        hurt = bytearray(second)
+        hurt[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Unreadable):
+            row_of(bytes(hurt), "a", 2)
+    for there, then in ((b'"dp":2', b'"dp":3'), (b'"schema":1', b'"schema":3'), (b'"crc32"', b'"crc02"')):
+        file.write_bytes(first + second.replace(there, then))
+        with Logbook(path) as book:
+            assert [own(record) for record in book.records()] == [{"dp": 1}]
+            (problem,) = book.problems()
+            assert "does not match its crc32" in problem.message
+
+
+def test_lines_of_before_they_had_a_checksum_are_read(path):
+    with Logbook(path, create=True) as book:
+        book.append({"dp": 1})
+    (file,) = segments(path)
+    file.write_bytes(bare(file.read_bytes()))
+    assert read(path) == [{"dp": 1}]
+
+
 def test_a_line_that_is_still_being_written_is_read_when_it_is_whole(path):
     with Logbook(path, create=True) as book:
         book.append({"dp": 1})
     (file,) = segments(path)
-    line = file.read_bytes().replace(b'"dp":1', b'"dp":2').replace(b'"record_id":"', b'"record_id":"x')
+    first = file.read_bytes()
+    line = bare(first).replace(b'"dp":1', b'"dp":2').replace(b'"record_id":"', b'"record_id":"x')
     with Logbook(path) as book:
         for cut in (10, len(line) - 1):
-            file.write_bytes(file.read_bytes()[: len(line) - 1] + line[:cut])
+            file.write_bytes(first + line[:cut])
             assert [record["dp"] for record in book.records()] == [1]
             assert len(book.problems()) == 1
         with file.open("ab") as writer:

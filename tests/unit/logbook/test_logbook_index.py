@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from books import read, segments
+from books import bare, read, segments
 from seatrial.errors import BadInput
 from seatrial.logbook import Logbook, index
 
@@ -82,7 +82,7 @@ def test_the_index_follows_segments_that_are_added_changed_and_taken_away(path, 
     (newer,) = set(segments(path)) - {file}
     newer.rename(tmp_path / "away")
     assert [row["dp"] for row in reader.records()] == [1, 2]
-    file.write_bytes(file.read_bytes().replace(b'"dp":1', b'"dp":7'))
+    file.write_bytes(bare(file.read_bytes()).replace(b'"dp":1', b'"dp":7'))
     assert [row["dp"] for row in reader.records()] == [7, 2]
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[1])
     assert [row["dp"] for row in reader.records()] == [2]
