@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 from seatrial import arith
 from seatrial.errors import BadInput
-from seatrial.notes.lint.formulas import COMMON_VOCABULARIES, candidates, complete, label_parameters, row_fits, slack
+from seatrial.notes.lint.formulas import COMMON_VOCABULARIES, candidates, complete, row_fits, slack
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
 from seatrial.spec import Model, is_gated
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from seatrial.notes.lint import digits
+from seatrial.columns import LAYOUT
+from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import ALIKE
 from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, is_extra, mode
@@ -255,6 +257,8 @@ _BASES: tuple[tuple[tuple[str, int], ...], ...] = (
 """What people work out beside the fields: speed-up, efficiency, days, GPU hours, cost, tokens of a batch."""
 ENOUGH_FOUND, MOST_FOUND, MOST_EXTRA = 5, 0.7, 12
 _MOST_SEARCHED = 60
+_LATER = re.compile(r"_(?:fixed|calc|inferred)$")
+"""What somebody wrote beside the rows when they were corrected: that is the answer, and not what was printed."""
 
 
 def _find_more(sheet: Sheet) -> None:
@@ -263,7 +267,7 @@ def _find_more(sheet: Sheet) -> None:
         rows = [row for row in mates[:_MOST_SEARCHED] if row.tabular and not row.planned]
         if len(rows) < ENOUGH_FOUND:
             continue
-        names = [heading for heading in rows[0].record.printed if is_extra(heading)][:MOST_EXTRA]
+        names = [heading for heading in rows[0].record.printed if is_extra(heading) and not _LATER.search(heading)][:MOST_EXTRA]
         for heading in names:
             best: tuple[int, float, Relation] | None = None
             given = [figure for row in rows if (figure := row.figure(heading))]
@@ -423,7 +427,7 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
         if rule is None or not measured or rule.support < 2 and relation.exact:
             continue
         off, may = measured
-        if abs(off) > may + 0.004 and _unstated(row, relation, off):
+        if abs(off) > may + 0.004 and (_unstated(row, relation, off) or _of_nodes(row, relation)):
             continue
         if abs(off) > may + 0.004:
             broken.append((relation, rule, off))
@@ -436,6 +440,11 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
     unsaid = UNSAID in _key(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
     return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
+
+
+def _of_nodes(row: Row, relation: Relation) -> bool:
+    """An aggregate that follows from TFLOPs which are a node's: those are what is unlike the other rows, not the aggregate."""
+    return relation.name == "the aggregate" and derived.aggregate_fits(row, row.get("tflops") or 0.0) is not None
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
@@ -569,7 +578,7 @@ def _scored(
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
     """Whether the row would be another one's configuration: nobody runs it twice without a word."""
-    names = ("size_label", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "gbs", "seq", "recompute", "zero_stage")
+    names = ("size_label", "gpus", "nodes", "cp", "seq", *LAYOUT)
     same = all((value if n == name else _said(row, n)) == _said(mate, n) for n in names)
     return same and row.record.extra == mate.record.extra
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
+from seatrial.notes.lint.labels import is_mixture
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.read.parsing import read_cell
 from seatrial.record import Record
@@ -122,8 +123,11 @@ EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
 _FIGURE = Column(kind="figure")
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
-DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
+DEVICES = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
+                     r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
                      r"\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)  # fmt: skip
+_REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
+"""A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
 
 
 @lru_cache(maxsize=4096)
@@ -290,7 +294,8 @@ class Row:
     @cached_property
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
-        words = " ".join((self.record.section, self.record.size_label, *self.record.extra.values()))
+        own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
+        words = " ".join((self.record.section, self.record.size_label, *own))
         return frozenset(name.lower() for name in DEVICES.findall(words))
 
     @property
@@ -369,8 +374,6 @@ class Sheet:
 
     @classmethod
     def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
-        from seatrial.notes.lint.formulas import is_mixture
-
         sheet = cls([], dict(prose or {}))
         for record in records:
             text = sheet.prose.get(record.source_file)
