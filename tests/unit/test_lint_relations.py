@@ -98,3 +98,22 @@ def test_a_status_that_the_figures_deny(tmp_path: Path):
                     "| 8 | 2 | OOM | 6.9 | 113.2 |\n| 8 | 4 | OOM | - | - |\n")  # fmt: skip
     told = [(f.line, f.level, f.code) for f in look_at([str(path)])[0] if f.level != "info"]
     assert told == [(4, "warning", "outcome-vs-figures")]
+
+
+FRENCH = """# Essais du 7B
+
+Machine : 8 H100 (80 Go) par nœud, bf16, séquences de 4096 jetons.
+
+| GPU | TP | Lot global | Mémoire max. (Gio) | Temps/itération (s) | Jetons/s | TFLOP/s par GPU |
+|---|---|---|---|---|---|---|
+"""
+
+
+def test_headings_thin_spaces_and_commas_of_other_countries(tmp_path: Path):
+    rows = [[gpus, 2, 512, "61,5", f"{512 * 4096 / rate:.2f}".replace(".", ","), f"{rate:_}".replace("_", "\u202f"), tflops]
+            for gpus, rate, tflops in ((8, 80123, "450,6"), (16, 158011, "444,3"), (32, 312400, "439,2"), (64, 610700, "429,3"))]
+    rows[2][5] = "321\u202f400"
+    path = tmp_path / "essais.md"
+    path.write_text(FRENCH + "".join("| " + " | ".join(map(str, row)) + " |\n" for row in rows), encoding="utf-8")
+    told = [(f.line, f.column, f.proposed) for f in look_at([str(path)])[0] if f.level == "error"]
+    assert told == [(9, "Jetons/s", "312400")]

@@ -365,6 +365,8 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
         for rule in (rules.get(("table", row.key, name)), rules.get(("file", file, name))):
             if rule is not None and rule.support >= 2:
                 return rule
+            if not relation.exact and row.sheet.has_unknown(row.key):
+                break  # a column that nobody reads may set what other tables have in common
     return None
 
 

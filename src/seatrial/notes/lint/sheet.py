@@ -370,6 +370,7 @@ class Sheet:
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
+    _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
@@ -409,6 +410,14 @@ class Sheet:
             shown = (digits.read(row.cell(name), getattr(row.record, name, None)) for row in self.tables[key] if row.cell(name))
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
+
+    def has_unknown(self, key: tuple[str, int | None]) -> bool:
+        """Whether a column of the table that no field takes holds different numbers."""
+        if key not in self._unknown:
+            rows = self.tables[key][:_NEAR]
+            headings = [heading for heading in rows[0].record.printed if is_extra(heading)]
+            self._unknown[key] = any(len({row.figure(heading) for row in rows} - {None}) > 1 for heading in headings)
+        return self._unknown[key]
 
     def in_file(self, row: Row, name: str) -> list[object]:
         """The values that the other rows of the file have in a field, each once, in the order they first come."""
