@@ -112,8 +112,9 @@ def read_heading(raw: str) -> Column:
     found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
     if found is None:
         english = in_english(text, surely=True)
-        if english != text:
-            return replace(read_heading(english), heading=raw.strip())
+        column = read_heading(english) if english != text else None
+        if column is not None and column.field != "iteration":  # a step may be anything
+            return replace(column, heading=raw.strip())
         return Column(heading=raw.strip(), parts=_parts(text))
     field, kind = found
     unit, per, formula = _heading_unit(kind, plain), _heading_per(plain), _formula_of(plain)

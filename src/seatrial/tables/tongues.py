@@ -10,7 +10,8 @@ import re
 import unicodedata
 
 _WORDS = """
-time: temps, duree, tiempo, tempo, zeit, dauer, durata, duracion
+time: temps, tiempo, tempo, zeit
+duration: duree, dauer, durata, duracion
 iteration: iteracion, iterazione, iteracao
 step: schritt, paso, passo, etape
 steps: schritte, pasos, passi, etapes
