@@ -19,6 +19,8 @@ from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Row, She
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
 
+_BEST = 0.05
+"""By how much the best micro-batch is ahead of the next, and no more."""
 _RERUN = 0.04
 """What two runs of one configuration differ by."""
 _MOST_TWINS = 50
@@ -153,7 +155,7 @@ def _out_of_order(row: Row) -> list[Finding]:
         return [_swap(row, why, certain=True)]
     slower = {time > rate for time, rate in map(_figures, others)}
     # The best of a few micro-batches is a little faster than the rest: that is no slip.
-    beyond = bool(near) and min(abs(math.log(tflops / t)) for t in near) > _FAR
+    beyond = bool(near) and min(abs(math.log(tflops / t)) for t in near) > _BEST
     if len(near) > 1 and _within(sec, near) and beyond and slower == {sec <= tflops}:
         reach = f"those that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
         why = f"no other row has this order, and {reach}"
