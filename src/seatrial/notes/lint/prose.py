@@ -19,6 +19,7 @@ from seatrial.notes.read.markdown import scan
 from seatrial.notes.read.outline import HEADING, Tree
 from seatrial.record import Record
 from seatrial.spec import Device
+from seatrial.tables.tongues import in_english
 
 _N = r"(\d[\d,]*(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
 _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
@@ -159,7 +160,7 @@ def read_sentence(text: str) -> dict[str, object]:
     ):
         return {}
     found: dict[str, object] = {}
-    rest = text
+    rest = text = in_english(text)
     for name, patterns in PATTERNS.items():
         for pattern in patterns:
             values = set()
@@ -244,6 +245,7 @@ class Prose:
         found = []
         for number, line in enumerate(self.lines, 1):
             if not line.lstrip().startswith("|"):
+                line = in_english(line)
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
                 found += [(number, float(match[1] or match[2]), match[0].strip()) for match in _A_DEVICE.finditer(line)]
         return found

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import bisect
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from seatrial.notes.lint import digits
+from seatrial.columns import LAYOUT
+from seatrial.notes.lint import derived, digits, discover
 from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.formulas import ALIKE
-from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, is_extra, mode
+from seatrial.notes.lint.formulas import ALIKE, complete
+from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, mode
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
 
 
@@ -64,11 +66,13 @@ RELATIONS = (
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
 SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
-COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga")
+COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga", "iteration")
 WINDOW = 0.03
 """Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
 ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
+FEWER = 0.5
+"""Share that is enough where rows agree to their last digit."""
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
@@ -246,45 +250,34 @@ def _learn_costs(sheet: Sheet) -> None:
                 sheet.costs[key, label] = offset, slope
 
 
-_BASES: tuple[tuple[tuple[str, int], ...], ...] = (
-    (("tokens_per_s", 1),), (("tokens_per_s", -1),), (("tokens_per_s_per_process", 1),), (("tokens_per_s", 1), ("world", -1)),
-    (("sec_per_it", 1),), (("sec_per_it", -1),), (("sec_per_it", 1), ("world", 1)), (("world", 1), ("tokens_per_s", -1)),
-    (("sec_per_it", -1), ("world", -1)), (("tokens_per_s_per_process", -1),), (("tflops", 1),), (("samples_per_s", 1),),
-    (("samples_per_s", -1),), (("gbs", 1),), (("gbs", 1), ("seq", 1)), (("gbs", 1), ("sec_per_it", -1)), (("world", 1),),
-)  # fmt: skip
-"""What people work out beside the fields: speed-up, efficiency, days, GPU hours, cost, tokens of a batch."""
-ENOUGH_FOUND, MOST_FOUND, MOST_EXTRA = 5, 0.7, 12
-_MOST_SEARCHED = 60
+_LATER = re.compile(r"_(?:fixed|calc|inferred)$")
+"""What somebody wrote beside the rows when they were corrected: that is the answer, and not what was printed."""
 
 
 def _find_more(sheet: Sheet) -> None:
-    """Columns that no field takes and that follow, in most rows, from those that have one."""
+    """Columns that no field takes and that follow, in most rows, from others: of the whole table, else of its first model."""
     for key, mates in sheet.tables.items():
-        rows = [row for row in mates[:_MOST_SEARCHED] if row.tabular and not row.planned]
-        if len(rows) < ENOUGH_FOUND:
+        rows = [row for row in mates[: 4 * discover.MOST_SEARCHED] if row.tabular and not row.planned]
+        headings = [heading for heading in discover.numeric(rows[0]) if not _LATER.search(heading)] if rows else []
+        if not headings:
             continue
-        names = [heading for heading in rows[0].record.printed if is_extra(heading)][:MOST_EXTRA]
-        for heading in names:
-            best: tuple[int, float, Relation] | None = None
-            given = [figure for row in rows if (figure := row.figure(heading))]
-            varied = len(given) >= ENOUGH_FOUND and max(given) / min(given) > 1.1 and len(set(given)) >= ENOUGH_FOUND - 1
-            for basis in _BASES if varied else ():
-                terms = ((EXTRA + heading, 1), *((name, -power) for name, power in basis))
-                relation = Relation(heading, terms, exact=False, apart=("device", "recompute", "label"))
-                offs = [(off, slack(row, relation), row) for row in rows if (off := residue(row, relation)) is not None]
-                rule = _rule([(off, may) for off, may, _ in offs], [], MOST) if len(offs) >= ENOUGH_FOUND else None
-                if rule is None:
-                    continue
-                near = [row for off, may, row in offs if abs(off - rule.constant) <= may + EXACTLY]
-                if len(near) < max(ENOUGH_FOUND, MOST_FOUND * len(offs)):
-                    continue
-                figures = [row.figure(heading) or 1.0 for row in near]
-                # What hardly changes follows from anything.
-                if max(figures) / min(figures) > 1.1 and len(set(figures)) >= ENOUGH_FOUND - 1:
-                    found = len(near), -rule.scatter, relation
-                    best = found if best is None or found[:2] > best[:2] else best
-            if best is not None:
-                sheet.found.setdefault(key, []).append(best[2])
+        models: dict[object, list[Row]] = {}
+        for row in rows:
+            models.setdefault((row.record.size_label, row.record.machine, row.seq), []).append(row)
+        found: list[Relation] = []
+        for some, apart in ((rows, ()), (max(models.values(), key=len), ("device", "recompute", "label"))):
+            left = [heading for heading in headings if not any(r.terms[0][0] == EXTRA + heading for r in found)]
+            for terms in discover.followed(some, left) if apart == () or len(models) > 1 else ():
+                found.append(Relation(_named(terms), terms, exact=False, apart=apart))
+        if found:
+            sheet.found[key] = found
+
+
+def _named(terms: tuple[tuple[str, int], ...]) -> str:
+    """`Tokens (B) = gbs x iteration / seq`"""
+    (first, _), *rest = terms
+    work = "".join(f" {'x' if power < 0 else '/'} {name.removeprefix(EXTRA)}" for name, power in rest)
+    return f"{first.removeprefix(EXTRA)} ={work.removeprefix(' x') if work.startswith(' x') else f' 1{work}'}"
 
 
 def relations_of(row: Row) -> Iterator[Relation]:
@@ -346,11 +339,22 @@ def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> R
         exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
         if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
             return Rule(value, 0.0, exactly)
-    if len(near) < ENOUGH_ROWS or len(near) < most * len(offs):
+    if len(near) < ENOUGH_ROWS or len(near) < most * len(offs) and not _beyond_chance(offs, middle):
         return None
-    constant = statistics.median(near)
+    # Coarse digits tell the figure less well than fine ones do.
+    fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
+    constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near))
+
+
+def _beyond_chance(offs: list[tuple[float, float]], middle: float) -> bool:
+    """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
+    exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]
+    nearly = sum(may + EXACTLY < abs(off - middle) < may + WINDOW for off, may in offs)
+    window = 2 * statistics.median(exactly) + 2 * EXACTLY if exactly else 1.0
+    chance = math.comb(len(offs), len(exactly)) * window ** (len(exactly) - 1) if len(offs) <= 60 else 1.0
+    return len(exactly) >= max(ENOUGH_ROWS, FEWER * len(offs)) and nearly <= 0.15 * len(offs) and chance < 0.005
 
 
 def rule_of(row: Row, relation: Relation) -> Rule | None:
@@ -361,6 +365,8 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
         for rule in (rules.get(("table", row.key, name)), rules.get(("file", file, name))):
             if rule is not None and rule.support >= 2:
                 return rule
+            if not relation.exact and row.sheet.has_unknown(row.key):
+                break  # a column that nobody reads may set what other tables have in common
     return None
 
 
@@ -401,8 +407,8 @@ def check(sheet: Sheet) -> list[Finding]:
             if row in judged:
                 broken, kept = judged[row]
                 broken = [each for each in broken if (row, each[0].name) not in habits]
-                if broken and _concerns(broken, kept):
-                    suspects[row] = broken, list(_repairs(row, broken, kept))
+                if broken and _concerns(row, broken, kept):
+                    suspects[row] = _mended(row, broken, kept)
         _exchanges(suspects)
         for row, (broken, repairs) in suspects.items():
             found += _report(row, broken, repairs)
@@ -423,7 +429,7 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
         if rule is None or not measured or rule.support < 2 and relation.exact:
             continue
         off, may = measured
-        if abs(off) > may + 0.004 and _unstated(row, relation, off):
+        if abs(off) > may + 0.004 and (_unstated(row, relation, off) or _of_nodes(row, relation)):
             continue
         if abs(off) > may + 0.004:
             broken.append((relation, rule, off))
@@ -436,6 +442,11 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
     unsaid = UNSAID in _key(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
     return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
+
+
+def _of_nodes(row: Row, relation: Relation) -> bool:
+    """An aggregate that follows from TFLOPs which are a node's: those are what is unlike the other rows, not the aggregate."""
+    return relation.name == "the aggregate" and derived.aggregate_fits(row, row.get("tflops") or 0.0) is not None
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
@@ -456,12 +467,30 @@ def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tup
     return found
 
 
-def _concerns(broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
+def _concerns(row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
     """Time and TFLOPs alone, with nothing else to tell which of them is wrong, are the question of `throughput`."""
+    throughput_can = complete(row) and row.reading is not None and row.reading.ratio(row) is not None
     names = {relation.name for relation, _, _ in broken}
     if names == {"the layout"}:
         return False
+    if not throughput_can:
+        return True
     return names != {"TFLOPs and time"} or any({"sec_per_it", "tflops"} & {n for n, _ in r.terms} for r, _ in kept)
+
+
+def _mended(
+    row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
+) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
+    """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
+    repairs = list(_repairs(row, broken, kept))
+    told = [each for each in broken if not _is_found(each[0])]
+    if repairs or len(told) == len(broken) or not told:
+        return broken, repairs
+    return told, list(_repairs(row, told, [each for each in kept if not _is_found(each[0])]))
+
+
+def _is_found(relation: Relation) -> bool:
+    return relation.terms[0][0][:1] == EXTRA
 
 
 def _repairs(
@@ -569,7 +598,7 @@ def _scored(
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
     """Whether the row would be another one's configuration: nobody runs it twice without a word."""
-    names = ("size_label", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "gbs", "seq", "recompute", "zero_stage")
+    names = ("size_label", "gpus", "nodes", "cp", "seq", *LAYOUT)
     same = all((value if n == name else _said(row, n)) == _said(mate, n) for n in names)
     return same and row.record.extra == mate.record.extra
 
@@ -609,7 +638,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
-    score += _leaning(row, name, figure.value, value) if name in MEASURES else 0.0
+    score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
     other = formula_of_another(row) if name == "tflops" and not why else None
@@ -664,6 +693,15 @@ def _leaning(row: Row, name: str, was: float, value: float) -> float:
     return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
 
 
+def _in_line(row: Row, name: str, was: float, value: float) -> float:
+    """Above 0 when the new value lies within what the other rows of the column have, and the printed one does not."""
+    column = [figure for mate in row.around if mate is not row and (figure := _said(mate, name))]
+    if len(column) < 3:
+        return 0.0
+    low, high = 0.9 * min(column), 1.1 * max(column)  # type: ignore[type-var, operator]
+    return 1.5 * ((low <= value <= high) - (low <= was <= high))
+
+
 def _exchanges(suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]]) -> None:
     """Two rows each of which needs what the other has."""
     for row, (_, repairs) in suspects.items():
@@ -710,7 +748,9 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
     if not repairs:
         row.settled = False
-        return [] if _others_will_say(broken) else [row.find(_code(name, broken), level, f"{facts}: {open_end}", name=name)]
+        found = all(_is_found(relation) for relation, _, _ in broken)
+        if found or _others_will_say(broken):
+            return []
     return [row.find(_code(name, broken), level, f"{facts}: {open_end}", name=name)]
 
 
