@@ -108,6 +108,18 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
     run_dir = run_dir.absolute()
     if claim is not None:
         claim.take(there=True)
+    job = checked(trial, recipe, launcher, run_dir=run_dir, limits=limits)
+    if claim is not None:
+        claim.take(there=False)
+    if run_dir.exists():
+        end_leftovers(run_dir)
+        files.clear(run_dir, keep_events=recipe.resume)
+    runfile.write(runfile.RunFile(trial=environment.public(trial), recipe=recipe, out=str(run_dir)), run_dir / files.RUN)
+    return replace(job, argv=engine_for(trial).argv(trial, recipe, run_dir))
+
+
+def checked(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits()) -> Job:
+    """The job, still without its argv. Writes nothing."""
     engine = engine_for(trial)
     engine.check(trial, recipe, here=launcher.here)
     cap = limits.memory_cap_gib
@@ -118,13 +130,7 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
         memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s, stop_s=recipe.stop_s,
         scheduler=dict(trial.environment.scheduler), says_end=engine.says_end)
     launcher.check(trial, job)
-    if claim is not None:
-        claim.take(there=False)
-    if run_dir.exists():
-        end_leftovers(run_dir)
-        files.clear(run_dir, keep_events=recipe.resume)
-    runfile.write(runfile.RunFile(trial=environment.public(trial), recipe=recipe, out=str(run_dir)), run_dir / files.RUN)
-    return replace(job, argv=engine.argv(trial, recipe, run_dir))
+    return job
 
 
 def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
