@@ -41,8 +41,10 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
     elif status == "ok":
         last = f"loss {found['losses'][-1]:.4f}, " if found["losses"] else ""
         if found["sec_per_it"]:
-            print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs per process ({found['formula']}), "
-                  f"{found['mem_gib'] or 0:.2f} GiB on the fullest rank")
+            share = f" {found['mfu']:.1%} MFU," if found["mfu"] is not None else ""
+            print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs per process ({found['formula']}),"
+                  f"{share} {found['tokens_per_s_per_process']:,.0f} tokens/s per device, {found['mem_gib'] or 0:.2f} GiB "
+                  "on the fullest rank")
         from seatrial.terminal import breakdown
 
         print(breakdown(found["breakdown"], "s"))

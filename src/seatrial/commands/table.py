@@ -15,7 +15,6 @@ from pathlib import Path
 
 import typer
 
-
 WHERE = "Rows for which this holds, as \"tp == 2 and status == 'ok' and mfu > 0.3\": of any field, axis or setting; repeatable."
 
 

@@ -233,6 +233,8 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
         "status": outcome.status, "run_id": record.run_id,
         "losses": [i.get("loss") for i in got.iterations], "grad_norms": [i.get("grad_norm") for i in got.iterations],
         "sec_per_it": record.sec_per_it, "tflops": record.tflops, "formula": FORMULA, "tflops_per": "process",
+        "mfu": record.mfu,
+        "tokens_per_s_per_process": digits((record.tokens_per_s or 0.0) / trial.topology.world) or None,
         "mem_gib": got.memory.get("mem_gib"), "memory": got.memory.get("fullest", {}), "breakdown": record.breakdown,
         "events": str(out / files.EVENTS),
         "iterations": [{k: i[k] for k in ("step", "sec") if k in i} for i in got.iterations],
@@ -249,4 +251,4 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
 def summary_of_invalid(error: BadInput) -> dict[str, Any]:
     """The summary of what never started."""
     return {"status": "invalid", "losses": [], "grad_norms": [], "sec_per_it": None, "tflops": None, "formula": FORMULA,
-            "mem_gib": None, "breakdown": {}, "events": None, "message": str(error), "rank": None}
+            "mfu": None, "tokens_per_s_per_process": None, "mem_gib": None, "breakdown": {}, "events": None, "message": str(error), "rank": None}
