@@ -157,8 +157,12 @@ def test_compare_of_records_needs_both_sides(seatrial, tmp_path):
     seatrial("sweep", stub_file(tmp_path, repeats=2), "--logbook", tmp_path / "book", "--session", "tuesday")
     said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "session=monday", "--b", "session=tuesday")
     assert said.status == 0 and said.out.startswith("no difference can be seen between session=monday and session=tuesday")
+    said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "sesion=monday", "--b", "session=tuesday")
+    assert said.status == 2 and "no row has a field 'sesion'; did you mean 'session'?" in said.err
+    said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "Session=monday", "--b", "session=Tuesday")
+    assert said.status == 2 and "has session=Tuesday; session is there as monday, tuesday" in said.err
     said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "session=monday", "--b", "session=never")
-    assert said.status == 2 and "no configuration is there both" in said.err
+    assert said.status == 2 and "has session=never; session is there as monday" in said.err
     assert seatrial("compare", "--logbook", tmp_path / "book").status == 2
 
 

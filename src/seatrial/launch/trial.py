@@ -251,4 +251,5 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
 def summary_of_invalid(error: BadInput) -> dict[str, Any]:
     """The summary of what never started."""
     return {"status": "invalid", "losses": [], "grad_norms": [], "sec_per_it": None, "tflops": None, "formula": FORMULA,
-            "mfu": None, "tokens_per_s_per_process": None, "mem_gib": None, "breakdown": {}, "events": None, "message": str(error), "rank": None}
+            "mfu": None, "tokens_per_s_per_process": None, "mem_gib": None, "breakdown": {}, "events": None,
+            "message": str(error), "rank": None}
