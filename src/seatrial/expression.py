@@ -4,6 +4,7 @@
     rule.holds({"dp": 8})                          True
     rule.holds({"dp": np.array([4, 6])})           array([True, False])
     python -m seatrial.expression '12 <= layers // pp' layers=72 pp=6
+    parse("mfu > 0.4 and status == 'ok'", names, cells=True)      over the cells of a table: fractions and texts too
 
 There are numbers, names, `+ - * // %`, comparisons (chained as in Python), `and`, `or`, `not` and parentheses; nothing that
 calls, indexes, raises to a power or reaches an attribute. Length, depth and every number on the way are bounded. `and` and `or`
@@ -33,7 +34,7 @@ MAX_DEPTH = 40
 MAX_NUMBER = 10**18
 """Literals and results: it fits 64 bits with room for one addition, so arrays and plain numbers agree."""
 
-_TOKEN = re.compile(r"(?P<number>\d[\w.]*)|(?P<name>[A-Za-z_]\w*)|"
+_TOKEN = re.compile(r"(?P<text>'[^'\\]*'|\"[^\"\\]*\")|(?P<number>\d[\w.]*)|(?P<name>[A-Za-z_]\w*)|"
                     r"(?P<sign>//|\*\*|[=!<>]=|&&|\|\||[-+*/%<>=!&|^~()\[\]{}.,:;'\"])", re.ASCII)
 _HINTS = {"=": "use ==", "&&": "use and", "||": "use or", "!": "use not", "**": "there are no powers", "/": "use //",
           "&": "use and", "|": "use or", ".": "there are no attributes or fractions", "'": "there are no texts",
@@ -54,38 +55,43 @@ class Expression:
     root: ast.expr = field(compare=False)
     names: frozenset[str]
     """The names that it needs values for."""
+    cells: bool = False
+    """Whether values may be fractions, texts, and not-a-number where a row says nothing, which equals nothing."""
 
     def value(self, values: Mapping[str, Value]) -> Value:
         """The whole number it comes to (comparisons give 0 or 1), or one per row where a name stands for an array."""
         missing = sorted(self.names - set(values))
         if missing:
             raise BadInput(f"rule {self.text!r}: {missing[0]} has no value here; {nearest(missing[0], values)}")
-        return _Evaluation(self.text).of(self.root, {name: values[name] for name in self.names})
+        return _Evaluation(self.text, self.cells).of(self.root, {name: values[name] for name in self.names})
 
     def holds(self, values: Mapping[str, Value]) -> bool | np.ndarray:
         """Whether it is true (not 0)."""
-        return self.value(values) != 0
+        try:
+            return _true(self.value(values))
+        except TypeError:
+            raise BadInput(f"rule {self.text!r}: a text has no order and no sum with numbers; == and != compare them") from None
 
 
-def parse(text: str, names: Iterable[str] | None = None) -> Expression:
+def parse(text: str, names: Iterable[str] | None = None, *, cells: bool = False) -> Expression:
     """Read a rule. With `names`, any other name is an error that gives its position and the nearest known one."""
     if len(text) > MAX_LENGTH:
         raise BadInput(f"rule of {len(text)} characters: {MAX_LENGTH} are the most")
-    plain = _checked(text, None if names is None else frozenset(names))
+    plain = _checked(text, None if names is None else frozenset(names), cells)
     try:
         # In brackets, so that spaces in front are no indent: column 1 of the tree is position 1 of the rule.
         root = ast.parse(f"({plain})", mode="eval").body
     except SyntaxError as error:  # `1 == not dp`
         at = max((error.offset or 2) - 2, 0)
         raise _wrong(text, at, f"{text[at:].split(maxsplit=1)[0]!r} was not expected") from None
-    return Expression(text, root, frozenset(node.id for node in ast.walk(root) if isinstance(node, ast.Name)))
+    return Expression(text, root, frozenset(node.id for node in ast.walk(root) if isinstance(node, ast.Name)), cells)
 
 
 def _wrong(text: str, at: int, what: str) -> BadInput:
     return BadInput(f"rule {text!r}, position {at + 1}: {what}")
 
 
-def _checked(text: str, known: frozenset[str] | None) -> str:
+def _checked(text: str, known: frozenset[str] | None, cells: bool) -> str:
     """The text for Python's parser, once every token is one of this language and stands where it can.
 
     Operands and operators take turns: that finds a mistake with its position, and keeps Python's other syntax out.
@@ -98,16 +104,20 @@ def _checked(text: str, known: frozenset[str] | None) -> str:
         if not match:
             raise _wrong(text, at, f"{text[at]!r} has no meaning here")
         token, kind = match.group(), match.lastgroup
-        if kind == "number" and not token.isdigit():
-            raise _wrong(text, at, f"{token!r} is not a whole number")
-        if kind == "number" and (len(token) > 19 or int(token) > MAX_NUMBER):
+        if kind == "text" and not cells:
+            token, kind = token[0], "sign"
+        fraction = cells and bool(re.fullmatch(r"\d+\.\d+", token))
+        if kind == "number" and not token.isdigit() and not fraction:
+            raise _wrong(text, at, f"{token!r} is not a {'' if cells else 'whole '}number")
+        if kind == "number" and not fraction and (len(token) > 19 or int(token) > MAX_NUMBER):
             raise _wrong(text, at, f"{token} is above {MAX_NUMBER:.0e}, the largest number a rule can hold")
-        if kind == "number":  # 007 is 7 here, and an error in Python
+        if kind == "number" and not fraction:  # 007 is 7 here, and an error in Python
             plain = plain[:at] + str(int(token)).rjust(len(token)) + plain[match.end() :]
-        is_operand = kind == "number" or kind == "name" and token not in ("and", "or", "not")
+        is_operand = kind in ("number", "text") or kind == "name" and token not in ("and", "or", "not")
         if operand_next and (is_operand or token in ("(", "-", "not")):
             if kind == "name" and is_operand and (token not in known if known is not None else keyword.iskeyword(token)):
-                raise _wrong(text, at, f"{token} is not known; {nearest(token, known or ())}")
+                quotes = f", or a text: '{token}'" if cells and before in ("==", "!=") else ""
+                raise _wrong(text, at, f"{token} is not known{quotes}; {nearest(token, known or ())}")
             prefixes = 0 if is_operand else prefixes + 1
             if prefixes + sum(count for _, count in opened) > MAX_DEPTH:
                 raise _wrong(text, at, f"nested deeper than {MAX_DEPTH}")
@@ -133,6 +143,7 @@ def _checked(text: str, known: frozenset[str] | None) -> str:
 @dataclass(frozen=True)
 class _Evaluation:
     text: str
+    cells: bool = False
 
     def of(self, node: ast.expr, values: Mapping[str, Value]) -> Value:
         # A long sum leans to the left; walking down it in a loop keeps Python's stack out of reach of the text.
@@ -147,20 +158,24 @@ class _Evaluation:
 
     def operand(self, node: ast.expr, values: Mapping[str, Value]) -> Value:
         if isinstance(node, ast.Constant):
-            return int(node.value)  # type: ignore[arg-type]
+            return node.value if self.cells else int(node.value)  # type: ignore[arg-type,return-value]
         if isinstance(node, ast.Name):
             value = values[node.id]
+            if self.cells:
+                return value
             return self.bounded(node.col_offset - 1, value if _is_array(value) else int(value))
         if isinstance(node, ast.UnaryOp):
             inner = self.of(node.operand, values)
-            return -inner if isinstance(node.op, ast.USub) else _number(inner == 0)
+            if isinstance(node.op, ast.USub):
+                return -inner
+            return int(not _true(inner)) if self.cells else _number(inner == 0)
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             links = [lambda values, a=a, b=b, op=op: _COMPARE[type(op)](self.of(a, values), self.of(b, values))
                      for a, op, b in zip(sides, node.ops, sides[1:])]
             return self.joined(True, links, values)
         assert isinstance(node, ast.BoolOp), f"{type(node).__name__} is not of this language"
-        parts = [lambda values, part=part: self.of(part, values) != 0 for part in node.values]
+        parts = [lambda values, part=part: _true(self.of(part, values)) for part in node.values]
         return self.joined(isinstance(node.op, ast.And), parts, values)
 
     def joined(self, every: bool, parts: list[Callable[..., Any]], values: Mapping[str, Value]) -> Value:
@@ -185,6 +200,8 @@ class _Evaluation:
             if bool(zero.any()) if _is_array(zero) else zero:  # type: ignore[union-attr]
                 raise _wrong(self.text, at, f"{sign} divides by zero")
             return a // b if sign == "//" else a % b
+        if self.cells:
+            return a * b if sign == "*" else a + b if sign == "+" else a - b
         if sign == "*":
             # Checked before it is done: 64 bits wrap round without a word.
             if _largest(a) * _largest(b) > MAX_NUMBER:
@@ -209,6 +226,11 @@ def _largest(value: Value) -> int:
     if not _is_array(value):
         return abs(int(value))
     return max(abs(int(value.max())), abs(int(value.min()))) if value.size else 0  # type: ignore[union-attr]
+
+
+def _true(value: Any) -> Any:
+    """Not 0; and not not-a-number, which is unlike itself."""
+    return (value != 0) & (value == value)
 
 
 def _number(condition: object) -> Value:

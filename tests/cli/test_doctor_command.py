@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-NAMES = ["python", "torch", "backends", "devices", "cores", "load", "memory", "allocator", "tmp", "disk", "shm", "limits",
-         "clock", "scheduler", "network", "ports"]  # fmt: skip
+NAMES = ["python", "torch", "backends", "devices", "engines", "launchers", "cores", "load", "memory", "allocator", "tmp",
+         "disk", "shm", "limits", "clock", "scheduler", "network", "ports"]  # fmt: skip
 
 
 def test_every_check_has_a_line_and_the_last_one_counts_them(seatrial) -> None:

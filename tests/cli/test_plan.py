@@ -210,6 +210,18 @@ def test_the_pick_is_written_for_megatron(seatrial, tmp_path):
     assert again.status == 2 and "is already there" in again.err
 
 
+@pytest.mark.parametrize("model, nodes, flags", [("llama3-8b", 32, "megatron-lm.args"),
+                                                 ("bloom-181b", 48, "megatron-deepspeed.args")])
+def test_what_ranks_first_is_what_is_written(seatrial, tmp_path, model, nodes, flags):
+    asked = ["plan", "--model", model, "--cluster", "jz-a100", "--nodes", nodes, "--gbs", 2048, "--emit", "megatron", "--json"]
+    said = seatrial(*asked, "-o", tmp_path / "out")
+    assert said.status == 0 and "number" not in said.err, said.err
+    first, words = json.loads(said.out)["candidates"][0], (tmp_path / "out" / flags).read_text().split()
+    for flag, knob in (("--tensor-model-parallel-size", "tp"), ("--pipeline-model-parallel-size", "pp"),
+                       ("--micro-batch-size", "mbs")):
+        assert words[words.index(flag) + 1] == str(first[knob])
+
+
 def test_rows_of_ones_own_move_the_forecast_and_make_it_surer(seatrial, tmp_path):
     cold = json.loads(seatrial(*AS_ASKED, "--top", 12, "--json").out)
     columns = ("nodes", "dp", "tp", "pp", "vp", "mbs", "gbs", "zero", "recompute", "schedule")

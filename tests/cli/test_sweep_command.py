@@ -29,6 +29,40 @@ def test_a_dry_run_writes_nothing_and_counts_what_rules_left_out(seatrial, tmp_p
     assert not (tmp_path / "book").exists()
 
 
+THEIRS = {"model": "gpt2-124m", "batch": {"gbs": 64}, "engine": "command",
+          "command": {"per": "node", "argv": ["torchrun", "--nproc-per-node", "{procs_per_node}", "t.py", "--tp", "{tp}"]}}
+
+
+def test_a_dry_run_shows_each_command_line_and_forecast(seatrial, tmp_path):
+    cluster = {"base": "dgx-a100", "nodes": 1, "procs_per_node": 2}
+    file = sweeps.write(tmp_path / "s.toml", {**THEIRS, "cluster": cluster, "axes": {"tp": [1, 2]},
+                                              "topology": {"dp": 2}, "rules": ["dp * tp <= 2"]})
+    said = seatrial("sweep", file, "--dry-run", "--launcher", "slurm", "--logbook", tmp_path / "book")
+    assert "    $ torchrun --nproc-per-node 2 t.py --tp 1\n" in said.out
+    assert "s/it (90 %: " in said.out and "GiB, fits with over 99%" in said.out
+    assert "\n    sbatch --parsable" in said.out and "--nodes=1" in said.out and "\n    exec srun " in said.out
+    assert not (tmp_path / "book").exists()
+    (row,) = json.loads(seatrial("sweep", file, "--dry-run", "--launcher", "slurm", "--json").out)["trials"]
+    assert row["argv"] == ["torchrun", "--nproc-per-node", "2", "t.py", "--tp", "1"] and row["submit"][0] == "sbatch"
+    assert row["forecast"]["sec_lo"] < row["forecast"]["sec_per_it"] < row["forecast"]["sec_hi"]
+
+
+def test_scripts_of_a_dry_run_are_written_on_request_alone(seatrial, tmp_path):
+    said = seatrial("sweep", EXAMPLE, "--dry-run", "--launcher", "pjm", "--scripts", tmp_path / "scripts")
+    written = sorted(path.stem for path in (tmp_path / "scripts").iterdir())
+    assert len(written) == 5 and "5 scripts are in" in said.out and all(key in said.out for key in written)
+    assert "mpiexec" in (tmp_path / "scripts" / f"{written[0]}.sh").read_text()
+    assert seatrial("sweep", EXAMPLE, "--dry-run", "--scripts", tmp_path / "more").status == 2
+
+
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_a_word_that_no_trial_has_is_an_error_before_anything_starts(seatrial, tmp_path, dry):
+    file = sweeps.write(tmp_path / "s.toml", {**THEIRS, "command": {"argv": ["t.py", "{tpp}"]}})
+    said = seatrial("sweep", file, "--logbook", tmp_path / "book", *dry)
+    assert said.status == 2 and "no such word 'tpp'; did you mean 'tp'?" in said.err and "master_addr, master_port" in said.err
+    assert not (tmp_path / "book").exists()
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("model = ", "not TOML"), ("model = 'tiny'", "[batch] must be given"),
     ("model = 'tiny'\nbatch = {gbs = 8}\naxis = {}", "did you mean 'axes'?"),
@@ -90,7 +124,7 @@ def test_the_best_is_the_row_that_the_table_has_in_bold(seatrial, tmp_path, by):
     file = stub_file(tmp_path, axes={"case": cases}, stop={"by": by})
     assert "2 ok, best case=two: 0.1001 s/it" in seatrial("sweep", file, "--logbook", tmp_path / "book").out
     rows = [line.split("|") for line in seatrial("table", tmp_path / "book").out.splitlines() if line.startswith("|")]
-    name, tflops = rows[0].index(next(h for h in rows[0] if h.strip() == "case")), -3
+    name, tflops = (next(i for i, heading in enumerate(rows[0]) if word in heading) for word in ("case", "TFLOPs"))
     assert [row[name].strip() for row in rows if "**" in "".join(row)] == ["two"]
     assert float(rows[2][tflops]) > float(rows[3][tflops]), "or this would be no test"
     found = json.loads(seatrial("sweep", file, "--logbook", tmp_path / "book", "--resume", "--json").out)
@@ -123,8 +157,12 @@ def test_compare_of_records_needs_both_sides(seatrial, tmp_path):
     seatrial("sweep", stub_file(tmp_path, repeats=2), "--logbook", tmp_path / "book", "--session", "tuesday")
     said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "session=monday", "--b", "session=tuesday")
     assert said.status == 0 and said.out.startswith("no difference can be seen between session=monday and session=tuesday")
+    said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "sesion=monday", "--b", "session=tuesday")
+    assert said.status == 2 and "no row has a field 'sesion'; did you mean 'session'?" in said.err
+    said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "Session=monday", "--b", "session=Tuesday")
+    assert said.status == 2 and "has session=Tuesday; session is there as monday, tuesday" in said.err
     said = seatrial("compare", "--logbook", tmp_path / "book", "--a", "session=monday", "--b", "session=never")
-    assert said.status == 2 and "no configuration is there both" in said.err
+    assert said.status == 2 and "has session=never; session is there as monday" in said.err
     assert seatrial("compare", "--logbook", tmp_path / "book").status == 2
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import sweeps
+
 ROWS = Path(__file__).parents[2] / "examples" / "rows.csv"
 LOG = ("tune", "--model", "bloom-181b", "--cluster", "jz-a100", "--oracle", ROWS, "--nodes-max", "48", "--leave-out",
        "bloom-prequel:475")
@@ -43,6 +45,31 @@ def test_the_cheapest_is_called_so_where_another_is_the_fastest(seatrial, tmp_pa
     assert "2 of 2 candidates tried" in said and "Best: nodes 2" in said and "in bold" not in said
 
 
+def test_the_trials_of_a_sweeps_file_are_searched_with_its_command(seatrial, tmp_path):
+    file = sweeps.write(tmp_path / "s.toml", {"model": "tiny", "batch": {"gbs": 8}, "command": sweeps.stub("ok", scale="{mbs}"),
+                                              "rules": ["mbs < 8"], "axes": {"mbs": [1, 2, 4, 8], "dp": [1]}})
+    said = seatrial("tune", file, "--logbook", tmp_path / "book", "--trials", 3)
+    assert said.out.startswith("3 candidates of s.toml on local, 1 left out by its rules"), said.out + said.err
+    assert [line.split()[:2] for line in said.out.splitlines() if line.strip()[:1].isdigit()][1:4] == [
+        ["1", "ok"], ["2", "ok"], ["3", "ok"]], said.out
+    assert "Best: MBS 1 DP 1, 0.1001 s/it" in said.out and said.status == 0
+    again = seatrial("tune", file, "--logbook", tmp_path / "book", "--trials", 3, "--resume")
+    assert "3 trials are in the logbook already" in again.out and "Best: MBS 1 DP 1" in again.out
+    assert seatrial("tune", file, "--tp", 2).status == 2
+
+
+def test_what_lies_far_outside_the_forecasts_is_learned_from_and_not_taken_for_the_end(seatrial, tmp_path):
+    """A hundred times as fast as forecast: the first measured would look unbeatable."""
+    table = tmp_path / "rows.csv"
+    rows = [f"24,2048,16,1,{dp},{tp},{mbs},64,{0.1 * (1 + mbs / 10) / (3 if tp == 4 else 1)},ok"
+            for dp, tp in ((8, 1), (4, 2), (2, 4)) for mbs in (1, 2, 4)]
+    table.write_text("\n".join(["layers,hidden,heads,nodes,dp,tp,mbs,gbs,sec_per_it,status", *rows]))
+    said = seatrial("tune", "--cluster", "jz-a100", "--oracle", table)
+    assert "far outside the forecasts (1/" in said.out and "learned anew" in said.out
+    assert "Best: DP 2 TP 4" in said.out
+    assert json.loads(seatrial("tune", "--cluster", "jz-a100", "--oracle", table, "--json").out)["relearned"] < 0.2
+
+
 def test_nothing_that_runs_is_status_three(seatrial, tmp_path):
     table = tmp_path / "rows.csv"
     table.write_text("layers,hidden,heads,dp,tp,mbs,gbs,status\n24,2048,16,4,2,1,64,oom\n24,2048,16,2,4,1,64,hang\n")
@@ -58,6 +85,9 @@ def test_nothing_that_runs_is_status_three(seatrial, tmp_path):
     (("--model", "tiny"), "--gbs must be given"),
     (("--model", "tiny", "--gbs", "16", "--sure", "2"), "shares from 0 to 1"),
     (("--model", "tiny", "--gbs", "16", "--set", "measure.secnds=1"), "did you mean 'seconds'?"),
+    (("--model", "tiny", "--gbs", "16", "--set", "repeats=3"), "repeats is for `seatrial sweep`"),
+    (("--model", "tiny", "--gbs", "16", "--set", "command.per=node"), "a sweep's file may say more"),
+    (("--cluster", "jz-a100", "--oracle", ROWS, "--model", "tiny", "--set", "measure.seconds=1"), "measures nothing"),
     (("--model", "tiny", "--gbs", "16", "--seconds", "-1"), "budget"),
     (("--model", "tiny", "--gbs", "16", "--launcher", "pjm"), "there is no pjsub"),
 ])

@@ -44,6 +44,7 @@ def test_a_3d_trial_gives_its_figures_and_its_timers_account_for_the_time(tmp_pa
     assert (status, found["status"]) == (0, "ok")
     assert len(found["losses"]) == len(found["grad_norms"]) == 4 and found["losses"][-1] < found["losses"][0]
     assert found["sec_per_it"] > 0 and found["tflops"] > 0 and found["formula"] == "sc21" and found["mem_gib"] > 0.05
+    assert found["tokens_per_s_per_process"] == pytest.approx(8 * 64 / found["sec_per_it"] / 8, rel=1e-3)
     said = events.read_events(found["events"])
     for rank in iterations_of(found)[0]:
         assert rank.keys() <= {"sec", "data", "forward", "recompute", "backward", "loss", "tp_comm", "pp_wait", "pp_send",

@@ -111,6 +111,22 @@ def row(sec, **fields):
     return {"state": "measured", "sec_per_it": sec, "gbs": 8, "dp": 2, **fields}
 
 
+def test_what_must_differ_with_the_other_is_found_and_named():
+    one = [row(1.0, tp=1, dp=2, gpus=2), row(1.1, tp=1, dp=2, gpus=2), row(9.0, tp=1, dp=4, gpus=4)]
+    two = [row(2.0, tp=2, dp=1, gpus=2), row(2.2, tp=2, dp=1, gpus=2)]
+    [group] = versus.side_by_side_or_near(one, two, apart=["tp"])
+    assert group.also == {"dp": (2, 1)} and group.a == [1.0 / 8, 1.1 / 8] and len(group.b) == 2
+    [group] = versus.side_by_side_or_near(one[:1], [row(2.0, tp=2, dp=2, gpus=4, nodes=1)], apart=["tp"])
+    assert group.also == {"gpus": (2, 4), "nodes": (None, 1)}
+    [group] = versus.side_by_side_or_near(one[:1], [row(2.0, tp=2, dp=2, gpus=2)], apart=["tp"])
+    assert group.also == {}
+
+
+def test_a_mixture_is_not_compared():
+    one = [row(1.0, tp=1, dp=2, mbs=1), row(1.1, tp=1, dp=2, mbs=2)]
+    assert versus.side_by_side_or_near(one, [row(2.0, tp=2, dp=2, mbs=4)], apart=["tp"]) == []
+
+
 def test_records_are_compared_within_one_configuration_only():
     monday = [row(1.0, session="m"), row(1.1, session="m"), row(9.0, session="m", dp=4)]
     tuesday = [row(0.5, session="t"), row(0.55, session="t"), row(7.0, session="t", dp=8)]

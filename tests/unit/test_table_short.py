@@ -5,7 +5,7 @@ import pytest
 
 from seatrial.errors import BadInput
 from seatrial.record import Outcome, Record
-from seatrial.tables.short import digits, to_short
+from seatrial.tables.short import digits, seconds, to_short
 
 ONE = dict(state="measured", size_label="tiny", layers=8, hidden=128, heads=16, seq=64, vocab=256, dp=2, tp=1, pp=2, vp=1,
            mbs=1, gbs=16, zero_stage=0, recompute="none", schedule="1f1b", dtype="fp32", nodes=1, machine="here",
@@ -27,11 +27,23 @@ def test_a_column_is_what_varies_or_was_measured_and_the_rest_is_said_above():
     text = to_short([row(), row(zero_stage=1, sec_per_it=0.25, measurement={})])
     heading, _, first, second = cells(text)
     assert heading == ["DP", "TP", "PP", "MBS", "GBS", "ZS", "Mem", "Sec/it", "TFLOPs (sc21, per process)", "Samples/s"]
-    assert first == ["2", "1", "2", "1", "16", "0", "0.3400 GiB", "**0.1861 ± 2.7%**", "0.02854", "86.00"]
+    assert first == ["2", "1", "2", "1", "16", "0", "0.3400 GiB", "**0.186 ± 2.7%**", "0.0285", "86.0"]
     assert second[7] == "0.2500"
     shared = "nodes 1, layers 8, hidden 128, heads 16, seq 64, machine here, session first, fp32"
     assert text.startswith(f"tiny: 2 trials, {shared}. Every")
     assert max(map(len, text.splitlines())) < 128
+
+
+def test_mfu_and_tokens_a_device_stand_beside_the_tflops_where_they_are_known():
+    heading, _, first, second = cells(to_short([row(mfu=0.41234, tokens_per_s=5503.7, gpus=4), row(gpus=4)]))
+    assert heading[-4:] == ["TFLOPs (sc21, per process)", "MFU", "Samples/s", "Tok/s/device"]
+    assert first[-3:] == ["41.2 %", "86.0", "1376"] and second[-3:] == ["", "86.0", ""]
+
+
+@pytest.mark.parametrize(("low", "high", "shown"), [(0.1860, 0.1861, "0.1861 ± 0.0%"), (0.18, 0.19, "0.186 ± 2.7%"),
+                                                   (0.1, 0.27, "0.19 ± 46%")])
+def test_a_figure_has_the_digits_that_its_spread_allows(low, high, shown):
+    assert seconds(row(measurement={"low_s": low, "high_s": high})) == shown
 
 
 def test_knobs_and_variables_that_differ_have_columns_and_others_do_not():
@@ -54,7 +66,7 @@ def test_what_failed_stands_in_the_same_table_with_empty_figures_and_its_reason(
 def test_an_estimate_is_marked_and_is_never_the_best():
     text = to_short([row(), row(mbs=2, sec_per_it=0.3), row(mbs=4, sec_per_it=0.01, state="estimated",
                                                            measurement={"kind": "rehearsed"})])
-    assert [line[6] for line in cells(text)[2:]] == ["**0.1861 ± 2.7%**", "0.3000 ± 1.7%", "~0.01000"]
+    assert [line[6] for line in cells(text)[2:]] == ["**0.186 ± 2.7%**", "0.300 ± 1.7%", "~0.01000"]
     assert "~ not measured whole: rehearsed" in text
 
 

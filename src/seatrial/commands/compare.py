@@ -3,18 +3,15 @@
     seatrial compare trial.toml --b environment.variables.LD_PRELOAD=libtcmalloc_minimal.so.4 --logbook book
     seatrial compare trial.toml --a topology.precision=fp16 --b topology.precision=bf16 --logbook book --repeats 12
     seatrial compare --logbook book --a session=monday --b session=tuesday
-    seatrial compare --logbook notes.md --a tp=4 --b tp=8
+    seatrial compare --logbook notes.md --a tp=1 --b tp=2       fields as `table` has them; what must differ with them is named
 
 With a file, --a and --b are settings put over it and both are run, pair by pair; without, they choose records. Exit status: 0
 when there is an answer, also "no difference can be seen"; 3 when one side could not be measured.
 """
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,50 +100,64 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
 
 
 def _recorded(logbook: Path, a: list[str], b: list[str]) -> list[Any]:
+    from seatrial.report.read import read
     from seatrial.sweep import compare as versus
+    from seatrial.tables.choose import values
 
     if not a or not b:
         raise BadInput("without a file, --a and --b choose records: for example --a session=monday --b session=tuesday")
-    where_a, where_b = (dict(map(_filter, side)) for side in (a, b))
-    with _book(logbook) as book:
-        (rows_a, problems), (rows_b, more) = book.rows(where_a), book.rows(where_b)
-    for line in dict.fromkeys(map(str, [*problems, *more])):
-        print(line, file=sys.stderr)
-    groups = versus.side_by_side(rows_a, rows_b, apart=[*where_a, *where_b])
+    records, unread = read([logbook])
+    for line in unread[:MOST_UNREAD]:
+        print(f"not read: {line}", file=sys.stderr)
+    rows = [({**values(record), **{f"env.{name}": text for name, text in record.env.items()}}, record.to_dict())
+            for record in records]
+    where_a, where_b = (dict(_filter(text, rows, logbook) for text in side) for side in (a, b))
+    sides = [[data for known, data in rows if all(known.get(name) == value for name, value in where.items())]
+             for where in (where_a, where_b)]
+    for side, found in zip((a, b), sides):
+        if not found:
+            raise BadInput(f"{logbook}: none of {len(rows)} rows has {' and '.join(side)}; {_there(side, rows)}")
+    groups = versus.side_by_side_or_near(*sides, apart=[_record_name(name) for name in (*where_a, *where_b)])
     if not groups:
-        raise BadInput(f"{logbook}: no configuration is there both with {' '.join(a)} and with {' '.join(b)}, measured")
+        raise BadInput(f"{logbook}: no configuration was measured both with {' '.join(a)} and with {' '.join(b)}: they differ "
+                       "in too much else; say more of each side, as --a tp=1 --a dp=2")
     return groups
 
 
-@contextlib.contextmanager
-def _book(path: Path) -> Iterator[Any]:
-    """A logbook, or one for the moment of what `seatrial import` reads in a file."""
-    from seatrial.logbook import Logbook
+def _record_name(name: str) -> str:
+    from seatrial.columns import BY_FIELD
 
-    if not path.is_file():
-        with Logbook(path) as book:
-            yield book
-        return
-    from seatrial.notes.read import import_file
-
-    found = import_file(path)
-    for problem in [problem for problem in found.problems if problem.level != "note"][:MOST_UNREAD]:
-        print(f"not read: {problem}", file=sys.stderr)
-    with tempfile.TemporaryDirectory() as folder, Logbook(Path(folder), create=True) as book:
-        book.append_many([record.to_dict() for record in found.records])
-        yield book
+    return BY_FIELD[name].name if name in BY_FIELD else name
 
 
-def _filter(text: str) -> tuple[str, Any]:
+def _there(side: list[str], rows: list[Any]) -> str:
+    """Of the first field that is asked for, the values that there are."""
+    name = side[0].partition("=")[0].strip()
+    seen = sorted({str(known[name]) for known, _ in rows if name in known})
+    return f"{name} is there as {', '.join(seen[:8])}{' …' if len(seen) > 8 else ''}" if seen else f"no row says its {name}"
+
+
+def _filter(text: str, rows: list[Any], logbook: Path) -> tuple[str, Any]:
+    """A name of the table (a field, its heading, an axis, env.NAME) and what it is to be."""
+    from seatrial.fields import nearest
+    from seatrial.tables.choose import names
+    from seatrial.tables.codec import HEADINGS
+
     name, sep, value = text.partition("=")
     if not sep or not name.strip():
         raise BadInput(f"{text!r}: expected field=value, as session=monday; an empty value means a field that is not there")
+    headings = {heading.lower(): field for field, heading in HEADINGS.items()}
+    name = headings.get(name.strip().lower(), name.strip())
+    there = {known for row, _ in rows for known in row}
+    if name not in there and name not in names() and not name.startswith("env."):
+        raise BadInput(f"{logbook}: no row has a field {name!r}; {nearest(name, there)}")
     if not value.strip():
-        return name.strip(), None
+        return name, None
     try:
-        return name.strip(), parse_json(value)
+        found = parse_json(value)
     except ValueError:
-        return name.strip(), value.strip()
+        return name, value.strip()
+    return name, int(found) if isinstance(found, bool) else value.strip() if name.startswith("env.") else found
 
 
 def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
@@ -158,6 +169,11 @@ def _print(groups: list[Any], found: Any, a: str, b: str) -> None:
         for side, name in (("a", a), ("b", b)):
             for status, count in group.failed[side].items():
                 print(f"{label}{name}: {status} in {count} of {group.ran[side]} repeats")
+    for group in groups:
+        if group.also:
+            label = f"{group.label}: " if group.label and len(groups) > 1 else ""
+            print(f"{label}{a} and {b} also differ in " + ", ".join(
+                f"{name} ({one} and {other})" for name, (one, other) in group.also.items()))
     _draw(groups, found, a, b)
     busy = max((group.busy for group in groups), default=0.0)
     if busy > BUSY:
@@ -212,6 +228,7 @@ def _document(groups: list[Any], found: Any, a: str, b: str) -> dict[str, Any]:
     return {"a": a, "b": b, **_figures(found),
             "groups": [{"label": g.label, **_figures(g.comparison), "seconds_a_sample": {"a": g.a, "b": g.b},
                         "forecast_ratio": g.forecast_ratio,
+                        "also": {name: list(pair) for name, pair in g.also.items()},
                         "failed": g.failed, "ran": g.ran, "busy": round(g.busy, 2), "in_turns": g.in_turns} for g in groups]}
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from seatrial.spec import Trial
 
 COLOURS = {"ok": "32", "warn": "33", "fail": "31"}
+BESIDE = 17
+"""Columns that level and name take."""
 DEFAULT = {"dp": 2}
 """What is tried when no topology is asked for: two ranks that must agree."""
 
@@ -129,9 +131,19 @@ class Lines:
             level = f"{finding.level:5s}"
             if self.colours:
                 level = f"\x1b[{COLOURS[finding.level]}m{level}\x1b[0m"
-            print(f"{level} {visible(f'{finding.name:10s} {finding.text}')}", file=drawn_on(sys.stdout), flush=True)
+            text = self.folded(visible(finding.text))
+            print(f"{level} {visible(f'{finding.name:10s}')} {text}", file=drawn_on(sys.stdout), flush=True)
             if notes := finding.facts.get("scaled"):
-                print(f"{'':16s} scaled to this machine: {'; '.join(notes)}", flush=True)
+                print(f"{'':17s}{self.folded('scaled to this machine: ' + '; '.join(notes))}", flush=True)
+
+    def folded(self, text: str) -> str:
+        """On a terminal, below itself."""
+        import textwrap
+
+        from seatrial.terminal import width
+
+        return textwrap.fill(text, max(40, width() - BESIDE), break_long_words=False, break_on_hyphens=False).replace(
+            "\n", "\n" + " " * BESIDE) if sys.stdout.isatty() else text
 
     def end(self, found: list[Finding], **more: Any) -> int:
         from seatrial.doctor import worst

@@ -6,6 +6,7 @@
 """
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -78,7 +79,8 @@ def register(app: typer.Typer) -> None:
         size: str | None = knob("size", "Search layers, hidden and heads too, around this size, as 181B."),
         size_tolerance: str = typer.Option("3%", help="How far from --size a shape may be."),
         emit: str | None = knob("emit", "megatron: write the pick as flags and as a Slurm script."),
-        out: Path | None = typer.Option(None, help="Folder for --emit; by default they are printed.", show_default=False),
+        out: Path | None = typer.Option(None, "--out", "-o", help="Folder for --emit; by default they are printed.",
+                                        show_default=False),
         preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),
         config: Path | None = CONFIG,
         as_json: bool = JSON,
@@ -88,11 +90,18 @@ def register(app: typer.Typer) -> None:
 
         if emit not in (None, "megatron"):
             raise BadInput(f"--emit {emit!r}: megatron is the one format")
-        asked, rules = ask.question(
-            file=file, model=model, cluster=cluster, machine=machine, knobs=space.knobs, nodes=space.nodes,
+        question = functools.partial(
+            ask.question, file=file, model=model, cluster=cluster, machine=machine, nodes=space.nodes,
             nodes_max=space.nodes_max, procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel,
-            precision=space.precision, engine=engine, attention=attention, headroom=headroom, rampup=rampup, rules=rule,
+            precision=space.precision, attention=attention, headroom=headroom, rampup=rampup, rules=rule,
             settings=settings, shape_searched=size is not None)  # fmt: skip
+        asked, rules = question(knobs=space.knobs, engine=engine)
+        if emit and engine is None and file is None:
+            from seatrial.plan.emit import writable
+
+            engine, fixed = writable(asked.model)
+            given = {name: value for name, value in space.knobs.items() if value is not None}
+            asked, rules = question(knobs={**space.knobs, **fixed, **given}, engine=engine)
         told = ask.ask(asked, rules=rules, by=by, top=top, tokens=None if tokens is None else number("tokens", tokens),
                        price=price, size=None if size is None else number("size", size),
                        size_tolerance=share("size-tolerance", size_tolerance), fit=learned_from(calibrate, asked.cluster))

@@ -41,8 +41,10 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
     elif status == "ok":
         last = f"loss {found['losses'][-1]:.4f}, " if found["losses"] else ""
         if found["sec_per_it"]:
-            print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs per process ({found['formula']}), "
-                  f"{found['mem_gib'] or 0:.2f} GiB on the fullest rank")
+            share = f" {found['mfu']:.1%} MFU," if found["mfu"] is not None else ""
+            print(f"ok: {last}{found['sec_per_it']:.3f} s/it, {found['tflops']:.3f} TFLOPs per process ({found['formula']}),"
+                  f"{share} {found['tokens_per_s_per_process']:,.0f} tokens/s per device, {found['mem_gib'] or 0:.2f} GiB "
+                  "on the fullest rank")
         from seatrial.terminal import breakdown
 
         print(breakdown(found["breakdown"], "s"))
@@ -79,7 +81,7 @@ def register(app: typer.Typer) -> None:
         device: str = typer.Option(None, help="auto, cpu or cuda."),
         settings: list[str] = SET_OTHER,
         timeout: float = typer.Option(600.0, help="Seconds after which the ranks are ended."),
-        out: Path = typer.Option(None, help="Folder for run.json, events.jsonl, logs and traces."),
+        out: Path = typer.Option(None, "--out", "-o", help="Folder for run.json, events.jsonl, logs and traces."),
         launcher: str = LAUNCHER,
         config: Path = CONFIG,
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object, also on failure."),
@@ -111,7 +113,8 @@ def register(app: typer.Typer) -> None:
     @app.command("train", help="Train from a TOML file: checkpoints, validation loss, resume.")
     def train(
         file: Path = typer.Argument(..., help="[model], [topology], [batch] and [recipe]."),
-        out: Path = typer.Option(Path("out"), help="Folder for events, logs and (unless the file says where) checkpoints."),
+        out: Path = typer.Option(Path("out"), "--out", "-o",
+                                 help="Folder for events, logs and (unless the file says where) checkpoints."),
         launcher: str = LAUNCHER,
         config: Path = CONFIG,
         resume: bool = typer.Option(False, "--resume", help="Go on from the newest checkpoint, on this topology."),

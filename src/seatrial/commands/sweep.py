@@ -2,6 +2,7 @@
 
     seatrial sweep examples/first-sweep.toml --logbook book
     seatrial sweep examples/first-sweep.toml --logbook book --resume         after a kill, a full disk, a reboot
+    seatrial sweep examples/first-sweep.toml --launcher slurm --dry-run      what would be run, and how; nothing is
 
 Exit status: 0 when every trial has its row and one of them ended well, 2 for a file that cannot be used, 3 when none ended well
 or the sweep did not come to its end (budget spent, another controller, disk full, trials that were kept from running or ended
@@ -32,7 +33,9 @@ def register(app: typer.Typer) -> None:
         config: Path = CONFIG,
         engine: str = engine("the file's, or seatrial"),
         settings: list[str] = typer.Option([], "--set", help="Any value of the file, as batch.gbs=16; may be repeated."),
-        dry_run: bool = typer.Option(False, "--dry-run", help="Print the trials and run nothing."),
+        dry_run: bool = typer.Option(False, "--dry-run", help="Print the trials, their commands and forecasts; run nothing."),
+        scripts: Path = typer.Option(None, "--scripts", metavar="DIR", show_default=False,
+                                     help="With --dry-run and a batch system: each trial's script into this folder."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
     ) -> int:
         from seatrial.launch.registry import opened
@@ -44,7 +47,9 @@ def register(app: typer.Typer) -> None:
 
         wanted = load(file, settings if engine is None else [f"engine={engine}", *settings])
         if dry_run:
-            return _listed(wanted, as_json=as_json)
+            return _listed(wanted, launcher, config, logbook / "runs" / (session or wanted.name), scripts, as_json=as_json)
+        if scripts is not None:
+            raise BadInput("--scripts: goes with --dry-run; without it scripts lie in the run folders")
         with Logbook(logbook, create=True) as book:
             store = Store(book, session or wanted.name)
             if not resume and (there := _already(store, wanted)):
@@ -82,18 +87,66 @@ def _already(store: Any, wanted: Any) -> int:
     return sum(data["record_id"] in keys for data in store.records())
 
 
-def _listed(wanted: Any, *, as_json: bool) -> int:
+def _listed(wanted: Any, launcher: str, config: Path | None, folder: Path, scripts: Path | None, *, as_json: bool) -> int:
+    """The trials; of the first of its repeats what is forecast of each and, of another's program, what is started."""
+    import contextlib
+
+    from seatrial.launch import registry
+    from seatrial.sweep.dryrun import shown
+
+    kind = registry.LAUNCHERS.get(launcher)
+    with contextlib.closing(registry.launcher(launcher, registry.load(config).get(launcher, kind.Settings()))) as chosen:
+        trials = list(shown(wanted, chosen, folder))
+    written = _written([one for one in trials if one.script], scripts)
     if as_json:
-        rows = [{"key": t.key, **t.knobs, "repeat": t.repeat, **({"invalid": t.invalid} if t.invalid else {})}
-                for t in wanted.tasks]
-        print(json.dumps({"sweep": wanted.name, "trials": rows, "left_out": wanted.left_out}, ensure_ascii=False))
+        print(json.dumps({"sweep": wanted.name, "trials": [one.to_dict() for one in trials], "left_out": wanted.left_out},
+                         ensure_ascii=False))
         return EXIT_GOOD
-    for task in wanted.tasks:
-        again = f" repeat {task.repeat}" if task.repeat else ""
-        print(f"{task.key}  {task.label}{again}" + (f"  invalid: {task.invalid}" if task.invalid else ""))
+    for one in trials:
+        again = f" repeat {one.task.repeat}" if one.task.repeat else ""
+        print(f"{one.task.key}  {one.task.label}{again}" + (f"  invalid: {one.task.invalid}" if one.task.invalid else ""))
+        for line in _details(one) if not one.task.repeat else ():
+            print(f"    {line}")
     for rule, count in wanted.left_out.items():
         print(f"{count} left out by {rule}")
+    if not any(one.forecast for one in trials):
+        print("No forecast: the file names no cluster; cluster = \"local\" is this machine, `seatrial presets` has others")
+    if written:
+        print(f"{written} scripts are in {scripts}")
+    elif first := next((one for one in trials if one.script), None):
+        import shlex
+        import textwrap
+
+        print(f"\nThe first is submitted so ({sum(bool(one.script) for one in trials)} in all; --scripts DIR writes them):\n"
+              f"    {shlex.join(first.submit)}\n" + textwrap.indent(first.script, "    "), end="")
     return EXIT_GOOD
+
+
+def _details(one: Any) -> list[str]:
+    """A line of what is forecast, one of the command where it is not our own engine's, one of why it cannot start."""
+    import shlex
+
+    from seatrial.plan.odds import percent
+    from seatrial.terminal import short
+
+    lines = []
+    if (seen := one.forecast) is not None:
+        lines.append(f"forecast {short(seen.sec)} s/it (90 %: {short(seen.low_s)} to {short(seen.high_s)}), "
+                     f"{seen.mem_gib:.1f} GiB, fits with {percent(seen.fit_odds)}")
+    if one.argv and one.task.trial.command is not None:
+        lines.append(f"$ {shlex.join(one.argv)}")
+    return [*lines, *([f"would not start: {one.refused}"] if one.refused else [])]
+
+
+def _written(trials: list[Any], folder: Path | None) -> int:
+    if folder is None:
+        return 0
+    if not trials:
+        raise BadInput("--scripts: no trial has a script: --launcher slurm and pjm submit scripts")
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in trials:
+        (folder / f"{one.task.key}.sh").write_text(one.script, encoding="utf-8")
+    return len(trials)
 
 
 def _document(wanted: Any, store: Any, view: Any, logbook: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`seatrial tune`: the best topology with as few trials as it takes.
 
     seatrial tune --model tiny --cluster local --procs-per-node 4 --gbs 16 --logbook book --seconds 60
+    seatrial tune theirs.toml --logbook book --trials 8         the trials of a sweep's file, also of any program's [command]
     seatrial tune --model bloom-181b --cluster jz-a100 --oracle examples/rows.csv       a table in the machine's place
 
 Plan, measure what teaches most, learn, and stop when nothing left can beat the best by more than the noise, or when the budget
@@ -36,7 +37,7 @@ from seatrial.options import (
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Row
-    from seatrial.spec import Cluster, Execution
+    from seatrial.spec import Cluster
     from seatrial.sweep.board import Board
     from seatrial.tune import Oracle, Tuner
     from seatrial.tune.search import Budget, Machine, Measure, Spent, Step
@@ -45,7 +46,11 @@ EXITS = ("Exit status: 0 a best was measured; 1 no layout works, with the reason
          "130 interrupted, --resume goes on.")
 MOST = 400
 """Candidates that are weighed against each other; the planner's first so many."""
-OWN = ("measure", "limits", "execution", "recipe", "training")
+OWN = ("measure", "limits", "execution", "environment", "recipe", "training")
+SEARCHED = ("model", "cluster", "topology", "batch", "engine")
+"""Tables that --set may change: how trials are measured, and what is searched."""
+NO_SEARCH = ("repeats", "order", "stop", "name", "notes")
+"""Of a sweep's file: a search measures each trial once, in its own order, and ends by itself."""
 ORACLE = "Rows to take the measurements from, in place of the machine: CSV, or the folder of a logbook."
 LEAVE = "A row of the oracle that is not believed, as FILE:LINE; may be repeated."
 
@@ -54,6 +59,8 @@ def register(app: typer.Typer) -> None:
     @app.command("tune", help="Find the best topology with few measured trials: plan, measure, learn, stop.", epilog=EXITS)
     @spread
     def tune(
+        file: Path | None = typer.Argument(None, show_default=False,
+                                           help="A sweep as TOML: its trials are the candidates, its rules hold."),
         model: str | None = MODEL,
         cluster: str = typer.Option("local", "--cluster", help="A preset, or a TOML file with a [cluster] table."),
         space: Space = OPTIONS,
@@ -96,6 +103,13 @@ def register(app: typer.Typer) -> None:
         budget = Budget(trials=trials, seconds=seconds, device_hours=device_hours)
         how: dict[str, Any] = {"sure": sure, "margin": margin, "seed": seed, "by": by, "headroom": Headroom.read(headroom)}
         wanted = space.knobs
+        _have_effect(settings, file=file, oracle=oracle)
+        if file is not None:
+            if used := [name for name, value in {**wanted, "model": model, "rule": rule or None, "oracle": oracle,
+                                                 "engine": engine, "attention": attention}.items() if value is not None]:
+                raise BadInput(f"--{used[0]} with {file}: the file says what is searched; --set puts a value over it")
+            return _of_file(file, settings, cluster, calibrate, how, budget, resume, logbook, session, launcher, config,
+                            top=top, as_json=as_json)
         if oracle is not None:
             if used := [name for name, value in {**wanted, "rule": rule or None}.items() if value is not None]:
                 raise BadInput(f"--{used[0]} with --oracle: candidates are the rows of the table; --leave-out takes one out")
@@ -118,8 +132,8 @@ def register(app: typer.Typer) -> None:
         if not len(found):
             print(f"seatrial: {answer.reason(found)}", file=sys.stderr)
             return EXIT_FINDINGS
-        execution, measuring = _measuring(own)
-        tuner = Tuner([replace(found.trial(i), execution=execution) for i in range(min(MOST, len(found)))], asked.cluster,
+        around, measuring = _measuring(own)
+        tuner = Tuner([replace(found.trial(i), **around) for i in range(min(MOST, len(found)))], asked.cluster,
                       known=_known(calibrate, asked.cluster), **how)
         more = f", the planner's first {MOST} of {found.accepted:,} that can run" if found.accepted > MOST else ""
         opening = (f"{model} on {asked.cluster.name}, {asked.cluster.world} processes: {len(tuner.trials)} candidates of "
@@ -157,11 +171,71 @@ def _oracle(path: Path, model: str | None, cluster: str, nodes_max: int | None, 
     return Oracle.read(path, presets.cluster(cluster), model=shape, nodes_max=nodes_max, leave_out=leave_out, seed=seed)
 
 
-def _measuring(settings: list[str]) -> tuple[Execution, dict[str, Any]]:
+def _have_effect(settings: list[str], *, file: Path | None, oracle: Path | None) -> None:
+    """A value that nothing looks at is a mistake, and is said before the first trial."""
+    for text in settings:
+        table = text.partition("=")[0].partition(".")[0].strip()
+        if oracle is not None and table != "model":
+            raise BadInput(f"--set {text}: has no effect with --oracle, which measures nothing: of a table of rows only "
+                           "model.… is asked, to choose those of a model")
+        if table in NO_SEARCH:
+            raise BadInput(f"--set {text}: has no effect on a search, which measures each trial once and ends by itself; "
+                           f"{table} is for `seatrial sweep`")
+        if file is None and table not in (*OWN, *SEARCHED):
+            from seatrial.fields import nearest
+
+            raise BadInput(f"--set {text}: has no effect here; {nearest(table, (*OWN, *SEARCHED))}; a sweep's file may say "
+                           "more")
+
+
+def _of_file(file: Path, settings: list[str], cluster: str, calibrate: Path | None, how: dict[str, Any], budget: Budget,
+             resume: bool, logbook: Path, session: str | None, launcher: str, config: Path | None, *, top: int,
+             as_json: bool) -> int:
+    """The trials of a sweep's file through the sweep's own controller, chosen one by one."""
+    from seatrial import presets
+    from seatrial.columns import BY_FIELD
+    from seatrial.fields import canonical, plain
+    from seatrial.launch.registry import opened
+    from seatrial.logbook import Logbook
+    from seatrial.sweep.file import load
+    from seatrial.sweep.store import Store
+    from seatrial.tune import Tuner
+    from seatrial.tune.search import Machine
+
+    sweep = load(file, settings)
+    tasks = [task for task in sweep.tasks if task.repeat == 0 and task.trial is not None and not task.invalid]
+    trials = [task.trial for task in tasks if task.trial is not None]
+    if not tasks:
+        why = f": {sweep.tasks[0].invalid}" if sweep.tasks else ", its rules leave none"
+        raise BadInput(f"{file}: none of its {len(sweep.tasks)} trials can run{why}")
+    if any(task.key != trial.run_id() for task, trial in zip(tasks, trials)):
+        raise BadInput(f"{file}: an axis of [recipe] tells trials apart that are one layout: a search has nothing to learn "
+                       "there; `seatrial sweep` runs them")
+    clusters = {canonical(plain(trial.cluster)): trial.cluster for trial in trials}
+    if len(clusters) > 1:
+        raise BadInput(f"{file}: its trials are on {len(clusters)} clusters: a search is on one; --set cluster.base=NAME")
+    there = trials[0].cluster or presets.cluster(cluster, procs_per_node=max(trial.world for trial in trials))
+    named = [{BY_FIELD[name].name if name in BY_FIELD else name: text for name, text in task.knobs.items()} for task in tasks]
+    tuner = Tuner(trials, there, known=_known(calibrate, there), named=named, **how)
+    if budget.seconds is None and sweep.budget_s is not None:
+        budget = replace(budget, seconds=sweep.budget_s)
+    opening = f"{len(tasks)} candidates of {file.name} on {there.name}"
+    if left := sum(bool(task.invalid) for task in sweep.tasks if task.repeat == 0) + sum(sweep.left_out.values()):
+        opening += f", {left} left out by its rules and the models'"
+    if sweep.repeats > 1 or sweep.stop.factor is not None:
+        print(f"seatrial: {file}: repeats and [stop] do not count in a search: each trial is measured once", file=sys.stderr)
+    with Logbook(logbook, create=True) as book, opened(launcher, config) as chosen:
+        store = Store(book, session or f"tune-{sweep.name}")
+        machine = Machine(store, chosen, tuner.trials, budget_s=budget.seconds, measure=sweep.measure, limits=sweep.limits,
+                          tasks=tasks)
+        return _measured(tuner, machine, budget, resume, Shown(opening=opening, top=top, as_json=as_json, logbook=logbook))
+
+
+def _measuring(settings: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """`--set measure.seconds=5`, `limits.time_s`, `execution.threads`: tables of a sweep file that nothing is searched in."""
     from seatrial import fields
     from seatrial.recipe import Recipe, moved_path
-    from seatrial.spec import Execution
+    from seatrial.spec import Environment, Execution
     from seatrial.sweep.file import Limits, Measure
 
     data: dict[str, Any] = {}
@@ -170,7 +244,9 @@ def _measuring(settings: list[str]) -> tuple[Execution, dict[str, Any]]:
     execution = fields.build(Execution, data.get("execution", {}), where="execution")
     recipe = fields.build(Recipe, data.get("recipe", {}), where="recipe")
     recipe.check(execution)
-    return execution, {"measure": fields.build(Measure, data.get("measure", {}), where="measure"),
+    around = {"execution": execution,
+              "environment": fields.build(Environment, data.get("environment", {}), where="environment")}
+    return around, {"measure": fields.build(Measure, data.get("measure", {}), where="measure"),
                        "limits": fields.build(Limits, data.get("limits", {}), where="limits"), "recipe": recipe}
 
 
@@ -196,18 +272,22 @@ def _measured(tuner: Tuner, machine: Machine, budget: Budget, resume: bool, show
 def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Shown, *, board: Board | None = None) -> int:
     from seatrial.tune.candidates import label
     from seatrial.tune.search import search
-    from seatrial.tune.show import closing, document, line, names, standing_line, trial_entry
+    from seatrial.tune.show import closing, document, line, names, relearned, standing_line, trial_entry
 
-    named = names(tuner.trials)
+    named = names(tuner)
     width = max(len(label(own)) for own in named.values())
     out = sys.stderr if shown.as_json else sys.stdout
     print(shown.opening, file=out, flush=True)
     entries: list[dict[str, Any]] = []
+    told: list[float] = []
 
     def on_trial(one: Step) -> None:
         own = named[one.trial.run_id()]
         entries.append(trial_entry(one, own))
         print(line(one, label(own), width), file=out, flush=True)
+        if one.standing.relearned is not None and not told:
+            told.append(one.standing.relearned)
+            print(relearned(one.standing.relearned), file=out, flush=True)
         if board is not None:
             board.note = standing_line(one.standing, named, tuner.by)
 

@@ -1,12 +1,15 @@
 """Python, torch, its backends, and the devices that it sees.
 
-    findings()      python, torch, backends, devices
+    findings()      python, torch, backends, devices, engines, launchers
 """
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import importlib.util
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +20,16 @@ from seatrial.spec import GIB
 
 OLDEST_TORCH = (2, 11)
 TRIED_PYTHONS = ((3, 11), (3, 12))
+ENGINES: dict[str, tuple[str, dict[str, str]]] = {
+    "torchtitan": ("torchtitan", {}),
+    "deepspeed": ("deepspeed", {"ninja": "compiles its operators at their first use"}),
+    "megatron-core": ("megatron.core", {"transformer-engine": "its default layers, and fp8"}),
+    "accelerate": ("accelerate", {}),
+}
+"""Distribution -> the module it has, and the distributions that it works without only in part."""
+PROGRAMS = {"torchrun": "comes with torch", "srun": "Slurm's: --launcher slurm", "sbatch": "Slurm's: --launcher slurm",
+            "pjsub": "PJM's: --launcher pjm", "mpiexec": "PJM's jobs are started with it", "deepspeed": "pip install deepspeed",
+            "accelerate": "pip install accelerate"}  # fmt: skip
 
 
 def findings() -> Iterator[Finding]:
@@ -37,6 +50,56 @@ def findings() -> Iterator[Finding]:
     yield backends(there, gpus=len(gpus))
     yield devices([(gpu.name, gpu.total_memory) for gpu in gpus], built_for=torch.version.cuda,
                   on_the_bus=len(list(Path("/dev").glob("nvidia[0-9]*"))))
+    yield engines({name: _version(name) for engine, (_, more) in ENGINES.items() for name in (engine, *more)},
+                  {name for name, (module, _) in ENGINES.items() if _importable(module)})
+    yield launchers({name for name in PROGRAMS if shutil.which(name)})
+
+
+def engines(versions: dict[str, str], importable: set[str]) -> Finding:
+    """Other programs that train: which are here, what those lack, how to have the others. Plans and forecasts need none."""
+    facts: dict[str, Any] = {name: versions[name] for name in ENGINES if versions[name]}
+    broken = [name for name in facts if name not in importable]
+    lacking = {need: f"{name} lacks {need} ({why})" for name in facts for need, why in ENGINES[name][1].items()
+               if not versions[need]}
+    have = ", ".join(f"{name} {version}" for name, version in facts.items())
+    if broken:
+        return Finding("engines", "warn", f"{have}; installed and not to be imported: {', '.join(broken)}",
+                       f"pip install --force-reinstall {' '.join(broken)}", facts)
+    if lacking:
+        return Finding("engines", "warn", f"{have}; {'; '.join(lacking.values())}", f"pip install {' '.join(lacking)}", facts)
+    others = [name for name in ENGINES if name not in facts]
+    missing = f"to run {' or '.join(others)} as a trial: pip install it; forecasts need none" if others else ""
+    return Finding("engines", "ok", "; ".join(filter(None, (f"our own{', ' * bool(have)}{have}", missing))), facts=facts)
+
+
+def launchers(there: set[str]) -> Finding:
+    """Programs that start ranks."""
+    facts = {name: name in there for name in PROGRAMS}
+    have = [name for name in PROGRAMS if name in there]
+    missing = [f"{name} ({why})" for name, why in PROGRAMS.items() if name not in there]
+    if {"srun", "sbatch"} & there and not {"srun", "sbatch"} <= there:
+        lacks = ({"srun", "sbatch"} - there).pop()
+        return Finding("launchers", "warn", f"{', '.join(have)}, but no {lacks}",
+                       "both of Slurm's clients, for --launcher slurm", facts)
+    if "pjsub" in there and "mpiexec" not in there:
+        return Finding("launchers", "warn", f"{', '.join(have)}, but no mpiexec", "the MPI that PJM's jobs start with", facts)
+    return Finding("launchers", "ok", f"ours{', ' * bool(have)}{', '.join(have)}"
+                   + (f"; not here: {', '.join(missing)}" if missing else ""), facts=facts)
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _importable(module: str) -> bool:
+    """Whether it is to be found; importing it may take half a minute, and a GPU."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def python(version: tuple[int, ...]) -> Finding:

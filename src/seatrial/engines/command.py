@@ -54,6 +54,9 @@ class Command(Adapter):
 def template_values(trial: Trial, recipe: Recipe, run_dir: Path) -> dict[str, str]:
     """What a template may name: the trial's fields, and what only a launch knows."""
     values = columns.by_field(trial) | {
+        # As the launcher starts it: without a cluster all on one node.
+        "nodes": trial.cluster.nodes if trial.cluster else 1,
+        "procs_per_node": trial.cluster.procs_per_node if trial.cluster else trial.topology.world,
         "run_dir": run_dir, "python": trial.environment.python or sys.executable, "model": trial.model.name,
         "world": trial.topology.world, "microbatches": trial.microbatches, "steps": recipe.steps, "seed": recipe.seed,
         "repeat": trial.repeat,
@@ -78,10 +81,16 @@ def _fill(text: str, values: dict[str, str]) -> str:
             elif name in values and not spec and not conversion:
                 out.append(values[name])
             else:
-                raise BadInput(f"command.argv: {text!r}: no such word {name!r}; {fields.nearest(name, [*values, *LATE])}")
+                raise BadInput(f"command.argv: {text!r}: no such word {name!r}; {_words(name, [*values, *LATE])}")
     except ValueError as error:
         raise BadInput(f"command.argv: {text!r}: {error}; a brace of its own is written twice") from None
     return "".join(out)
+
+
+def _words(name: str, known: list[str]) -> str:
+    """The nearest, and all that there are."""
+    near, every = fields.nearest(name, known), f"known are {', '.join(sorted(known))}"
+    return near if near == every else f"{near} {every}"
 
 
 def rows_in_logs(run_dir: Path) -> Iterator[list[Record]]:

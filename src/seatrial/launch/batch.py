@@ -119,10 +119,23 @@ class Batch(Launcher):
     def agent_argv(self, job: Job) -> list[str]:
         return [self.python, "-m", "seatrial.launch.agent", str(job.run_dir / files.JOB)]
 
+    def script(self, argv: Sequence[str]) -> str:
+        return "\n".join(["#!/bin/bash", *self.preamble, f"exec {shlex.join(argv)}", ""])
+
     def write_script(self, job: Job, argv: Sequence[str]) -> Path:
         path = job.run_dir / files.SCRIPT
-        path.write_text("\n".join(["#!/bin/bash", *self.preamble, f"exec {shlex.join(argv)}", ""]))
+        path.write_text(self.script(argv))
         return path
+
+    def submit_argv(self, job: Job, script: Path, options: list[str]) -> list[str]:
+        """What `enqueue` runs, for who wants to see it first; nothing where a batch system has no command for it."""
+        return []
+
+    def shown(self, job: Job) -> tuple[list[str], str]:
+        """The command that would submit the job, and the script."""
+        options = self.options_argv(self.options | job.scheduler)
+        return (self.submit_argv(job, job.run_dir / files.SCRIPT, options),
+                self.script([*self.start_argv(job), *self.agent_argv(job)]))
 
     def poll(self, handles: Sequence[Handle]) -> dict[str, State]:
         open_ = [h for h in handles if h.key not in self._final]

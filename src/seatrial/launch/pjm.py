@@ -56,12 +56,14 @@ class Pjm(Batch):
             found += ["-g", value] if name == "group" else ["-L", f"{name}={value}"]
         return found
 
-    def enqueue(self, job: Job, script: Path, options: list[str]) -> str:
+    def submit_argv(self, job: Job, script: Path, options: list[str]) -> list[str]:
         # One process per node: the agent, which starts the node's ranks itself.
         limit = elapse(job.time_limit_s + SLACK_S)
-        return submitted_id(ask(
-            "pjsub", "-N", safe_name(job.name), "-L", f"node={job.nodes}", "-L", f"elapse={limit}", "--mpi",
-            "max-proc-per-node=1", *options, "-j", "-o", str(job.run_dir / files.SCRIPT_OUTPUT), str(script), both=True))
+        return ["pjsub", "-N", safe_name(job.name), "-L", f"node={job.nodes}", "-L", f"elapse={limit}", "--mpi",
+                "max-proc-per-node=1", *options, "-j", "-o", str(job.run_dir / files.SCRIPT_OUTPUT), str(script)]
+
+    def enqueue(self, job: Job, script: Path, options: list[str]) -> str:
+        return submitted_id(ask(*self.submit_argv(job, script, options), both=True))
 
     def states(self, handles: Sequence[Handle]) -> dict[str, str]:
         """One pjstat for all that run or wait, one for all that ended."""

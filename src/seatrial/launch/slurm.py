@@ -62,12 +62,14 @@ class Slurm(Batch):
             found.append(f"--{name}={value}" if value else f"--{name}")
         return found
 
-    def enqueue(self, job: Job, script: Path, options: list[str]) -> str:
+    def submit_argv(self, job: Job, script: Path, options: list[str]) -> list[str]:
         minutes = math.ceil((job.time_limit_s + SLACK_S) / 60)
         output = str(job.run_dir / files.SCRIPT_OUTPUT).replace("%", "%%")  # sbatch puts its own values in for %j and the like
-        answer = ask("sbatch", "--parsable", f"--job-name={safe_name(job.name)}", f"--nodes={job.nodes}", "--ntasks-per-node=1",
-                     f"--time={minutes}", f"--output={output}", "--no-requeue", *options, str(script))
-        return answer.strip().split(";")[0]
+        return ["sbatch", "--parsable", f"--job-name={safe_name(job.name)}", f"--nodes={job.nodes}", "--ntasks-per-node=1",
+                f"--time={minutes}", f"--output={output}", "--no-requeue", *options, str(script)]
+
+    def enqueue(self, job: Job, script: Path, options: list[str]) -> str:
+        return ask(*self.submit_argv(job, script, options)).strip().split(";")[0]
 
     def states(self, handles: Sequence[Handle]) -> dict[str, str]:
         """Those that are out of the queue have ended."""

@@ -112,6 +112,18 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
     run_dir = run_dir.absolute()
     if claim is not None:
         claim.take(there=True)
+    job = checked(trial, recipe, launcher, run_dir=run_dir, limits=limits)
+    if claim is not None:
+        claim.take(there=False)
+    if run_dir.exists():
+        end_leftovers(run_dir)
+        files.clear(run_dir, keep_events=recipe.resume)
+    runfile.write(runfile.RunFile(trial=environment.public(trial), recipe=recipe, out=str(run_dir)), run_dir / files.RUN)
+    return replace(job, argv=engine_for(trial).argv(trial, recipe, run_dir))
+
+
+def checked(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, limits: Limits = Limits()) -> Job:
+    """The job, still without its argv. Writes nothing."""
     engine = engine_for(trial)
     engine.check(trial, recipe, here=launcher.here)
     cap = limits.memory_cap_gib
@@ -122,13 +134,7 @@ def prepare(trial: Trial, recipe: Recipe, launcher: Launcher, *, run_dir: Path, 
         memory_cap_bytes=None if cap is None else int(cap * 2**30), time_limit_s=limits.time_limit_s, stop_s=recipe.stop_s,
         scheduler=dict(trial.environment.scheduler), says_end=engine.says_end)
     launcher.check(trial, job)
-    if claim is not None:
-        claim.take(there=False)
-    if run_dir.exists():
-        end_leftovers(run_dir)
-        files.clear(run_dir, keep_events=recipe.resume)
-    runfile.write(runfile.RunFile(trial=environment.public(trial), recipe=recipe, out=str(run_dir)), run_dir / files.RUN)
-    return replace(job, argv=engine.argv(trial, recipe, run_dir))
+    return job
 
 
 def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *, before: dict[str, object] | None = None,
@@ -231,6 +237,8 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
         "status": outcome.status, "run_id": record.run_id,
         "losses": [i.get("loss") for i in got.iterations], "grad_norms": [i.get("grad_norm") for i in got.iterations],
         "sec_per_it": record.sec_per_it, "tflops": record.tflops, "formula": FORMULA, "tflops_per": "process",
+        "mfu": record.mfu,
+        "tokens_per_s_per_process": digits((record.tokens_per_s or 0.0) / trial.topology.world) or None,
         "mem_gib": got.memory.get("mem_gib"), "memory": got.memory.get("fullest", {}), "breakdown": record.breakdown,
         "events": str(out / files.EVENTS),
         "iterations": [{k: i[k] for k in ("step", "sec") if k in i} for i in got.iterations],
@@ -247,4 +255,5 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
 def summary_of_invalid(error: BadInput) -> dict[str, Any]:
     """The summary of what never started."""
     return {"status": "invalid", "losses": [], "grad_norms": [], "sec_per_it": None, "tflops": None, "formula": FORMULA,
-            "mem_gib": None, "breakdown": {}, "events": None, "message": str(error), "rank": None}
+            "mfu": None, "tokens_per_s_per_process": None, "mem_gib": None, "breakdown": {}, "events": None,
+            "message": str(error), "rank": None}

@@ -57,6 +57,13 @@ def megatron(trial: Trial, *, preamble: Path | None = None, options: Mapping[str
     return files
 
 
+def writable(m: Model) -> tuple[str | None, dict[str, str]]:
+    """The engine and the knobs to search, where nobody chose any, so that what ranks first can be written."""
+    if any(_beyond_gpt(m)):
+        return "megatron-core", {}
+    return None, {"recompute": "none,full"} if m.alibi else {}
+
+
 def _shared(trial: Trial) -> Iterator[tuple[str, ...]]:
     m, t, b = trial.model, trial.topology, trial.batch
     yield "--num-layers", str(m.layers)

@@ -114,6 +114,8 @@ def _model_file(path: str, changes: Mapping[str, Any]) -> tuple[str, Mapping[str
     if not isinstance(values, Mapping):
         raise BadInput(f"{path}: a model file needs a [model] table; base = \"bloom-181b\" is a start")
     own = {key: value for key, value in values.items() if key != "base"}
+    if "base" not in values:
+        own = {"name": Path(path).stem, **own}
     return fields.convert(values.get("base", ""), str, where="model.base"), {**own, **changes}, with_user(data)
 
 

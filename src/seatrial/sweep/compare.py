@@ -15,6 +15,7 @@ of either sign when there is none. Wilcoxon's signed ranks need nothing more tha
 """
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
@@ -141,6 +142,8 @@ class Group:
     """One configuration, measured both ways."""
 
     label: str
+    key: str = ""
+    """Of the configuration, where records are compared."""
     a: list[float] = field(default_factory=list)
     """Seconds per sample, one value per repeat."""
     b: list[float] = field(default_factory=list)
@@ -150,6 +153,8 @@ class Group:
     busy: float = 0.0
     """The highest load of the machine as a share of its cores, before any of the runs: above 1 others were computing too."""
     in_turns: bool = False
+    also: dict[str, tuple[object, object]] = field(default_factory=dict)
+    """What else differs between A and B because it must: with another TP, the DP that fills the same devices."""
     forecast: dict[str, float] = field(default_factory=dict)
     """Side -> seconds per sample that were forecast, where the trial has a cluster."""
 
@@ -230,7 +235,7 @@ def side_by_side(a: Iterable[dict[str, Any]], b: Iterable[dict[str, Any]], *, ap
     for side, rows in (("a", a), ("b", b)):
         for data in rows:
             key = _configuration(data, apart)
-            group = groups.setdefault(key, Group(label=_shown(data, apart)))
+            group = groups.setdefault(key, Group(label=_shown(data, apart), key=key))
             group.ran[side] += 1
             group.busy = max(group.busy, _busy(data))
             value = _value(data)
@@ -239,6 +244,44 @@ def side_by_side(a: Iterable[dict[str, Any]], b: Iterable[dict[str, Any]], *, ap
             elif status := data.get("outcome", {}).get("status", ""):
                 group.failed[side][status] = group.failed[side].get(status, 0) + 1
     return [group for group in groups.values() if group.a and group.b]
+
+
+DERIVED = ("gpus", "nodes", "procs_per_node")
+"""Follow from the degrees: one of them differs seldom alone."""
+MOST_ALSO = 3
+
+
+def side_by_side_or_near(a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]], *, apart: Iterable[str]) -> list[Group]:
+    """The same; where no configuration is there both ways, those that differ in the fewest other fields, which `also` names."""
+    apart = [*apart]
+    if found := side_by_side(a, b, apart=apart):
+        return found
+    values = [[{name: fields.canonical(row.get(name)) for name in CONFIGURATION} for row in rows if _value(row) is not None]
+              for rows in (a, b)]
+    differ = [name for name in CONFIGURATION if name not in (*apart, "env")
+              and {row[name] for row in values[0]} != {row[name] for row in values[1]}]
+    units = [(name,) for name in differ if name not in DERIVED] + [tuple(n for n in DERIVED if n in differ)] * any(
+        name in DERIVED for name in differ)
+    for count in range(1, MOST_ALSO + 1):
+        for chosen in itertools.combinations(units, count):
+            more = [name for unit in chosen for name in unit]
+            if found := _alone(side_by_side(a, b, apart=[*apart, *more]), a, b, apart, more):
+                return found
+    return []
+
+
+def _alone(groups: list[Group], a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]], apart: Sequence[str],
+           more: Sequence[str]) -> list[Group]:
+    """Those in which each side has one value of what else differs: repeats, not a mixture."""
+    found = []
+    for group in groups:
+        sides = [[row for row in rows if _value(row) is not None and _configuration(row, {*apart, *more}) == group.key]
+                 for rows in (a, b)]
+        values = [{name: {fields.canonical(row.get(name)): row.get(name) for row in rows} for name in more} for rows in sides]
+        if all(len(each) == 1 for side in values for each in side.values()):
+            one, other = ({name: next(iter(each.values())) for name, each in side.items()} for side in values)
+            found.append(replace(group, also={name: (one[name], other[name]) for name in more if one[name] != other[name]}))
+    return found
 
 
 def all_together(groups: Sequence[Group]) -> Comparison | None:

@@ -208,6 +208,7 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
             for task in _tasks(data, axes, combination, read, repeats, left_out)]
     _refuse_what_never_works(rows, where)
     _refuse_twins(rows, where)
+    _refuse_commands(rows, where)
     return Sweep(name=name, tasks=tuple(_ordered(rows, order, name)), left_out=left_out, order=order, repeats=repeats,
                  measure=fields.build(Measure, own.get("measure", {}), where="measure"), budget_s=budget_s,
                  stop=fields.build(Stop, own.get("stop", {}), where="stop"),
@@ -369,6 +370,23 @@ def _refuse_what_never_works(rows: list[Task], where: str) -> None:
     messages = {task.invalid for task in rows if task.trial is None}
     if rows and len(messages) == 1 and all(task.trial is None for task in rows):
         raise BadInput(f"{where}: {messages.pop()}")
+
+
+def _refuse_commands(rows: list[Task], where: str) -> None:
+    """A word that no trial has a value for is a mistake of the file: nothing of it is started."""
+    from seatrial.engines.command import fill, template_values
+
+    wrong = ""
+    for task in rows:
+        if task.trial is None or task.trial.command is None or task.recipe is None:
+            continue
+        try:
+            fill(task.trial.command.argv, template_values(task.trial, task.recipe, Path(".")))
+            return
+        except BadInput as error:
+            wrong = wrong or str(error)
+    if wrong:
+        raise BadInput(f"{where}: {wrong}")
 
 
 def _refuse_twins(rows: list[Task], where: str) -> None:

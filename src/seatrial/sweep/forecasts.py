@@ -32,12 +32,15 @@ class TrialForecast:
     high_s: float
     best: float
     """The objective at `low_s`."""
+    mem_gib: float
+    fit_odds: float
 
 
 def of_trials(sweep: Sweep) -> dict[str, TrialForecast]:
     """Cold: from the cluster's data sheet or its measured machine file, not from this sweep's own rows."""
     from seatrial.plan import step
     from seatrial.plan.configs import Configs
+    from seatrial.plan.held import Held
 
     groups: dict[str, list[Task]] = {}
     for task in sweep.tasks:
@@ -50,11 +53,13 @@ def of_trials(sweep: Sweep) -> dict[str, TrialForecast]:
         trials = [task.trial for task in tasks if task.trial is not None]
         cluster = trials[0].cluster
         assert cluster is not None
-        time = step.time(Configs.from_trials(trials), cluster)
+        configs = Configs.from_trials(trials)
+        time, held = step.time(configs, cluster), Held.of(configs, cluster, None)
         for i, (task, trial) in enumerate(zip(tasks, trials)):
             low_s = float(time.lo[i])
             found[task.key] = TrialForecast(sec=float(time.sec[i]), low_s=low_s, high_s=float(time.hi[i]),
-                                       best=objective(trial, low_s, by=sweep.stop.by))
+                                            best=objective(trial, low_s, by=sweep.stop.by),
+                                            mem_gib=float(held.shown_gib[i]), fit_odds=float(held.odds[i]))
     return found
 
 

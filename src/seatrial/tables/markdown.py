@@ -77,16 +77,16 @@ def _table(rows: Sequence[Record], *, source: bool) -> str:
 
 
 def aligned(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(3, *map(_width, column)) for column in zip(headings, *lines)]
+    widths = [max(3, *map(text_width, column)) for column in zip(headings, *lines)]
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(" " * (width - _width(text)) + text for text, width in zip(cells, widths)) + " |\n"
+        return "| " + " | ".join(" " * (width - text_width(text)) + text for text, width in zip(cells, widths)) + " |\n"
 
     rule = "| " + " | ".join("-" * (width - 1) + ":" for width in widths) + " |\n"
     return line(headings) + rule + "".join(map(line, lines))
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     return len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text)
 
 

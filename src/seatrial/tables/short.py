@@ -3,7 +3,7 @@
     print(to_short(records))                            own trials short, imported rows in the layout of their notes
     print(to_short(records, columns=("dp", "mfu")))     these columns alone
 
-Figures have four digits and their interval. `table.to_markdown` has every column and every digit.
+Figures have as many digits as their interval allows, four at most. `table.to_markdown` has every column and every digit.
 """
 from __future__ import annotations
 
@@ -69,6 +69,10 @@ def _columns(rows: Sequence[Record]) -> dict[str, Callable[[Record], str]]:
     """Heading -> what stands below it."""
     found: dict[str, Callable[[Record], str]] = {}
     differing = {name for name in WHERE_ROWS_DIFFER if len({cell(row, name) for row in rows}) > 1}
+    # What never ran has no version and no machine, which tells nothing; on one node its processes are all there are.
+    differing -= {name for name in ("torch_version", "machine") if len({cell(row, name) for row in rows} - {""}) == 1}
+    if all(row.procs_per_node == row.gpus for row in rows):
+        differing.discard("procs_per_node")
     if _tflops(rows) != "TFLOPs":
         differing -= {"formula", "tflops_per"}  # the heading says them of all rows that have any
     for name in HEADINGS:
@@ -80,8 +84,12 @@ def _columns(rows: Sequence[Record]) -> dict[str, Callable[[Record], str]]:
     if any(row.mem_value is not None for row in rows):
         found["Mem"] = memory
     found["Sec/it"] = seconds
-    found[_tflops(rows)] = lambda row: digits(row.tflops)
-    found["Samples/s"] = lambda row: digits(row.samples_per_s)
+    found[_tflops(rows)] = lambda row: digits(row.tflops, known_to(row))
+    if any(row.mfu is not None for row in rows):
+        found["MFU"] = mfu
+    found["Samples/s"] = lambda row: digits(row.samples_per_s, known_to(row))
+    if any(tokens(row) is not None for row in rows):
+        found["Tok/s/device"] = lambda row: digits(tokens(row), known_to(row))
     if any(row.outcome is not None and (row.outcome.status != "ok" or row.outcome.rate) for row in rows):
         found["Outcome"] = outcome
     if len({row.notes for row in rows}) > 1:
@@ -121,9 +129,28 @@ def seconds(row: Record) -> str:
     """With half of its interval, and a mark where it was not measured whole."""
     if row.sec_per_it is None:
         return ""
+    share = known_to(row)
+    sure = "" if share is None else f" ± {share:.1%}" if share < 0.1 else f" ± {share:.0%}"
+    return ("~" if row.state == "estimated" else "") + digits(row.sec_per_it, share) + sure
+
+
+def known_to(row: Record) -> float | None:
+    """Half of the interval of its time, as a share; None where nobody knows."""
     low, high = row.measurement.get("low_s"), row.measurement.get("high_s")
-    sure = f" ± {(high - low) / 2 / row.sec_per_it:.1%}" if isinstance(low, float) and isinstance(high, float) else ""
-    return ("~" if row.state == "estimated" else "") + digits(row.sec_per_it) + sure
+    if not isinstance(low, float) or not isinstance(high, float) or not row.sec_per_it:
+        return None
+    return (high - low) / 2 / row.sec_per_it
+
+
+def tokens(row: Record) -> float | None:
+    """Tokens a second of one device."""
+    if row.tokens_per_s_per_process is not None or not row.tokens_per_s or not row.gpus:
+        return row.tokens_per_s_per_process
+    return row.tokens_per_s / row.gpus
+
+
+def mfu(row: Record) -> str:
+    return "" if row.mfu is None else f"{digits(100 * row.mfu, known_to(row), most=3)} %"
 
 
 def memory(row: Record) -> str:
@@ -138,13 +165,16 @@ def outcome(row: Record) -> str:
     return row.outcome.status + rate + (f": {encode(message)}" if message else "")
 
 
-def digits(value: float | None) -> str:
-    """Four that count, without an exponent; whole numbers as they are."""
+def digits(value: float | None, share: float | None = None, *, most: int = 4) -> str:
+    """Four that count, fewer where the value is known to a share of itself only, without an exponent; whole numbers as they
+    are."""
     if value is None:
         return ""
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
-    return f"{value:.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+    if share:
+        most = min(most, max(2, math.ceil(-math.log10(share)) + 1))
+    return f"{value:.{max(0, most - 1 - math.floor(math.log10(abs(value))))}f}"
 
 
 def _chosen(records: Sequence[Record], names: Sequence[str]) -> str:

@@ -48,7 +48,8 @@ def _cell(value: Any) -> str:
 
 
 def label(named: Mapping[str, str]) -> str:
-    return " ".join(filter(None, (columns.COLUMNS[name].text(value) for name, value in named.items())))
+    return " ".join(filter(None, (columns.COLUMNS[name].text(value) if name in columns.COLUMNS else f"{name}={value}"
+                                  for name, value in named.items())))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,10 +111,12 @@ class Machine:
     """Trials of a search on real processes: each is a sweep of one row, so it has everything that a sweep has."""
 
     def __init__(self, store: Store, launcher: Launcher, trials: Sequence[Trial], *, measure: HowLong = HowLong(),
-                 limits: Limits = Limits(), recipe: Recipe = Recipe(), budget_s: float | None = None):
+                 limits: Limits = Limits(), recipe: Recipe = Recipe(), budget_s: float | None = None,
+                 tasks: Sequence[Task] = ()):
+        """`tasks`: the trials as a sweep's file has them, each with a recipe of its own."""
         self.store, self.launcher, self.how, self.limits = store, launcher, measure, limits
         self.board = Board(store.folder, name=store.session, kind="tune", budget_s=budget_s)
-        self._tasks = {
+        self._tasks = {task.key: task for task in tasks} or {
             trial.run_id(): Task(key=trial.run_id(), data={}, knobs=named, repeat=0, trial=trial, recipe=recipe)
             for trial, named in zip(trials, knobs(trials))}
 

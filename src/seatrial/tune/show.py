@@ -6,10 +6,8 @@
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from seatrial.spec import Trial
 from seatrial.terminal import plain_table
 from seatrial.tune.candidates import knobs, label
 from seatrial.tune.posterior import By
@@ -33,9 +31,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def names(trials: Sequence[Trial]) -> dict[str, dict[str, str]]:
+def names(tuner: Tuner) -> dict[str, dict[str, str]]:
     """Run id -> what sets the candidate apart."""
-    return dict(zip((trial.run_id() for trial in trials), knobs(trials)))
+    return dict(zip((trial.run_id() for trial in tuner.trials), tuner.named or knobs(tuner.trials)))
 
 
 def line(step: Step, named: str, width: int) -> str:
@@ -46,6 +44,12 @@ def line(step: Step, named: str, width: int) -> str:
     else:
         came = record.outcome.message if record.outcome is not None else ""
     return f"{step.number:3d}  {status:<10} {named:<{width}}  {came}; {stands(step)}"
+
+
+def relearned(factor: float) -> str:
+    """After the first trial that lies far outside what was forecast of it."""
+    off = f"{digits(factor, 2)} times" if factor >= 1 else f"1/{digits(1 / factor, 2)} of"
+    return f"     far outside the forecasts ({off} what they say): learned anew from what was measured, with more doubt"
 
 
 def stands(step: Step) -> str:
@@ -77,7 +81,7 @@ def trial_entry(step: Step, named: dict[str, str]) -> dict[str, Any]:
 
 
 def document(tuner: Tuner, ended: Ended | str, trials: list[dict[str, Any]], spent: Spent, *, top: int = 5) -> dict[str, Any]:
-    named, s = names(tuner.trials), tuner.standing()
+    named, s = names(tuner), tuner.standing()
     return {
         "ended": ended, "settled": s.settled, "candidates": len(tuner.trials), "left": s.left, "margin": s.margin,
         "sure": tuner.sure, "by": tuner.by, "odds_of_better": round(s.odds, 4), "best": _best(s, named),
@@ -85,7 +89,7 @@ def document(tuner: Tuner, ended: Ended | str, trials: list[dict[str, Any]], spe
         "spent": {"trials": spent.trials, "seconds": round(spent.seconds, 1), "device_hours": round(spent.device_hours, 4)},
         "trials": trials,
         "expected": [{**named[e.trial.run_id()], "run_id": e.trial.run_id(), **_expected(e)} for e in tuner.expected(top)],
-        "calibration": tuner.view.seen.fit.describe(),
+        "calibration": tuner.view.seen.fit.describe(), "relearned": s.relearned,
     }
 
 
@@ -131,6 +135,9 @@ def closing(found: dict[str, Any]) -> str:
         why = "costs more" if by_cost else "believed no better, by what all trials together say of it"
         lines.append(f"Fastest as measured, so in bold in a table: {label({k: fastest[k] for k in own})}, "
                      f"{digits(fastest['sec_per_it'])} s/it, {digits(fastest['ms_per_sample'])} ms per sample; {why}.")
+    if found["relearned"] is not None:
+        lines.append(f"Measurements are {digits(found['relearned'], 2)} times the cold forecasts, which were learned anew from "
+                     "them.")
     lines.append(f"Odds that one of the {found['left']} left is more than {100 * found['margin']:.2g} % better: "
                  f"{percent(found['odds_of_better'])}.")
     rows = []

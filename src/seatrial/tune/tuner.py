@@ -26,7 +26,7 @@ from seatrial.plan.rows import Row
 from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 from seatrial.tune.candidates import Observation
-from seatrial.tune.posterior import By, Posterior, posterior, unit
+from seatrial.tune.posterior import By, Posterior, Surprise, posterior, unit
 
 DRAWS = 2000
 MOMENTS = 41
@@ -34,6 +34,8 @@ MOMENTS = 41
 RUNS = 0.5
 """An untried candidate counts as a choice when it more likely runs than not."""
 SURE = 0.95
+LEAST = 3
+"""Measurements that a search ends with at the earliest once the cold forecasts were wrong as a whole."""
 NOISE = {"gpu": TIE, "cpu": 0.05}
 """Below this share two measured trials cannot be told apart: about what two repeats differ by at most nine times of ten."""
 
@@ -69,13 +71,18 @@ class Standing:
     """That one of those left beats it by more than `margin`."""
     margin: float
     settled: bool
+    relearned: float | None = None
+    """Times the cold forecast that measurements are, where they lie so far outside that it was learned anew."""
 
 
 class Tuner:
     def __init__(self, trials: Sequence[Trial], cluster: Cluster, *, known: Sequence[Row] = (), sure: float = SURE,
-                 margin: float | None = None, seed: int = 0, by: By = "time", headroom: Headroom = Headroom()):
-        """`known`: rows of other trials that the planner is calibrated with before the first; `margin`: by default NOISE."""
+                 margin: float | None = None, seed: int = 0, by: By = "time", headroom: Headroom = Headroom(),
+                 named: Sequence[dict[str, str]] = ()):
+        """`named`: what to call each trial by, where not by the knobs that differ; `known`: rows of other trials that the
+        planner is calibrated with before the first; `margin`: by default NOISE."""
         self.trials = list({trial.run_id(): trial for trial in trials}.values())
+        self.named = list(named)
         if not self.trials:
             raise BadInput("there is no trial to choose from")
         margin = NOISE[cluster.device.kind] if margin is None else margin
@@ -103,13 +110,16 @@ class Tuner:
     def standing(self) -> Standing:
         view = self.view
         count, left = sum(map(len, self.observations.values())), int(view.seen.open.sum())
+        surprise = self._surprise()
+        relearned = None if surprise is None else float(np.exp(surprise.shift))
         if (best := self.best) is None:
             odds = float(1 - np.prod(1 - view.seen.ok[view.seen.open]))
             return Standing(trials=count, left=left, best=None, best_s=None, odds=odds, margin=self.margin, settled=left == 0)
         odds = better_left(view.seen, best, view.draws, self.margin)
         seconds = float(np.median([one.sec_per_it for one in self.observations[best] if one.sec_per_it is not None]))
         return Standing(trials=count, left=left, best=self.trials[best], best_s=seconds, odds=odds, margin=self.margin,
-                        settled=odds <= 1 - self.sure)
+                        settled=odds <= 1 - self.sure and (surprise is None or int(view.seen.measured.sum()) >= LEAST),
+                        relearned=relearned)
 
     @property
     def best(self) -> int | None:
@@ -140,13 +150,24 @@ class Tuner:
             raise BadInput(f"trial {trial.run_id()} is none of the {len(self.trials)} candidates")
         return place
 
+    def _surprise(self) -> Surprise | None:
+        """Against what was believed before the first trial."""
+        timed = {i: [one.sec_per_it for one in several if one.sec_per_it is not None]
+                 for i, several in self.observations.items()}
+        return Surprise.of(self._cold, {i: float(np.log(np.median(several) / unit(self.trials[i], self.by)))
+                                        for i, several in timed.items() if several})
+
+    @cached_property
+    def _cold(self) -> Posterior:
+        return posterior(self.trials, {}, self.cluster, known=self.known, by=self.by, headroom=self.headroom)
+
     @property
     def view(self) -> _View:
         if self._view is None:
             # The last by name, as calibration has it: sessions are named by their dates.
             session = max((one.session for several in self.observations.values() for one in several if one.ok), default="")
             seen = posterior(self.trials, self.observations, self.cluster, known=self.known, session=session, by=self.by,
-                             headroom=self.headroom)
+                             headroom=self.headroom, surprise=self._surprise())
             self._view = _View(seen, np.random.default_rng([self.seed, sum(map(len, self.observations.values()))]))
         return self._view
 

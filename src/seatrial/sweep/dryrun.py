@@ -1,0 +1,66 @@
+"""What a sweep would do, trial by trial, with nothing written: what is forecast, what is started, what is submitted.
+
+    for one in shown(sweep, launcher, folder):          `folder` is where the trials' run folders would lie
+        one.forecast, one.argv, one.submit, one.script
+"""
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial.engines import engine_for
+from seatrial.errors import BadInput
+from seatrial.launch.base import Launcher
+from seatrial.launch.batch import Batch
+from seatrial.launch.trial import Limits, checked
+from seatrial.sweep import forecasts
+from seatrial.sweep.file import Sweep, Task, run_config
+from seatrial.sweep.forecasts import TrialForecast
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    task: Task
+    forecast: TrialForecast | None = None
+    """None where the trial names no cluster, or cannot run."""
+    argv: tuple[str, ...] = ()
+    refused: str = ""
+    """Why the launcher would not start it."""
+    submit: list[str] = field(default_factory=list)
+    """The command that submits `script`, of a batch system."""
+    script: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        task, seen = self.task, self.forecast
+        row: dict[str, Any] = {"key": task.key, **task.knobs, "repeat": task.repeat}
+        if task.invalid:
+            return {**row, "invalid": task.invalid}
+        more: dict[str, Any] = {"argv": list(self.argv), "submit": self.submit, "script": self.script, "refused": self.refused}
+        if seen is not None:
+            more["forecast"] = {"sec_per_it": seen.sec, "sec_lo": seen.low_s, "sec_hi": seen.high_s, "mem_gib": seen.mem_gib,
+                                "fit_odds": seen.fit_odds}
+        return {**row, **{key: value for key, value in more.items() if value and key not in row}}
+
+
+def shown(sweep: Sweep, launcher: Launcher, folder: Path) -> Iterator[Shown]:
+    named = any(task.trial is not None and task.trial.cluster is not None and not task.invalid for task in sweep.tasks)
+    seen = forecasts.of_trials(sweep) if named else {}
+    for task in sweep.tasks:
+        yield Shown(task=task) if task.invalid or task.trial is None else _of(task, sweep, launcher, folder, seen.get(task.key))
+
+
+def _of(task: Task, sweep: Sweep, launcher: Launcher, folder: Path, forecast: TrialForecast | None) -> Shown:
+    wanted, run_dir = run_config(task, sweep.measure), (folder / task.key).absolute()
+    trial, recipe = wanted.trial, wanted.recipe
+    limits = Limits(time_limit_s=sweep.limits.time_s, memory_cap_gib=sweep.limits.memory_gib, cores=sweep.limits.cores)
+    with tempfile.TemporaryDirectory(prefix="seatrial-dry-") as aside:  # an engine may write its configuration beside
+        try:
+            argv = tuple(word.replace(aside, str(run_dir)) for word in engine_for(trial).argv(trial, recipe, Path(aside)))
+            job = checked(trial, recipe, launcher, run_dir=run_dir, limits=limits)
+        except BadInput as error:
+            return Shown(task=task, forecast=forecast, refused=str(error))
+    submit, script = launcher.shown(job) if isinstance(launcher, Batch) and not launcher.allocated else ([], "")
+    return Shown(task=task, forecast=forecast, argv=argv, submit=submit, script=script)
