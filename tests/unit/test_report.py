@@ -327,3 +327,15 @@ def test_a_rehearsed_row_is_called_so_and_never_ranked():
     made = data.build([row(100.0), row(110.0, tp=8), rehearsed], title="")
     assert made.view["rows"]["state"] == ["measured", "measured", "rehearsed"]
     assert all(2 not in candidate["rows"] for question in made.view["questions"] for candidate in question["ranked"])
+
+
+def test_tokens_of_a_device_are_the_rows_or_follow_from_it_and_else_nobodys():
+    def tokens(**cells):
+        return answers.tokens_per_device(row(100.0, **cells))
+
+    said = {"gpus": 8, "gbs": 64, "seq": 1000}
+    assert tokens(**said, tokens_per_s_per_process=7.5) == 7.5
+    assert tokens(**said, tokens_per_s=16.0) == 2.0
+    assert tokens(**said) == 64 * 1000 / 100.0 / 8
+    assert tokens(gpus=8, gbs=64, seq=None) is None
+    assert tokens(gpus=None, nodes=None, dp=None, gbs=64, seq=1000) is None

@@ -113,6 +113,16 @@ def _laid_out(record: Record) -> int | None:
     return math.prod(degrees) if all(degrees) else None
 
 
+def tokens_per_device(record: Record) -> float | None:
+    """Tokens a second of one device: as the row has it, else from what it does say; None where that is not enough."""
+    if record.tokens_per_s_per_process is not None:
+        return record.tokens_per_s_per_process
+    devices, rate = world(record), record.tokens_per_s
+    if rate is None and record.gbs and record.seq and record.sec_per_it:
+        rate = record.gbs * record.seq / record.sec_per_it
+    return None if rate is None or not devices else rate / devices
+
+
 def source(record: Record) -> str:
     return record.machine or record.source_file or record.session
 

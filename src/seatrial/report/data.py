@@ -39,12 +39,16 @@ BESIDE = ("sec_per_it", "tflops", "formula", "date", "session", "machine", "sour
 FROM_RECORD = {**ASKED, **{OWN_NAMES.get(name, name): name for name in BESIDE}}
 """Column of the view -> field of the record; `world` stands for `gpus`."""
 FIRST = (("state", "State"), ("size", "Model"), ("nodes", "Nodes"), ("world", "Procs"))
-FIGURES = (("sec", "Sec/it"), ("f_sec", "Forecast s"), ("tflops", "TFLOPs"), ("rate", "Samples/s"), ("mem", "Mem GiB"),
-           ("f_mem", "Forecast GiB"))  # fmt: skip
+FIGURES = (("sec", "Sec/it"), ("f_sec", "Forecast s"), ("tflops", "TFLOPs"), ("rate", "Samples/s"), ("mfu", "MFU"),
+           ("tokens", "Tokens/s/device"), ("mem", "Mem GiB"), ("f_mem", "Forecast GiB"))  # fmt: skip
 LAST = (("lint", "Doubts"), ("date", "Date"), ("session", "Session"), ("machine", "Machine"), ("notes", "Notes"),
         ("env", "Environment"), ("file", "Source"))  # fmt: skip
 WORDS = frozenset(name for name, _ in (*FIRST[:2], *LAST))
 """Columns whose cells are no numbers."""
+CSV_NAMES = {**{name: own for own, name in OWN_NAMES.items()}, "rate": "samples_per_s", "world": "gpus",
+             "tokens": "tokens_per_s_per_process", "mem": "mem_gib", "f_sec": "forecast_s",
+             "f_mem": "forecast_gib", "lint": "doubts"}
+"""What the page's CSV calls a column that is no field of a trial."""
 NUMBERS = frozenset({"count", "figure", "frequency", "zero"})
 """Kinds of fields whose cells are."""
 
@@ -72,13 +76,13 @@ def page_columns() -> list[dict[str, Any]]:
 
 def _page_column(name: str, label: str) -> dict[str, Any]:
     if name not in ASKED:
-        return {"name": name, "label": label, "number": name not in WORDS}
+        return {"name": name, "label": label, "number": name not in WORDS, "csv": CSV_NAMES.get(name, name)}
     column = columns.COLUMNS[ASKED[name]]
     about, heading = column.about, column.word or column.label
     group = "layout" if column.name in columns.LAYOUT else column.table if column.table in ("model", "cluster") else "around"
     return {
         "name": name, "label": label or heading[0].upper() + heading[1:], "title": column.title, "word": column.word,
-        "unit": about.unit, "kind": about.kind, "number": about.kind in NUMBERS, "group": group,
+        "csv": column.name, "unit": about.unit, "kind": about.kind, "number": about.kind in NUMBERS, "group": group,
         "aliases": sorted({column.name, column.field} - {name}), "field": column.field, "searched": about.searched,
         "degree": about.degree, "default": column.default if isinstance(column.default, int | str) else None,
     }  # fmt: skip
@@ -150,7 +154,7 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
         "spans": {letter: [span.css, span.word] for letter, span in pipelines.SPANS.items()},
         "rows": _rows(records, made, by_row, doubtful, findings),
         "count": len(records),
-        "ids": [record.record_id for record in records],
+        "ids": [record.record_id or str(row) for row, record in enumerate(records)],
         "questions": [_question(q) for q in questions],
         "scaling": [asdict(s) for s in scaling(records, [row for row in usable if records[row].gbs])],
         "knobs": [asdict(k) for k in knobs(records, compared)],
@@ -180,6 +184,8 @@ def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mappi
     rows["status"] = [None if r.outcome is None else r.outcome.status for r in records]
     rows["env"] = [" ".join(f"{k}={v}" for k, v in r.env.items()) or None for r in records]
     rows["rate"] = [_short(r.gbs / r.sec_per_it) if r.gbs and r.sec_per_it else None for r in records]
+    rows["mfu"] = [_short(r.mfu) for r in records]
+    rows["tokens"] = [_short(answers.tokens_per_device(r)) for r in records]
     known = [answers.interval(r) for r in records]
     rows["lo"] = [None if k is None else _short(k[0]) for k in known]
     rows["hi"] = [None if k is None else _short(k[1]) for k in known]

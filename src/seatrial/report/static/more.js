@@ -14,7 +14,7 @@ function drawScaling() {
     h("div", { class: "ask" }, h("label", {}, "Model", h("select", { onchange: (e) => { M.scaling = Number(e.target.value); drawScaling(); } }, all.map((o, i) => h("option", { value: i, selected: i === at, text: `${o.label} (${plural(o.points.length, "size")})` }))))),
     legend([[MARK.measured(), "best measured row of each size"], [s("svg", { viewBox: "0 0 14 12", class: "chart" }, s("path", { d: "M0 6h14", class: "ideal" })), `ideal, from ${first.world}`]]),
     h("div", { class: "many two" }, h("div", { class: "small-chart" }, h("p", { text: "Samples per second" }), left), h("div", { class: "small-chart" }, h("p", { text: `Efficiency against ${plural(first.world, "process").replace("processs", "processes")}` }), right)),
-    h("p", { class: "dim small", text: "Both axes of the first picture are logarithmic. Rows of one model may differ in layout and batch: each point is the best of its size." }));
+    h("p", { class: "dim small", text: "Both axes of the first picture are logarithmic. Rows of one model may differ in layout and batch: each point is the best of its size." + (points.some((p) => has(cell("world_from", p.row))) ? ` ${COUNTED()}` : "") }));
   const lg = Math.log2, xs = points.map((p) => lg(p.world)), lowX = Math.min(...xs), highX = Math.max(...xs);
   const sketch = (width, values, ticksY, y, extra, name) => {
     const high = 240, l = 48, b = 28, x = (w) => l + 8 + ((lg(w) - lowX) / (highX - lowX || 1)) * (width - l - 24), yy = (v) => 12 + (1 - y(v)) * (high - b - 20);
@@ -25,7 +25,7 @@ function drawScaling() {
       named.map((p) => s("text", { x: x(p.world), y: high - 8, "text-anchor": "middle", class: "dimt", text: p.world })),
       s("path", { d: extra.ideal(x, yy), class: "ideal" }), s("polyline", { points: points.map((p) => `${x(p.world)},${yy(values(p))}`).join(" "), class: "m-line" }),
       points.map((p) => { const g = s("g", { "aria-label": `${p.world} processes: ${num(p.rate)} samples per second, ${percent(p.efficiency, 0)}` }, s("circle", { cx: x(p.world), cy: yy(values(p)), r: 9, fill: "transparent" }), s("circle", { cx: x(p.world), cy: yy(values(p)), r: 4.5, class: "m-dot" }));
-        tip(g, `${p.world} processes\n${num(p.rate)} samples/s, efficiency ${percent(p.efficiency)}\n${layout(p.row)}`); return opens(g, p.row); }));
+        tip(g, `${devices(p.row)} processes\n${num(p.rate)} samples/s, efficiency ${percent(p.efficiency)}\n${layout(p.row)}`); return opens(g, p.row); }));
   };
   const rates = points.map((p) => p.rate), ideal = (w) => (first.rate / first.world) * w, top = Math.max(...rates, ideal(points.at(-1).world)), low = Math.min(...rates);
   const logTicks = []; for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(top)); e++) for (const m of [1, 2, 5]) { const v = m * 10 ** e; if (v >= low * 0.7 && v <= top * 1.4) logTicks.push(v); }
@@ -104,7 +104,7 @@ function drawFailures() {
   box.replaceChildren(h("p", { class: "dim", text: Object.entries(counts).map(([k, n]) => `${n} × ${k.replace("_", " ")}`).join(", ") }), list);
   const show = (some) => list.append(...some.map((f) => h("div", { class: "card" },
     h("div", { class: "row" }, badge(f.row), f.rate && h("span", { class: "badge", text: `${f.rate[0]} of ${f.rate[1]} repeats` }), h("button", { type: "button", class: "link", text: `${cell("size", f.row) || ""} ${layout(f.row)}`, onclick: () => openRow(f.row) })),
-    f.message && h("p", { text: f.message }),
+    f.message && h("p", {}, folded(f.message)),
     h("p", { class: "dim small", text: [has(f.rank) && `rank ${f.rank}`, has(f.iteration) && `iteration ${f.iteration}`, f.phase && `in ${f.phase}`, has(cell("nodes", f.row)) && plural(cell("nodes", f.row), "node"), place(f.row)].filter(Boolean).join(" · ") }))));
   show(all.slice(0, 60));
   if (all.length > 60) box.append(h("p", {}, h("button", { type: "button", text: `Show all ${all.length}`, onclick: (e) => { show(all.slice(60)); e.target.remove(); } })));
@@ -121,4 +121,4 @@ function drawFindings() {
     ...[...groups].map(([code, list]) => h("details", { open: groups.size <= 3 }, h("summary", {}, h("span", { class: `badge ${{ error: "bad", warning: "warn", info: "info" }[list[0].level]}`, text: list[0].level }), " ", h("b", { text: code }), ` · ${list.length}`),
       ...list.slice(0, 200).map((f) => h("div", { class: "finding" }, has(f.row) ? h("button", { type: "button", class: "link where", text: `${f.file}:${f.line}`, onclick: () => openRow(f.row) }) : h("span", { class: "where", text: `${f.file}${f.line ? `:${f.line}` : ""}` }), findingText(f))))));
 }
-const findingText = (f) => h("span", {}, f.message, f.proposed && h("span", { class: "dim", text: ` (${f.column}: ${f.printed} → ${f.proposed})` }));
+const findingText = (f) => h("span", {}, folded(f.message), f.proposed && h("span", { class: "dim", text: ` (${f.column}: ${f.printed} → ${f.proposed})` }));
