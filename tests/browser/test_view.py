@@ -17,6 +17,7 @@ pytestmark = pytest.mark.browser
 ROW = {"state": "measured", "size_label": "bloom-1B", "dp": 2, "tp": 1, "pp": 2, "mbs": 1, "gbs": 8, "seq": 1024, "layers": 24,
        "hidden": 1024, "sec_per_it": 2.0, "tflops": 30.0, "date": "2024-05-01"}
 ALL = ["1", "2", "4", "8"]
+"""TP of the rows of the first model."""
 LONG = "a rank left the others behind " * 200
 SAVED = """
     window.saved = [];
@@ -33,6 +34,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
         logbook.append({**ROW, "tp": 2, "dp": 1, "sec_per_it": 1.5, "tflops": 40.0, "notes": "=HYPERLINK(1)",
                         "env": {"A": "1"}})
         logbook.append({**ROW, "tp": 4, "dp": 1, "sec_per_it": 4.0, "tflops": 15.0, "env": {"A": "2"}})
+        for day, torch, sec in ((3, "2.6", 3.0), (1, "2.4", 3.3), (2, "2.5", 3.6)):
+            logbook.append({**ROW, "size_label": "other", "sec_per_it": sec, "date": f"2024-06-0{day}", "run_id": "abc",
+                            "tp": 16, "versions": {"torch": torch, "python": "3.12"}, "session": f"s{day}"})
         logbook.append({**ROW, "tp": 8, "state": "failed", "sec_per_it": None, "tflops": None,
                         "outcome": {"status": "oom_device", "message": LONG}})
     return folder
@@ -44,7 +48,7 @@ def page(book: Path, made: Callable[..., Path]) -> str:
 
 
 def shown(browser: Any, text: str) -> list[str]:
-    browser.type("#filter", text)
+    browser.type("#filter", f"-size:other {text}")
     return browser.column("tp")
 
 
@@ -97,7 +101,7 @@ def test_an_address_opens_the_view_it_was_taken_from_and_back_goes_back(browser:
     assert browser.js("return document.querySelectorAll('.pick:checked').length") == 2
     browser.driver.get("about:blank")
     browser.open(f"{page}#nowhere?sort=constructor&cols=%3Cimg%3E&rows=../x,0&open=%3Cscript%3E&x=__proto__&by=toString")
-    assert browser.errors() == [] and len(browser.column("tp")) == 4, "a link is believed as little as a record"
+    assert browser.errors() == [] and len(browser.column("tp")) == 7, "a link is believed as little as a record"
 
 
 def test_rows_stand_side_by_side_with_their_differences_marked(browser: Any, page: str) -> None:
@@ -170,7 +174,7 @@ def test_a_scatter_of_any_two_figures_opens_the_row_under_the_pointer(browser: A
     for key, name in (("scatter-x", "tp"), ("scatter-y", "sec"), ("scatter-by", "env")):
         browser.js(choose, key, name)
     assert "#?x=tp&y=sec" in browser.js("return location.href")
-    assert browser.js("return S.points.length") == 3, "a row without seconds is no point"
+    assert browser.js("return S.points.length") == 6, "a row without seconds is no point"
     browser.js("""
         const svg = document.querySelector('#scatter svg.chart'), box = svg.getBoundingClientRect(), [x, y] = S.points[2];
         svg.dispatchEvent(new MouseEvent('click', { clientX: box.left + x, clientY: box.top + y }))""")
@@ -183,6 +187,7 @@ def test_a_scatter_of_any_two_figures_opens_the_row_under_the_pointer(browser: A
 
 def test_layouts_rates_and_what_was_worked_out_are_named(browser: Any, page: str) -> None:
     browser.open(page)
+    browser.type("#filter", "-size:other")
     assert browser.column("mfu") == ["41.0 %", "", "", ""]
     assert browser.column("tokens") == ["1024", "1,365", "256", ""]
     assert browser.column("world") == ["4", "4*", "8*", "32*"]
@@ -194,9 +199,21 @@ def test_layouts_rates_and_what_was_worked_out_are_named(browser: Any, page: str
     assert any("8 processes*" in option for option in options)
 
 
+def test_one_trial_over_versions_stands_in_its_rows(browser: Any, page: str) -> None:
+    browser.open(page)
+    browser.js("return openRow(3)")
+    lines = browser.js("return [...document.querySelectorAll('#history tbody tr')].map((tr) => "
+                       "[...tr.children].map((td) => td.textContent))")
+    assert lines == [["2024-06-01", "s1", "3.3", "+10.0 %", "torch 2.4"], ["2024-06-02", "s2", "3.6", "+20.0 %", "torch 2.5"],
+                     ["2024-06-03", "s3", "3", "", "torch 2.6"]]
+    assert browser.js("return document.querySelectorAll('#row svg[aria-label*=\"over time\"] g').length") == 3
+    browser.js("return openRow(0)")
+    assert not browser.js("return document.getElementById('history')"), "measured once"
+
+
 def test_a_very_long_message_is_folded(browser: Any, page: str) -> None:
     browser.open(page)
     card = browser.js("return document.querySelector('#failures .card').getBoundingClientRect().height")
     assert card < 300 and browser.js("return document.querySelector('#failures details.fold pre').textContent") == LONG
-    browser.js("return openRow(3)")
+    browser.js("return openRow(6)")
     assert browser.js("return document.querySelector('#row details.fold pre').textContent") == LONG

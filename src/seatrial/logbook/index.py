@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from seatrial.errors import BadInput
-from seatrial.logbook.records import COLUMNS, SCHEMA, Newer, Unreadable, clause_of, matches, order_by, row_of, torn
+from seatrial.logbook.records import COLUMNS, REMARK, SCHEMA, Newer, Unreadable, clause_of, matches, order_by, row_of, torn
 
-INDEX_VERSION = 2
+INDEX_VERSION = 3
 """Of the tables below; another number in a cache means that it is rebuilt."""
 
 _CREATE = f"""
@@ -36,6 +36,7 @@ CREATE INDEX IF NOT EXISTS by_record ON lines (record_id);
 CREATE INDEX IF NOT EXISTS by_segment ON lines (segment);
 CREATE INDEX IF NOT EXISTS by_run ON lines (run_id, current, born);
 CREATE INDEX IF NOT EXISTS by_birth ON lines (current, born);
+CREATE INDEX IF NOT EXISTS by_remark ON lines (stamp) WHERE deleted = {REMARK};
 INSERT INTO meta SELECT {INDEX_VERSION} WHERE NOT EXISTS (SELECT * FROM meta);
 """
 
@@ -92,6 +93,11 @@ class Index:
                 values += clause[1]
         query = f"SELECT json, crc FROM lines WHERE {' AND '.join(clauses)} ORDER BY {order_by(order)}"
         return _decoded(self._read(lambda connection: _intact(connection.execute(query, values))), checks, predicate)
+
+    def remarks(self) -> list[dict[str, Any]]:
+        """In the order they were written."""
+        query = f"SELECT json, crc FROM lines WHERE deleted = {REMARK} ORDER BY stamp"
+        return list(_decoded(self._read(lambda connection: _intact(connection.execute(query))), (), None))
 
     def count(self) -> int:
         return self._read(lambda connection: connection.execute("SELECT count(*) FROM lines WHERE current = 1").fetchone()[0])

@@ -46,7 +46,7 @@ function drawAnswer() {
         cost && h("p", { class: "small dim", text: [`at full batch, without ramp-up, restarts or checkpoints`, cost.said].filter(Boolean).join("; ") }),
         cost && after && h("p", { class: "small", text: `The runner-up would take ${num(after.days - cost.days, 2)} ${num(after.days - cost.days, 2) === "1" ? "day" : "days"} more.` })),
       h("div", { class: "tile" }, h("h3", { text: "How sure" }), sure(q, first, second))),
-    h("div", { class: "row small" }, asideNote(q)));
+    h("div", { class: "row small" }, asideNote(q), !window.seatrialLive && h("span", { class: "dim" }, "What if another model, cluster or knob? ", h("code", { text: "seatrial serve" }), " has a planner on this page, and takes remarks.")));
 }
 
 // What the forecast had to take for granted, where rows do not say it.

@@ -39,6 +39,7 @@ async function openRow(row) {
   if (SHOWN.open !== id) return; // another was opened meanwhile
   const r = all.record, f = all.forecast, out = [];
   const section = (name, ...nodes) => { const kept = nodes.flat(3).filter(Boolean); if (kept.length) out.push(h("h3", { text: name }), ...kept); };
+  out.push(...remarks(row, all.remarks || []));
   if (r.outcome && r.outcome.status !== "ok") section("Outcome", pairs([["status", r.outcome.status], ["rank", r.outcome.rank], ["iteration", r.outcome.iteration], ["phase", r.outcome.phase], ["how often", r.outcome.rate && `${r.outcome.rate[0]} of ${r.outcome.rate[1]}`]]), r.outcome.message && h("p", {}, folded(r.outcome.message)));
   if (r.outcome?.evidence && Object.keys(r.outcome.evidence).length) section("Evidence", Object.entries(r.outcome.evidence).map(([key, value]) => [h("p", { class: "dim small", text: key }), h("pre", { text: Array.isArray(value) && value.every((v) => typeof v === "string") ? value.join("\n") : typeof value === "string" ? value : JSON.stringify(value, null, 1) })]));
   if (all.findings) section("Doubts", all.findings.map((x) => h("div", { class: "finding" }, h("span", { class: `badge ${{ error: "bad", warning: "warn", info: "info" }[x.level]}`, text: x.code }), findingText(x))));
@@ -60,6 +61,8 @@ async function openRow(row) {
   if (r.memory?.fullest) section(`Memory: measured, fullest is rank ${r.memory.rank}`, r.memory.fullest.parts && total(r.memory.fullest.parts) ? bars(Object.fromEntries(Object.entries(r.memory.fullest.parts).map(([k, v]) => [k, v / 2 ** 30])), "GiB", MEMORY_COLOUR) : null, pairs(Object.entries(r.memory.fullest).filter(([k]) => k !== "parts")), rankStrip(r.memory, later));
   if (r.iterations?.length) section("Iterations", iterations(r.iterations, later, "sec", "Seconds of each iteration", "seconds"), r.measurement && pairs(Object.entries(r.measurement)));
   if (r.iterations?.some((i) => typeof i.loss === "number")) section("Loss", iterations(r.iterations, later, "loss", "Loss of each iteration", "loss"));
+  const past = V.histories.find((one) => one.rows.includes(row));
+  if (past) section("The same trial over time", timeline(past, row, later));
   const drawnHere = V.pipelines.find((p) => p.row === row) || (window.seatrialLive && (await window.seatrialLive.pipeline(row)));
   if (drawnHere) { const inner = h("div", {}); out.push(h("h3", { text: "Pipeline" }), inner); later.push(() => { inner.append(...pipelineParts(drawnHere).flat(3).filter(Boolean)); for (const [holder, again] of drawn) if (inner.contains(holder)) again(); }); }
   section("Environment", pairs([...Object.entries(r.env || {}), ...Object.entries(r.versions || {}), ...Object.entries(r.host || {})], "long"));
@@ -68,6 +71,46 @@ async function openRow(row) {
   box.replaceChildren(head, ...out);
   if (SHOWN.open !== id) return;
   for (const draw of later) draw();
+}
+
+// What people said about a row: the last holds, the earlier can be unfolded; with a server behind the page, it can be written.
+function remarks(row, said) {
+  const box = h("div", { id: "remarks" });
+  const show = (list) => {
+    const now = list.at(-1) || { text: "", tags: [] }, before = list.slice(0, -1).filter((one) => one.text || one.tags.length);
+    const line = (one) => h("div", {}, one.tags.length ? h("p", { class: "row" }, one.tags.map((tag) => h("span", { class: "badge info", text: tag }))) : null, one.text ? h("p", { class: "remark" }, folded(one.text)) : null);
+    box.replaceChildren(...[now.text || now.tags.length ? line(now) : null,
+      before.length ? h("details", { class: "fold" }, h("summary", { class: "dim small", text: `${plural(before.length, "earlier remark")}` }), before.reverse().map((one) => h("div", {}, h("p", { class: "dim small", text: one.written_at.slice(0, 16).replace("T", " ") }), line(one)))) : null,
+      window.seatrialLive ? editor(row, now, show) : null].filter(Boolean));
+  };
+  show(said);
+  return box.childNodes.length ? [h("h3", { text: "Remarks" }), box] : [];
+}
+function editor(row, now, show) {
+  const text = h("textarea", { name: "text", rows: 2, maxlength: 4000, placeholder: "A remark on this row; it is added to the logbook", "aria-label": "Remark" });
+  text.value = now.text;
+  const tags = h("input", { name: "tags", value: now.tags.join(" "), placeholder: "tags, as keep baseline", "aria-label": "Tags", autocomplete: "off" }), said = h("span", { class: "said", role: "status" });
+  return h("form", { class: "remark-form", onsubmit: async (event) => {
+    event.preventDefault();
+    said.textContent = "…";
+    try { show((await window.seatrialLive.remark(row, text.value, tags.value)).remarks); } catch (error) { said.textContent = error.message; }
+  } }, text, h("div", { class: "row" }, tags, h("button", { type: "submit", text: "Keep" }), said));
+}
+
+function timeline(past, row, later) {
+  const holder = h("div", {}), points = past.rows.map((one, i) => ({ row: one, at: past.at[i], versions: past.versions[i], sec: cell("sec", one) }));
+  later.push(() => picture(holder, (width) => {
+    const high = 130, l = 50, [least, most] = minmax(points.map((p) => p.sec)), pad = (most - least) * 0.15 || most * 0.1, from = Math.max(0, least - pad), top = most + pad;
+    const x = (i) => l + 14 + (i / (points.length - 1)) * (width - l - 34), y = (v) => 8 + (1 - (v - from) / (top - from)) * (high - 36);
+    return s("svg", { class: "chart", viewBox: `0 0 ${width} ${high}`, height: high, role: "img", "aria-label": "Seconds per iteration over time" },
+      ticks(from, top, 4).map((v) => [s("line", { x1: l, x2: width, y1: y(v), y2: y(v), class: "axis" }), s("text", { x: l - 6, y: y(v) + 4, "text-anchor": "end", class: "dimt", text: num(v, 3) })]),
+      s("polyline", { points: points.map((p, i) => `${x(i)},${y(p.sec)}`).join(" "), class: "m-line", opacity: 0.5 }),
+      points.map((p, i) => opens(tip(s("g", {}, s("circle", { cx: x(i), cy: y(p.sec), r: 10, fill: "transparent" }), s("circle", { cx: x(i), cy: y(p.sec), r: p.row === row ? 6 : 4, class: p.row === row ? "f-bar" : "m-dot" })), `${p.at}${p.versions ? `, ${p.versions}` : ""}\n${num(p.sec, 5)} s per iteration`), p.row)),
+      s("text", { x: l, y: high - 6, class: "dimt", text: `seconds per iteration, ${points[0].at} to ${points.at(-1).at}; this row larger` }));
+  }));
+  const best = Math.min(...points.map((p) => p.sec));
+  return [holder, plainTable("history", ["Date", "Session", "Sec/it", "Against the best", "Software that differs"], points.map((p) => ({ cls: p.row === row ? "best" : null,
+    cells: [p.at, cell("session", p.row) || "", shown("sec", p.row), p.sec === best ? "" : `+${percent(p.sec / best - 1)}`, p.versions].map((text, i) => h("td", { class: i === 2 || i === 3 ? "n" : null, text })) })), { id: "history" })];
 }
 
 function rankStrip(memory, later) {

@@ -1,7 +1,7 @@
 // What a filter's words mean: whole words anywhere in a row, field:value, comparisons; what names no field is said.
 const LETTER = /[\p{L}\p{N}]/u;
 const TERM = /^(-?)([a-z_][a-z0-9_]*)(<=|>=|!=|=|<|>|~|:)(.*)$/is;
-const aliases = () => ({ model: "size", procs: "world", devices: "world", gpus: "world", sec_per_it: "sec", mem_gib: "mem", source: "file", forecast: "f_sec", doubts: "lint", tokens_per_s_per_process: "tokens",
+const aliases = () => ({ model: "size", procs: "world", devices: "world", gpus: "world", sec_per_it: "sec", mem_gib: "mem", source: "file", forecast: "f_sec", doubts: "lint", tag: "tags", tokens_per_s_per_process: "tokens",
   ...Object.fromEntries(V.columns.flatMap((c) => (c.aliases || []).map((alias) => [alias, c.name]))) });
 
 // `oom` is a word of `oom_device` and none of `bloom`; a star lets a word go on: `blo*`.

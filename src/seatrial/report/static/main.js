@@ -1,5 +1,5 @@
 // Puts the page together, and again when there is news.
-const SECTIONS = [["running", "Running"], ["answer", "Answer"], ["table", "Table"], ["time", "Time"], ["parts", "Where it goes"], ["memory", "Memory"], ["pipeline", "Pipeline"], ["scaling", "Scaling"], ["knobs", "Knobs"], ["scatter", "Scatter"], ["failures", "Failures"], ["findings", "Doubts"], ["whatif", "What if"]];
+const SECTIONS = [["running", "Running"], ["answer", "Answer"], ["whatif", "What if"], ["table", "Table"], ["time", "Time"], ["parts", "Where it goes"], ["memory", "Memory"], ["pipeline", "Pipeline"], ["scaling", "Scaling"], ["knobs", "Knobs"], ["scatter", "Scatter"], ["failures", "Failures"], ["findings", "Doubts"]];
 
 function drawQuestion() { drawAnswer(); tableBody(); drawTime(); drawParts(); drawMemory(); }
 
