@@ -337,3 +337,10 @@ def test_tokens_of_a_device_are_the_rows_or_follow_from_it_and_else_nobodys():
     assert tokens(**said) == 64 * 1000 / 100.0 / 8
     assert tokens(gpus=8, gbs=64, seq=None) is None
     assert tokens(gpus=None, nodes=None, dp=None, gbs=64, seq=1000) is None
+
+
+def test_a_row_whose_machine_is_a_preset_is_forecast_on_it_without_being_told():
+    made = forecasts.of([row(80.0, machine="jz-a100"), row(80.0, machine="m")], Clusters())
+    assert list(made) == [0] and made[0].device == forecasts.of([row(80.0)], Clusters.read(["jz-a100"]))[0].device
+    told = forecasts.of([row(80.0, machine="jz-a100")], Clusters.read(["dgx-h100"]))
+    assert told[0].device != made[0].device, "what is said goes before what is guessed"
