@@ -217,3 +217,21 @@ def test_a_very_long_message_is_folded(browser: Any, page: str) -> None:
     assert card < 300 and browser.js("return document.querySelector('#failures details.fold pre').textContent") == LONG
     browser.js("return openRow(6)")
     assert browser.js("return document.querySelector('#row details.fold pre').textContent") == LONG
+
+
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_what_opens_stays_on_the_screen(browser: Any, page: str, width: int) -> None:
+    browser.open(page, width=width, height=844)
+    browser.js("document.getElementById('table').scrollIntoView()")
+    browser.click("#columns summary")
+    box = browser.js("return document.getElementById('columns-in').getBoundingClientRect().toJSON()")
+    assert box["left"] >= 0 and box["right"] <= width and box["height"] > 50
+    browser.js("document.querySelectorAll('.pick')[0].click(); document.querySelectorAll('.pick')[1].click()")
+    assert not browser.js("return document.getElementById('columns').open"), "a click elsewhere closes it"
+    browser.js("return openCompare()")
+    assert browser.js("return document.getElementById('row').getBoundingClientRect().right") <= width
+    assert browser.js("return document.documentElement.scrollWidth") <= width
+    cut = """
+        const right = (node) => node.getBoundingClientRect().right;
+        return [...document.querySelectorAll('#grid-body .badge')].filter((b) => right(b) > right(b.parentElement)).length"""
+    assert browser.js(cut) == 0, "no state is cut off"

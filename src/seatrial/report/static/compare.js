@@ -35,7 +35,7 @@ async function openCompare() {
     for (const [label, texts, values] of kept) {
       const differ = new Set(texts).size > 1, ratio = (i) => (values && i && has(values[i]) && values[0] ? ` ${values[i] >= values[0] ? "+" : "−"}${percent(Math.abs(values[i] / values[0] - 1))}` : "");
       lines.push([label, ...texts]);
-      body.append(h("tr", { class: differ ? "differs" : "same" }, h("th", { scope: "row", text: label }), texts.map((text, i) => h("td", {}, folded(text), differ && ratio(i) && h("span", { class: "dim small", text: ratio(i) })))));
+      body.append(h("tr", { class: differ ? "differs" : "same" }, h("th", { scope: "row", text: label }), texts.map((text, i) => h("td", {}, folded(text), differ && ratio(i) && h("span", { class: "dim small ratio", text: ratio(i) })))));
     }
   }
   const heads = rows.map((row) => layout(row)), table = h("table", { class: "beside", id: "beside" }, h("thead", {}, h("tr", {}, h("th", {}), rows.map((row, i) => h("th", { scope: "col" }, h("button", { type: "button", class: "link", text: `${cell("size", row) || ""} ${heads[i]}`.trim(), onclick: () => openRow(row) }))))), body);

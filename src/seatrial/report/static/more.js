@@ -28,7 +28,8 @@ function drawScaling() {
         tip(g, `${devices(p.row)} processes\n${num(p.rate)} samples/s, efficiency ${percent(p.efficiency)}\n${layout(p.row)}`); return opens(g, p.row); }));
   };
   const rates = points.map((p) => p.rate), ideal = (w) => (first.rate / first.world) * w, top = Math.max(...rates, ideal(points.at(-1).world)), low = Math.min(...rates);
-  const logTicks = []; for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(top)); e++) for (const m of [1, 2, 5]) { const v = m * 10 ** e; if (v >= low * 0.7 && v <= top * 1.4) logTicks.push(v); }
+  let logTicks = []; for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(top)); e++) for (const m of [1, 2, 5]) { const v = m * 10 ** e; if (v >= low * 0.8 && v <= top * 1.15) logTicks.push(v); }
+  if (logTicks.length < 3) logTicks = ticks(low * 0.8, top * 1.15, 4);
   picture(left, (w) => sketch(w, (p) => p.rate, logTicks, (v) => (Math.log(v) - Math.log(low * 0.8)) / (Math.log(top * 1.15) - Math.log(low * 0.8)), { format: (v) => num(v, 2), ideal: (x, y) => `M${x(first.world)} ${y(first.rate)}L${x(points.at(-1).world)} ${y(ideal(points.at(-1).world))}` }, "Samples per second over processes"));
   const most = Math.max(1.1, ...points.map((p) => p.efficiency * 1.05));
   picture(right, (w) => sketch(w, (p) => p.efficiency, ticks(0, most, 5), (v) => v / most, { format: (v) => `${Math.round(v * 100)} %`, ideal: (x, y) => `M${x(first.world)} ${y(1)}H${x(points.at(-1).world)}` }, "Efficiency over processes"));
@@ -73,7 +74,7 @@ function gantt(made, title) {
         made.spans[i].map(([kind, micro, chunk, from, to]) => { const w = x(to) - x(from), g = s("g", {}, s("rect", { x: x(from), y: 4 + i * line, width: Math.max(0.5, w), height: line - 3, class: `p-${span(kind)[0]}${w > 3 ? " seg" : ""}`, opacity: chunk ? 0.6 : 1 }));
           if (has(micro) && w > 7 * String(micro).length + 4 && line > 18) g.append(s("text", { x: x(from) + w / 2, y: 4 + i * line + line / 2 + 2, "text-anchor": "middle", class: "in-bar", text: micro }));
           return tip(g, `${span(kind)[1]}${has(micro) ? ` of micro-batch ${micro}` : ""}${chunk ? `, virtual stage ${chunk}` : ""}\n${num(from)} to ${num(to)} s`); })]),
-      [0, 0.25, 0.5, 0.75, 1].map((t) => s("text", { x: x(made.total_s * t), y: high - 6, "text-anchor": t === 0 ? "start" : t === 1 ? "end" : "middle", class: "dimt", text: `${num(made.total_s * t, 3)} s` })));
+      (width < 520 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]).map((t) => s("text", { x: x(made.total_s * t), y: high - 6, "text-anchor": t === 0 ? "start" : t === 1 ? "end" : "middle", class: "dimt", text: `${num(made.total_s * t, 3)} s` })));
   });
   return [h("h3", { text: title }), legend([...letters].map((k) => [swatch(`p-${span(k)[0]}`), span(k)[1]])), holder];
 }

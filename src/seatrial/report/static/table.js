@@ -91,8 +91,9 @@ function sortBy(name) {
 function widths() {
   const look = Math.min(V.count, 400), step = Math.max(1, Math.floor(V.count / look));
   return T.columns.map(({ name, label }, at) => {
-    let longest = label.length + 3 + (at ? 0 : 3);
-    for (let row = 0; row < V.count; row += step) longest = Math.max(longest, Math.min(cellText(name, row).length + (name === "state" || name === "lint" ? 3 : 0) + (at ? 0 : 3), 30));
+    const ticked = at ? 0 : 5; // room for the box that chooses a row
+    let longest = label.length + 3 + ticked;
+    for (let row = 0; row < V.count; row += step) longest = Math.max(longest, Math.min(cellText(name, row).length + (name === "state" || name === "lint" ? 3 : 0) + ticked, 30 + ticked));
     return Math.round(longest * 7.3 + 18);
   });
 }
@@ -121,6 +122,9 @@ function drawTable() {
       h("div", { class: "grid", id: "grid" },
         h("table", { id: "rows", role: "grid", "aria-label": "All rows" }, h("colgroup", { id: "grid-cols" }), h("thead", {}, h("tr", { id: "grid-head", "aria-rowindex": 1 })), h("tbody", { id: "grid-body" }))),
       h("p", { class: "dim small", id: "table-note" }));
+    const shut = (event) => { if (event.key === "Escape" || (!event.key && !event.target.closest("#columns") && event.target.isConnected)) $("columns").open = false; };
+    document.addEventListener("click", shut);
+    $("columns").addEventListener("keydown", shut);
     let waiting = false;
     $("grid").addEventListener("scroll", () => {
       if (waiting) return;
