@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -181,7 +182,7 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
 
 def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mapping[int, list[int]], doubtful: Mapping[int, str],
           findings: Sequence[Finding], remarks: Remarks) -> dict[str, list[object]]:
-    rows: dict[str, list[object]] = {name: [_blank(getattr(r, own)) for r in records] for name, own in FROM_RECORD.items()}
+    rows: dict[str, list[object]] = {name: _column(records, own) for name, own in FROM_RECORD.items()}
     rows["state"] = ["rehearsed" if r.measurement.get("kind") == "rehearsed" else r.state for r in records]
     rows["world"] = [answers.world(r) for r in records]
     rows["world_from"] = [answers.world_from(r) for r in records]
@@ -221,6 +222,11 @@ def _text(record: Record, name: str, value: object) -> str | None:
     if name == "mem_value" and record.mem_unit not in ("GiB", "GB", ""):
         return f"{digits} {record.mem_unit}"
     return digits if digits and digits != shortest(float(value)) else None  # type: ignore[arg-type]
+
+
+def _column(records: Sequence[Record], name: str) -> list[object]:
+    values = list(map(operator.attrgetter(name), records))
+    return values if set(map(type, values)) <= {int, bool, type(None)} else [_blank(value) for value in values]
 
 
 def _blank(value: object) -> object:

@@ -8,8 +8,9 @@ const MADE_FROM = new Map([[drawTime, ["questions"]], [drawParts, ["questions", 
 const last = new Map();
 
 function drawAll(view) {
+  const asked = V && question() && questionKey(question()); // a new row may put another question first
   V = view;
-  A.question = Math.min(A.question, Math.max(0, V.questions.length - 1));
+  A.question = Math.max(0, asked ? V.questions.findIndex((q) => questionKey(q) === asked) : A.question);
   const files = new Set((V.rows.file || []).filter(has)), states = V.rows.state.reduce((all, v) => ({ ...all, [v]: (all[v] || 0) + 1 }), {});
   $("about").textContent = [plural(V.count, "record"), files.size && plural(files.size, "file"), Object.entries(states).map(([k, n]) => `${n.toLocaleString("en")} ${k}`).join(", ")].filter(Boolean).join(" · ");
   $("foot").textContent = `Made ${V.made} by seatrial ${V.version}.${V.forecast_on.length ? ` Forecast on ${V.forecast_on.join(", ")}.` : ""} Every figure leads to its record; an empty cell means that nobody said.`;
