@@ -26,7 +26,7 @@ DOUBTFUL = frozenset(
 
 CONFIGURATION = (*SHAPE, *LAYOUT, *AROUND)
 """The columns in which two rows differ that are no repeats of each other; with the environment, and what a sweep varied."""
-_configured = operator.attrgetter(*CONFIGURATION)
+_configured, _degrees = operator.attrgetter(*CONFIGURATION), operator.attrgetter(*DEGREES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ def _stated(record: Record) -> int | None:
 
 
 def _laid_out(record: Record) -> int | None:
-    degrees = [getattr(record, name) for name in DEGREES]
+    degrees = _degrees(record)
     return math.prod(degrees) if all(degrees) else None
 
 

@@ -144,14 +144,16 @@ def _trial(record: Record, clusters: Clusters) -> Trial | None:
 
 def trial_on(record: Record, cluster: Cluster | None, *, assume: Mapping[str, str] = MappingProxyType({})) -> Trial | None:
     """The trial of a row: its own where that names a cluster, else what it says on the given one."""
-    from seatrial.plan import rows
-
     if record.trial.get("cluster"):
         try:
             return fields.build(Trial, record.trial, where="record.trial")
         except BadInput:
             return None
-    return None if cluster is None else rows.read_row(record.to_dict(), cluster, assume=assume).trial
+    if cluster is None:
+        return None
+    from seatrial.plan import rows
+
+    return rows.read_row(record.to_dict(), cluster, assume=assume).trial
 
 
 def _calibration(path: str | Path) -> Calibration:
