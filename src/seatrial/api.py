@@ -214,12 +214,12 @@ def report(book: str | Path | Sequence[str | Path], out: str | Path, *, title: s
     from seatrial.files import save
     from seatrial.report import data, page
     from seatrial.report.forecasts import Clusters
-    from seatrial.report.read import read
+    from seatrial.report.read import read, remarks
 
     sources = [Path(one) for one in ([book] if isinstance(book, str | Path) else book)]
     records, _ = read(sources)
     made = data.build(records, title=title or f"Trials of {sources[0].resolve().name}", lint=lint, tokens=tokens, price=price,
-                      clusters=Clusters.read(clusters, assume, calibrations),
+                      clusters=Clusters.read(clusters, assume, calibrations), remarks=remarks(sources),
                       book=next((path for path in sources if path.is_dir()), None))
     save(out, page.html(made))
     return Path(out)

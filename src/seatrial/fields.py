@@ -102,21 +102,31 @@ def build(cls: type[T], data: object, *, where: str) -> T:
     """An instance of the dataclass `cls` from plain data; `where` is the path that errors name."""
     if not isinstance(data, Mapping):
         raise BadInput(f"{where}: expected a table of {cls.__name__}'s fields, found {shown(data)}")
-    known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls) if cls not in _HINTS else _HINTS[cls]
-    _HINTS[cls] = hints
+    hints, as_they_are, required = _known(cls)  # type: ignore[arg-type]
     for key in data:
-        if key not in known:
-            raise BadInput(f"{where}.{key}: no such key; {nearest(str(key), known)}")
-    values = {key: convert(value, hints[key], where=f"{where}.{key}") for key, value in data.items()}
-    missing = [n for n, f in known.items() if n not in values and _required(f)]
+        if key not in hints:
+            raise BadInput(f"{where}.{key}: no such key; {nearest(str(key), hints)}")
+    values = {key: value if type(value) in as_they_are[key] else convert(value, hints[key], where=f"{where}.{key}")
+              for key, value in data.items()}
+    missing = [name for name in required if name not in values]
     if missing:
         raise BadInput(f"{where}: {', '.join(missing)} must be given")
     return cls(**values)
 
 
-_HINTS: dict[type, dict[str, Any]] = {}
-"""Annotations are resolved once a class: a logbook builds 100,000 records."""
+@functools.cache
+def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple[str, ...]]:
+    """Field -> annotation; field -> types whose values need no look; what must be given. Once a class: a logbook builds
+    100,000 records."""
+    declared = dataclasses.fields(cls)
+    resolved = typing.get_type_hints(cls)
+    hints = {f.name: resolved[f.name] for f in declared}
+    plain: dict[str, tuple[type, ...]] = {}
+    for name, hint in hints.items():
+        origin, args, _ = _form(hint)
+        given = args if origin in (Union, types.UnionType) and len(args) == 2 and type(None) in args else (hint,)
+        plain[name] = given if all(one in (*_AS_THEY_ARE, type(None)) for one in given) else ()
+    return hints, plain, tuple(f.name for f in declared if _required(f))
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import socket
 import statistics
 import threading
 import time
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 
 import sweeps
+from seatrial.columns import SEARCHED
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.launch.local import Local
 from seatrial.logbook import Logbook
+from seatrial.report import serve
 from seatrial.report.serve import Server, Source
 from seatrial.sweep.controller import Controller
 from seatrial.sweep.file import build
@@ -119,6 +122,7 @@ def test_the_planner_answers_from_the_page(browser: Any, server: Server) -> None
     browser.open(server.address)
     browser.until("return document.querySelectorAll('#ranking tbody tr').length > 2", "a ranking")
     degrees = "return [...document.querySelectorAll('#ranking tbody tr')].map((tr) => Number(tr.children[2].textContent))"
+    browser.click("#whatif details.more summary")
     browser.type("#whatif input[name=rule]", "tp == 8")
     browser.until(f"{degrees.replace('return ', 'const d = ')}; return d.length && d.every((tp) => tp === 8)", "the rule holds")
     browser.type("#whatif input[name=rule]", "tp === 8")
@@ -127,12 +131,58 @@ def test_the_planner_answers_from_the_page(browser: Any, server: Server) -> None
     browser.driver.get("about:blank")
 
 
-def ask(server: Server, path: str, *, method: str = "GET", **headers: str) -> tuple[int, str, dict[str, str]]:
+def test_ones_own_model_and_cluster_are_planned_with_every_knob(browser: Any, server: Server) -> None:
+    browser.open(server.address)
+    browser.until("return document.querySelectorAll('#ranking tbody tr').length > 2", "a ranking")
+    names = browser.js("return [...document.querySelectorAll('#whatif-form [name]')].map((field) => field.name)")
+    assert set(SEARCHED) < set(names) and {"headroom", "seq", "precision", "sequence_parallel", "model_text"} < set(names)
+    top = "return document.getElementById('whatif').offsetTop < document.getElementById('table').offsetTop"
+    assert browser.js(top), "before the table"
+    choose = "const s = document.querySelector(`#whatif [name=${arguments[0]}]`); s.value = arguments[1]; " \
+             "s.dispatchEvent(new Event('input', { bubbles: true }))"
+    for name, value in (("model", "my own …"), ("cluster", "my own …"), ("model_text", 'base = "gpt2-124m"\nlayers = 8'),
+                        ("cluster_text", 'base = "jz-a100"\nnodes = 1'), ("gbs", "64"), ("recompute", "none")):
+        browser.js(choose, name, value)
+    text = "const t = document.querySelector('#ranking')?.textContent || ''; return "
+    browser.until(f"{text} t.includes('none') && !t.includes('full')", "its ranking")
+    browser.js(choose, "model_text", "wheels = 4")
+    browser.until("return document.querySelector('#whatif .note')?.textContent.includes('wheels')", "what is wrong with it")
+    browser.driver.get("about:blank")
+
+
+def test_a_remark_is_kept_in_the_logbook_and_shown_to_all(browser: Any, server: Server, book: Logbook, made: Any) -> None:
+    browser.open(server.address)
+    browser.js("return openRow(0)")
+    browser.type("#remarks textarea", "<b>slow</b> fabric")
+    browser.type("#remarks input", "keep baseline")
+    browser.click("#remarks button[type=submit]")
+    browser.until("return document.querySelector('#remarks .remark')?.textContent === '<b>slow</b> fabric'", "the remark")
+    browser.until("return V.rows.tags?.[0] === 'keep baseline'", "its tags in the table")
+    browser.type("#remarks input", "two,words")
+    browser.click("#remarks button[type=submit]")
+    browser.until("return document.querySelector('#remarks .said').textContent.includes('two,words')", "what is no tag")
+    (said,) = book.remarks().values()
+    assert [(one["text"], one["tags"]) for one in said] == [("<b>slow</b> fabric", ["keep", "baseline"])]
+    assert len(list(book.records())) == 1
+    browser.click("#row-close")
+    browser.type("#filter", "tag:keep")
+    assert browser.column("remark") == ["<b>slow</b> fabric"]
+    assert not [e for e in browser.errors() if "422" not in e]
+    browser.driver.get("about:blank")
+    browser.open(made(book.path).as_uri())
+    browser.js("return openRow(0)")
+    text = browser.js("return document.getElementById('remarks').textContent")
+    assert "<b>slow</b> fabric" in text and not browser.js("return document.querySelector('#remarks form')")
+
+
+def ask(server: Server, path: str, *, method: str = "GET", body: str = "", **headers: str) -> tuple[int, str, dict[str, str]]:
     connection = http.client.HTTPConnection("127.0.0.1", server.guard.port, timeout=60)
     connection.putrequest(method, path, skip_host="Host" in headers)
     for name, value in headers.items():
         connection.putheader(name.replace("_", "-"), value)
-    connection.endheaders()
+    if body:
+        connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body.encode() or None)
     answer = connection.getresponse()
     body = answer.read().decode()
     connection.close()
@@ -159,6 +209,59 @@ def test_only_reads_and_only_the_logbook(server: Server, book: Logbook) -> None:
         assert ask(server, f"/api/record?id={record}")[0] == 404
     status, body, _ = ask(server, "/api/whatif?model=/etc/hostname.toml&cluster=jz-a100&gbs=8")
     assert status == 422 and "known are" in body
+
+
+def test_only_its_own_page_may_send_something_and_only_so_much(server: Server, book: Logbook) -> None:
+    own, kind = f"http://127.0.0.1:{server.guard.port}", "application/json"
+    (row,) = (record["record_id"] for record in book.records())
+    note = json.dumps({"id": row, "text": "mine", "tags": ""})
+
+    def sent(body: str, origin: str | None = own, content: str = kind, path: str = "/api/remark") -> int:
+        headers = {"Content_Type": content} | ({"Origin": origin} if origin else {})
+        return ask(server, path, method="POST", body=body, **headers)[0]
+
+    assert sent(note, None) == sent(note, "http://evil.example") == sent(note, "null") == 403
+    assert sent(note, content="text/plain") == 415 and sent("{") == sent("[1]") == sent(json.dumps({"id": 3})) == 400
+    assert sent(json.dumps({"id": "nobody", "text": "x"})) == 404 and sent(note + " " * 70_000) == 413
+    assert ask(server, "/api/remark", method="POST", Origin=own, Content_Type=kind)[0] == 413, "no length"
+    assert book.remarks() == {}
+    assert sent(note) == 200 and book.remarks()[row][0]["text"] == "mine"
+
+
+def test_who_sends_slowly_is_cut_off_and_the_others_are_answered(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "REQUEST_S", 1.5)
+    monkeypatch.setattr(server, "_places", threading.BoundedSemaphore(8))
+    slow = [socket.create_connection(("127.0.0.1", server.guard.port)) for _ in range(8)]
+    try:
+        began = time.monotonic()
+        assert ask(server, "/api/view")[0] == 503, "no more threads than there are places"
+        slow[0].settimeout(20)
+        cut = False
+        while not cut and time.monotonic() < began + 20:  # a byte at a time, for ever
+            try:
+                slow[0].sendall(b"G")
+                time.sleep(0.1)
+            except OSError:
+                cut = True
+        assert cut and time.monotonic() - began < 15
+        while ask(server, "/api/view")[0] != 200:
+            assert time.monotonic() < began + 20
+    finally:
+        for connection in slow:
+            connection.close()
+
+
+def test_the_address_that_is_printed_is_one_that_others_can_open(book: Logbook) -> None:
+    source = Source(book.path, title="Live")
+    server = Server(("0.0.0.0", 0), source, token="a-token-of-enough-letters")
+    try:
+        assert server.addresses and all("//0.0.0.0" not in one and "?token=" in one for one in server.addresses)
+        for one in server.addresses:
+            host = one.split("/")[2]
+            assert server.guard.host([host]) == host
+    finally:
+        server.server_close()
+        source.close()
 
 
 def test_answers_carry_a_policy_that_lets_nothing_else_run(server: Server) -> None:

@@ -10,7 +10,7 @@ import pytest
 from seatrial import columns
 from seatrial.errors import BadInput
 from seatrial.record import Outcome, Record
-from seatrial.report import answers, data, forecasts, page, pipelines
+from seatrial.report import answers, data, forecasts, page, pipelines, whatif
 from seatrial.report.answers import knobs, scaling
 from seatrial.report.forecasts import Clusters
 
@@ -161,16 +161,14 @@ def test_rows_that_name_no_engine_take_the_one_that_is_assumed():
 
 
 def test_the_planner_of_the_page_learns_from_the_rows_of_the_same_cluster():
-    from seatrial.report import serve
-
     records = [row(sec, mbs=mbs) for mbs, sec in ((1, 240.0), (2, 220.0), (4, 223.0))]
     made = data.build(records, title="", clusters=Clusters.read(["jz-a100"]))
     asked = {"model": "bloom-181b", "cluster": "jz-a100", "nodes": "48", "gbs": "2048", "tp": "4", "pp": "12", "zero": "1",
              "recompute": "full", "mbs": "2"}
-    cold, taught = (serve.what_if(asked, fit) for fit in (None, serve.fit_of(made, "jz-a100")))
+    cold, taught = (whatif.what_if(asked, fit) for fit in (None, whatif.fit_of(made, "jz-a100")))
     assert taught["calibration"]["rows"] == 3
     assert 1.9 < taught["candidates"][0]["sec_per_it"] / cold["candidates"][0]["sec_per_it"] < 2.3, "rows: 2.1 to 2.3"
-    assert serve.fit_of(made, "dgx-h100") is None
+    assert whatif.fit_of(made, "dgx-h100") is None
 
 
 def test_a_cluster_can_be_named_for_some_rows():
@@ -327,3 +325,22 @@ def test_a_rehearsed_row_is_called_so_and_never_ranked():
     made = data.build([row(100.0), row(110.0, tp=8), rehearsed], title="")
     assert made.view["rows"]["state"] == ["measured", "measured", "rehearsed"]
     assert all(2 not in candidate["rows"] for question in made.view["questions"] for candidate in question["ranked"])
+
+
+def test_tokens_of_a_device_are_the_rows_or_follow_from_it_and_else_nobodys():
+    def tokens(**cells):
+        return answers.tokens_per_device(row(100.0, **cells))
+
+    said = {"gpus": 8, "gbs": 64, "seq": 1000}
+    assert tokens(**said, tokens_per_s_per_process=7.5) == 7.5
+    assert tokens(**said, tokens_per_s=16.0) == 2.0
+    assert tokens(**said) == 64 * 1000 / 100.0 / 8
+    assert tokens(gpus=8, gbs=64, seq=None) is None
+    assert tokens(gpus=None, nodes=None, dp=None, gbs=64, seq=1000) is None
+
+
+def test_a_row_whose_machine_is_a_preset_is_forecast_on_it_without_being_told():
+    made = forecasts.of([row(80.0, machine="jz-a100"), row(80.0, machine="m")], Clusters())
+    assert list(made) == [0] and made[0].device == forecasts.of([row(80.0)], Clusters.read(["jz-a100"]))[0].device
+    told = forecasts.of([row(80.0, machine="jz-a100")], Clusters.read(["dgx-h100"]))
+    assert told[0].device != made[0].device, "what is said goes before what is guessed"

@@ -53,7 +53,7 @@ STEPS = (
                "--seconds 200 --set measure.seconds=1 --logbook logbook"),
     Step(says="What was measured", typed="table logbook"),
     Step(says="The rows of the logs, kept like one's own", typed="import rows.csv --logbook logs"),
-    Step(says="The page of the trials that just ran", typed="report logbook -o report.html"),
+    Step(says="The page of the trials that just ran", typed="report logbook -o report.html --cluster local"),
     Step(says="The page of the logs", typed="report logs -o five-logs.html"),
 )  # fmt: skip
 SHOWN = 4

@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan.request import number
         from seatrial.report import data, page
         from seatrial.report.forecasts import Clusters
-        from seatrial.report.read import read
+        from seatrial.report.read import read, remarks
 
         if output is None and plots is None and not as_json:
             raise BadInput("nothing to write: say -o report.html, --plots DIR or --json")
@@ -59,7 +59,7 @@ def register(app: typer.Typer) -> None:
             print(line, file=sys.stderr)
         book = next((path for path in sources if path.is_dir()), None)
         made = data.build(records, title=title or f"Trials of {sources[0].resolve().name}", clusters=clusters, book=book,
-                          lint=lint, tokens=count, price=price)
+                          lint=lint, tokens=count, price=price, remarks=remarks(sources))
         if output is not None:
             text = page.html(made)
             save(output, text)

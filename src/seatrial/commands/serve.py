@@ -19,7 +19,7 @@ TOKEN = re.compile(rf"[A-Za-z0-9_-]{{{SHORTEST_TOKEN},200}}")
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("serve", help="The report live in a browser, while a sweep or a tune runs; read-only.")
+    @app.command("serve", help="The report live in a browser, while a sweep or a tune runs, with a planner and remarks.")
     def serve(
         logbook: Path = typer.Argument(..., metavar="LOGBOOK", help="Folder of the logbook."),
         port: int = typer.Option(8765, min=0, max=65535, help="0 takes any that is free."),
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
                         tokens=count)
         server = Server((host, port), source, token=token or "")
         try:
-            print(server.address, flush=True)
+            print(*server.addresses, sep="\n", flush=True)
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             return EXIT_GOOD

@@ -3,14 +3,16 @@
     book = Logbook("runs/logbook", create=True)
     book.append({"state": "measured", "dp": 8, "sec_per_it": 3.2})
     list(book.records({"state": "measured", "dp": [4, 8]}, order=["-tflops"]))
+    book.remark(record_id, "slow fabric", ["keep"])     # what a person says about it; an earlier one stays in the book
     book.problems()                                     # torn lines: reported, skipped, never removed
     book.rows({"state": "measured"})                    # those with the shape of a `Record`, and the lines without it
 
     DIR/segments/<host>-<pid>-<start>-<random>.jsonl    one file per writer, one whole line per write, synced to disk
 
 Nobody writes another's file, so there is nothing to lock and it holds on NFS and Lustre. A correction is a new line with the
-same `record_id`; `{"deleted": record_id}` takes a record out; the last by (written_at, segment, line) is what holds. Records
-are plain dicts (`record.py` gives them their shape). Standard library only, as a cluster's head node may have nothing else.
+same `record_id`; `{"deleted": record_id}` takes a record out; `{"remark_on": record_id, "text": …, "tags": […]}` is what a
+person says about it. The last by (written_at, segment, line) is what holds. Records are plain dicts (`record.py` gives them
+their shape). Standard library only, as a cluster's head node may have nothing else.
 """
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -32,6 +35,9 @@ from seatrial.logbook.segments import Segment, Unwritten, make_folder
 __all__ = ["SCHEMA", "Logbook", "Problem", "Unwritten"]
 
 T = TypeVar("T")
+
+LONGEST_REMARK, MOST_TAGS = 4000, 20
+TAG = re.compile(r"[\w./-]{1,40}")
 
 _OWN_KEYS = ("schema", "record_id", "written_at", "crc32")
 """What the logbook itself puts into a line; a record's identity does not depend on them."""
@@ -113,6 +119,28 @@ class Logbook:
         with self._owned():
             file, line = self._reading(lambda: self._index.place(data["record_id"]), empty=("", 0))
         return Problem(file=file, line=line, message=str(error))
+
+    def remark(self, record_id: str, text: str, tags: Sequence[str] = ()) -> None:
+        """What somebody says about a record from now on; an empty text and no tags take it back."""
+        text, tags = text.strip(), list(dict.fromkeys(tag.strip() for tag in tags if tag.strip()))
+        if len(text) > LONGEST_REMARK:
+            raise BadInput(f"a remark of {len(text)} letters: {LONGEST_REMARK} are kept")
+        if len(tags) > MOST_TAGS:
+            raise BadInput(f"{len(tags)} tags: {MOST_TAGS} are kept")
+        for tag in tags:
+            if not TAG.fullmatch(tag):
+                raise BadInput(f"tag {tag[:60]!r}: a tag is one word of up to 40 letters, digits, - _ . /")
+        self.append({"remark_on": record_id, "text": text, "tags": tags})
+
+    def remarks(self) -> dict[str, list[dict[str, Any]]]:
+        """Record -> what was said about it, with `written_at`; the last holds."""
+        with self._owned():
+            lines: list[dict[str, Any]] = self._reading(self._index.remarks, empty=[])
+        found: dict[str, list[dict[str, Any]]] = {}
+        for line in lines:
+            found.setdefault(line["remark_on"], []).append({"text": line.get("text", ""), "tags": line.get("tags", []),
+                                                             "written_at": line["written_at"]})
+        return found
 
     def problems(self) -> list[Problem]:
         """The lines that could not be read."""

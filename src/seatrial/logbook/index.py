@@ -20,9 +20,21 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from seatrial.errors import BadInput
-from seatrial.logbook.records import COLUMNS, SCHEMA, Newer, Unreadable, clause_of, matches, order_by, row_of, storable, torn
+from seatrial.logbook.records import (
+    COLUMNS,
+    REMARK,
+    SCHEMA,
+    Newer,
+    Unreadable,
+    clause_of,
+    matches,
+    order_by,
+    row_of,
+    storable,
+    torn,
+)
 
-INDEX_VERSION = 2
+INDEX_VERSION = 4
 """Of the tables below; another number in a cache means that it is rebuilt."""
 
 _CREATE = f"""
@@ -36,6 +48,7 @@ CREATE INDEX IF NOT EXISTS by_record ON lines (record_id);
 CREATE INDEX IF NOT EXISTS by_segment ON lines (segment);
 CREATE INDEX IF NOT EXISTS by_run ON lines (run_id, current, born);
 CREATE INDEX IF NOT EXISTS by_birth ON lines (current, born);
+CREATE INDEX IF NOT EXISTS by_remark ON lines (stamp) WHERE deleted = {REMARK};
 INSERT INTO meta SELECT {INDEX_VERSION} WHERE NOT EXISTS (SELECT * FROM meta);
 """
 
@@ -101,6 +114,11 @@ class Index:
         query = "SELECT segment, stamp FROM lines WHERE record_id = ? AND current = 1"
         name, stamp = self._read(lambda connection: connection.execute(query, [storable(record_id)]).fetchone() or ("", "0"))
         return str(self.segments / name), int(stamp.rpartition(" ")[2])
+
+    def remarks(self) -> list[dict[str, Any]]:
+        """In the order they were written."""
+        query = f"SELECT json, crc FROM lines WHERE deleted = {REMARK} ORDER BY stamp"
+        return list(_decoded(self._read(lambda connection: _intact(connection.execute(query))), (), None))
 
     def count(self) -> int:
         return self._read(lambda connection: connection.execute("SELECT count(*) FROM lines WHERE current = 1").fetchone()[0])

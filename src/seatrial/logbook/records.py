@@ -1,7 +1,8 @@
 """A record as one line of a logbook: whether it is a record, what the index keeps of it, and how a filter looks at it.
 
 A line is a JSON object with `schema`, `written_at` and either `record_id` and the record's own keys, or `deleted`: the id of a
-record that is taken out. Its last key, `crc32`, is of the line without it; a line without one is taken as it is.
+record that is taken out, or `remark_on`: the id of a record that somebody wrote `text` and `tags` about. Its last key,
+`crc32`, is of the line without it; a line without one is taken as it is.
 """
 from __future__ import annotations
 
@@ -27,6 +28,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 They have no SQL type: a value keeps the type that the record has it with, so that a filter finds what `==` would.
 """
+
+
+RECORD, DELETION, REMARK = 0, 1, 2
+"""What a line is, as the index keeps it: only a record is ever current."""
 
 
 class Unreadable(Exception):
@@ -70,13 +75,21 @@ def row_of(raw: bytes, segment: str, line: int) -> tuple[object, ...] | None:
         raise Newer(str(schema))
     if type(schema) is not int or schema < 1:
         raise Unreadable(f"schema {schema!r} is not one this seatrial knows (1 to {SCHEMA})")
-    deleted = "deleted" in data
-    record_id, written_at = data["deleted"] if deleted else data.get("record_id"), data.get("written_at")
+    kind = DELETION if "deleted" in data else REMARK if "remark_on" in data else RECORD
+    record_id, written_at = data["deleted"] if kind == DELETION else data.get("record_id"), data.get("written_at")
     if not isinstance(record_id, str) or not record_id or not isinstance(written_at, str):
         raise Unreadable("no record_id or no written_at in it")
+    if kind == REMARK and (wrong := _wrong_remark(data)):
+        raise Unreadable(wrong)
     stamp = f"{storable(written_at)} {segment} {line:09d}"
     columns = (storable(_plain(data, column)) for column in COLUMNS)
-    return (stamp, segment, storable(record_id), deleted, *columns, raw, zlib.crc32(raw))
+    return (stamp, segment, storable(record_id), kind, *columns, raw, zlib.crc32(raw))
+
+
+def _wrong_remark(data: dict[str, Any]) -> str | None:
+    text, tags = data.get("text", ""), data.get("tags", [])
+    good = isinstance(data["remark_on"], str) and isinstance(text, str) and isinstance(tags, list)
+    return None if good and all(isinstance(tag, str) for tag in tags) else "a remark has a record's id, a text and tags"
 
 
 def _not_json(word: str) -> float:

@@ -9,9 +9,11 @@ whose arithmetic cannot be right is set aside, and named. What nobody measured i
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from seatrial.arith import TIE
 from seatrial.columns import AROUND, COLUMNS, DEGREES, LAYOUT, SHAPE, shown
@@ -24,6 +26,7 @@ DOUBTFUL = frozenset(
 
 CONFIGURATION = (*SHAPE, *LAYOUT, *AROUND)
 """The columns in which two rows differ that are no repeats of each other; with the environment, and what a sweep varied."""
+_configured, _degrees = operator.attrgetter(*CONFIGURATION), operator.attrgetter(*DEGREES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +112,18 @@ def _stated(record: Record) -> int | None:
 
 
 def _laid_out(record: Record) -> int | None:
-    degrees = [getattr(record, name) for name in DEGREES]
+    degrees = _degrees(record)
     return math.prod(degrees) if all(degrees) else None
+
+
+def tokens_per_device(record: Record) -> float | None:
+    """Tokens a second of one device: as the row has it, else from what it does say; None where that is not enough."""
+    if record.tokens_per_s_per_process is not None:
+        return record.tokens_per_s_per_process
+    devices, rate = world(record), record.tokens_per_s
+    if rate is None and record.gbs and record.seq and record.sec_per_it:
+        rate = record.gbs * record.seq / record.sec_per_it
+    return None if rate is None or not devices else rate / devices
 
 
 def source(record: Record) -> str:
@@ -130,7 +143,7 @@ def config(record: Record) -> tuple[object, ...]:
     """
     varied = {} if record.source_file else record.extra
     around = (tuple(sorted(record.env.items())), tuple(sorted(varied.items())))
-    return (model(record), *(getattr(record, name) for name in CONFIGURATION), around)
+    return (model(record), *_configured(record), around)
 
 
 def ranks(record: Record) -> bool:
@@ -224,12 +237,17 @@ class Scaling:
 def knobs(records: Sequence[Record], usable: Sequence[int]) -> list[Knob]:
     """`usable`: the rows whose figures count. What was compared most comes first."""
     found = []
+    counted = [records[place] for place in usable]
+    rows = {place: _Row.of(records[place]) for place in usable}
     for name, title in KNOBS.items():
+        if name != ALLOCATOR and len(set(map(operator.attrgetter(name), counted))) < 2:
+            continue
+        said = [(value, place) for place in usable if (value := _value(records[place], name)) is not None]
+        if len({value for value, _ in said}) < 2:
+            continue
         groups: dict[tuple[object, ...], list[tuple[Value, int]]] = {}
-        for place in usable:
-            value = _value(records[place], name)
-            if value is not None:
-                groups.setdefault(_fixed(records[place], name), []).append((value, place))
+        for value, place in said:
+            groups.setdefault(rows[place].but_for(name), []).append((value, place))
         series = [Series(label=_label(records[points[0][1]], name), points=tuple(sorted(points, key=_order)))
                   for points in groups.values() if len({value for value, _ in points}) > 1]
         series.sort(key=lambda s: (-len({value for value, _ in s.points}), -len(s.points)))
@@ -273,13 +291,32 @@ def _value(record: Record, name: str) -> Value | None:
     return None if value in (None, "") else value
 
 
-def _fixed(record: Record, knob: str) -> tuple[object, ...]:
-    free = {knob, *GIVES_WAY.get(knob, ())}
-    env = {key: value for key, value in record.env.items() if not (knob == ALLOCATOR and key == "LD_PRELOAD")}
-    where = (source(record), record.session) if knob in ACROSS_TABLES else (source(record), record.session, record.section,
-                                                                            record.table)
-    others = [None if name in free else getattr(record, name) for name in CONFIGURATION]
-    return (*where, model(record), world(record), *others, tuple(sorted(env.items())))
+_FREE = {knob: tuple(CONFIGURATION.index(name) for name in (knob, *GIVES_WAY.get(knob, ())) if name in CONFIGURATION)
+         for knob in KNOBS}
+"""Where in a configuration stands what moves with a knob."""
+
+
+class _Row(NamedTuple):
+    """What a row is compared by, worked out once for all knobs."""
+
+    file: tuple[object, ...]
+    table: tuple[object, ...]
+    asked: tuple[object, ...]
+    config: tuple[object, ...]
+    env: Mapping[str, str]
+
+    @classmethod
+    def of(cls, record: Record) -> _Row:
+        file = (source(record), record.session)
+        return cls(file, (*file, record.section, record.table), (model(record), world(record)), _configured(record), record.env)
+
+    def but_for(self, knob: str) -> tuple[object, ...]:
+        """Equal in rows that differ in this knob alone."""
+        others = list(self.config)
+        for place in _FREE[knob]:
+            others[place] = None
+        env = [(key, value) for key, value in self.env.items() if not (knob == ALLOCATOR and key == "LD_PRELOAD")]
+        return (*(self.file if knob in ACROSS_TABLES else self.table), *self.asked, *others, tuple(sorted(env)))
 
 
 def _label(record: Record, knob: str) -> str:

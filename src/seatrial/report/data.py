@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -22,6 +23,7 @@ from seatrial.record import Record
 from seatrial.report import answers, forecasts, pipelines
 from seatrial.report.answers import DOUBTFUL, Question, knobs, scaling
 from seatrial.report.forecasts import Clusters, Forecast
+from seatrial.report.read import Remarks
 from seatrial.tables.codec import number, shortest
 
 SCHEMA = 1
@@ -39,12 +41,16 @@ BESIDE = ("sec_per_it", "tflops", "formula", "date", "session", "machine", "sour
 FROM_RECORD = {**ASKED, **{OWN_NAMES.get(name, name): name for name in BESIDE}}
 """Column of the view -> field of the record; `world` stands for `gpus`."""
 FIRST = (("state", "State"), ("size", "Model"), ("nodes", "Nodes"), ("world", "Procs"))
-FIGURES = (("sec", "Sec/it"), ("f_sec", "Forecast s"), ("tflops", "TFLOPs"), ("rate", "Samples/s"), ("mem", "Mem GiB"),
-           ("f_mem", "Forecast GiB"))  # fmt: skip
-LAST = (("lint", "Doubts"), ("date", "Date"), ("session", "Session"), ("machine", "Machine"), ("notes", "Notes"),
-        ("env", "Environment"), ("file", "Source"))  # fmt: skip
+FIGURES = (("sec", "Sec/it"), ("f_sec", "Forecast s"), ("tflops", "TFLOPs"), ("rate", "Samples/s"), ("mfu", "MFU"),
+           ("tokens", "Tokens/s/device"), ("mem", "Mem GiB"), ("f_mem", "Forecast GiB"))  # fmt: skip
+LAST = (("tags", "Tags"), ("remark", "Remark"), ("lint", "Doubts"), ("date", "Date"), ("session", "Session"),
+        ("machine", "Machine"), ("notes", "Notes"), ("env", "Environment"), ("file", "Source"))  # fmt: skip
 WORDS = frozenset(name for name, _ in (*FIRST[:2], *LAST))
 """Columns whose cells are no numbers."""
+CSV_NAMES = {**{name: own for own, name in OWN_NAMES.items()}, "rate": "samples_per_s", "world": "gpus",
+             "tokens": "tokens_per_s_per_process", "mem": "mem_gib", "f_sec": "forecast_s",
+             "f_mem": "forecast_gib", "lint": "doubts"}
+"""What the page's CSV calls a column that is no field of a trial."""
 NUMBERS = frozenset({"count", "figure", "frequency", "zero"})
 """Kinds of fields whose cells are."""
 
@@ -72,13 +78,13 @@ def page_columns() -> list[dict[str, Any]]:
 
 def _page_column(name: str, label: str) -> dict[str, Any]:
     if name not in ASKED:
-        return {"name": name, "label": label, "number": name not in WORDS}
+        return {"name": name, "label": label, "number": name not in WORDS, "csv": CSV_NAMES.get(name, name)}
     column = columns.COLUMNS[ASKED[name]]
     about, heading = column.about, column.word or column.label
     group = "layout" if column.name in columns.LAYOUT else column.table if column.table in ("model", "cluster") else "around"
     return {
         "name": name, "label": label or heading[0].upper() + heading[1:], "title": column.title, "word": column.word,
-        "unit": about.unit, "kind": about.kind, "number": about.kind in NUMBERS, "group": group,
+        "csv": column.name, "unit": about.unit, "kind": about.kind, "number": about.kind in NUMBERS, "group": group,
         "aliases": sorted({column.name, column.field} - {name}), "field": column.field, "searched": about.searched,
         "degree": about.degree, "default": column.default if isinstance(column.default, int | str) else None,
     }  # fmt: skip
@@ -95,6 +101,7 @@ class Made:
     book: Path | None = None
     by_row: Mapping[int, list[int]] = field(default_factory=dict)
     """Row -> its findings."""
+    remarks: Remarks = field(default_factory=dict)
 
     def detail(self, row: int) -> dict[str, Any]:
         """The record as it is, less what would fill pages, with its forecast and its findings."""
@@ -107,6 +114,8 @@ class Made:
             made["forecast"] = _forecast(self.forecasts[row])
         if row in self.by_row:
             made["findings"] = [self.findings[i].to_dict() for i in self.by_row[row]]
+        if said := self.remarks.get(self.records[row].record_id):
+            made["remarks"] = said
         return made
 
     def pipeline(self, row: int) -> dict[str, Any] | None:
@@ -120,7 +129,7 @@ class Made:
 
 def build(records: Sequence[Record], *, title: str, clusters: Clusters = Clusters(), book: Path | None = None,
           lint: bool | None = None, tokens: float | None = None, price: float | None = None,
-          linted: Linted | None = None) -> Made:
+          linted: Linted | None = None, remarks: Remarks | None = None) -> Made:
     """`lint` None: where the imported rows are not too many. `book` is the logbook's folder, for the traces of its runs.
 
     `linted`: findings of an earlier run over these records.
@@ -137,7 +146,7 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
               and (answers.ranks(record) or record.state == "measured" and record.tflops and record.outcome is None)]
     compared = sorted({*usable, *(copies - doubtful.keys())})
     result = Made(records=records, view={}, forecasts=made, findings=findings, questions=questions, usable=usable, book=book,
-                  by_row=by_row)
+                  by_row=by_row, remarks=remarks or {})
     result.view.update({
         "schema": SCHEMA,
         "title": title,
@@ -148,14 +157,15 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
         "statuses": {status: "good" if kind.kind == "ok" else "warn" if kind.kind == "not run" or kind.timed else "bad"
                      for status, kind in OUTCOMES.items()},
         "spans": {letter: [span.css, span.word] for letter, span in pipelines.SPANS.items()},
-        "rows": _rows(records, made, by_row, doubtful, findings),
+        "rows": _rows(records, made, by_row, doubtful, findings, result.remarks),
         "count": len(records),
-        "ids": [record.record_id for record in records],
+        "ids": [record.record_id or str(row) for row, record in enumerate(records)],
         "questions": [_question(q) for q in questions],
         "scaling": [asdict(s) for s in scaling(records, [row for row in usable if records[row].gbs])],
         "knobs": [asdict(k) for k in knobs(records, compared)],
         "parts": _parts(records, made, questions),
         "failures": _failures(records),
+        "histories": _histories(records),
         "findings": [{**finding.to_dict(), "row": row} for finding, row in zip(findings, _row_of(by_row, len(findings)))],
         "linted": linted.skipped,
         "tokens": tokens,
@@ -171,8 +181,8 @@ def build(records: Sequence[Record], *, title: str, clusters: Clusters = Cluster
 
 
 def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mapping[int, list[int]], doubtful: Mapping[int, str],
-          findings: Sequence[Finding]) -> dict[str, list[object]]:
-    rows: dict[str, list[object]] = {name: [_blank(getattr(r, own)) for r in records] for name, own in FROM_RECORD.items()}
+          findings: Sequence[Finding], remarks: Remarks) -> dict[str, list[object]]:
+    rows: dict[str, list[object]] = {name: _column(records, own) for name, own in FROM_RECORD.items()}
     rows["state"] = ["rehearsed" if r.measurement.get("kind") == "rehearsed" else r.state for r in records]
     rows["world"] = [answers.world(r) for r in records]
     rows["world_from"] = [answers.world_from(r) for r in records]
@@ -180,6 +190,11 @@ def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mappi
     rows["status"] = [None if r.outcome is None else r.outcome.status for r in records]
     rows["env"] = [" ".join(f"{k}={v}" for k, v in r.env.items()) or None for r in records]
     rows["rate"] = [_short(r.gbs / r.sec_per_it) if r.gbs and r.sec_per_it else None for r in records]
+    rows["mfu"] = [_short(r.mfu) for r in records]
+    rows["tokens"] = [_short(answers.tokens_per_device(r)) for r in records]
+    said = [remarks[r.record_id][-1] if r.record_id in remarks else {} for r in records]
+    rows["tags"] = [" ".join(one.get("tags", ())) or None for one in said]
+    rows["remark"] = [one.get("text") or None for one in said]
     known = [answers.interval(r) for r in records]
     rows["lo"] = [None if k is None else _short(k[0]) for k in known]
     rows["hi"] = [None if k is None else _short(k[1]) for k in known]
@@ -207,6 +222,11 @@ def _text(record: Record, name: str, value: object) -> str | None:
     if name == "mem_value" and record.mem_unit not in ("GiB", "GB", ""):
         return f"{digits} {record.mem_unit}"
     return digits if digits and digits != shortest(float(value)) else None  # type: ignore[arg-type]
+
+
+def _column(records: Sequence[Record], name: str) -> list[object]:
+    values = list(map(operator.attrgetter(name), records))
+    return values if set(map(type, values)) <= {int, bool, type(None)} else [_blank(value) for value in values]
 
 
 def _blank(value: object) -> object:
@@ -285,6 +305,28 @@ def _failures(records: Sequence[Record]) -> list[dict[str, Any]]:
                       "iteration": outcome.iteration if outcome else None, "phase": outcome.phase if outcome else "",
                       "rate": list(outcome.rate) if outcome and outcome.rate else None})
     return found
+
+
+def _histories(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Trials that were measured more than once: each with its rows by date, and the software of each."""
+    groups: dict[str, list[int]] = {}
+    for row, record in enumerate(records):
+        if record.run_id and record.sec_per_it:
+            groups.setdefault(record.run_id, []).append(row)
+    found = []
+    for rows in groups.values():
+        if len(rows) < 2:
+            continue
+        rows.sort(key=lambda row: (records[row].date, records[row].written_at, row))
+        shared = set.intersection(*(set(records[row].versions.items()) for row in rows))
+        found.append({"rows": rows, "at": [_when(records[row]) for row in rows],
+                      "versions": [" ".join(f"{name} {version}" for name, version in records[row].versions.items()
+                                            if (name, version) not in shared) for row in rows]})
+    return found
+
+
+def _when(record: Record) -> str:
+    return record.date or record.written_at[:16].replace("T", " ")
 
 
 @dataclass(frozen=True, kw_only=True)

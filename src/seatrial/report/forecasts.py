@@ -3,11 +3,13 @@
     made = forecasts.of(records, Clusters.read(["jz-a100", "fugaku=fugaku"], ["recompute=full"]))
     made[3].sec, made[3].parts_s["bubble"], made[3].memory_gib["weights"]
 
-A row is forecast on the cluster that its trial names, or on the one that is given for it. Without either there is none, and
-nothing is learned from the rows themselves: they are what the forecast is compared with. What other rows taught can be given.
+A row is forecast on the cluster that its trial names, on the one that is given for it, or on the preset that its machine has
+the name of. Without any of them there is no forecast. Nothing is learned from the rows themselves: they are what it is compared
+with. What other rows taught can be given.
 """
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,7 +89,12 @@ class Clusters:
 
     def of(self, record: Record) -> Cluster | None:
         where = f"{record.source_file}\n{record.session}\n{record.machine}"
-        return next((cluster for text, cluster in self.named if text in where), None)
+        return next((cluster for text, cluster in self.named if text in where), None) or _by_name(record.machine)
+
+
+@functools.cache
+def _by_name(machine: str) -> Cluster | None:
+    return presets.cluster(machine) if machine in presets.shipped()["clusters"] else None
 
 
 def of(records: Sequence[Record], clusters: Clusters) -> dict[int, Forecast]:
@@ -137,14 +144,16 @@ def _trial(record: Record, clusters: Clusters) -> Trial | None:
 
 def trial_on(record: Record, cluster: Cluster | None, *, assume: Mapping[str, str] = MappingProxyType({})) -> Trial | None:
     """The trial of a row: its own where that names a cluster, else what it says on the given one."""
-    from seatrial.plan import rows
-
     if record.trial.get("cluster"):
         try:
             return fields.build(Trial, record.trial, where="record.trial")
         except BadInput:
             return None
-    return None if cluster is None else rows.read_row(record.to_dict(), cluster, assume=assume).trial
+    if cluster is None:
+        return None
+    from seatrial.plan import rows
+
+    return rows.read_row(record.to_dict(), cluster, assume=assume).trial
 
 
 def _calibration(path: str | Path) -> Calibration:

@@ -4,13 +4,17 @@
     live.sweeps(Path("book"))           [{"name": "first", "done": 3, "total": 6, "left_s": 40.0, "state": "running"}]
 
 A trial runs when its folder has been prepared, has no record yet and has shown a sign of life lately. Its heartbeat is a few
-bytes that each rank writes; time left is what its own iterations say.
+bytes that each rank writes; time left is what its own iterations say. A program of somebody else has only its log: how far it
+is, is what its newest lines say.
 """
 from __future__ import annotations
 
+import heapq
 import json
+import re
 import statistics
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,11 @@ QUIET_S = 600.0
 """Without a sign of life for longer, a folder is what a killed controller left."""
 MOST_SHOWN = 32
 TAIL_BYTES = 8192
+MOST_LOGS = 4
+"""Those written to last: one rank of a program prints its progress, and that is often not the first."""
+PROGRESS = re.compile(r"\b(?:iteration|iter|step)s?\b\s*:?\s*(\d+)\s*(?:/|\bof\b)\s*(\d+)", re.IGNORECASE)
+"""`iteration 39/ 40 |`, `step 39 of 40`: Megatron's line and its kin."""
+ELAPSED = re.compile(r"elapsed time per iteration \((m?s)\)\s*:\s*(\d+(?:\.\d+)?)")
 
 
 def running(book: Path) -> list[dict[str, Any]]:
@@ -76,25 +85,32 @@ def _trial(run_dir: Path, session: str) -> dict[str, Any] | None:
         beats = heartbeat.read(run_dir)
     except OSError:
         beats = []
-    line = _last_line(run_dir)
-    alive = max([since, *(beat.time for beat in beats), line[1]])
+    logs = _tails(run_dir)
+    alive = max([since, *(beat.time for beat in beats), *(at for at, _ in logs)])
     if now - alive > QUIET_S:
         return None
     seconds = [e["sec"] for e in _events(run_dir) if e.get("event") == "iteration" and isinstance(e.get("sec"), int | float)]
+    told = _progress(logs) if not beats and not seconds else None
     behind = min(beats, key=lambda b: (b.step, b.microbatch, b.rank), default=None)
     steps = recipe.get("steps") if isinstance(recipe, dict) else None
+    if told is not None:
+        steps, seconds = told.steps, list(told.seconds)
+    step = told.step if told is not None else max(behind.step, len(seconds)) if behind else len(seconds)
     left = None
-    if isinstance(steps, int) and seconds:
+    if told is not None and seconds:
+        left = max(0, told.steps - told.step) * statistics.median(seconds)
+    elif isinstance(steps, int) and seconds:
         left = max(0.0, (steps - len(seconds)) * statistics.median(seconds))
         if isinstance(most := recipe.get("measure_s"), int | float) and most > 0:
             left = min(left, max(0.0, most - sum(seconds)))
     return {
         "session": session, "key": run_dir.name, "label": _label(trial), "since": since, "for_s": round(now - since, 1),
-        "phase": _phase(behind) if behind else "starting", "rank": behind.rank if behind else None, "ranks": len(beats),
-        "step": max(behind.step, len(seconds)) if behind else len(seconds), "steps": steps,
+        "phase": _phase(behind) if behind else "starting" if told is None else "", "rank": behind.rank if behind else None,
+        "ranks": len(beats), "step": step, "steps": steps,
         "microbatch": behind.microbatch if behind else None, "collective": behind.collective if behind else "",
         "beat_s": round(now - max(b.time for b in beats), 1) if beats else None, "quiet_s": round(now - alive, 1),
-        "sec": statistics.median(seconds) if seconds else None, "left_s": left, "line": line[0],
+        "sec": statistics.median(seconds) if seconds else None, "left_s": left,
+        "line": logs[0][1][-1].strip()[:400] if logs else "",
     }  # fmt: skip
 
 
@@ -122,17 +138,40 @@ def _events(run_dir: Path) -> list[dict[str, Any]]:
         return []
 
 
-def _last_line(run_dir: Path) -> tuple[str, float]:
-    """The newest line that a rank printed, and when its file was last written to."""
-    newest: tuple[str, float] = ("", 0.0)
-    for path in (files.log(run_dir, 0), files.node_log(run_dir, 0), run_dir / files.SCRIPT_OUTPUT):
+@dataclass(frozen=True)
+class Progress:
+    step: int
+    steps: int
+    seconds: tuple[float, ...]
+
+
+def _progress(logs: list[tuple[float, list[str]]]) -> Progress | None:
+    """What the newest log that counts its iterations says."""
+    for _, lines in logs:
+        counted = [(int(found[1]), int(found[2])) for line in lines if (found := PROGRESS.search(line)) and len(found[2]) < 12]
+        if counted:
+            step, steps = counted[-1]
+            timed = (found for line in lines if (found := ELAPSED.search(line)))
+            return Progress(step, steps, tuple(float(found[2]) / (1000 if found[1] == "ms" else 1) for found in timed))
+    return None
+
+
+def _tails(run_dir: Path) -> list[tuple[float, list[str]]]:
+    """When each log was last written to, and its last lines; the newest first."""
+    found = []
+    for path in [*(run_dir / files.LOGS).glob("*.log"), run_dir / files.SCRIPT_OUTPUT]:
+        try:
+            found.append((path.stat().st_mtime, path))
+        except OSError:
+            continue
+    tails = []
+    for at, path in heapq.nlargest(MOST_LOGS, found):
         try:
             with path.open("rb") as file:
-                at = path.stat()
-                file.seek(max(0, at.st_size - TAIL_BYTES))
+                file.seek(max(0, path.stat().st_size - TAIL_BYTES))
                 lines = [one for one in file.read().decode("utf-8", "replace").splitlines() if one.strip()]
         except OSError:
             continue
-        if lines and at.st_mtime > newest[1]:
-            newest = (lines[-1].strip()[:400], at.st_mtime)
-    return newest
+        if lines:
+            tails.append((at, lines))
+    return tails

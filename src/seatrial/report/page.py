@@ -18,7 +18,8 @@ from typing import Any
 from seatrial.report.data import Made
 
 STATIC = Path(__file__).with_name("static")
-SCRIPTS = ("base.js", "table.js", "answer.js", "charts.js", "more.js", "detail.js")
+SCRIPTS = ("base.js", "save.js", "filter.js", "table.js", "answer.js", "charts.js", "more.js", "scatter.js", "detail.js",
+           "compare.js", "address.js")
 LIVE_SCRIPTS = ("live.js",)
 RECORDS_A_CHUNK = 100
 

@@ -7,13 +7,13 @@ The same data as the page's, in the same colours; a picture that would be empty 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.columns import DEGREES, shown
 from seatrial.errors import BadInput
-from seatrial.report.answers import Question
+from seatrial.report.answers import Question, world_from
 from seatrial.report.data import Made
 from seatrial.report.pipelines import SPANS
 from seatrial.tables.markdown import to_markdown
@@ -66,8 +66,13 @@ def _question(made: Made) -> Question | None:
     return next((q for q in made.questions if q.ranked), None)
 
 
-def _title(q: Question) -> str:
-    size = f"{q.nodes} nodes" if q.nodes is not None else f"{q.world} processes"
+def _counted(made: Made, rows: Sequence[int]) -> str:
+    """Where the devices of one of these rows come from, unless it says them itself."""
+    return next((f" (counted from {said})" for row in rows if (said := world_from(made.records[row]))), "")
+
+
+def _title(made: Made, q: Question) -> str:
+    size = f"{q.nodes} nodes" if q.nodes is not None else f"{q.world} processes{_counted(made, q.rows)}"
     return f"{q.model} on {size}"
 
 
@@ -111,7 +116,7 @@ def time(made: Made) -> Figure | None:
                   label=_once("measured", axes))
     axes.margins(x=0.03)
     axes.set_xlabel(f"seconds for {batch} samples")
-    axes.set_title(_title(q), loc="left", fontweight="bold")
+    axes.set_title(_title(made, q), loc="left", fontweight="bold")
     axes.legend(frameon=False, fontsize=8, loc="best")
     return figure
 
@@ -204,8 +209,9 @@ def scaling(made: Made) -> Figure | None:
         left.plot(worlds, rates, f"-{marker}", color=colour, markersize=4, label=one["label"])
         left.plot(worlds, [each * w for w in worlds], "--", color=IDEAL, linewidth=0.8)
         right.plot(worlds, [100 * rate / w / each for rate, w in zip(rates, worlds)], f"-{marker}", color=colour, markersize=4)
-    left.set(xscale="log", yscale="log", xlabel="processes", ylabel="samples per second (dashed: ideal)")
-    right.set(xscale="log", xlabel="processes", ylabel="efficiency, %", ylim=(0, None))
+    said = _counted(made, [row for one in shown for _, row in one["points"]])
+    left.set(xscale="log", yscale="log", xlabel=f"processes{said}", ylabel="samples per second (dashed: ideal)")
+    right.set(xscale="log", xlabel=f"processes{said}", ylabel="efficiency, %", ylim=(0, None))
     right.axhline(100, color=IDEAL, linestyle="--", linewidth=0.8)
     left.legend(frameon=False, fontsize=7)
     return figure

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.logbook import Logbook
@@ -10,6 +11,10 @@ from seatrial.record import Record
 
 Known = dict[tuple[object, object], Record]
 """(record_id, written_at) -> the record: a line of a logbook never changes, so it needs to be read once."""
+
+
+Remarks = dict[str, list[dict[str, Any]]]
+"""record_id -> what was said about it, oldest first."""
 
 
 def from_book(book: Logbook, known: Known | None = None) -> tuple[list[Record], list[str]]:
@@ -35,6 +40,16 @@ def from_book(book: Logbook, known: Known | None = None) -> tuple[list[Record], 
         known.clear()
         known.update(now)
     return records, unread
+
+
+def remarks(paths: Iterable[Path]) -> Remarks:
+    """What people said about the records of those that are logbooks."""
+    found: Remarks = {}
+    for path in paths:
+        if path.is_dir():
+            with Logbook(path) as book:
+                found |= book.remarks()
+    return found
 
 
 def read(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:

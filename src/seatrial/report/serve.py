@@ -1,14 +1,16 @@
-"""The page live: a small server on this machine that reads a logbook and never writes.
+"""The page live: a small server on this machine that reads a logbook, and adds to it what readers remark on its rows.
 
     server = serve.Server(("127.0.0.1", 8765), serve.Source(Path("book"), title="Round one"))
     server.serve_forever()
 
 It answers a fixed list of paths out of memory, and serves no file by name. A request must carry the Host that the server goes
 by (a foreign page cannot reach it through a name of its own), and where it says an Origin, the server's. Beyond this machine it
-answers only to a token.
+answers only to a token. What is sent to it must come from its own page. Connections are counted, and each request has to be
+there, and its answer to be taken, in a given time: who sends a byte a minute is not waited for.
 """
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hmac
 import ipaddress
@@ -16,27 +18,20 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from seatrial import presets
-from seatrial.columns import SEARCHED
-from seatrial.engines.model import DEFAULT
-from seatrial.engines.model import names as engine_names
 from seatrial.errors import BadInput, SeatrialError
-from seatrial.fields import nearest
 from seatrial.logbook import Logbook
 from seatrial.report import data, live, page
 from seatrial.report.data import Linted, Made
 from seatrial.report.forecasts import Clusters
 from seatrial.report.read import Known, from_book
-
-if TYPE_CHECKING:
-    from seatrial.plan.calibrate import Calibration
+from seatrial.report.whatif import choices, fit_of, what_if
 
 COOKIE = "seatrial-token"
 POLL_EVERY_S = 0.25
@@ -44,6 +39,13 @@ POLL_EVERY_S = 0.25
 REBUILD_SHARE = 0.5
 """Of one core that rebuilding the page may take while a sweep writes row after row."""
 LONGEST_QUERY = 4000
+LONGEST_BODY = 64 * 1024
+MOST_CONNECTIONS = 64
+"""Each has a thread; a page holds one or two."""
+REQUEST_S = 20.0
+"""For a request to be there, counted from when the connection was opened or its last answer was taken."""
+ANSWER_S = 120.0
+"""For an answer to be taken: 20,000 rows through a slow tunnel."""
 
 
 class Source:
@@ -89,7 +91,7 @@ class Source:
                 self._linting = True
                 threading.Thread(target=self._lint, args=(imported, records), name="lint", daemon=True).start()
         self.made = data.build(records, title=self.title, clusters=self.clusters, book=self.book, tokens=self.tokens,
-                               price=self.price, linted=linted)
+                               price=self.price, linted=linted, remarks=self._log.remarks())
         self.row_by_id = {record.record_id: row for row, record in enumerate(records)}
         self.version += 1
         self._built_from = state
@@ -119,6 +121,13 @@ class Source:
             self._fits[1][cluster] = fit_of(made, cluster)
         return self._fits[1][cluster]
 
+    def remark(self, record_id: str, text: str, tags: list[str]) -> list[dict[str, Any]]:
+        """Added to the logbook; all that was said about the record is returned."""
+        self._log.remark(record_id, text, tags)
+        with self._lock:
+            self._next = 0.0
+        return self._log.remarks()[record_id]
+
     def close(self) -> None:
         self._log.close()
 
@@ -138,11 +147,23 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = 30
 
+    def handle_one_request(self) -> None:
+        self.server.due(self.connection, REQUEST_S)
+        try:
+            super().handle_one_request()
+        finally:
+            self.server.due(self.connection, None)
+
     def do_GET(self) -> None:
-        self._answer()
+        self._answer(ROUTES)
 
     def do_HEAD(self) -> None:
-        self._answer()
+        self._answer(ROUTES)
+
+    def do_POST(self) -> None:
+        if self.path.partition("?")[0] not in POSTED:
+            return self._only_read()
+        self._answer(POSTED)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("do_"):
@@ -151,10 +172,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def _only_read(self) -> None:
         self.close_connection = True
-        self._send(405, "text/plain; charset=utf-8", b"read-only: GET and HEAD are answered\n", {"Allow": "GET, HEAD"})
+        self._send(405, "text/plain; charset=utf-8", b"GET and HEAD are answered here\n", {"Allow": "GET, HEAD"})
 
-    def _answer(self) -> None:
+    def _answer(self, routes: Routes) -> None:
         try:
+            posted = routes is POSTED
+            given = self._body() if posted else {}  # first, so that a refusal is heard and not cut off by what was not read
             if len(self.path) > LONGEST_QUERY:
                 raise Refused(414, "the address is too long")
             path, _, after = self.path.partition("?")
@@ -163,7 +186,8 @@ class Handler(BaseHTTPRequestHandler):
             except ValueError:
                 raise Refused(400, "the address cannot be read") from None
             host = self.server.guard.host(self.headers.get_all("Host") or [])
-            self.server.guard.origin(self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site"), host=host, path=path)
+            self.server.guard.origin(self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site"), host=host, path=path,
+                                     posted=posted)
             if self.server.guard.token and not self._known(query):
                 raise Refused(401, "a token is needed: open the address that seatrial serve printed")
             if self.server.guard.token and "token" in query:
@@ -171,10 +195,11 @@ class Handler(BaseHTTPRequestHandler):
                 cookie = f"{COOKIE}={self.server.guard.token}; HttpOnly; SameSite=Strict; Path=/"
                 self._send(303, "text/plain; charset=utf-8", b"", {"Location": "/", "Set-Cookie": cookie})
                 return
-            answer = ROUTES.get(path)
+            answer = routes.get(path)
             if answer is None:
                 raise Refused(404, "nothing here")
-            kind, body = answer(self.server, query)
+            self.server.due(self.connection, None)
+            kind, body = answer(self.server, given if posted else query)
             self._send(200, kind, body, {})
         except Refused as refused:
             self._send(refused.status, "text/plain; charset=utf-8", f"{refused}\n".encode(), {})
@@ -182,6 +207,23 @@ class Handler(BaseHTTPRequestHandler):
             self._send(422, "application/json", json.dumps({"error": str(error)}).encode(), {})
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True
+
+    def _body(self) -> dict[str, str]:
+        """A table of texts."""
+        length = self.headers.get("Content-Length", "")
+        self.close_connection = True
+        if not length.isascii() or not length.isdigit() or int(length) > LONGEST_BODY:
+            raise Refused(413, f"a document of up to {LONGEST_BODY} bytes is read, with its length")
+        raw = self.rfile.read(int(length))
+        if self.headers.get_content_type() != "application/json":
+            raise Refused(415, "a JSON document is needed")
+        try:
+            found = json.loads(raw)
+        except (ValueError, RecursionError):
+            raise Refused(400, "that is no JSON") from None
+        if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+            raise Refused(400, "a table of texts is needed")
+        return found
 
     def _known(self, query: dict[str, str]) -> bool:
         given = [query.get("token", "")]
@@ -195,6 +237,7 @@ class Handler(BaseHTTPRequestHandler):
         return any(hmac.compare_digest(one.encode(), self.server.guard.token.encode()) for one in given if one)
 
     def _send(self, status: int, kind: str, body: bytes, headers: dict[str, str]) -> None:
+        self.server.due(self.connection, ANSWER_S)
         packed = len(body) > 4096 and "gzip" in self.headers.get("Accept-Encoding", "")
         if packed:
             body = gzip.compress(body, 1, mtime=0)
@@ -241,7 +284,9 @@ class Guard:
             return given[0]
         raise Refused(403, "this server does not go by that name")
 
-    def origin(self, given: str | None, site: str | None, *, host: str, path: str) -> None:
+    def origin(self, given: str | None, site: str | None, *, host: str, path: str, posted: bool = False) -> None:
+        if posted and given is None:
+            raise Refused(403, "only this server's own page may send something: it says its Origin")
         if given is not None and given != f"http://{host}":
             raise Refused(403, "requested by another page")
         # A link from elsewhere may open the page itself, but nothing may be fetched from elsewhere.
@@ -256,12 +301,24 @@ def is_address(host: str) -> bool:
         return False
 
 
+def outward(family: int) -> list[str]:
+    """The address that others see, as the kernel would choose it; nothing is sent. None without a network."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            # Of the ranges kept for documentation: routed like any other, and nobody's.
+            probe.connect(("2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1", 9))
+            return [probe.getsockname()[0]]
+        except OSError:
+            return []
+
+
 def is_loopback(host: str) -> bool:
     return host == "localhost" or is_address(host) and ipaddress.ip_address(host).is_loopback
 
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
 
     def __init__(self, address: tuple[str, int], source: Source, *, token: str = ""):
         host = address[0]
@@ -276,12 +333,57 @@ class Server(ThreadingHTTPServer):
         self.source = source
         self.guard = Guard(host, self.server_address[1], token)
         self.planning = threading.Lock()
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._due: dict[socket.socket, float] = {}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._places.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.settimeout(0.2)
+                request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
+                                b"Connection: close\r\n\r\n")
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._due.pop(request, None)
+            self._places.release()
+
+    def due(self, connection: socket.socket, seconds: float | None) -> None:
+        """When what is being read or written must have ended; None while the answer is worked out."""
+        if seconds is None:
+            self._due.pop(connection, None)
+        else:
+            self._due[connection] = time.monotonic() + seconds
+
+    def service_actions(self) -> None:
+        """Between two looks for new connections: those whose time is up are cut."""
+        now = time.monotonic()
+        for connection, until in list(self._due.items()):
+            if now > until:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     @property
     def address(self) -> str:
-        host = f"[{self.guard.bound}]" if ":" in self.guard.bound else self.guard.bound
+        return self.addresses[0]
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where the page can be opened, the best first: bound to every interface, by this machine's name and its address."""
         token = f"?token={self.guard.token}" if self.guard.token else ""
-        return f"http://{host}:{self.guard.port}/{token}"
+        hosts = [self.guard.bound]
+        if is_address(self.guard.bound) and ipaddress.ip_address(self.guard.bound).is_unspecified:
+            hosts = list(dict.fromkeys([socket.getfqdn(), *outward(self.address_family)])) or hosts
+        return [f"http://{f'[{host}]' if ':' in host else host}:{self.guard.port}/{token}" for host in hosts]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A reader who went away is no error; anything else is one line, and the server goes on."""
@@ -340,56 +442,20 @@ def _choices(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
 def _whatif(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
     # One at a time: a page that types quickly must not take all cores of a head node.
     with server.planning:
-        return _json(what_if(query, server.source.fit(query.get("cluster", "")) if query.get("learn") else None))
+        learned = query.get("learn") and not query.get("cluster_text")
+        return _json(what_if(query, server.source.fit(query.get("cluster", "")) if learned else None))
 
 
-ROUTES: dict[str, Callable[[Server, dict[str, str]], tuple[str, bytes]]] = {
+def _remark(server: Server, given: dict[str, str]) -> tuple[str, bytes]:
+    _row(server, given)
+    return _json({"remarks": server.source.remark(given["id"], given.get("text", ""), given.get("tags", "").split())})
+
+
+Routes = dict[str, Callable[[Server, dict[str, str]], tuple[str, bytes]]]
+ROUTES: Routes = {
     "/": _page, "/api/view": _view, "/api/record": _record, "/api/pipeline": _pipeline, "/api/running": _running,
     "/api/choices": _choices, "/api/whatif": _whatif,
 }  # fmt: skip
 """All that is answered."""
-
-
-# ---- the planner behind the page's form: model, cluster, batch and rules in, its ranking out
-
-
-MOST_NODES = 2048
-"""More layouts than a page should wait for."""
-SHOWN = 8
-
-
-def choices() -> dict[str, list[str]]:
-    book = presets.shipped()
-    return {"models": sorted(book["models"]), "clusters": sorted(book["clusters"]), "engines": list(engine_names())}
-
-
-def fit_of(made: Made, cluster: str) -> Calibration | None:
-    """What the rows on that cluster teach: those whose forecast stands on it, and which nothing speaks against."""
-    from seatrial.plan import calibrate, rows
-
-    machine = presets.cluster(cluster)
-    measured = [made.records[row] for row, found in made.forecasts.items() if row in set(made.usable) and not found.elsewhere
-                and found.trial is not None and found.trial.cluster is not None and found.trial.cluster.name == machine.name]
-    return calibrate.learn([rows.read_row(r.to_dict(), machine) for r in measured], machine) if measured else None
-
-
-def what_if(query: Mapping[str, str], fit: Calibration | None = None) -> dict[str, Any]:
-    """The planner's document; BadInput says in one line what cannot be."""
-    from seatrial.plan import ask as planner
-    from seatrial.plan.request import integers, number
-
-    known = choices()
-    # Of presets alone: a path in a query would be a file of this machine.
-    for name in ("model", "cluster", "engine"):
-        said = query.get(name, DEFAULT if name == "engine" else "")
-        if said not in known[f"{name}s"]:
-            raise BadInput(f"{name} {said!r}: {nearest(said, known[f'{name}s'])}")
-    nodes = integers("nodes", query["nodes"])[0] if query.get("nodes") else None
-    if nodes is not None and nodes > MOST_NODES:
-        raise BadInput(f"nodes {nodes}: up to {MOST_NODES} here; seatrial plan takes more")
-    rules = [text for part in query.get("rule", "").split(";") if (text := part.strip())]
-    tokens = number("tokens", query["tokens"]) if query.get("tokens") else None
-    asked = planner.question(model=query["model"], cluster=query["cluster"], nodes=nodes, rules=rules,
-                             engine=query.get("engine"), attention=query.get("attention") or None,
-                             knobs={knob: query.get(knob) or None for knob in SEARCHED})
-    return planner.ask(asked.request, rules=asked.rules, top=SHOWN, tokens=tokens, fit=fit).document
+POSTED: Routes = {"/api/remark": _remark, "/api/whatif": _whatif}
+"""All that takes a document."""

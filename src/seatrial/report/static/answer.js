@@ -1,7 +1,7 @@
 // The answer first: what is fastest, what it costs, what comes next, and how sure that is.
 const A = { question: 0, tokens: "300B", seq: "", price: "" };
 const question = () => V.questions[A.question] || null;
-const questionLabel = (q) => `${q.model} on ${has(q.nodes) ? plural(q.nodes, "node") : ""}${has(q.nodes) && has(q.world) ? `, ` : ""}${has(q.world) ? plural(q.world, "process").replace("processs", "processes") : ""}${!has(q.nodes) && !has(q.world) ? "a number of nodes nobody said" : ""} · ${q.source} (${plural(q.ranked.length, "layout")})`;
+const questionLabel = (q) => `${q.model} on ${has(q.nodes) ? plural(q.nodes, "node") : ""}${has(q.nodes) && has(q.world) ? `, ` : ""}${has(q.world) ? `${plural(q.world, "process").replace("processs", "processes")}${q.rows.some((row) => has(cell("world_from", row))) ? "*" : ""}` : ""}${!has(q.nodes) && !has(q.world) ? "a number of nodes nobody said" : ""} · ${q.source} (${plural(q.ranked.length, "layout")})`;
 
 function sequence(row) {
   if (has(cell("seq", row))) return { value: cell("seq", row), said: "" };
@@ -14,7 +14,7 @@ function price(row, sec) {
   if (!tokens || !seq.value || !gbs) return null;
   const iterations = Math.ceil(Math.ceil(tokens / seq.value) / gbs), hours = (iterations * sec) / 3600;
   return { iterations, days: hours / 24, deviceHours: has(world) ? hours * world : null,
-    said: [seq.said, has(world) && has(cell("world_from", row)) && `devices counted from ${cell("world_from", row)}`].filter(Boolean).join("; ") };
+    said: [seq.said, has(world) && has(cell("world_from", row)) && `* devices counted from ${cell("world_from", row)}`].filter(Boolean).join("; ") };
 }
 const fact = (value, label) => h("div", {}, h("b", { text: value }), h("span", { text: label }));
 
@@ -30,9 +30,10 @@ function drawAnswer() {
   const cost = price(row, first.sec_per_it), after = second && price(second.rows[0], second.sec_per_it);
   const money = count(A.price);
   const facts = [fact(`${num(first.sec_per_it, 5)} s`, "per iteration"), has(cell("tflops", row)) && fact(has(cell("file", row)) ? shown("tflops", row) : num(cell("tflops", row)), `TFLOPs${has(cell("formula", row)) ? ` (${cell("formula", row)})` : ""}`),
+    has(cell("mfu", row)) && fact(percent(cell("mfu", row)), "MFU"), has(cell("tokens", row)) && fact(num(cell("tokens", row)), `tokens/s per device${has(cell("world_from", row)) ? "*" : ""}`),
     has(cell("mem", row)) && fact(memory(row), "fullest device")];
-  const priced = cost ? [fact(num(cost.days, 3), "days"), has(cost.deviceHours) && fact(num(cost.deviceHours, 3), "device-hours"), fact(num(cost.iterations), "iterations"),
-    money && has(cost.deviceHours) && fact(num(cost.deviceHours * money, 3), "in the price's unit")] : [];
+  const priced = cost ? [fact(num(cost.days, 3), "days"), has(cost.deviceHours) && fact(num(cost.deviceHours, 3), `device-hours${has(cell("world_from", row)) ? "*" : ""}`), fact(num(cost.iterations), "iterations"),
+    money && has(cost.deviceHours) && fact(num(cost.deviceHours * money, 3), `in the price's unit${has(cell("world_from", row)) ? "*" : ""}`)] : [];
   box.replaceChildren(chooser(q),
     h("div", { class: "hero" },
       h("div", { class: "tile first" }, h("h3", { text: `Fastest of ${plural(q.ranked.length, "measured layout")}` }),
@@ -45,7 +46,7 @@ function drawAnswer() {
         cost && h("p", { class: "small dim", text: [`at full batch, without ramp-up, restarts or checkpoints`, cost.said].filter(Boolean).join("; ") }),
         cost && after && h("p", { class: "small", text: `The runner-up would take ${num(after.days - cost.days, 2)} ${num(after.days - cost.days, 2) === "1" ? "day" : "days"} more.` })),
       h("div", { class: "tile" }, h("h3", { text: "How sure" }), sure(q, first, second))),
-    h("div", { class: "row small" }, asideNote(q)));
+    h("div", { class: "row small" }, asideNote(q), !window.seatrialLive && h("span", { class: "dim" }, "What if another model, cluster or knob? ", h("code", { text: "seatrial serve" }), " has a planner on this page, and takes remarks.")));
 }
 
 // What the forecast had to take for granted, where rows do not say it.
@@ -90,7 +91,7 @@ function chooser(q) {
   const field = (key, label, hint) => h("label", {}, label, h("input", { "data-key": key, value: A[key], placeholder: hint, inputmode: "text", onchange: typed(key), size: 6 }));
   const unsaid = q && q.ranked.length && !has(cell("seq", q.ranked[0].rows[0]));
   return h("div", { class: "ask" },
-    h("label", {}, "Question", h("select", { id: "question", onchange: (event) => { A.question = Number(event.target.value); drawQuestion(); $("question").focus(); } },
+    h("label", {}, "Question", h("select", { id: "question", onchange: (event) => { A.question = Number(event.target.value); drawQuestion(); $("question").focus(); settle(); } },
       V.questions.map((one, i) => h("option", { value: i, selected: i === A.question, text: questionLabel(one) })))),
     field("tokens", "Tokens", "300B"), unsaid && field("seq", "Sequence length", "not said"), field("price", "Price per device-hour", "none"));
 }

@@ -83,19 +83,30 @@ function badge(row) {
   const status = cell("status", row), state = cell("state", row);
   return h("span", { class: `badge ${(has(status) && status !== "ok" ? V.statuses[status] : STATE[state]) ?? "bad"}`, text: stateWord(row) });
 }
+const shortly = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+const LONG = 400;
+function folded(text) { // a very long text behind its beginning
+  if (text.length <= LONG) return text;
+  return h("details", { class: "fold" }, h("summary", {}, `${text.slice(0, LONG / 2)}… `, h("span", { class: "dim", text: `(${text.length.toLocaleString("en")} letters)` })), h("pre", { text }));
+}
+const devices = (row) => (has(cell("world_from", row)) ? `${cell("world", row)}*` : String(cell("world", row))); // * where counted from the layout
+const COUNTED = () => { const from = (V.rows.world_from || []).find(has); return from ? `* devices counted from ${from}: the row does not say them.` : ""; };
 const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 // ---- hover, for the mouse; everything said here can also be read in the row itself
 
+function showTip(event, text) {
+  const box = $("tip"), over = $("row").open ? $("row") : document.body;
+  if (box.parentElement !== over) over.append(box); // an open dialog lies above everything outside it
+  box.textContent = text;
+  box.hidden = false;
+  const wide = box.offsetWidth, high = box.offsetHeight;
+  box.style.left = `${Math.max(4, Math.min(event.clientX + 14, window.innerWidth - wide - 8))}px`;
+  box.style.top = `${event.clientY + 18 + high > window.innerHeight ? event.clientY - high - 10 : event.clientY + 18}px`;
+}
 function tip(node, text) {
-  node.addEventListener("pointermove", (event) => {
-    const box = $("tip");
-    box.textContent = typeof text === "function" ? text() : text;
-    box.hidden = false;
-    const wide = box.offsetWidth, high = box.offsetHeight;
-    box.style.left = `${Math.min(event.clientX + 14, window.innerWidth - wide - 8)}px`;
-    box.style.top = `${event.clientY + 18 + high > window.innerHeight ? event.clientY - high - 10 : event.clientY + 18}px`;
-  });
+  // The innermost speaks: a segment inside a line that has words of its own.
+  node.addEventListener("pointermove", (event) => { event.stopPropagation(); showTip(event, text); });
   node.addEventListener("pointerleave", () => { $("tip").hidden = true; });
   return node;
 }
@@ -121,8 +132,9 @@ const drawn = new Map();
 function picture(holder, draw) {
   const again = () => {
     const width = Math.floor(holder.clientWidth);
-    if (width > 0) holder.replaceChildren(draw(width));
+    if (width > 0) holder.replaceChildren(draw(width), svgButton(holder));
   };
+  holder.classList.add("picture");
   drawn.set(holder, again);
   again();
   return holder;

@@ -56,7 +56,7 @@ function drawTime() {
   const anyForecast = lines.some((l) => has(l.fs)), anyInterval = lines.some((l) => has(l.lo) && l.hi > l.lo);
   const holder = h("div", {});
   box.replaceChildren(
-    legend([[MARK.measured(), "measured"], ...(anyInterval ? [[MARK.whisker(), "its repeats or its interval"]] : []), ...(anyForecast ? [[MARK.forecast(), "forecast"], [MARK.band(), "its 90 % interval"]] : [])]),
+    legend([layoutLegend(), [MARK.measured(), "measured"], ...(anyInterval ? [[MARK.whisker(), "its repeats or its interval"]] : []), ...(anyForecast ? [[MARK.forecast(), "forecast"], [MARK.band(), "its 90 % interval"]] : [])]),
     holder,
     h("p", { class: "dim small", text: [sameBatch ? "" : "Batches differ: times are brought to the same number of samples.", from > 0 ? "The axis does not begin at 0." : "", all.length > list.length ? `The ${list.length} fastest of ${all.length} layouts.` : "", anyForecast ? "The forecast knows the machine's data sheet and none of these rows." : "No forecast: name the machine with --cluster, and it stands beside each measurement."].filter(Boolean).join(" ") }));
   picture(holder, (width) => {
@@ -84,6 +84,8 @@ function label(row, among = question() ? question().ranked.slice(0, MOST_BARS) :
   return has(session) && beside.some((r) => cell("session", r) !== session && words(r) === mine) ? `${mine}, ${session}` : mine;
 }
 
+const layoutLegend = () => [null, `Layouts: ${fields((c) => c.degree).map((c) => c.label).join(" × ")}`];
+
 function stack(f, a, y, high, parts, map) {
   let at = 0;
   return Object.entries(parts).filter(([, v]) => v > 0).map(([name, value]) => {
@@ -108,7 +110,7 @@ function drawParts() {
   const holder = h("div", {});
   const forecast = rows.map((r) => V.parts[r].time).filter(Boolean), timers = rows.map((r) => V.parts[r].breakdown).filter(Boolean);
   // The planner and the run's timers have names of their own, and share colours where they mean the same work.
-  const keys = forecast.length && timers.length ? [partsLegend(forecast, undefined, [[null, "Forecast:"]]), partsLegend(timers, undefined, [[null, "Measured:"]])] : [partsLegend(lists)];
+  const keys = forecast.length && timers.length ? [legend([layoutLegend()]), partsLegend(forecast, undefined, [[null, "Forecast:"]]), partsLegend(timers, undefined, [[null, "Measured:"]])] : [partsLegend(lists, undefined, [layoutLegend()])];
   box.replaceChildren(...keys, holder, h("p", { class: "dim small", text: `${rows.some((r) => V.parts[r].time && V.parts[r].breakdown) ? "Upper bar: forecast; lower: the run's own timers, the mean over its ranks. " : rows.some((r) => V.parts[r].time) ? "Forecast, by part. " : "The runs' own timers, the mean over their ranks. "}${rows.some((r) => V.parts[r].time && has(cell("sec", r))) ? "The tick is the measured time." : ""}` }));
   picture(holder, (width) => {
     const f = frame(width, rows.length, { line: 36 }), a = axis(f, 0, high * 1.02, "seconds per iteration");
@@ -132,7 +134,7 @@ function drawMemory() {
   const high = Math.max(...rows.flatMap((r) => [cell("mem", r), part(r).memory && total(part(r).memory), cell("f_mem_hi", r)]).filter(has), limit || 0);
   const lists = rows.flatMap((r) => [part(r).memory, part(r).held?.parts]).filter(Boolean), holder = h("div", {});
   box.replaceChildren(
-    partsLegend(lists, MEMORY_COLOUR, [[swatch("h-bar"), "measured, fullest device"]]), holder,
+    partsLegend(lists, MEMORY_COLOUR, [layoutLegend(), [swatch("h-bar"), "measured, fullest device"]]), holder,
     h("p", { class: "dim small", text: [limit ? `The red line is what a device has to give: ${num(limit)} GiB.` : "No capacity line: these rows do not name their machine (--cluster does).", rows.some((r) => part(r).memory) ? `Upper bar: forecast, by part${assumes(rows)}.` : ""].filter(Boolean).join(" ") }));
   picture(holder, (width) => {
     const f = frame(width, rows.length, { line: 36, right: 150 }), a = axis(f, 0, high * 1.03, "GiB");

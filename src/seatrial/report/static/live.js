@@ -1,20 +1,21 @@
 // The page while a sweep runs: rows as they come, what is running, and the planner asked.
 const L = { version: 0, failed: 0 };
-async function ask(path) {
-  const answer = await fetch(path, { credentials: "same-origin" });
+async function ask(path, sent) {
+  const answer = await fetch(path, { credentials: "same-origin", ...(sent && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(sent) }) });
   const body = answer.headers.get("Content-Type")?.includes("json") ? await answer.json() : { error: (await answer.text()).trim() };
   if (!answer.ok) throw new Error(body.error || answer.statusText);
   return body;
 }
 window.seatrialLive = {
   detail: (row) => ask(`/api/record?id=${encodeURIComponent(V.ids[row])}`),
+  remark: async (row, text, tags) => { const answer = await ask("/api/remark", { id: V.ids[row], text, tags }); news(true); return answer; },
   pipeline: (row) => ask(`/api/pipeline?id=${encodeURIComponent(V.ids[row])}`).catch(() => null),
 };
 const clock = (seconds) => { const t = Math.round(seconds), m = Math.floor(t / 60); return m >= 60 ? `${Math.floor(m / 60)}:${String(m % 60).padStart(2, "0")}:${String(t % 60).padStart(2, "0")}` : `${m}:${String(t % 60).padStart(2, "0")}`; };
 
 function say(word, kind) { const box = $("live"); box.hidden = false; box.className = `badge ${kind}`; box.textContent = word; }
 
-async function news() {
+async function news(once = false) {
   try {
     const answer = await ask(`/api/view?since=${L.version}`);
     if (answer.view) { L.version = answer.version; drawAll(answer.view); }
@@ -24,7 +25,7 @@ async function news() {
     L.failed += 1;
     say(L.failed > 2 ? "the server is gone" : "…", "warn");
   }
-  setTimeout(news, L.failed ? Math.min(10000, 700 * 2 ** L.failed) : document.hidden ? 3000 : 500);
+  if (!once) setTimeout(news, L.failed ? Math.min(10000, 700 * 2 ** L.failed) : document.hidden ? 3000 : 500);
 }
 
 async function now() {
@@ -67,24 +68,48 @@ function drawRunning(list, sweeps) {
   })));
 }
 
+const OWN = "my own …";
+const STARTS = {
+  model: 'base = "llama3.1-8b"\nlayers = 40\n\n# or all of a [model] table, or a Hugging Face config.json',
+  cluster: 'base = "dgx-h100"\nnodes = 32\n\n# or all of a [cluster] table',
+};
 async function planner() {
   const box = $("whatif-in");
   let known;
   try { known = await ask("/api/choices"); } catch (error) { box.replaceChildren(h("p", { class: "note", text: error.message })); return; }
-  const pick = (name, label, list, chosen) => h("label", {}, label, h("select", { name }, list.map((v) => h("option", { value: v, selected: v === chosen, text: v }))));
+  const pick = (name, label, list, chosen) => h("label", {}, label, h("select", { name, "data-empty": list[0] === "any" ? "" : null }, list.map((v) => h("option", { value: v === "any" ? "" : v, selected: v === chosen, text: v }))));
   const field = (name, label, value, hint, cls) => h("label", { class: cls }, label, h("input", { name, value, placeholder: hint, autocomplete: "off" }));
+  const own = (name, label) => { const area = h("textarea", { name: `${name}_text`, rows: 6, spellcheck: "false", placeholder: STARTS[name], "aria-label": label }); return h("label", { class: "own", hidden: true, "data-own": name }, label, area); };
+  const knob = (c) => (known.words[c.field] ? pick(c.field, c.label, ["any", ...known.words[c.field]], "any") : field(c.field, c.label, "", "any"));
   const out = h("div", { "aria-live": "polite" });
   let turn = 0, timer = 0;
-  const form = h("form", { class: "form", onsubmit: (event) => { event.preventDefault(); go(); }, oninput: () => { clearTimeout(timer); timer = setTimeout(go, 350); } },
-    pick("model", "Model", known.models, "bloom-176b"), pick("cluster", "Cluster", known.clusters, "jz-a100"), pick("engine", "Engine", known.engines, "megatron-deepspeed"), field("nodes", "Nodes", "48", "all"), field("gbs", "Global batch", "2048", "needed"),
-    fields((c) => c.searched && c.name !== "gbs").map((c) => field(c.field, c.label, "", "any")),
-    field("tokens", "Tokens", "300B", "none"), field("rule", "Rules, with ; between", "", "dp % 4 == 0; pp <= 12", "wide2"), h("label", {}, "Learn from this logbook", h("select", { name: "learn" }, h("option", { value: "", text: "no" }), h("option", { value: "yes", text: "yes" }))), h("button", { class: "sr", type: "submit", text: "Plan" }));
+  const form = h("form", { id: "whatif-form", onsubmit: (event) => { event.preventDefault(); go(); }, oninput: (event) => { if (event.target.name === "cluster") form.elements.nodes.value = ""; clearTimeout(timer); timer = setTimeout(go, 350); } },
+    h("div", { class: "form" },
+      pick("model", "Model", [...known.models, OWN], "bloom-176b"), pick("cluster", "Cluster", [...known.clusters, OWN], "jz-a100"), pick("engine", "Engine", known.engines, "megatron-deepspeed"), field("nodes", "Nodes", "48", "all"), field("gbs", "Global batch", "2048", "needed"), field("tokens", "Tokens", "300B", "none"),
+      own("model", "Your model, as TOML or config.json"), own("cluster", "Your cluster, as TOML")),
+    h("details", { class: "more" }, h("summary", { text: "Every knob" }), h("div", { class: "form" },
+      fields((c) => c.searched && c.name !== "gbs").map(knob),
+      pick("sequence_parallel", "Sequence parallel", known.words.sequence_parallel, "auto"), known.words.precision && pick("precision", "Precision", ["any", ...known.words.precision], "any"), known.words.attention && pick("attention", "Attention", ["any", ...known.words.attention], "any"),
+      field("seq", "Sequence length", "", "as the model"), field("procs_per_node", "Processes per node", "", "as the cluster"), field("headroom", "Memory to stay free", "", "4GiB or 5%"), field("rule", "Rules, with ; between", "", "dp % 4 == 0; pp <= 12", "wide2"),
+      h("label", {}, "Learn from this logbook", h("select", { name: "learn" }, h("option", { value: "", text: "no" }), h("option", { value: "yes", text: "yes" }))))),
+    h("button", { class: "sr", type: "submit", text: "Plan" }));
+  function asked() { // what is not said is left out; one's own text in place of a preset's name
+    const said = Object.fromEntries([...new FormData(form)].filter(([, v]) => v.trim()));
+    for (const name of ["model", "cluster"]) {
+      const mine = said[name] === OWN;
+      form.querySelector(`[data-own=${name}]`).hidden = !mine;
+      if (mine) delete said[name]; else delete said[`${name}_text`];
+      if (mine && !said[`${name}_text`]) return null;
+    }
+    return said;
+  }
   async function go() {
-    const mine = ++turn, query = new URLSearchParams([...new FormData(form)].filter(([, v]) => v.trim()));
+    const mine = ++turn, said = asked();
+    if (!said) { out.replaceChildren(h("p", { class: "note", text: "Write or paste yours above; the ranking follows while you type." })); return; }
     out.setAttribute("aria-busy", "true");
     try {
-      const answer = await ask(`/api/whatif?${query}`);
-      if (mine === turn) out.replaceChildren(...ranking(answer), ...(query.get("learn") && !answer.calibration ? [h("p", { class: "note", text: "No measured row of this logbook is known to stand on that cluster, so nothing was learned (--cluster names it)." })] : []));
+      const answer = await ask("/api/whatif", said);
+      if (mine === turn) out.replaceChildren(...ranking(answer), ...(said.learn && !answer.calibration ? [h("p", { class: "note", text: "No measured row of this logbook is known to stand on that cluster, so nothing was learned (--cluster names it)." })] : []));
     }
     catch (error) { if (mine === turn) out.replaceChildren(h("p", { class: "note", text: error.message })); }
     out.removeAttribute("aria-busy");
@@ -95,11 +120,11 @@ async function planner() {
 
 function ranking(a) {
   if (!a.candidates.length) return [h("p", { class: "note", text: a.reason }), a.nearest?.length && h("p", { class: "small" }, "Nearest: ", a.nearest.map((n) => `${n.freed}: ${fields((c) => c.searched && (c.degree || c.name === "mbs")).map((c) => wording(c, n[c.field])).join(", ")}`).join("; "))].filter(Boolean);
-  const figures = [["sec_per_it", "Sec/it"], ["tflops", `TFLOPs (${a.tflops_formula})`], ["mem_gib", "GiB"], ["fit_odds", "Fits"], ["days", "Days"], ["device_hours", "Device-hours"]];
-  const columns = [...fields((c) => c.searched && c.name !== "gbs").map((c) => [c.field, c.label]), ...figures].filter(([k]) => k in a.candidates[0]);
-  const cells = (c) => columns.map(([k]) => { const v = c[k]; return h("td", { class: typeof v === "number" ? "n" : null, text: k === "sec_per_it" ? `${num(v)} (${num(c.sec_lo, 3)} to ${num(c.sec_hi, 3)})` : k === "fit_odds" ? `${c.fits} ${percent(v)}` : num(v) }); });
+  const figures = [["sec_per_it", "Sec/it"], ["tflops", `TFLOPs (${a.tflops_formula})`], ["mfu", "MFU"], ["tokens_per_s_per_process", "Tokens/s/device"], ["mem_gib", "GiB"], ["fit_odds", "Fits"], ["days", "Days"], ["device_hours", "Device-hours"]];
+  const columns = [...fields((c) => c.searched && c.name !== "gbs").map((c) => [c.field, c.label]), ...figures].filter(([k]) => has(a.candidates[0][k]));
+  const cells = (c) => columns.map(([k]) => { const v = c[k]; return h("td", { class: typeof v === "number" ? "n" : null, text: k === "sec_per_it" ? `${num(v)} (${num(c.sec_lo, 3)} to ${num(c.sec_hi, 3)})` : k === "mfu" ? percent(v) : k === "fit_odds" ? `${c.fits} ${percent(v)}` : num(v) }); });
   const lost = Object.entries(a.rejected).slice(0, 6).map(([k, n]) => `${k} ${n.toLocaleString("en")}`).join(", ");
   return [h("p", { class: "small dim", text: `${a.considered.toLocaleString("en")} layouts considered, ${a.accepted.toLocaleString("en")} can run${a.ties > 1 ? `; the first ${a.ties} cannot be told apart` : ""}. A forecast, not a measurement${a.calibration ? `, corrected by ${plural(a.calibration.rows, "row")} of this logbook` : ""}.` }),
-    h("div", { class: "scroll-x" }, h("table", { class: "plain", id: "ranking" }, h("thead", {}, h("tr", {}, h("th", { text: "" }), columns.map(([, l]) => h("th", { scope: "col", text: l })))), h("tbody", {}, a.candidates.map((c, i) => h("tr", {}, h("td", {}, c.tie ? h("span", { class: "badge warn", text: "tie" }) : `${i + 1}`), cells(c)))))),
+    ...plainTable("what if", ["", ...columns.map(([, l]) => l)], a.candidates.map((c, i) => ({ cells: [h("td", {}, c.tie ? h("span", { class: "badge warn", text: "tie" }) : `${i + 1}`), ...cells(c)] })), { id: "ranking" }),
     lost && h("p", { class: "small dim", text: `Cannot run: ${lost}.` })].filter(Boolean);
 }

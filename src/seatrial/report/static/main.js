@@ -1,15 +1,16 @@
 // Puts the page together, and again when there is news.
-const SECTIONS = [["running", "Running"], ["answer", "Answer"], ["table", "Table"], ["time", "Time"], ["parts", "Where it goes"], ["memory", "Memory"], ["pipeline", "Pipeline"], ["scaling", "Scaling"], ["knobs", "Knobs"], ["failures", "Failures"], ["findings", "Doubts"], ["whatif", "What if"]];
+const SECTIONS = [["running", "Running"], ["answer", "Answer"], ["whatif", "What if"], ["table", "Table"], ["time", "Time"], ["parts", "Where it goes"], ["memory", "Memory"], ["pipeline", "Pipeline"], ["scaling", "Scaling"], ["knobs", "Knobs"], ["scatter", "Scatter"], ["failures", "Failures"], ["findings", "Doubts"]];
 
 function drawQuestion() { drawAnswer(); tableBody(); drawTime(); drawParts(); drawMemory(); }
 
 // What each picture is made from: one that has nothing new stays as it is, with what the reader opened in it.
-const MADE_FROM = new Map([[drawTime, ["questions"]], [drawParts, ["questions", "parts"]], [drawMemory, ["questions", "parts"]], [drawPipeline, ["pipelines"]], [drawScaling, ["scaling"]], [drawKnobs, ["knobs"]], [drawFailures, ["failures"]], [drawFindings, ["findings", "linted"]]]);
+const MADE_FROM = new Map([[drawTime, ["questions"]], [drawParts, ["questions", "parts"]], [drawMemory, ["questions", "parts"]], [drawPipeline, ["pipelines"]], [drawScaling, ["scaling"]], [drawKnobs, ["knobs"]], [drawScatter, ["count", "columns"]], [drawFailures, ["failures"]], [drawFindings, ["findings", "linted"]]]);
 const last = new Map();
 
 function drawAll(view) {
+  const asked = V && question() && questionKey(question()); // a new row may put another question first
   V = view;
-  A.question = Math.min(A.question, Math.max(0, V.questions.length - 1));
+  A.question = Math.max(0, asked ? V.questions.findIndex((q) => questionKey(q) === asked) : A.question);
   const files = new Set((V.rows.file || []).filter(has)), states = V.rows.state.reduce((all, v) => ({ ...all, [v]: (all[v] || 0) + 1 }), {});
   $("about").textContent = [plural(V.count, "record"), files.size && plural(files.size, "file"), Object.entries(states).map(([k, n]) => `${n.toLocaleString("en")} ${k}`).join(", ")].filter(Boolean).join(" · ");
   $("foot").textContent = `Made ${V.made} by seatrial ${V.version}.${V.forecast_on.length ? ` Forecast on ${V.forecast_on.join(", ")}.` : ""} Every figure leads to its record; an empty cell means that nobody said.`;
@@ -45,7 +46,7 @@ function remember(name) { try { if (name) localStorage.setItem("seatrial-theme",
   dark.addEventListener("change", () => { if (!remember()) theme(dark.matches ? "dark" : "light"); });
   $("theme").addEventListener("click", () => { const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark"; theme(next); remember(next); });
   const there = SECTIONS.filter(([id]) => $(id));
-  $("nav").replaceChildren(...there.map(([id, name]) => h("li", {}, h("a", { href: `#${id}`, text: name }))));
+  $("nav").replaceChildren(...there.map(([id, name]) => h("li", {}, h("a", { href: `#${id}`, text: name, onclick: (event) => { event.preventDefault(); SHOWN.section = id; settle(); $(id).scrollIntoView(); } }))));
   const inSight = new Set();
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) inSight.add(entry.target.id); else inSight.delete(entry.target.id);
@@ -53,13 +54,17 @@ function remember(name) { try { if (name) localStorage.setItem("seatrial-theme",
     if (top) for (const a of document.querySelectorAll("nav a")) a.classList.toggle("on", a.hash === `#${top}`);
   }, { rootMargin: "-110px 0px -70% 0px" });
   for (const [id] of there) seen.observe($(id));
+  $("row").addEventListener("close", () => { document.body.append($("tip")); $("tip").hidden = true; SHOWN.open = ""; settle(); });
   $("row").addEventListener("click", (event) => { if (event.target === $("row")) $("row").close(); });
   const view = JSON.parse($("view").textContent);
   if (view.tokens) A.tokens = view.tokens >= 1e12 ? `${view.tokens / 1e12}T` : view.tokens >= 1e9 ? `${view.tokens / 1e9}B` : String(view.tokens);
   if (view.price) A.price = String(view.price);
   if (view.assumed.seq) A.seq = view.assumed.seq;
+  V = view;
+  readAddress();
   drawAll(view);
   settleHead();
+  openAddressed();
   window.addEventListener("resize", settleHead);
   if (window.seatrialLive) { L.version = view.live; news(); now(); planner(); }
 })();

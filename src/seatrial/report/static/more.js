@@ -14,7 +14,7 @@ function drawScaling() {
     h("div", { class: "ask" }, h("label", {}, "Model", h("select", { onchange: (e) => { M.scaling = Number(e.target.value); drawScaling(); } }, all.map((o, i) => h("option", { value: i, selected: i === at, text: `${o.label} (${plural(o.points.length, "size")})` }))))),
     legend([[MARK.measured(), "best measured row of each size"], [s("svg", { viewBox: "0 0 14 12", class: "chart" }, s("path", { d: "M0 6h14", class: "ideal" })), `ideal, from ${first.world}`]]),
     h("div", { class: "many two" }, h("div", { class: "small-chart" }, h("p", { text: "Samples per second" }), left), h("div", { class: "small-chart" }, h("p", { text: `Efficiency against ${plural(first.world, "process").replace("processs", "processes")}` }), right)),
-    h("p", { class: "dim small", text: "Both axes of the first picture are logarithmic. Rows of one model may differ in layout and batch: each point is the best of its size." }));
+    h("p", { class: "dim small", text: "Both axes of the first picture are logarithmic. Rows of one model may differ in layout and batch: each point is the best of its size." + (points.some((p) => has(cell("world_from", p.row))) ? ` ${COUNTED()}` : "") }));
   const lg = Math.log2, xs = points.map((p) => lg(p.world)), lowX = Math.min(...xs), highX = Math.max(...xs);
   const sketch = (width, values, ticksY, y, extra, name) => {
     const high = 240, l = 48, b = 28, x = (w) => l + 8 + ((lg(w) - lowX) / (highX - lowX || 1)) * (width - l - 24), yy = (v) => 12 + (1 - y(v)) * (high - b - 20);
@@ -25,10 +25,11 @@ function drawScaling() {
       named.map((p) => s("text", { x: x(p.world), y: high - 8, "text-anchor": "middle", class: "dimt", text: p.world })),
       s("path", { d: extra.ideal(x, yy), class: "ideal" }), s("polyline", { points: points.map((p) => `${x(p.world)},${yy(values(p))}`).join(" "), class: "m-line" }),
       points.map((p) => { const g = s("g", { "aria-label": `${p.world} processes: ${num(p.rate)} samples per second, ${percent(p.efficiency, 0)}` }, s("circle", { cx: x(p.world), cy: yy(values(p)), r: 9, fill: "transparent" }), s("circle", { cx: x(p.world), cy: yy(values(p)), r: 4.5, class: "m-dot" }));
-        tip(g, `${p.world} processes\n${num(p.rate)} samples/s, efficiency ${percent(p.efficiency)}\n${layout(p.row)}`); return opens(g, p.row); }));
+        tip(g, `${devices(p.row)} processes\n${num(p.rate)} samples/s, efficiency ${percent(p.efficiency)}\n${layout(p.row)}`); return opens(g, p.row); }));
   };
   const rates = points.map((p) => p.rate), ideal = (w) => (first.rate / first.world) * w, top = Math.max(...rates, ideal(points.at(-1).world)), low = Math.min(...rates);
-  const logTicks = []; for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(top)); e++) for (const m of [1, 2, 5]) { const v = m * 10 ** e; if (v >= low * 0.7 && v <= top * 1.4) logTicks.push(v); }
+  let logTicks = []; for (let e = Math.floor(Math.log10(low)); e <= Math.ceil(Math.log10(top)); e++) for (const m of [1, 2, 5]) { const v = m * 10 ** e; if (v >= low * 0.8 && v <= top * 1.15) logTicks.push(v); }
+  if (logTicks.length < 3) logTicks = ticks(low * 0.8, top * 1.15, 4);
   picture(left, (w) => sketch(w, (p) => p.rate, logTicks, (v) => (Math.log(v) - Math.log(low * 0.8)) / (Math.log(top * 1.15) - Math.log(low * 0.8)), { format: (v) => num(v, 2), ideal: (x, y) => `M${x(first.world)} ${y(first.rate)}L${x(points.at(-1).world)} ${y(ideal(points.at(-1).world))}` }, "Samples per second over processes"));
   const most = Math.max(1.1, ...points.map((p) => p.efficiency * 1.05));
   picture(right, (w) => sketch(w, (p) => p.efficiency, ticks(0, most, 5), (v) => v / most, { format: (v) => `${Math.round(v * 100)} %`, ideal: (x, y) => `M${x(first.world)} ${y(1)}H${x(points.at(-1).world)}` }, "Efficiency over processes"));
@@ -73,7 +74,7 @@ function gantt(made, title) {
         made.spans[i].map(([kind, micro, chunk, from, to]) => { const w = x(to) - x(from), g = s("g", {}, s("rect", { x: x(from), y: 4 + i * line, width: Math.max(0.5, w), height: line - 3, class: `p-${span(kind)[0]}${w > 3 ? " seg" : ""}`, opacity: chunk ? 0.6 : 1 }));
           if (has(micro) && w > 7 * String(micro).length + 4 && line > 18) g.append(s("text", { x: x(from) + w / 2, y: 4 + i * line + line / 2 + 2, "text-anchor": "middle", class: "in-bar", text: micro }));
           return tip(g, `${span(kind)[1]}${has(micro) ? ` of micro-batch ${micro}` : ""}${chunk ? `, virtual stage ${chunk}` : ""}\n${num(from)} to ${num(to)} s`); })]),
-      [0, 0.25, 0.5, 0.75, 1].map((t) => s("text", { x: x(made.total_s * t), y: high - 6, "text-anchor": t === 0 ? "start" : t === 1 ? "end" : "middle", class: "dimt", text: `${num(made.total_s * t, 3)} s` })));
+      (width < 520 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]).map((t) => s("text", { x: x(made.total_s * t), y: high - 6, "text-anchor": t === 0 ? "start" : t === 1 ? "end" : "middle", class: "dimt", text: `${num(made.total_s * t, 3)} s` })));
   });
   return [h("h3", { text: title }), legend([...letters].map((k) => [swatch(`p-${span(k)[0]}`), span(k)[1]])), holder];
 }
@@ -104,7 +105,7 @@ function drawFailures() {
   box.replaceChildren(h("p", { class: "dim", text: Object.entries(counts).map(([k, n]) => `${n} × ${k.replace("_", " ")}`).join(", ") }), list);
   const show = (some) => list.append(...some.map((f) => h("div", { class: "card" },
     h("div", { class: "row" }, badge(f.row), f.rate && h("span", { class: "badge", text: `${f.rate[0]} of ${f.rate[1]} repeats` }), h("button", { type: "button", class: "link", text: `${cell("size", f.row) || ""} ${layout(f.row)}`, onclick: () => openRow(f.row) })),
-    f.message && h("p", { text: f.message }),
+    f.message && h("p", {}, folded(f.message)),
     h("p", { class: "dim small", text: [has(f.rank) && `rank ${f.rank}`, has(f.iteration) && `iteration ${f.iteration}`, f.phase && `in ${f.phase}`, has(cell("nodes", f.row)) && plural(cell("nodes", f.row), "node"), place(f.row)].filter(Boolean).join(" · ") }))));
   show(all.slice(0, 60));
   if (all.length > 60) box.append(h("p", {}, h("button", { type: "button", text: `Show all ${all.length}`, onclick: (e) => { show(all.slice(60)); e.target.remove(); } })));
@@ -121,4 +122,4 @@ function drawFindings() {
     ...[...groups].map(([code, list]) => h("details", { open: groups.size <= 3 }, h("summary", {}, h("span", { class: `badge ${{ error: "bad", warning: "warn", info: "info" }[list[0].level]}`, text: list[0].level }), " ", h("b", { text: code }), ` · ${list.length}`),
       ...list.slice(0, 200).map((f) => h("div", { class: "finding" }, has(f.row) ? h("button", { type: "button", class: "link where", text: `${f.file}:${f.line}`, onclick: () => openRow(f.row) }) : h("span", { class: "where", text: `${f.file}${f.line ? `:${f.line}` : ""}` }), findingText(f))))));
 }
-const findingText = (f) => h("span", {}, f.message, f.proposed && h("span", { class: "dim", text: ` (${f.column}: ${f.printed} → ${f.proposed})` }));
+const findingText = (f) => h("span", {}, folded(f.message), f.proposed && h("span", { class: "dim", text: ` (${f.column}: ${f.printed} → ${f.proposed})` }));
