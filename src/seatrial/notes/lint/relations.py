@@ -22,7 +22,7 @@ from seatrial.columns import LAYOUT
 from seatrial.notes.lint import derived, digits, discover
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import ALIKE, complete
-from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, mode
+from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, mode, round_number
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
 
 
@@ -71,7 +71,7 @@ WINDOW = 0.03
 """Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
 ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
-FEWER = 0.5
+FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
@@ -86,6 +86,8 @@ GPU; another row has it and this row's in its place."""
 UNLIKELY = 1.5
 """Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
 no power of two has."""
+ODD = 2.0
+"""A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
 PEAKS = (125.0, 312.0, 383.0, 459.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
@@ -145,9 +147,9 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
 
 
 def _replicas(row: Row, other: dict[str, object]) -> float | None:
-    """DP where nobody prints it: what the other axes leave of the processes."""
+    """DP where nobody prints it: what the other axes leave of the processes; an axis that nobody names is 1."""
     world, tp, pp = _world(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
-    return world / (tp * pp * (row.beside("cp") or 1)) if world and tp and pp else None  # type: ignore[operator]
+    return world / ((tp or 1) * (pp or 1) * (row.beside("cp") or 1)) if world else None  # type: ignore[operator]
 
 
 def _world(row: Row, other: dict[str, object]) -> object:
@@ -352,8 +354,8 @@ def _beyond_chance(offs: list[tuple[float, float]], middle: float) -> bool:
     """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
     exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]
     nearly = sum(may + EXACTLY < abs(off - middle) < may + WINDOW for off, may in offs)
-    window = 2 * statistics.median(exactly) + 2 * EXACTLY if exactly else 1.0
-    chance = math.comb(len(offs), len(exactly)) * window ** (len(exactly) - 1) if len(offs) <= 60 else 1.0
+    windows = [min(1.0, 2 * (may + EXACTLY)) for may in exactly] or [1.0]
+    chance = math.comb(len(offs), len(exactly)) * math.prod(windows) / min(windows) if len(offs) <= 60 else 1.0
     return len(exactly) >= max(ENOUGH_ROWS, FEWER * len(offs)) and nearly <= 0.15 * len(offs) and chance < 0.005
 
 
@@ -530,7 +532,10 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
             power = powers.get(name, powers.get("world") if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
             if was and power:
                 value = was * math.exp(-off / power)
-                yield value if _is_measure(name) else max(1, round(value))
+                if _is_measure(name):
+                    yield value
+                else:
+                    yield from _counts(row, name, value, slack(row, relation) + 0.005)
         return
     seen = [value for value in row.sheet.in_file(row, name) if value]
     if name == "seq" and row.seq:
@@ -538,6 +543,18 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
     if name == "layers" and row.layers:
         seen += [max(1, round(row.layers * math.exp(power * broken[0][2]))) for power in (1, -1)]
     yield from (value for value in seen if value != getattr(row.record, name))
+
+
+def _counts(row: Row, name: str, value: float, open_: float) -> Iterator[int]:
+    """Whole numbers near a solved one, those first that somebody would choose."""
+    stated = row.stated_above(name)
+    column = [_said(mate, name) for mate in row.around if mate is not row]
+    likely = [stated[0] if stated else None, mode(column)[0], *column, 2 ** round(math.log2(max(1.0, value)))]
+    yield from dict.fromkeys(n for n in likely if isinstance(n, int) and n > 0 and abs(math.log(n / value)) <= open_)
+    low, high = math.ceil(value * (1 - open_)), math.floor(value * (1 + open_))
+    near = sorted(range(max(1, low), high + 1)[:200], key=lambda n: abs(n - value))
+    yield from [n for n in near if round_number(n)][:1]
+    yield max(1, round(value))
 
 
 def _bounds(
@@ -587,10 +604,17 @@ def _scored(
         slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) else None
         score += min(2.0, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
         why = f" ({slip.how})" if slip else ""
+    was = _said(row, name)
+    if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
+        if value not in column and not why and round_number(was) and not round_number(value):
+            return  # nobody chooses such a number
+        score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
     if not _divides(row, name, value):
         score -= UNLIKELY
     if any(_same_layout(row, mate, name, value) for mate in mates):
         score -= UNLIKELY
+    elif any(_same_layout(row, mate, name, was) for mate in mates):
+        score += UNLIKELY  # as it stands the row is another one's configuration
     if name in ("gpus", "nodes") and isinstance(value, int) and value not in column and value & (value - 1):
         score -= UNLIKELY
     yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)

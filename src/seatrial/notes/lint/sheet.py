@@ -467,6 +467,11 @@ def _grouped(rows: list[Row], key) -> dict:  # type: ignore[no-untyped-def]
     return groups
 
 
+def round_number(n: int) -> bool:
+    """Whether people choose such batches, lengths and numbers of devices: a power of two, or a small multiple of one."""
+    return n > 0 and n // (n & -n) <= 15
+
+
 def mode(values: Iterable[int | float | str | None]) -> tuple[object, int]:
     """The most frequent value and how often it comes."""
     counts = Counter(value for value in values if value is not None)
