@@ -4,7 +4,7 @@
     assert score.clean_errors * 200 <= score.clean_rows
 
 `python tests/notes_corpus.py open --list` also names every false alarm, every slip missed and every value that `import` reads
-wrong; for the blind half leave `--list` off.
+wrong; for the blind and the fresh half leave `--list` off.
 """
 from __future__ import annotations
 
