@@ -55,6 +55,11 @@ def test_nothing_is_wider_than_the_terminal_and_nothing_goes_without_a_word(widt
     assert (text == whole) == (width == 200)
 
 
+def test_a_best_row_in_a_column_of_words_is_no_endless_loop():
+    text = "| Notes |   A |\n| ----: | --: |\n| **" + "x" * 90 + "** |   1 |\n| y |   2 |\n"
+    assert "No room for Notes" in fitted(text, 40)
+
+
 def test_what_all_rows_share_is_said_below():
     text = fitted(to_short(ROWS), 90)
     assert "All of them: " in text and "MBS 1" in text and "| MBS" not in text

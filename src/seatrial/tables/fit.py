@@ -76,7 +76,7 @@ def _take_out(headings: list[str], rows: list[list[str]], heading: str) -> None:
 
 def _cut(headings: list[str], rows: list[list[str]], width: int) -> list[list[str]]:
     """The widest columns of words shortened, as far as that helps."""
-    while _wide(headings, rows) > width:
+    for _ in headings:  # each at most once, so that what cannot be cut is no endless loop
         longest = [max(len(cell) for cell in column) for column in zip(*rows)]
         place = max(range(len(longest)), key=longest.__getitem__)
         most = max(longest[place] - (_wide(headings, rows) - width), SHORTEST, len(headings[place]))
