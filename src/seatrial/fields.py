@@ -106,8 +106,8 @@ def build(cls: type[T], data: object, *, where: str) -> T:
     for key in data:
         if key not in hints:
             raise BadInput(f"{where}.{key}: no such key; {nearest(str(key), hints)}")
-    values = {key: value if type(value) in as_they_are[key] else convert(value, hints[key], where=f"{where}.{key}")
-              for key, value in data.items()}
+    values = {key: value if (kind := type(value)) in as_they_are[key] and (kind is not float or math.isfinite(value))
+              else convert(value, hints[key], where=f"{where}.{key}") for key, value in data.items()}
     missing = [name for name in required if name not in values]
     if missing:
         raise BadInput(f"{where}: {', '.join(missing)} must be given")
@@ -116,8 +116,10 @@ def build(cls: type[T], data: object, *, where: str) -> T:
 
 @functools.cache
 def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple[str, ...]]:
-    """Field -> annotation; field -> types whose values need no look; what must be given. Once a class: a logbook builds
-    100,000 records."""
+    """Field -> annotation; field -> types whose values stay as they are (floats that are finite); what must be given.
+
+    Once a class: a logbook builds 100,000 records.
+    """
     declared = dataclasses.fields(cls)
     resolved = typing.get_type_hints(cls)
     hints = {f.name: resolved[f.name] for f in declared}
@@ -125,7 +127,7 @@ def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple
     for name, hint in hints.items():
         origin, args, _ = _form(hint)
         given = args if origin in (Union, types.UnionType) and len(args) == 2 and type(None) in args else (hint,)
-        plain[name] = given if all(one in (*_AS_THEY_ARE, type(None)) for one in given) else ()
+        plain[name] = given if all(one in (*_AS_THEY_ARE, float, type(None)) for one in given) else ()
     return hints, plain, tuple(f.name for f in declared if _required(f))
 
 
@@ -152,6 +154,8 @@ def convert(value: object, hint: Any, *, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise BadInput(f"{where}: expected a list, found {shown(value)}")
+        if args[0] is dict and all(type(v) is dict and set(map(type, v)) <= {str} for v in value):
+            return tuple(map(dict, value))  # the iterations of thousands of records
         return tuple(convert(v, args[0], where=f"{where}[{i}]") for i, v in enumerate(value))
     if origin in (dict, Mapping) or hint is dict:
         if not isinstance(value, Mapping):

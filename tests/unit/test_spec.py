@@ -223,3 +223,15 @@ def test_a_bad_cluster_file_is_one_line(tmp_path, text):
 
 def test_canonical_text_knows_no_order():
     assert fields.digest({"a": 1, "b": [1, 2]}) == fields.digest({"b": [1, 2], "a": 1}) != fields.digest({"a": 1, "b": [2, 1]})
+
+
+def test_a_float_that_is_not_finite_and_a_key_that_is_no_text_are_seen_on_the_quick_way_too():
+    from seatrial.record import Record
+
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(BadInput, match="finite"):
+            Record.from_dict({"state": "measured", "sec_per_it": wrong})
+    assert Record.from_dict({"state": "measured", "sec_per_it": 2}).sec_per_it == 2.0
+    assert Record.from_dict({"state": "measured", "iterations": [{1: 2}, {"sec": 1.0}]}).iterations == ({"1": 2}, {"sec": 1.0})
+    with pytest.raises(BadInput, match="dp"):
+        Record.from_dict({"state": "measured", "dp": True})

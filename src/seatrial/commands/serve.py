@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
 from pathlib import Path
 
 import typer
@@ -45,6 +46,8 @@ def register(app: typer.Typer) -> None:
         server = Server((host, port), source, token=token or "")
         try:
             print(*server.addresses, sep="\n", flush=True)
+            # Read while the reader goes to the browser: 20,000 rows take seconds.
+            threading.Thread(target=source.current, name="first", daemon=True).start()
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             return EXIT_GOOD

@@ -17,7 +17,7 @@ const csvButton = (name, lines) => h("button", { type: "button", class: "save-cs
 
 // A small table of texts, with its CSV.
 function plainTable(name, head, body, attrs = {}) {
-  return [h("div", { class: "scroll-x" }, h("table", { class: "plain", ...attrs }, h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col", text })))), h("tbody", {}, body.map((line) => h("tr", { class: line.cls }, line.cells))))),
+  return [h("div", { class: "scroll-x" }, h("table", { class: "plain", ...attrs }, h("thead", {}, h("tr", {}, head.map((text, i) => h("th", { scope: "col", class: body[0]?.cells[i]?.className, text })))), h("tbody", {}, body.map((line) => h("tr", { class: line.cls }, line.cells))))),
     h("p", { class: "under" }, csvButton(name, () => [head, ...body.map((line) => line.cells.map((td) => td.textContent))]))];
 }
 

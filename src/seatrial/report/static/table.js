@@ -84,7 +84,7 @@ function sortBy(name) {
   const first = ["tflops", "rate", "lint", "date"].includes(name);
   if (T.sort !== name) { T.sort = name; T.down = first; } else if (T.down === first) T.down = !first; else T.sort = null;
   T.focus = 0;
-  arrange(); tableHead(); $("grid").scrollTop = 0; tableBody(); scatterSoon(); settle();
+  arrange(); tableHead(); $("grid").scrollTop = 0; tableBody(); settle();
   $("grid-head").querySelector(`[data-column="${name}"] button`).focus();
 }
 
