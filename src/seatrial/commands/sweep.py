@@ -93,6 +93,7 @@ def _listed(wanted: Any, launcher: str, config: Path | None, folder: Path, scrip
 
     from seatrial.launch import registry
     from seatrial.sweep.dryrun import shown
+    from seatrial.terminal import folded
 
     kind = registry.LAUNCHERS.get(launcher)
     with contextlib.closing(registry.launcher(launcher, registry.load(config).get(launcher, kind.Settings()))) as chosen:
@@ -106,11 +107,12 @@ def _listed(wanted: Any, launcher: str, config: Path | None, folder: Path, scrip
         again = f" repeat {one.task.repeat}" if one.task.repeat else ""
         print(f"{one.task.key}  {one.task.label}{again}" + (f"  invalid: {one.task.invalid}" if one.task.invalid else ""))
         for line in _details(one) if not one.task.repeat else ():
-            print(f"    {line}")
+            print(folded(f"    {line}", 8))
     for rule, count in wanted.left_out.items():
         print(f"{count} left out by {rule}")
     if not any(one.forecast for one in trials):
-        print("No forecast: the file names no cluster; cluster = \"local\" is this machine, `seatrial presets` has others")
+        print(folded("No forecast: the file names no cluster; cluster = \"local\" is this machine, `seatrial presets` has "
+                     "others", 4))
     if written:
         print(f"{written} scripts are in {scripts}")
     elif first := next((one for one in trials if one.script), None):
