@@ -100,8 +100,8 @@ def _listed(wanted: Any, launcher: str, config: Path | None, folder: Path, scrip
         trials = list(shown(wanted, chosen, folder))
     written = _written([one for one in trials if one.script], scripts)
     if as_json:
-        print(json.dumps({"sweep": wanted.name, "trials": [one.to_dict() for one in trials], "left_out": wanted.left_out},
-                         ensure_ascii=False))
+        print(json.dumps({"sweep": wanted.name, "trials": [one.row() for one in trials], "left_out": wanted.left_out,
+                          "starts": [one.start() for one in trials if not one.task.invalid]}, ensure_ascii=False))
         return EXIT_GOOD
     for one in trials:
         again = f" repeat {one.task.repeat}" if one.task.repeat else ""
