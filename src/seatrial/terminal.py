@@ -64,6 +64,16 @@ def width() -> int:
     return shutil.get_terminal_size((120, 24)).columns
 
 
+def folded(text: str, indent: int) -> str:
+    """On a terminal that is too narrow for it, below itself; elsewhere one line, as programs read it."""
+    import textwrap
+
+    if not sys.stdout.isatty() or len(text) <= width():
+        return text
+    return textwrap.fill(text, max(40, width()), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
+                         replace_whitespace=False, drop_whitespace=True)
+
+
 def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> str:
     """Columns two spaces apart, numbers to the right; `left` names the columns that hold words."""
     widths = [max(map(len, column)) for column in zip(headers, *rows)]
@@ -141,9 +151,11 @@ def breakdown(parts: dict[str, float], unit: str, *, whole: float | None = None,
         shown["the rest"] = rest
     label = max(map(len, shown))
     lines = []
+    cells = 30 if not sys.stdout.isatty() else max(6, min(30, width() - label - len(unit) - 23 - (40 if said else 0)))
     for name, value in shown.items():
         why = f"  {said[name]}" if said and name in said else ""
-        lines.append(f"  {name.ljust(label)}  {value:9.3f} {unit}  {value / total:6.1%}  {bar(value / total)}{why}".rstrip())
+        line = f"  {name.ljust(label)}  {value:9.3f} {unit}  {value / total:6.1%}  {bar(value / total, cells)}"
+        lines.append(folded(f"{line}{why}".rstrip(), len(line) + 2))
     return "\n".join(lines)
 
 

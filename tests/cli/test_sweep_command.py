@@ -42,7 +42,7 @@ def test_a_dry_run_shows_each_command_line_and_forecast(seatrial, tmp_path):
     assert "s/it (90 %: " in said.out and "GiB, fits with over 99%" in said.out
     assert "\n    sbatch --parsable" in said.out and "--nodes=1" in said.out and "\n    exec srun " in said.out
     assert not (tmp_path / "book").exists()
-    (row,) = json.loads(seatrial("sweep", file, "--dry-run", "--launcher", "slurm", "--json").out)["trials"]
+    (row,) = json.loads(seatrial("sweep", file, "--dry-run", "--launcher", "slurm", "--json").out)["starts"]
     assert row["argv"] == ["torchrun", "--nproc-per-node", "2", "t.py", "--tp", "1"] and row["submit"][0] == "sbatch"
     assert row["forecast"]["sec_lo"] < row["forecast"]["sec_per_it"] < row["forecast"]["sec_hi"]
 

@@ -93,24 +93,26 @@ def _listed(wanted: Any, launcher: str, config: Path | None, folder: Path, scrip
 
     from seatrial.launch import registry
     from seatrial.sweep.dryrun import shown
+    from seatrial.terminal import folded
 
     kind = registry.LAUNCHERS.get(launcher)
     with contextlib.closing(registry.launcher(launcher, registry.load(config).get(launcher, kind.Settings()))) as chosen:
         trials = list(shown(wanted, chosen, folder))
     written = _written([one for one in trials if one.script], scripts)
     if as_json:
-        print(json.dumps({"sweep": wanted.name, "trials": [one.to_dict() for one in trials], "left_out": wanted.left_out},
-                         ensure_ascii=False))
+        print(json.dumps({"sweep": wanted.name, "trials": [one.row() for one in trials], "left_out": wanted.left_out,
+                          "starts": [one.start() for one in trials if not one.task.invalid]}, ensure_ascii=False))
         return EXIT_GOOD
     for one in trials:
         again = f" repeat {one.task.repeat}" if one.task.repeat else ""
         print(f"{one.task.key}  {one.task.label}{again}" + (f"  invalid: {one.task.invalid}" if one.task.invalid else ""))
         for line in _details(one) if not one.task.repeat else ():
-            print(f"    {line}")
+            print(folded(f"    {line}", 8))
     for rule, count in wanted.left_out.items():
         print(f"{count} left out by {rule}")
     if not any(one.forecast for one in trials):
-        print("No forecast: the file names no cluster; cluster = \"local\" is this machine, `seatrial presets` has others")
+        print(folded("No forecast: the file names no cluster; cluster = \"local\" is this machine, `seatrial presets` has "
+                     "others", 4))
     if written:
         print(f"{written} scripts are in {scripts}")
     elif first := next((one for one in trials if one.script), None):

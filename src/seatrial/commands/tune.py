@@ -270,6 +270,7 @@ def _measured(tuner: Tuner, machine: Machine, budget: Budget, resume: bool, show
 
 
 def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Shown, *, board: Board | None = None) -> int:
+    from seatrial.terminal import folded
     from seatrial.tune.candidates import label
     from seatrial.tune.search import search
     from seatrial.tune.show import closing, document, line, names, relearned, standing_line, trial_entry
@@ -284,10 +285,10 @@ def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Sh
     def on_trial(one: Step) -> None:
         own = named[one.trial.run_id()]
         entries.append(trial_entry(one, own))
-        print(line(one, label(own), width), file=out, flush=True)
+        print(folded(line(one, label(own), width), 16), file=out, flush=True)
         if one.standing.relearned is not None and not told:
             told.append(one.standing.relearned)
-            print(relearned(one.standing.relearned), file=out, flush=True)
+            print(folded(relearned(one.standing.relearned), 5), file=out, flush=True)
         if board is not None:
             board.note = standing_line(one.standing, named, tuner.by)
 
@@ -298,7 +299,7 @@ def _run(tuner: Tuner, measure: Measure, budget: Budget, spent: Spent, shown: Sh
     if shown.as_json:
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
     else:
-        print(closing(found))
+        print("\n".join(folded(line, 4) for line in closing(found).split("\n")))
         if shown.logbook is not None:
             print(f"\nseatrial table {shown.logbook}    prints the rows")
     return EXIT_GOOD if found["best"] is not None else EXIT_OTHER_OUTCOME

@@ -44,8 +44,8 @@ def print_plan(document: Document, request: Request) -> None:
           f"{document['precision']}")
     print(ENGINE.format(**document))
     rejected = ", ".join(f"{code} {count:,}" for code, count in document["rejected"].items())
-    print(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
-          + (f"; rejected: {rejected}" if rejected else ""))
+    print(terminal.folded(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
+                          + (f"; rejected: {rejected}" if rejected else ""), 4))
     print()
     if not candidates:
         print(document["reason"])
@@ -177,7 +177,7 @@ def _remarks(document: Document) -> None:
         print(f"Warnings among these: {', '.join(warned)}.")
     marked = "; an s after TP is sequence parallelism" if any(c["sequence_parallel"] for c in candidates) else ""
     print(f"TFLOPs and tok/s per device, TFLOPs by formula {document['tflops_formula']}, MFU by model{marked}.")
-    print(f"Not searched: {'; '.join(document['not_searched'])}.")
+    print(terminal.folded(f"Not searched: {'; '.join(document['not_searched'])}.", 4))
     if "days" in candidates[0]:
         print("Days of training at this pace alone; energy is the devices' rated power, without hosts, network and cooling.")
 
@@ -199,9 +199,10 @@ def explained(explained: Explained, top: int) -> None:
     t, cluster = explained.trial.topology, explained.trial.cluster
     assert cluster is not None
     degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES)
-    print(f"{explained.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
-          f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
-          f"recompute {t.recompute}, {t.precision}")
+    print(terminal.folded(
+        f"{explained.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
+        f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
+        f"recompute {t.recompute}, {t.precision}", 4))
     print(ENGINE.format(engine=explained.engine.name, attention=explained.attention))
     print(f"\n{explained.sec:.2f} s per iteration (90 %: {explained.lo:.1f} to {explained.hi:.1f})")
     print(terminal.breakdown(explained.parts, "s", said=WHY))
@@ -212,7 +213,7 @@ def explained(explained: Explained, top: int) -> None:
         print(f"\n{pipeline_title(explained)}; dots are the bubble")
         print(picture(explained.timeline, width=min(terminal.width(), 160)))
     print("\nWhat limits it")
-    print("\n".join(f"  {line}" for line in explained.limits) or "  nothing stands out")
+    print("\n".join(terminal.folded(f"  {line}", 4) for line in explained.limits) or "  nothing stands out")
     for warning in explained.warnings:
         print(f"  {warning.code}: {warning.message}")
     chosen = better(explained.changes)[:top]
@@ -224,5 +225,6 @@ def explained(explained: Explained, top: int) -> None:
     full = [(change, odds) for change in explained.changes if (odds := change.odds) is not None and odds < LIKELY
             and (change.gain or 0) > TIE]
     if full and top:
-        print("  faster, but not sure to fit: " + "; ".join(
-            f"{c.what} ({c.mem_gib:.1f} GiB, {percent(odds)})" for c, odds in sorted(full, key=lambda pair: -pair[1])[:top]))
+        print(terminal.folded("  faster, but not sure to fit: " + "; ".join(
+            f"{c.what} ({c.mem_gib:.1f} GiB, {percent(odds)})"
+            for c, odds in sorted(full, key=lambda pair: -pair[1])[:top]), 4))

@@ -33,16 +33,19 @@ class Shown:
     """The command that submits `script`, of a batch system."""
     script: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        task, seen = self.task, self.forecast
-        row: dict[str, Any] = {"key": task.key, **task.knobs, "repeat": task.repeat}
-        if task.invalid:
-            return {**row, "invalid": task.invalid}
-        more: dict[str, Any] = {"argv": list(self.argv), "submit": self.submit, "script": self.script, "refused": self.refused}
-        if seen is not None:
-            more["forecast"] = {"sec_per_it": seen.sec, "sec_lo": seen.low_s, "sec_hi": seen.high_s, "mem_gib": seen.mem_gib,
-                                "fit_odds": seen.fit_odds}
-        return {**row, **{key: value for key, value in more.items() if value and key not in row}}
+    def row(self) -> dict[str, Any]:
+        """The trial; its axes stand beside `key` and `repeat`, so nothing else may."""
+        task = self.task
+        return {"key": task.key, **task.knobs, "repeat": task.repeat, **({"invalid": task.invalid} if task.invalid else {})}
+
+    def start(self) -> dict[str, Any]:
+        """How it would be started, and what is forecast of it."""
+        seen = self.forecast
+        forecast = {} if seen is None else {"sec_per_it": seen.sec, "sec_lo": seen.low_s, "sec_hi": seen.high_s,
+                                            "mem_gib": seen.mem_gib, "fit_odds": seen.fit_odds}
+        found = {"key": self.task.key, "argv": list(self.argv), "submit": self.submit, "script": self.script,
+                 "refused": self.refused, "forecast": forecast}
+        return {name: value for name, value in found.items() if value}
 
 
 def shown(sweep: Sweep, launcher: Launcher, folder: Path) -> Iterator[Shown]:
