@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from seatrial import fields, presets
 from seatrial.notes.read.markdown import scan
@@ -143,6 +143,10 @@ class Hints:
                     text.append((token.line, len(tree.sections) - 1, tables))
         return tree, text
 
+    @property
+    def sections(self) -> Tree:
+        return self._tree[0]
+
     def _said(self, number: int) -> dict[str, object]:
         if number not in self._found:
             self._found[number] = read_sentence(self.lines[number - 1])
@@ -200,7 +204,7 @@ _OF_A_DEVICE = re.compile(
 )
 _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
-    r"(?:GPU|device|card|GCD|accelerator)s?\b|"
+    r"(?:GPU|device|card|GCD|accelerator)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
     re.IGNORECASE,
 )
@@ -247,20 +251,14 @@ class Prose:
             if not line.lstrip().startswith("|"):
                 line = in_english(line)
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
-                found += [(number, float(match[1] or match[2]), match[0].strip()) for match in _A_DEVICE.finditer(line)]
+                found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
+                          for match in _A_DEVICE.finditer(line)]  # fmt: skip
         return found
 
     @cached_property
     def device(self) -> Device | None:
         """The one device of our presets that the file names; none when it names several."""
-        text = "\n".join(self.lines).lower()
-        found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
-        if "fugaku" in text:
-            found.add("a64fx")
-        if len({name.split("-")[0] for name in found}) != 1:
-            return None
-        devices = [presets.resolve("devices", name, presets.shipped()) for name in found]
-        return fields.build(Device, max(devices, key=lambda device: device["memory_gib"]), where="device")
+        return device_named("\n".join(self.lines))
 
     def capacity(self, line: int | None) -> tuple[float, str] | None:
         """The usable memory in GiB as the text puts it, and where: the nearest sentence above, or right below the table.
@@ -280,11 +278,34 @@ class Prose:
         after = bisect.bisect_right(self._headings[mark], low)
         return after < len(self._headings[mark]) and self._headings[mark][after] <= high
 
-    def physical(self) -> tuple[float, str] | None:
-        """The whole memory of the device as the text names it, of several the largest; else the preset's."""
+    def physical(self, line: int | None = None) -> tuple[float, str] | None:
+        """The whole memory of the device as the text names it for a line, of several the largest; else the preset's."""
         if self.device_sizes:
-            number, size, words = max(self.device_sizes, key=lambda said: said[1])
+            number, size, words = max(self._nearest(self.device_sizes, line or 0), key=lambda said: said[1])
             return size, f'line {number}: "{words}"'
         if self.device is not None:
             return self.device.memory_gib, f"{self.device.name} has {self.device.memory_gib:g} GiB"
         return None
+
+    def _nearest(self, said: list[tuple[int, float, str]], line: int) -> list[tuple[int, float, str]]:
+        """Of what lines say that of the innermost section around a line, headings included; all where none is around it."""
+        tree = self.hints.sections
+        depth = {section: place for place, section in enumerate(tree.chain(tree.at(line)))}
+        # The line of a heading belongs to what it opens.
+        places = [(depth[scope], each) for each in said if (scope := tree.scope(tree.at(each[0] + 1))) in depth]
+        inner = min((place for place, _ in places), default=None)
+        return [each for place, each in places if place == inner] or said
+
+
+@lru_cache(maxsize=1024)
+def device_named(text: str) -> Device | None:
+    """The one device of our presets that a text names; of its sizes the one that is named too, else the largest."""
+    text = text.lower()
+    found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
+    if "fugaku" in text:
+        found.add("a64fx")
+    if len({name.split("-")[0] for name in found}) != 1:
+        return None
+    devices = [presets.resolve("devices", name, presets.shipped()) for name in found]
+    sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
+    return fields.build(Device, max(sized or devices, key=lambda device: device["memory_gib"]), where="device")

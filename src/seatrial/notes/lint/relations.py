@@ -90,7 +90,7 @@ ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
-PEAKS = (125.0, 312.0, 383.0, 459.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
+PEAKS = (125.0, 312.0, 362.0, 383.0, 459.0, 756.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
 PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
 FAR = 1.2
@@ -328,6 +328,8 @@ def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
         return []
     if name == "the aggregate":
         return [-math.log(1000.0), -math.log(1024.0)]
+    if name in ("MFU", "HFU"):
+        return [-math.log(peak) for peak in PEAKS]
     return [0.0] if _EXACT.get(name) else [-TERA] if any_model else []
 
 
@@ -601,12 +603,13 @@ def _scored(
         return
     else:
         text = row.cell(name) or str(_said(row, name) or "")
-        slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) else None
+        # Of one digit or two nearly every number is a slip of every other.
+        slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
         score += min(2.0, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
         why = f" ({slip.how})" if slip else ""
     was = _said(row, name)
     if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
-        if value not in column and not why and round_number(was) and not round_number(value):
+        if value not in column and round_number(was) and not round_number(value):
             return  # nobody chooses such a number
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
     if not _divides(row, name, value):
@@ -615,14 +618,26 @@ def _scored(
         score -= UNLIKELY
     elif any(_same_layout(row, mate, name, was) for mate in mates):
         score += UNLIKELY  # as it stands the row is another one's configuration
-    if name in ("gpus", "nodes") and isinstance(value, int) and value not in column and value & (value - 1):
-        score -= UNLIKELY
+    if name in ("gpus", "nodes") and isinstance(value, int) and value not in column:
+        score -= UNLIKELY if value & (value - 1) or was in column else 0.0
+    if was == usual and often >= 0.6 * len(column):
+        score -= USUAL / 2  # what nearly all rows have
+    if name == "gbs" and _of_each_device(row, float(value)):  # type: ignore[arg-type]
+        score, why = score + USUAL / 2, why or " (as much for a device as in the other rows)"
     yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
+
+
+def _of_each_device(row: Row, gbs: float) -> bool:
+    """Whether a batch is as much for each device as nearly all rows have, and the printed one is not."""
+    shares = [mate.record.gbs / mate.world for mate in row.around if mate is not row and mate.record.gbs and mate.world]
+    usual, often = mode(shares)
+    each, was = gbs / (row.world or 1), (row.record.gbs or 0) / (row.world or 1)
+    return len(shares) > 2 and often >= 0.7 * len(shares) and each == usual != was
 
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
     """Whether the row would be another one's configuration: nobody runs it twice without a word."""
-    names = ("size_label", "gpus", "nodes", "cp", "seq", *LAYOUT)
+    names = ("size_label", "machine", "gpus", "nodes", "cp", "seq", *LAYOUT)
     same = all((value if n == name else _said(row, n)) == _said(mate, n) for n in names)
     return same and row.record.extra == mate.record.extra
 
@@ -654,7 +669,9 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:
             score, why, code, shown = score + UNIT, f" (the time is in {unit})", its, _in_column(row, figure, value)
-    parts = {row.procs or 1: "of a whole node", row.world or 1: "of all processes", 1 / (row.world or 1): "of one process"}
+    node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
+    world = row.world or 1
+    parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
     for times, what in parts.items() if name != "sec_per_it" else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
             score, why = score + PART, f" (that is {what})"
@@ -662,6 +679,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
+    peak = max(row.device.peak_tflops.values()) if row.device is not None and name == "tflops" else math.inf
+    score += ABOVE if figure.value > peak >= value else 0.0
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
@@ -707,9 +726,11 @@ def _leaning(row: Row, name: str, was: float, value: float) -> float:
     """Above 0 when the new value looks more like those of the rows around, of the same model where there are some."""
     mates = [mate for mate in row.around if mate is not row and not mate.planned]
     mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
+    alike = [mate for mate in mates if mate.record.machine == row.record.machine and mate.devices == row.devices]
+    mates = alike if len(alike) > 1 else mates
     logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
     before, after = _speed(row, name, was), _speed(row, name, value)
-    if len(logs) < 3 or before is None or after is None:
+    if len(logs) < 3 - (mates is alike) or before is None or after is None:
         return 0.0
     middle = statistics.median(logs)
     usual = 0.03 + statistics.median(abs(log - middle) for log in logs)
