@@ -12,6 +12,7 @@ leave several, what else speaks for a value decides: a slip of the hand, the res
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import re
 import statistics
@@ -77,6 +78,8 @@ _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
 TERA = math.log(1e12)
+COST = 0.006
+"""Within which the FLOPs of a token are those of a line through other rows."""
 GRAVE, SMALL = 0.05, 0.015
 """From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
 # Scores: what speaks for a value.
@@ -242,14 +245,21 @@ def _learn_costs(sheet: Sheet) -> None:
         for label, points in models.items():
             if len(points) < ENOUGH_ROWS:
                 continue
-            middles = sorted((seq, statistics.median(costs)) for seq, costs in points.items())
-            slopes = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(middles) for b in middles[i + 1 : i + 30]]
-            slope = statistics.median(slopes)
-            offset = statistics.median(cost - slope * seq for seq, cost in middles)
             every = [(seq, cost) for seq, costs in points.items() for cost in costs]
-            near = sum(abs(cost / (offset + slope * seq) - 1) < WINDOW for seq, cost in every) if offset > 0 <= slope else 0
-            if near > ENOUGH_ROWS and near >= MOST * len(every):
-                sheet.costs[key, label] = offset, slope
+            fit = _line(every)
+            if fit is not None:
+                sheet.costs[key, label] = fit
+
+
+def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
+    """a + b x the sequence, through the two rows with whom most others agree."""
+    best: tuple[int, float, float] = (0, 0.0, 0.0)
+    for (one, low), (two, high) in itertools.combinations(points[:30], 2):
+        slope = (high - low) / (two - one) if one != two else -1.0
+        offset = low - slope * one
+        if slope >= 0 < offset:
+            best = max(best, (sum(abs(cost / (offset + slope * seq) - 1) < COST for seq, cost in points), offset, slope))
+    return best[1:] if best[0] > ENOUGH_ROWS + 1 and best[0] >= FEWER * len(points) else None
 
 
 _LATER = re.compile(r"_(?:fixed|calc|inferred)$")
@@ -303,7 +313,7 @@ def learn(sheet: Sheet) -> list[Finding]:
                 keys = [_key(row, relation)]
                 if "model" in relation.apart and "device" not in relation.apart:
                     keys.append(_key(row, relation, any_model=True))
-                for key in keys:
+                for key in dict.fromkeys(keys):
                     found.setdefault(("table", row.key, key), []).append(measured)
                     found.setdefault(("file", row.record.source_file, key), []).append(measured)
     for where, offs in found.items():
@@ -343,7 +353,7 @@ def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> R
         exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
         if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
             return Rule(value, 0.0, exactly)
-    if len(near) < ENOUGH_ROWS or len(near) < most * len(offs) and not _beyond_chance(offs, middle):
+    if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
         return None
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
@@ -355,9 +365,14 @@ def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> R
 def _beyond_chance(offs: list[tuple[float, float]], middle: float) -> bool:
     """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
     exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]
+    if len(offs) in (3, 4) and len(exactly) >= 2 and max(exactly) < EXACTLY * 3:
+        return all(abs(off - middle) <= may + EXACTLY or abs(off - middle) > GRAVE for off, may in offs)
     nearly = sum(may + EXACTLY < abs(off - middle) < may + WINDOW for off, may in offs)
     windows = [min(1.0, 2 * (may + EXACTLY)) for may in exactly] or [1.0]
     chance = math.comb(len(offs), len(exactly)) * math.prod(windows) / min(windows) if len(offs) <= 60 else 1.0
+    rest = sorted(off for off, may in offs if abs(off - middle) > may + EXACTLY)
+    if any(b - a <= EXACTLY for a, b in itertools.pairwise(rest)):
+        return False  # two kinds of rows, and not slips
     return len(exactly) >= max(ENOUGH_ROWS, FEWER * len(offs)) and nearly <= 0.15 * len(offs) and chance < 0.005
 
 
@@ -371,7 +386,17 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
                 return rule
             if not relation.exact and row.sheet.has_unknown(row.key):
                 break  # a column that nobody reads may set what other tables have in common
-    return None
+    return _by_data_sheet(row, relation)
+
+
+def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
+    """The peak of the row's own device, where rows with another one keep to that one's."""
+    if relation.name != "MFU" or row.device is None or not row.record.machine:
+        return None
+    peaks = [rule.constant for (_, key, name), rule in row.sheet.rules.items() if key == row.key and name[0] == "MFU"]  # type: ignore[index]
+    known = any(abs(constant + math.log(peak)) < EXACTLY for constant in peaks for peak in PEAKS)
+    peak = row.device.peak_tflops.get("bf16") or row.device.peak_tflops.get("fp16")
+    return Rule(-math.log(peak), 0.0, 2) if known and peak else None
 
 
 def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
@@ -414,9 +439,45 @@ def check(sheet: Sheet) -> list[Finding]:
                 if broken and _concerns(row, broken, kept):
                     suspects[row] = _mended(row, broken, kept)
         _exchanges(suspects)
+        found += _stated_otherwise(mates)
         for row, (broken, repairs) in suspects.items():
             found += _report(row, broken, repairs)
     return found
+
+
+_FROM_TEXT = ("gbs", "seq", "mbs", "tp")
+
+
+def _stated_otherwise(mates: list[Row]) -> list[Finding]:
+    """A setting that the text states and that nearly all rows deny by one factor: once, at the text's line."""
+    first = mates[0]
+    told: dict[str, set[float]] = {}
+    for relation in RELATIONS:
+        rule = first.sheet.rules.get(("table", first.key, _key(first, relation))) if relation.exact else None
+        asked = [name for name, power in relation.terms if power == -1 and name in _FROM_TEXT
+                 and first.stated_above(name) and not any(row.shows(name) for row in mates)]  # fmt: skip
+        if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1 or not asked:
+            continue
+        counts = {row.world or 1 for row in mates} | {first.procs or 1}
+        if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
+            continue  # of one device, or of all of them
+        for name in asked:
+            was = first.stated_above(name)
+            assert was is not None
+            meant = float(was[0]) * math.exp(rule.constant)  # type: ignore[arg-type]
+            near = [n for n in (round(meant), 2 ** round(math.log2(meant))) if abs(n / meant - 1) < 0.01 and round_number(n)]
+            if near:
+                told.setdefault(name, set()).add(near[-1])
+    # Where the batch and the sequence would both do, the batch is what people change.
+    name = "gbs" if "gbs" in told else next(iter(told), "")
+    values = told.get(name, set())
+    if len(values) != 1:
+        return []
+    value, line = first.stated_above(name) or (0, 0)
+    meant = min(values)
+    message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
+    return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
+                    column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
 
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
@@ -426,19 +487,22 @@ def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[
 
 
 def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
-    broken, kept = [], []
+    broken: list[tuple[Relation, Rule, float]] = []
+    unsaid: list[tuple[Relation, Rule, float]] = []
+    kept: list[tuple[Relation, Rule]] = []
     for relation in relations_of(row):
         rule = rule_of(row, relation)
         measured = rule and off_by(row, relation, rule)
         if rule is None or not measured or rule.support < 2 and relation.exact:
             continue
         off, may = measured
-        if abs(off) > may + 0.004 and (_unstated(row, relation, off) or _of_nodes(row, relation)):
-            continue
-        if abs(off) > may + 0.004:
-            broken.append((relation, rule, off))
-        elif abs(off) <= may:
+        if abs(off) <= may:
             kept.append((relation, rule))
+        elif abs(off) > may + 0.004 and not _of_nodes(row, relation):
+            (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
+    # A row that ran with another batch breaks all that the batch is part of.
+    if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
+        broken += unsaid
     return broken, kept
 
 
