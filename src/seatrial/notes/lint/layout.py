@@ -245,6 +245,8 @@ def batch(row: Row) -> list[Finding]:
     dp, mbs, gbs = row.whole("dp"), row.whole("mbs"), row.whole("gbs")
     if not dp or not mbs or not gbs or gbs % (dp * mbs) == 0:
         return []
+    if {"gbs", "mbs"} & set(row.record.inferred) and not _others_divide(row):
+        return []  # a sentence may speak of something else
     planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
     if gbs < dp * mbs:
         message = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
@@ -258,6 +260,11 @@ def batch(row: Row) -> list[Finding]:
                      name=name, proposed=str(proposed))
         ]
     return [row.find("batch-divisible", "error", message, name="gbs")]
+
+
+def _others_divide(row: Row) -> bool:
+    said = [(r.gbs, r.dp * r.mbs) for mate in row.around if mate is not row and (r := mate.record).gbs and r.dp and r.mbs]
+    return len(said) > 2 and all(gbs % replica == 0 for gbs, replica in said if gbs)
 
 
 def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:

@@ -23,6 +23,7 @@ from seatrial.tables.tongues import in_english
 
 _N = r"(\d[\d,]*(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
 _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
+_NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
 PATTERNS: dict[str, tuple[str, ...]] = {
     "layers": (rf"\b(?:n_?)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
@@ -48,6 +49,19 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\bs\s?=\s?{_N}",
     ),
     "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
+    "gbs": (
+        rf"\b(?:(?:global|total|effective|overall)[ _-]?batch|batch[ _-]global)(?:[ _-]?size)?(?:\s*\((?=\d))?{_IS}{_N}"
+        rf"{_NO_TOKENS}",
+        rf"\bGBS{_IS}{_N}{_NO_TOKENS}",
+        rf"\bbatch(?:es)? of {_N}{_NO_TOKENS}\s?(?:sequences|samples)\b",
+    ),
+    "mbs": (rf"\bmicro[ _-]?batch(?:[ _-]?size)?{_IS}{_N}{_NO_TOKENS}", rf"\bMBS{_IS}{_N}"),
+    "tp": (rf"\bTP{_IS}{_N}", rf"\btensor[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
+    "pp": (rf"\bPP{_IS}{_N}", rf"\bpipeline[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
+    "gpus": (
+        rf"\b(?:on|with|using|across|,) (\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}\b"
+        r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each) ?node)",
+    ),
     "procs_per_node": (
         rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
         rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?)? ?(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?"
@@ -59,6 +73,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
 _RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
+           "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
            "seq": (16, 2_000_000), "vocab": (100, 2_000_000), "procs_per_node": (1, 64)}  # fmt: skip
 _LABEL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?![\w])")
 _NO = re.compile(
@@ -85,6 +100,8 @@ class Hints:
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
         new = {name: value for name, value in hints.items() if name in open_}
+        if record.gpus or record.nodes or record.dp:
+            new.pop("gpus", None)
         if "kv_heads" in new and record.heads is None and "heads" not in new:
             del new["kv_heads"]
         return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]

@@ -458,6 +458,8 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
                  and first.stated_above(name) and not any(row.shows(name) for row in mates)]  # fmt: skip
         if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1 or not asked:
             continue
+        if UNSAID in _key(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
+            continue
         counts = {row.world or 1 for row in mates} | {first.procs or 1}
         if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
             continue  # of one device, or of all of them

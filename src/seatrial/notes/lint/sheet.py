@@ -262,7 +262,10 @@ class Row:
 
     def stated_above(self, name: str) -> tuple[object, int] | None:
         """What the text around the table says of a field, and in which line."""
-        stated = self.record.context.get(name)
+        stated, text = self.record.context.get(name), self.sheet.prose.get(self.record.source_file)
+        if stated is None and text is not None and name in self.record.inferred:
+            line = text.hints.line_of(self.record, name)
+            return None if line is None else (getattr(self.record, name), line)
         return None if stated is None else (stated.value, stated.line)
 
     @property
