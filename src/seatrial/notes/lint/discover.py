@@ -104,5 +104,12 @@ def _judged(off: np.ndarray, may: np.ndarray, values: np.ndarray, tried: int) ->
         windows = np.minimum(1.0, 2 * open_[keep] / max(spread, 1e-3))
         chance = tried * math.comb(rows, kept) * float(windows.prod() / windows.min())
         nearly = int(((distance > open_) & (distance <= open_ + NEARLY)).sum())
-        if chance < CHANCE and nearly <= NEARLY_SHARE * rows:
+        if chance < CHANCE and nearly <= max(1.0, NEARLY_SHARE * rows) and not _another(off[at][~keep], open_[~keep]):
             yield int(at), kept
+
+
+def _another(off: np.ndarray, open_: np.ndarray) -> bool:
+    """Whether rows that do not keep to it agree among themselves: then something differs between rows that is no slip."""
+    there = np.isfinite(off)
+    off, open_ = off[there], open_[there]
+    return any(abs(a - b) <= min(c, d) for (a, c), (b, d) in itertools.combinations(zip(off, open_), 2))

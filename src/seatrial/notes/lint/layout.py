@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
-from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode
+from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
@@ -216,7 +216,24 @@ def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
 
 
 def check_divisible(sheet: Sheet) -> list[Finding]:
-    return [finding for row in sheet.rows for rule in (batch, layers, heads, hidden) for finding in rule(row)]
+    return [finding for row in sheet.rows for rule in (typed, batch, layers, heads, hidden) for finding in rule(row)]
+
+
+def typed(row: Row) -> list[Finding]:
+    """A number that nobody chooses, where two digits exchanged give a power of two and the rest of the column is round."""
+    found = []
+    for name in ("gbs", "seq", "gpus"):
+        cell, value = row.cell(name), row.get(name)
+        if name in row.fixed or row.settled or not cell.isdigit() or len(cell) < 3 or round_number(int(cell)) or value is None:
+            continue
+        others = [getattr(mate.record, name) for mate in row.around if mate is not row]
+        exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}
+        meant = [n for n in exchanged if n & (n - 1) == 0 and n > 8]
+        if len(meant) == 1 and others and all(other and round_number(other) for other in others):
+            message = f"{row.column(name)} {cell} -> {meant[0]} (two digits exchanged): the other rows have round numbers"
+            row.propose(name, meant[0], "batch-divisible")
+            found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
+    return found
 
 
 def _around(value: int, step: int) -> str:
@@ -228,6 +245,8 @@ def batch(row: Row) -> list[Finding]:
     dp, mbs, gbs = row.whole("dp"), row.whole("mbs"), row.whole("gbs")
     if not dp or not mbs or not gbs or gbs % (dp * mbs) == 0:
         return []
+    if {"gbs", "mbs"} & set(row.record.inferred) and not _others_divide(row):
+        return []  # a sentence may speak of something else
     planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
     if gbs < dp * mbs:
         message = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
@@ -241,6 +260,11 @@ def batch(row: Row) -> list[Finding]:
                      name=name, proposed=str(proposed))
         ]
     return [row.find("batch-divisible", "error", message, name="gbs")]
+
+
+def _others_divide(row: Row) -> bool:
+    said = [(r.gbs, r.dp * r.mbs) for mate in row.around if mate is not row and (r := mate.record).gbs and r.dp and r.mbs]
+    return len(said) > 2 and all(gbs % replica == 0 for gbs, replica in said if gbs)
 
 
 def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:

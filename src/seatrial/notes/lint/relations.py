@@ -12,6 +12,7 @@ leave several, what else speaks for a value decides: a slip of the hand, the res
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import re
 import statistics
@@ -77,6 +78,8 @@ _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
 TERA = math.log(1e12)
+COST = 0.006
+"""Within which the FLOPs of a token are those of a line through other rows."""
 GRAVE, SMALL = 0.05, 0.015
 """From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
 # Scores: what speaks for a value.
@@ -90,7 +93,7 @@ ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
-PEAKS = (125.0, 312.0, 383.0, 459.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
+PEAKS = (125.0, 312.0, 362.0, 383.0, 459.0, 756.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
 PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
 FAR = 1.2
@@ -242,14 +245,21 @@ def _learn_costs(sheet: Sheet) -> None:
         for label, points in models.items():
             if len(points) < ENOUGH_ROWS:
                 continue
-            middles = sorted((seq, statistics.median(costs)) for seq, costs in points.items())
-            slopes = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(middles) for b in middles[i + 1 : i + 30]]
-            slope = statistics.median(slopes)
-            offset = statistics.median(cost - slope * seq for seq, cost in middles)
             every = [(seq, cost) for seq, costs in points.items() for cost in costs]
-            near = sum(abs(cost / (offset + slope * seq) - 1) < WINDOW for seq, cost in every) if offset > 0 <= slope else 0
-            if near > ENOUGH_ROWS and near >= MOST * len(every):
-                sheet.costs[key, label] = offset, slope
+            fit = _line(every)
+            if fit is not None:
+                sheet.costs[key, label] = fit
+
+
+def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
+    """a + b x the sequence, through the two rows with whom most others agree."""
+    best: tuple[int, float, float] = (0, 0.0, 0.0)
+    for (one, low), (two, high) in itertools.combinations(points[:30], 2):
+        slope = (high - low) / (two - one) if one != two else -1.0
+        offset = low - slope * one
+        if slope >= 0 < offset:
+            best = max(best, (sum(abs(cost / (offset + slope * seq) - 1) < COST for seq, cost in points), offset, slope))
+    return best[1:] if best[0] > ENOUGH_ROWS + 1 and best[0] >= FEWER * len(points) else None
 
 
 _LATER = re.compile(r"_(?:fixed|calc|inferred)$")
@@ -303,7 +313,7 @@ def learn(sheet: Sheet) -> list[Finding]:
                 keys = [_key(row, relation)]
                 if "model" in relation.apart and "device" not in relation.apart:
                     keys.append(_key(row, relation, any_model=True))
-                for key in keys:
+                for key in dict.fromkeys(keys):
                     found.setdefault(("table", row.key, key), []).append(measured)
                     found.setdefault(("file", row.record.source_file, key), []).append(measured)
     for where, offs in found.items():
@@ -328,6 +338,8 @@ def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
         return []
     if name == "the aggregate":
         return [-math.log(1000.0), -math.log(1024.0)]
+    if name in ("MFU", "HFU"):
+        return [-math.log(peak) for peak in PEAKS]
     return [0.0] if _EXACT.get(name) else [-TERA] if any_model else []
 
 
@@ -341,7 +353,7 @@ def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> R
         exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
         if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
             return Rule(value, 0.0, exactly)
-    if len(near) < ENOUGH_ROWS or len(near) < most * len(offs) and not _beyond_chance(offs, middle):
+    if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
         return None
     # Coarse digits tell the figure less well than fine ones do.
     fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
@@ -353,9 +365,14 @@ def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> R
 def _beyond_chance(offs: list[tuple[float, float]], middle: float) -> bool:
     """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
     exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]
+    if len(offs) in (3, 4) and len(exactly) >= 2 and max(exactly) < EXACTLY * 3:
+        return all(abs(off - middle) <= may + EXACTLY or abs(off - middle) > GRAVE for off, may in offs)
     nearly = sum(may + EXACTLY < abs(off - middle) < may + WINDOW for off, may in offs)
     windows = [min(1.0, 2 * (may + EXACTLY)) for may in exactly] or [1.0]
     chance = math.comb(len(offs), len(exactly)) * math.prod(windows) / min(windows) if len(offs) <= 60 else 1.0
+    rest = sorted(off for off, may in offs if abs(off - middle) > may + EXACTLY)
+    if any(b - a <= EXACTLY for a, b in itertools.pairwise(rest)):
+        return False  # two kinds of rows, and not slips
     return len(exactly) >= max(ENOUGH_ROWS, FEWER * len(offs)) and nearly <= 0.15 * len(offs) and chance < 0.005
 
 
@@ -369,7 +386,17 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
                 return rule
             if not relation.exact and row.sheet.has_unknown(row.key):
                 break  # a column that nobody reads may set what other tables have in common
-    return None
+    return _by_data_sheet(row, relation)
+
+
+def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
+    """The peak of the row's own device, where rows with another one keep to that one's."""
+    if relation.name != "MFU" or row.device is None or not row.record.machine:
+        return None
+    peaks = [rule.constant for (_, key, name), rule in row.sheet.rules.items() if key == row.key and name[0] == "MFU"]  # type: ignore[index]
+    known = any(abs(constant + math.log(peak)) < EXACTLY for constant in peaks for peak in PEAKS)
+    peak = row.device.peak_tflops.get("bf16") or row.device.peak_tflops.get("fp16")
+    return Rule(-math.log(peak), 0.0, 2) if known and peak else None
 
 
 def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
@@ -412,9 +439,47 @@ def check(sheet: Sheet) -> list[Finding]:
                 if broken and _concerns(row, broken, kept):
                     suspects[row] = _mended(row, broken, kept)
         _exchanges(suspects)
+        found += _stated_otherwise(mates)
         for row, (broken, repairs) in suspects.items():
             found += _report(row, broken, repairs)
     return found
+
+
+_FROM_TEXT = ("gbs", "seq", "mbs", "tp")
+
+
+def _stated_otherwise(mates: list[Row]) -> list[Finding]:
+    """A setting that the text states and that nearly all rows deny by one factor: once, at the text's line."""
+    first = mates[0]
+    told: dict[str, set[float]] = {}
+    for relation in RELATIONS:
+        rule = first.sheet.rules.get(("table", first.key, _key(first, relation))) if relation.exact else None
+        asked = [name for name, power in relation.terms if power == -1 and name in _FROM_TEXT
+                 and first.stated_above(name) and not any(row.shows(name) for row in mates)]  # fmt: skip
+        if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1 or not asked:
+            continue
+        if UNSAID in _key(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
+            continue
+        counts = {row.world or 1 for row in mates} | {first.procs or 1}
+        if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
+            continue  # of one device, or of all of them
+        for name in asked:
+            was = first.stated_above(name)
+            assert was is not None
+            meant = float(was[0]) * math.exp(rule.constant)  # type: ignore[arg-type]
+            near = [n for n in (round(meant), 2 ** round(math.log2(meant))) if abs(n / meant - 1) < 0.01 and round_number(n)]
+            if near:
+                told.setdefault(name, set()).add(near[-1])
+    # Where the batch and the sequence would both do, the batch is what people change.
+    name = "gbs" if "gbs" in told else next(iter(told), "")
+    values = told.get(name, set())
+    if len(values) != 1:
+        return []
+    value, line = first.stated_above(name) or (0, 0)
+    meant = min(values)
+    message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
+    return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
+                    column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
 
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
@@ -424,19 +489,22 @@ def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[
 
 
 def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
-    broken, kept = [], []
+    broken: list[tuple[Relation, Rule, float]] = []
+    unsaid: list[tuple[Relation, Rule, float]] = []
+    kept: list[tuple[Relation, Rule]] = []
     for relation in relations_of(row):
         rule = rule_of(row, relation)
         measured = rule and off_by(row, relation, rule)
         if rule is None or not measured or rule.support < 2 and relation.exact:
             continue
         off, may = measured
-        if abs(off) > may + 0.004 and (_unstated(row, relation, off) or _of_nodes(row, relation)):
-            continue
-        if abs(off) > may + 0.004:
-            broken.append((relation, rule, off))
-        elif abs(off) <= may:
+        if abs(off) <= may:
             kept.append((relation, rule))
+        elif abs(off) > may + 0.004 and not _of_nodes(row, relation):
+            (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
+    # A row that ran with another batch breaks all that the batch is part of.
+    if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
+        broken += unsaid
     return broken, kept
 
 
@@ -601,12 +669,13 @@ def _scored(
         return
     else:
         text = row.cell(name) or str(_said(row, name) or "")
-        slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) else None
+        # Of one digit or two nearly every number is a slip of every other.
+        slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
         score += min(2.0, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
         why = f" ({slip.how})" if slip else ""
     was = _said(row, name)
     if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
-        if value not in column and not why and round_number(was) and not round_number(value):
+        if value not in column and round_number(was) and not round_number(value):
             return  # nobody chooses such a number
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
     if not _divides(row, name, value):
@@ -615,14 +684,26 @@ def _scored(
         score -= UNLIKELY
     elif any(_same_layout(row, mate, name, was) for mate in mates):
         score += UNLIKELY  # as it stands the row is another one's configuration
-    if name in ("gpus", "nodes") and isinstance(value, int) and value not in column and value & (value - 1):
-        score -= UNLIKELY
+    if name in ("gpus", "nodes") and isinstance(value, int) and value not in column:
+        score -= UNLIKELY if value & (value - 1) or was in column else 0.0
+    if was == usual and often >= 0.6 * len(column):
+        score -= USUAL / 2  # what nearly all rows have
+    if name == "gbs" and _of_each_device(row, float(value)):  # type: ignore[arg-type]
+        score, why = score + USUAL / 2, why or " (as much for a device as in the other rows)"
     yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
+
+
+def _of_each_device(row: Row, gbs: float) -> bool:
+    """Whether a batch is as much for each device as nearly all rows have, and the printed one is not."""
+    shares = [mate.record.gbs / mate.world for mate in row.around if mate is not row and mate.record.gbs and mate.world]
+    usual, often = mode(shares)
+    each, was = gbs / (row.world or 1), (row.record.gbs or 0) / (row.world or 1)
+    return len(shares) > 2 and often >= 0.7 * len(shares) and each == usual != was
 
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
     """Whether the row would be another one's configuration: nobody runs it twice without a word."""
-    names = ("size_label", "gpus", "nodes", "cp", "seq", *LAYOUT)
+    names = ("size_label", "machine", "gpus", "nodes", "cp", "seq", *LAYOUT)
     same = all((value if n == name else _said(row, n)) == _said(mate, n) for n in names)
     return same and row.record.extra == mate.record.extra
 
@@ -654,7 +735,9 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:
             score, why, code, shown = score + UNIT, f" (the time is in {unit})", its, _in_column(row, figure, value)
-    parts = {row.procs or 1: "of a whole node", row.world or 1: "of all processes", 1 / (row.world or 1): "of one process"}
+    node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
+    world = row.world or 1
+    parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
     for times, what in parts.items() if name != "sec_per_it" else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
             score, why = score + PART, f" (that is {what})"
@@ -662,6 +745,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
+    peak = max(row.device.peak_tflops.values()) if row.device is not None and name == "tflops" else math.inf
+    score += ABOVE if figure.value > peak >= value else 0.0
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
@@ -707,9 +792,11 @@ def _leaning(row: Row, name: str, was: float, value: float) -> float:
     """Above 0 when the new value looks more like those of the rows around, of the same model where there are some."""
     mates = [mate for mate in row.around if mate is not row and not mate.planned]
     mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
+    alike = [mate for mate in mates if mate.record.machine == row.record.machine and mate.devices == row.devices]
+    mates = alike if len(alike) > 1 else mates
     logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
     before, after = _speed(row, name, was), _speed(row, name, value)
-    if len(logs) < 3 or before is None or after is None:
+    if len(logs) < 3 - (mates is alike) or before is None or after is None:
         return 0.0
     middle = statistics.median(logs)
     usual = 0.03 + statistics.median(abs(log - middle) for log in logs)

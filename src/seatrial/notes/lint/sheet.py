@@ -21,8 +21,9 @@ from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture
-from seatrial.notes.lint.prose import Prose
+from seatrial.notes.lint.prose import Prose, device_named
 from seatrial.record import Record
+from seatrial.spec import Device
 from seatrial.tables.headings import NUMBER, clean, decimal, normal, read_heading
 
 if TYPE_CHECKING:
@@ -261,7 +262,10 @@ class Row:
 
     def stated_above(self, name: str) -> tuple[object, int] | None:
         """What the text around the table says of a field, and in which line."""
-        stated = self.record.context.get(name)
+        stated, text = self.record.context.get(name), self.sheet.prose.get(self.record.source_file)
+        if stated is None and text is not None and name in self.record.inferred:
+            line = text.hints.line_of(self.record, name)
+            return None if line is None else (getattr(self.record, name), line)
         return None if stated is None else (stated.value, stated.line)
 
     @property
@@ -308,8 +312,14 @@ class Row:
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
-        words = " ".join((self.record.section, self.record.size_label, *own))
+        words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
         return frozenset(name.lower() for name in DEVICES.findall(words))
+
+    @cached_property
+    def device(self) -> Device | None:
+        """What the row's own cells name, else the headings above it, else the file."""
+        own = " ".join((self.record.machine, *(cell for cell in self.record.printed.values() if DEVICES.search(cell))))
+        return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
 
     @property
     def tabular(self) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Slip, slip
-from seatrial.notes.lint.formulas import TIME_SCALES, Reading, complete, elsewhere, slack
+from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, slack
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -241,6 +241,9 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     work, expected = sec.value * calc, reading_of(row).expected(row)
     assert expected is not None
     times = (work / shown.rounded[1], work / max(shown.rounded[0], 1e-12))
+    if reading_of(row).formula == ALIKE:
+        # The common figure is a mean of rounded ones.
+        expected, times = ((low * (1 - ALIKE_SLACK / 2), high * (1 + ALIKE_SLACK / 2)) for low, high in (expected, times))
     for name, figure, value, bounds in (("sec_per_it", sec, work / shown.value, times), ("tflops", shown, calc, expected)):
         half = figure.unit / 2
         score, why, typed = _typing_slip(figure.text, bounds[0] - half, bounds[1] + half)
