@@ -26,14 +26,14 @@ from typing import Any, TypeVar
 
 from seatrial.errors import BadInput
 from seatrial.logbook.index import Index, Problem
-from seatrial.logbook.records import SCHEMA, summed
+from seatrial.logbook.records import SCHEMA, SUM, summed
 from seatrial.logbook.segments import Segment, Unwritten, make_folder
 
 __all__ = ["SCHEMA", "Logbook", "Problem", "Unwritten"]
 
 T = TypeVar("T")
 
-_OWN_KEYS = ("schema", "record_id", "written_at", "crc32")
+_OWN_KEYS = ("schema", "record_id", "written_at", SUM)
 """What the logbook itself puts into a line; a record's identity does not depend on them."""
 
 
