@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--to", type=int, dest="last", help="the case after the last; by default n")
     parser.add_argument("--kinds", nargs="+", default=[], choices=[*KINDS], metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--first-of", nargs="+", default=[], choices=[*KINDS], metavar="KIND",
-                        help="of each of these kinds the first case that has no more than four ranks")
+                        help="of each of these kinds the first case that has no more than two ranks")
     parser.add_argument("--out", type=Path, default=Path("faults.jsonl"), help="results, a line a case; added to")
     parser.add_argument("--work", type=Path, default=Path("faults-work"), help="run folders, the logbook and the references")
     parser.add_argument("--budget", type=float, default=1e9, metavar="S", help="start no case after so many seconds")
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     cases = [draw(asked.seed, n) for n in range(asked.first, asked.last or asked.n)]
     cases = [case for case in cases if not asked.kinds or case.kind in asked.kinds]
     if asked.first_of:
-        small = {case.kind: case for case in reversed(cases) if case.layout.world <= 4}
+        small = {case.kind: case for case in reversed(cases) if case.layout.world <= 2}
         cases = [small[kind] for kind in asked.first_of if kind in small]
     if asked.list:
         for case in cases:

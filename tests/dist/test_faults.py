@@ -12,9 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SEED = 7
-TWENTY = ("die", "segv", "abrt", "exit", "raise", "term", "spin", "skip", "message", "nan", "oom", "leak", "full_disk", "flip",
+TWENTY = ("die", "segv", "abrt", "exit", "raise", "term", "spin", "shape", "message", "nan", "oom", "leak", "full_disk", "flip",
           "torn", "back", "controller", "agent", "sweep_kill", "book_torn")  # fmt: skip
-"""One each. What takes longest, or has a test of its own here (links, slow disks, stopped ranks), is among the hundred."""
+"""One each, of two ranks: few layouts need few runs to compare with. What takes longest, or has a test of its own here
+(links, slow disks, stopped ranks, long pipelines), is among the hundred."""
 
 
 def campaign(tmp_path: Path, *options: str, limit_s: float) -> list[dict[str, Any]]:

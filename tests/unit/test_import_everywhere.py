@@ -128,4 +128,5 @@ def test_every_command_sees_the_runs_of_a_sample(path):
         try:
             read()
         except BadInput as refused:
-            assert any(why in str(refused) for why in ("no row to learn", "no search to replay", "none of ", "no configuration was measured"))
+            whys = ("no row to learn", "no search to replay", "none of ", "no configuration was measured")
+            assert any(why in str(refused) for why in whys)

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from seatrial.errors import BadInput
 from seatrial.logbook.index import Index, Problem
-from seatrial.logbook.records import SCHEMA, summed
+from seatrial.logbook.records import SCHEMA, SUM, summed
 from seatrial.logbook.segments import Segment, Unwritten, make_folder
 
 __all__ = ["SCHEMA", "Logbook", "Problem", "Unwritten"]
@@ -39,7 +39,7 @@ T = TypeVar("T")
 LONGEST_REMARK, MOST_TAGS = 4000, 20
 TAG = re.compile(r"[\w./-]{1,40}")
 
-_OWN_KEYS = ("schema", "record_id", "written_at", "crc32")
+_OWN_KEYS = ("schema", "record_id", "written_at", SUM)
 """What the logbook itself puts into a line; a record's identity does not depend on them."""
 
 

@@ -42,7 +42,9 @@ class Newer(Exception):
     """The line was written by a later seatrial; the message is its schema."""
 
 
-_SUM = b',"crc32":"'
+SUM = "crc32"
+CHANGED = f"it does not match its {SUM}: a byte of it was changed after it was written"
+_SUM = b',"%s":"' % SUM.encode()
 _SUM_BYTES = len(_SUM) + len('01234567"}')
 
 
@@ -51,7 +53,7 @@ def summed(line: bytes) -> bytes:
     return b'%s%s%08x"}\n' % (line[:-1], _SUM, zlib.crc32(line))
 
 
-def _changed(raw: bytes) -> bool:
+def changed(raw: bytes) -> bool:
     """Whether the line has a checksum that is not its own; the flipped byte may be one of the checksum's name."""
     end = raw.rstrip()[-_SUM_BYTES:]
     named = sum(a == b for a, b in zip(end, _SUM)) >= len(_SUM) - 1
@@ -68,8 +70,8 @@ def row_of(raw: bytes, segment: str, line: int) -> tuple[object, ...] | None:
         raise Unreadable(torn(raw) if b"\0" in raw else f"not JSON: {error}") from None
     if not isinstance(data, dict):
         raise Unreadable(f"a record is a JSON object, this is {type(data).__name__}")
-    if _changed(raw):
-        raise Unreadable("it does not match its crc32: a byte of it was changed after it was written")
+    if changed(raw):
+        raise Unreadable(CHANGED)
     schema = data.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise Newer(str(schema))

@@ -16,6 +16,7 @@ from typing import Any
 from seatrial.columns import ASKED
 from seatrial.errors import BadInput
 from seatrial.fields import shown
+from seatrial.logbook.records import CHANGED, SUM, changed
 from seatrial.outcomes import OUTCOMES
 from seatrial.plaindata import parse_json, read_bytes
 from seatrial.record import SCHEMA, Record
@@ -152,16 +153,19 @@ def read_json(path: Path, name: str) -> Iterator[Record | Problem]:
 
 def _line(text: bytes, name: str, number: int) -> Record | Problem:
     try:
-        return _record(parse_json(text), name, number)
+        item = parse_json(text)
+        if not changed(text):
+            return _record(item, name, number)
+        message = CHANGED
     except ValueError as error:
-        shown = text[:80].decode(errors="replace")
-        return Problem(file=name, line=number, cell=shown, message=f"not JSON: {error}", level="row", rows=1)
+        message = f"not JSON: {error}"
+    return Problem(file=name, line=number, cell=text[:80].decode(errors="replace"), message=message, level="row", rows=1)
 
 
 def _record(item: object, name: str, number: int) -> Record | Problem:
     try:
         if isinstance(item, dict):
-            item = {key: value for key, value in item.items() if key != "schema"}
+            item = {key: value for key, value in item.items() if key not in ("schema", SUM)}
         return Record.from_dict(item, where=f"record {number}")  # type: ignore[arg-type]
     except BadInput as error:
         return Problem(file=name, line=number, cell=shown(item), message=str(error), level="row", rows=1)

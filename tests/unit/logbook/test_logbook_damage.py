@@ -12,7 +12,9 @@ import pytest
 
 from books import bare, own, read, segments
 from seatrial.logbook import Logbook, Unwritten
-from seatrial.logbook.records import Unreadable, row_of
+from seatrial.logbook.records import CHANGED, Unreadable, row_of
+from seatrial.record import Record
+from seatrial.tables import csvjson
 
 FORK = multiprocessing.get_context("fork")
 
@@ -70,6 +72,17 @@ def test_any_flipped_bit_of_a_line_is_found(path):
             assert [own(record) for record in book.records()] == [{"dp": 1}]
             (problem,) = book.problems()
             assert "does not match its crc32" in problem.message
+
+
+def test_a_segment_that_is_read_as_a_file_is_looked_at_the_same_way(path):
+    with Logbook(path, create=True) as book:
+        book.append(Record(state="measured", dp=2).to_dict())
+        book.append(Record(state="measured", dp=4).to_dict())
+    (file,) = segments(path)
+    assert [record.dp for record in csvjson.read_json(file, file.name)] == [2, 4]
+    file.write_bytes(file.read_bytes().replace(b'"dp":4', b'"dp":5'))
+    first, problem = csvjson.read_json(file, file.name)
+    assert first.dp == 2 and (problem.line, problem.message) == (2, CHANGED)
 
 
 def test_lines_of_before_they_had_a_checksum_are_read(path):
