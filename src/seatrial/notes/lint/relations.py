@@ -74,6 +74,7 @@ ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
 FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
+_FEW = 40
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
@@ -346,7 +347,12 @@ def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
 def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> Rule | None:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
     where = sorted(off for off, _ in offs)
-    middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
+    if len(offs) <= _FEW:
+        # Rows with fine digits say more than those that agree with nearly anything.
+        weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
+        middle = max(where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))
+    else:
+        middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)
     near = [off for off in where if abs(off - middle) <= open_ + WINDOW / 3]
     for value in known:

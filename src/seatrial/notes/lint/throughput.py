@@ -129,7 +129,7 @@ def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     others = [mate.record.gbs for mate in row.around if mate is not row]
     usual, often = mode(others)
     stated = row.stated_above("gbs")
-    if not math.isfinite(high):
+    if not math.isfinite(high) or "gbs" in row.record.inferred and not row.shows("gbs"):
         return
     # Coarse digits leave millions of batches open: the first few hundred are more than anybody could tell apart.
     inside = [n * step for n in range(max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9) + 1)[:200]]
