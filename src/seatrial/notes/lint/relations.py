@@ -263,7 +263,7 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
     return best[1:] if best[0] > ENOUGH_ROWS + 1 and best[0] >= FEWER * len(points) else None
 
 
-_LATER = re.compile(r"_(?:fixed|calc|inferred)$")
+_LATER = re.compile(r"_(?:fixed|calc|inferred)$|^(?:line_no|table|section|size_label)$")
 """What somebody wrote beside the rows when they were corrected: that is the answer, and not what was printed."""
 
 
@@ -293,9 +293,24 @@ def _named(terms: tuple[tuple[str, int], ...]) -> str:
     return f"{first.removeprefix(EXTRA)} ={work.removeprefix(' x') if work.startswith(' x') else f' 1{work}'}"
 
 
-def relations_of(row: Row) -> Iterator[Relation]:
-    yield from RELATIONS
-    yield from row.sheet.found.get(row.key, ())
+def relations_of(row: Row) -> tuple[Relation, ...]:
+    """Those that rows of the table can have: whose first field some of them print; once rules are learned, those with one."""
+    key, sheet = row.key, row.sheet
+    if key not in sheet.asked:
+        mates = sheet.tables[key]
+        there = {name for name in {relation.terms[0][0] for relation in RELATIONS} if name == "world" or any(
+            getattr(mate.record, name) is not None for mate in mates)}  # fmt: skip
+        sheet.asked[key] = (*(r for r in RELATIONS if r.terms[0][0] in there), *sheet.found.get(key, ()))
+    return sheet.asked[key]
+
+
+def _keep_learned(sheet: Sheet) -> None:
+    """From here on a relation without a rule in its table or its file is not asked for."""
+    learned = {(place, name[0]) for _, place, name in sheet.rules}  # type: ignore[index]
+    peaks = {place for place, name in learned if name == "MFU"}
+    for key, relations in sheet.asked.items():
+        sheet.asked[key] = tuple(r for r in relations if (key, r.name) in learned or (key[0], r.name) in learned
+                                 or r.name == "MFU" and key in peaks)  # fmt: skip
 
 
 def learn(sheet: Sheet) -> list[Finding]:
@@ -323,6 +338,7 @@ def learn(sheet: Sheet) -> list[Finding]:
         rule = _rule(offs[: 4 * _MOST_ROWS], known, UNSAID_MOST if UNSAID in name else MOST)
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
+    _keep_learned(sheet)
     return []
 
 
@@ -399,8 +415,12 @@ def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
     """The peak of the row's own device, where rows with another one keep to that one's."""
     if relation.name != "MFU" or row.device is None or not row.record.machine:
         return None
-    peaks = [rule.constant for (_, key, name), rule in row.sheet.rules.items() if key == row.key and name[0] == "MFU"]  # type: ignore[index]
-    known = any(abs(constant + math.log(peak)) < EXACTLY for constant in peaks for peak in PEAKS)
+    peaks = row.sheet.peaks
+    if not peaks:
+        for (_, key, name), rule in row.sheet.rules.items():
+            peaks[key] = peaks.get(key, False) or name[0] == "MFU" and any(  # type: ignore[index]
+                abs(rule.constant + math.log(peak)) < EXACTLY for peak in PEAKS)  # fmt: skip
+    known = peaks.get(row.key, False)
     peak = row.device.peak_tflops.get("bf16") or row.device.peak_tflops.get("fp16")
     return Rule(-math.log(peak), 0.0, 2) if known and peak else None
 
