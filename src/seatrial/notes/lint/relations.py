@@ -79,6 +79,8 @@ _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
 TERA = math.log(1e12)
+CLOSELY = 0.002
+"""Beyond its digits by how much a row may miss what others keep to exactly."""
 COST = 0.006
 """Within which the FLOPs of a token are those of a line through other rows."""
 GRAVE, SMALL = 0.05, 0.015
@@ -526,7 +528,7 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
         off, may = measured
         if abs(off) <= may:
             kept.append((relation, rule))
-        elif abs(off) > may + 0.004 and not _of_nodes(row, relation):
+        elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
     # A row that ran with another batch breaks all that the batch is part of.
     if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
