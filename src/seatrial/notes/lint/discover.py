@@ -34,7 +34,8 @@ def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
     names = [EXTRA + heading for heading in headings][:MOST_EXTRA]
     logs = {name: found for name in (*names, *FIELDS) if (found := _logs(rows, name)) is not None}
     given = [name for name in FIELDS if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-9]
-    extras = [name for name in names if name in logs]
+    # What hardly changes follows from anything.
+    extras = [name for name in names if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-3]
     made: list[Terms] = []
     seen: set[frozenset[tuple[str, int]]] = set()
     for name in extras:
@@ -66,13 +67,23 @@ def _logs(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray] | Non
 def _found(name: str, others: list[str], logs: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[Terms]:
     """Of the products that most rows keep to those with the fewest columns."""
     values, slack = logs[name]
+    if not others:
+        return []
+    place = {n: at for at, n in enumerate(others)}
+    column = np.array([np.nan_to_num(logs[n][0]) for n in others])
+    missing, open_ = np.array([np.isnan(logs[n][0]) for n in others]), np.array([logs[n][1] for n in others])
     best: list[tuple[int, int, float, Terms]] = []
     for many in (1, 2, 3):
         combos = list(_combos(others, many))
         if not combos or many == 3 and len(others) > 12:
             break
-        off = np.array([values + sum(power * logs[n][0] for n, power in combo) for combo in combos])
-        may = np.array([slack + sum(logs[n][1] for n, _ in combo) for combo in combos])
+        powers = np.zeros((len(combos), len(others)))
+        for at, combo in enumerate(combos):
+            for n, power in combo:
+                powers[at, place[n]] = power
+        known = np.abs(powers) @ missing == 0
+        off = np.where(known, values + powers @ column, np.nan)
+        may = slack + np.abs(powers) @ open_
         tried = sum(math.comb(len(others), k) * 2**k for k in range(1, many + 1))
         found = [(kept, -many, -float(np.median(may[at])), ((name, 1), *combos[at]))
                  for at, kept in _judged(off, may, values, tried)]  # fmt: skip

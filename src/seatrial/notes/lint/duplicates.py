@@ -30,7 +30,8 @@ _MOST_TWINS = 50
 def check(sheet: Sheet) -> list[Finding]:
     rows = [row for row in sheet.rows if row.tabular]
     found, swapped = [], set()
-    for a, b in _pairs(rows):
+    pairs = list(_pairs(rows))
+    for a, b in pairs:
         if a.record.source_file == b.record.source_file and _crossed(a, b):
             wrong, right = (a, b) if _odd_one(a, b) is a else (b, a)
             swapped.add(wrong)
@@ -39,7 +40,7 @@ def check(sheet: Sheet) -> list[Finding]:
     for row in rows:
         if row not in swapped and complete(row):
             found += _out_of_order(row)
-    return found + _pasted(rows) + _memories(rows) + _repeats(rows) + _duplicates(rows)
+    return found + _pasted(rows) + _memories(pairs) + _repeats(rows) + _duplicates(rows, pairs)
 
 
 # one configuration
@@ -235,10 +236,10 @@ def _same_but_names(a: Row, b: Row) -> bool:
     return same and a.world == b.world and a.beside("cp") == b.beside("cp")
 
 
-def _memories(rows: list[Row]) -> list[Finding]:
+def _memories(pairs: list[tuple[Row, Row]]) -> list[Finding]:
     """One configuration, and memory that differs by exchanged or wrong digits."""
     found = []
-    for a, b in _pairs(rows):
+    for a, b in pairs:
         one, two = a.record.mem_gib, b.record.mem_gib
         if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < 0.2:
             continue
@@ -289,7 +290,7 @@ def _same_memory(a: Row, b: Row) -> bool:
     return one is None or two is None or abs(one - two) < 1e-9
 
 
-def _duplicates(rows: list[Row]) -> list[Finding]:
+def _duplicates(rows: list[Row], pairs: list[tuple[Row, Row]]) -> list[Finding]:
     """Within one table what is printed as one configuration; over tables only what differs by more than runs do."""
     found: list[Finding] = []
     groups: dict[tuple, list[Row]] = {}
@@ -304,7 +305,7 @@ def _duplicates(rows: list[Row]) -> list[Finding]:
             same_day = row.record.date == other.record.date and row.cell("notes") == other.cell("notes")
             same_day = same_day and _gap(row, other) > _RERUN
             found.append(row.find("duplicate-config", "warning" if same_day else "info", _two_results(row, other)))
-    for a, b in _pairs(rows):
+    for a, b in pairs:
         fixed = {"sec_per_it", "tflops"} & {*a.fixed, *b.fixed}
         if a.key != b.key and a.record.source_file == b.record.source_file and not fixed and _gap(a, b) > _RERUN:
             found.append(b.find("duplicate-config", "info", _two_results(b, a)))

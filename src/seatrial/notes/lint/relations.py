@@ -74,10 +74,13 @@ ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
 FEWER = 0.42
 """Share that is enough where rows agree to their last digit."""
+_FEW = 40
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
 TERA = math.log(1e12)
+CLOSELY = 0.002
+"""Beyond its digits by how much a row may miss what others keep to exactly."""
 COST = 0.006
 """Within which the FLOPs of a token are those of a line through other rows."""
 GRAVE, SMALL = 0.05, 0.015
@@ -262,7 +265,7 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
     return best[1:] if best[0] > ENOUGH_ROWS + 1 and best[0] >= FEWER * len(points) else None
 
 
-_LATER = re.compile(r"_(?:fixed|calc|inferred)$")
+_LATER = re.compile(r"_(?:fixed|calc|inferred)$|^(?:line_no|table|section|size_label)$")
 """What somebody wrote beside the rows when they were corrected: that is the answer, and not what was printed."""
 
 
@@ -292,9 +295,24 @@ def _named(terms: tuple[tuple[str, int], ...]) -> str:
     return f"{first.removeprefix(EXTRA)} ={work.removeprefix(' x') if work.startswith(' x') else f' 1{work}'}"
 
 
-def relations_of(row: Row) -> Iterator[Relation]:
-    yield from RELATIONS
-    yield from row.sheet.found.get(row.key, ())
+def relations_of(row: Row) -> tuple[Relation, ...]:
+    """Those that rows of the table can have: whose first field some of them print; once rules are learned, those with one."""
+    key, sheet = row.key, row.sheet
+    if key not in sheet.asked:
+        mates = sheet.tables[key]
+        there = {name for name in {relation.terms[0][0] for relation in RELATIONS} if name == "world" or any(
+            getattr(mate.record, name) is not None for mate in mates)}  # fmt: skip
+        sheet.asked[key] = (*(r for r in RELATIONS if r.terms[0][0] in there), *sheet.found.get(key, ()))
+    return sheet.asked[key]
+
+
+def _keep_learned(sheet: Sheet) -> None:
+    """From here on a relation without a rule in its table or its file is not asked for."""
+    learned = {(place, name[0]) for _, place, name in sheet.rules}  # type: ignore[index]
+    peaks = {place for place, name in learned if name == "MFU"}
+    for key, relations in sheet.asked.items():
+        sheet.asked[key] = tuple(r for r in relations if (key, r.name) in learned or (key[0], r.name) in learned
+                                 or r.name == "MFU" and key in peaks)  # fmt: skip
 
 
 def learn(sheet: Sheet) -> list[Finding]:
@@ -322,6 +340,7 @@ def learn(sheet: Sheet) -> list[Finding]:
         rule = _rule(offs[: 4 * _MOST_ROWS], known, UNSAID_MOST if UNSAID in name else MOST)
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
+    _keep_learned(sheet)
     return []
 
 
@@ -346,7 +365,12 @@ def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
 def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> Rule | None:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
     where = sorted(off for off, _ in offs)
-    middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
+    if len(offs) <= _FEW:
+        # Rows with fine digits say more than those that agree with nearly anything.
+        weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
+        middle = max(where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))
+    else:
+        middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)
     near = [off for off in where if abs(off - middle) <= open_ + WINDOW / 3]
     for value in known:
@@ -393,8 +417,12 @@ def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
     """The peak of the row's own device, where rows with another one keep to that one's."""
     if relation.name != "MFU" or row.device is None or not row.record.machine:
         return None
-    peaks = [rule.constant for (_, key, name), rule in row.sheet.rules.items() if key == row.key and name[0] == "MFU"]  # type: ignore[index]
-    known = any(abs(constant + math.log(peak)) < EXACTLY for constant in peaks for peak in PEAKS)
+    peaks = row.sheet.peaks
+    if not peaks:
+        for (_, key, name), rule in row.sheet.rules.items():
+            peaks[key] = peaks.get(key, False) or name[0] == "MFU" and any(  # type: ignore[index]
+                abs(rule.constant + math.log(peak)) < EXACTLY for peak in PEAKS)  # fmt: skip
+    known = peaks.get(row.key, False)
     peak = row.device.peak_tflops.get("bf16") or row.device.peak_tflops.get("fp16")
     return Rule(-math.log(peak), 0.0, 2) if known and peak else None
 
@@ -500,7 +528,7 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
         off, may = measured
         if abs(off) <= may:
             kept.append((relation, rule))
-        elif abs(off) > may + 0.004 and not _of_nodes(row, relation):
+        elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
             (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
     # A row that ran with another batch breaks all that the batch is part of.
     if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):

@@ -343,7 +343,7 @@ class Row:
         """The rows of the file that a row is compared with: all, unless it is a very long one."""
         return self.sheet.files[self.record.source_file][:_MOST]
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, int | None]:
         return self.record.source_file, self.record.table
 
@@ -390,6 +390,10 @@ class Sheet:
     """Which relations between columns the rows of a table and of a file keep to: see `relations`."""
     found: dict[tuple[str, int | None], list[relations.Relation]] = field(default_factory=dict)
     """Table -> what its columns that no field takes follow from: see `relations`."""
+    asked: dict[tuple[str, int | None], tuple[relations.Relation, ...]] = field(default_factory=dict)
+    """Table -> the relations that its rows are asked for."""
+    peaks: dict[object, bool] = field(default_factory=dict)
+    """Table -> whether its MFU are shares of a peak that a data sheet has."""
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
