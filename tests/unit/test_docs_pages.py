@@ -106,3 +106,10 @@ def test_every_name_of_the_python_door_is_on_its_page_with_its_parameters():
             asked = inspect.signature(function).parameters.values()
             assert re.findall(r"`(\w+)`", by_place) == [p.name for p in asked if p.kind is p.POSITIONAL_OR_KEYWORD], name
             assert re.findall(r"`(\w+)`", by_name) == [p.name for p in asked if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)], name
+
+
+def test_a_reference_that_the_site_completes_says_where_the_repository_has_it():
+    for path in (pages.DOCS / "reference").glob("*.md"):
+        for words in insert.fields_in(path):
+            source = "src/" + words[0].rpartition(".")[0].replace(".", "/") + ".py"
+            assert f"`{source}`" in path.read_text(encoding="utf-8"), path.name
