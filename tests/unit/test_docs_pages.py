@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 from pathlib import Path
@@ -91,3 +92,24 @@ def test_every_command_is_in_the_reference():
     assert len(command_modules()) > 10
     for name in links._options():
         assert f"### {name}\n" in text
+
+
+def test_every_name_of_the_python_door_is_on_its_page_with_its_parameters():
+    from seatrial import api
+
+    page = (pages.DOCS / "python.md").read_text(encoding="utf-8")
+    rows = {row[1]: row[2] for row in re.finditer(r"^\| `(\w+)` \| (.*?) \|", page, flags=re.M)}
+    assert set(rows) == set(api.__all__)
+    for name in api.__all__:
+        if inspect.isfunction(function := getattr(api, name)):
+            by_place, _, by_name = rows[name].partition(";")
+            asked = inspect.signature(function).parameters.values()
+            assert re.findall(r"`(\w+)`", by_place) == [p.name for p in asked if p.kind is p.POSITIONAL_OR_KEYWORD], name
+            assert re.findall(r"`(\w+)`", by_name) == [p.name for p in asked if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)], name
+
+
+def test_a_reference_that_the_site_completes_says_where_the_repository_has_it():
+    for path in (pages.DOCS / "reference").glob("*.md"):
+        for words in insert.fields_in(path):
+            source = "src/" + words[0].rpartition(".")[0].replace(".", "/") + ".py"
+            assert f"`{source}`" in path.read_text(encoding="utf-8"), path.name
