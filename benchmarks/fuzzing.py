@@ -716,7 +716,7 @@ def _rule(path: Path, rng: random.Random) -> None:
     values = dict.fromkeys(("dp", "tp", "pp", "vp", "mbs", "gbs", "nodes", "layers"), 8)
     for part in (text, *text.split(" and ")):
         with contextlib.suppress(SeatrialError):
-            key, wanted = _filter(part.replace("==", "=").replace(" ", ""))
+            key, wanted = _filter(part.replace("==", "=").replace(" ", ""), [(values, {})], path)
             clause_of(key, wanted)
             matches({"dp": 8, "trial": {"a": [1]}}, key, wanted)
     expression.parse(text, names=values).holds(values)
