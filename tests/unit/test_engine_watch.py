@@ -199,6 +199,17 @@ def test_a_save_of_ten_minutes_is_no_hang_for_anybody(tmp_path):
     assert heartbeat.read(tmp_path)[1].work == ""
 
 
+def test_on_a_busy_machine_few_looks_are_enough_to_see_that_a_save_moves(tmp_path):
+    """Limits of five seconds, and a watch that comes to look every 1.7 s."""
+    ranks = Ranks(tmp_path, 3, Recipe(stall_s=5.0, save_s=5.0, load_s=5.0))
+    ranks.hearts[0].beat(phase="finish")
+    ranks.hearts[1].beat(phase="checkpoint")
+    with ranks.hearts[1].work("save", total=600):
+        for _ in range(30):
+            ranks.now += 0.7
+            assert ranks.pass_s(1, saves=1) == {}
+
+
 def test_a_load_of_ten_minutes_is_no_hang_for_those_who_wait(tmp_path):
     ranks = Ranks(tmp_path, 2)
     ranks.hearts[0].beat(phase="load")

@@ -233,7 +233,8 @@ class Patience:
         limit_s = heart.limit_s()
         if heart.phase in BY_BYTES:
             self._say_so(now)
-        if now - self._since > heart.stall_s / 2 and self._somebody_waits(now):
+        # Early: a machine that is busy may leave time for few looks, and a change is seen at the second.
+        if now - self._since > heart.stall_s / 4 and self._somebody_waits(now):
             limit_s = max(limit_s, *heart.without_a_byte.values())
             if self._moves.changed(now):
                 self._since = now
@@ -253,6 +254,7 @@ class Patience:
             self._looks = True
             self._waits.forget()
             self._moves.forget()
+            self._moves.changed(now)
         self._waits.changed(now)
         return self.heart.phase in BY_BYTES or now - self._waits.at < self.heart.stall_s
 
