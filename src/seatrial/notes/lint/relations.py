@@ -643,6 +643,8 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
 
 def _counts(row: Row, name: str, value: float, open_: float) -> Iterator[int]:
     """Whole numbers near a solved one, those first that somebody would choose."""
+    if not 0.5 <= value < 1e12:
+        return
     stated = row.stated_above(name)
     column = [_said(mate, name) for mate in row.around if mate is not row]
     likely = [stated[0] if stated else None, mode(column)[0], *column, 2 ** round(math.log2(max(1.0, value)))]
