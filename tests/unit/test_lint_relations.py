@@ -149,3 +149,41 @@ def test_without_a_batch_time_and_tflops_and_devices_still_belong_together(tmp_p
     assert say(tmp_path, text + "".join(f"| {g} | {s} | {t} |\n" for g, s, t in rows)) == []
     rows[2] = (32, "17.1", "401.3")
     assert say(tmp_path, text + "".join(f"| {g} | {s} | {t} |\n" for g, s, t in rows)) == [(5, "time/iter (s)", "1.71")]
+
+
+PROSE = """# 6.7B
+
+Global batch size {gbs}, sequence length 2048, A100 40GB, 8 per node.
+
+| GPUs | TP | sec/it | samples/s | tokens/s/GPU |
+|---|---|---|---|---|
+| 16 | 2 | 20.15 | 25.41 | 3252 |
+| 16 | 4 | 21.39 | 23.94 | 3064 |
+| 32 | 4 | 11.12 | {rate} | 2947 |
+| 32 | 2 | 10.55 | 48.53 | 3106 |
+| 64 | 4 | 5.49 | 93.26 | 2984 |
+"""
+
+
+def test_a_setting_of_the_text_that_all_rows_deny_is_said_once_and_hides_no_slip(tmp_path: Path):
+    assert say(tmp_path, PROSE.format(gbs=512, rate="46.04")) == []
+    assert say(tmp_path, PROSE.format(gbs=1024, rate="460.4")) == [(3, "GBS", "512"), (9, "samples/s", "46.04")]
+
+
+DEVICES = """# One model, three machines. Sequence length 2048
+
+| Device | GPUs | GBS | TFLOPS/GPU | MFU | Memory |
+|---|---|---|---|---|---|
+| A100 | 8 | 1024 | 144.5 | 46.3% | {memory} |
+| A100 | 16 | 1024 | 141.5 | 45.4% | 11 GB |
+| H100 | 8 | 1024 | 460.7 | 46.6% | 12 GB |
+| H100 | 16 | 1024 | 452.8 | 45.8% | 11 GB |
+| MI300X | 16 | {gbs} | 600.6 | {mfu} | 91 GB |
+"""
+
+
+def test_each_row_is_held_against_its_own_device(tmp_path: Path):
+    assert say(tmp_path, DEVICES.format(memory="12 GB", mfu="46.0%", gbs=1024)) == []
+    told = say(tmp_path, DEVICES.format(memory="112 GB", mfu="4.6%", gbs=1042))
+    assert [line for line, _, _ in told] == [5, 9, 9] and (9, "MFU", "46%") in told
+    assert (9, "GBS", "1024") in told

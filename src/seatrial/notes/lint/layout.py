@@ -223,8 +223,8 @@ def typed(row: Row) -> list[Finding]:
     """A number that nobody chooses, where two digits exchanged give a power of two and the rest of the column is round."""
     found = []
     for name in ("gbs", "seq", "gpus"):
-        cell, value = row.cell(name), row.get(name)
-        if name in row.fixed or row.settled or not cell.isdigit() or len(cell) < 3 or round_number(int(cell)) or value is None:
+        cell, open_ = row.cell(name), row.settled and not row.fixed
+        if name in row.fixed or open_ or not cell.isdecimal() or not 2 < len(cell) < 10 or round_number(int(cell)):
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
         exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}

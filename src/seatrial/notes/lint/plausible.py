@@ -143,7 +143,15 @@ def _peak(row: Row) -> list[Finding]:
     if tflops / (row.procs or 1) <= peak and device.kind == "gpu" and (row.procs or 1) > 1 and row.record.tflops_per == "node":
         return []
     message = f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}"
-    return [row.find("over-peak", "error", message, name="tflops")]
+    return [row.find("over-peak", "error", message, name="tflops", proposed=_of_one(row, tflops))]
+
+
+def _of_one(row: Row, tflops: float) -> str | None:
+    """What one device of a node does, where that is what the other rows have."""
+    others = [mate.record.tflops for mate in row.around if mate is not row and mate.record.tflops]
+    each, shown = tflops / (row.procs if row.procs and row.procs > 1 else 8), row.printed("tflops")
+    near = len(others) > 1 and shown is not None and 0.8 < each / statistics.median(others) < 1.25
+    return shown.like(each) if near and shown is not None else None
 
 
 _LEAST = Reading(formula="parameters", recompute="none")

@@ -643,6 +643,8 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
 
 def _counts(row: Row, name: str, value: float, open_: float) -> Iterator[int]:
     """Whole numbers near a solved one, those first that somebody would choose."""
+    if not 0.5 <= value < 1e12:
+        return
     stated = row.stated_above(name)
     column = [_said(mate, name) for mate in row.around if mate is not row]
     likely = [stated[0] if stated else None, mode(column)[0], *column, 2 ** round(math.log2(max(1.0, value)))]
@@ -802,7 +804,7 @@ def _in_column(row: Row, figure: Printed, value: float) -> str:
 def _stale(row: Row, name: str) -> float:
     """What is printed is what the row above has: typed over, and forgotten."""
     above = row.mates[row.place - 1] if row.place else None
-    return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and name in MEASURES else 0.0
+    return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and _is_measure(name) else 0.0
 
 
 def _speed(row: Row, name: str, value: float | None = None) -> float | None:
@@ -867,7 +869,7 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     best = repairs[0] if repairs else None
     rivals = [repair for repair in repairs[1:] if best is not None and best.score - repair.score < MARGIN]
     facts = "; ".join(dict.fromkeys(_fact(row, *b) for b in broken[:3]))
-    alone = len(repairs) == 1 and abs(off) < FAR
+    alone = len(repairs) == 1 and (abs(off) < FAR or rule.support > ENOUGH_ROWS)
     known = best is not None and (best.score >= ENOUGH or alone) and not rivals
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR

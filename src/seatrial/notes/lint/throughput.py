@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Slip, slip
 from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, slack
-from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode
+from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
 UNIT = 6.0
@@ -32,7 +32,7 @@ SLIP = ((0.03, 3.0), (0.1, 2.0), (0.3, 1.0), (math.inf, 0.3))
 """A typing slip leads from it to what is printed: by the chance that one does so by accident."""
 FORMULA = ((0.004, 3.0), (0.01, 2.5), (math.inf, 1.0))
 """Another formula gives it: by the share that the printed digits leave open."""
-PER_NODE = 4.0
+PER_NODE, EXCHANGED = 4.0, 5.0
 DERIVED_COLUMN = {True: 4.0, False: -3.0}
 """A column worked out from the figure agrees with the change, or did so before."""
 ENOUGH, CLEAR_SLIP = 2.0, 3.0
@@ -198,7 +198,8 @@ def _nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     name = "gpus" if row.states("gpus") else "nodes"
     shared = 1 if name == "gpus" else row.procs or 1
     value = round(world * ratio / shared)
-    if value >= 1 and value * shared != world and reading_of(row).fits(row, world=value * shared):
+    unlikely = round_number(world) and not round_number(value * shared)
+    if value >= 1 and value * shared != world and not unlikely and reading_of(row).fits(row, world=value * shared):
         score, why, _ = _typing_slip(row.cell(name), value, value)
         yield _whole(name, world // shared, value, min(score, 2.0), why, label=row.column(name))
 
@@ -283,6 +284,7 @@ def check(sheet: Sheet) -> list[Finding]:
         small = [row for row in wrong if abs((_ratio(row) or 1.0) - 1) <= TINY]
         usual = set(small) if len(small) > max(2, 0.3 * len(rows)) else {row for row in small if slack(row) >= TINY / 8}
         explained = {row: explanations(row, agreeing) for row in wrong[:_MOST_EXPLAINED] if row not in usual}
+        _exchanges(explained)
         factor = _common_factor(rows, wrong, explained)
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
@@ -292,6 +294,22 @@ def check(sheet: Sheet) -> list[Finding]:
             shared = sum(abs(math.log(ratio / (_ratio(row) or 1.0))) < 0.004 + slack(row) for ratio in habits) > 1
             found += _report(row, explained.get(row, []), factor, shared=shared)
     return found
+
+
+def _exchanges(explained: dict[Row, list[Explanation]]) -> None:
+    """Rows that stand near each other and each have what the other one needs."""
+    rows = list(explained)
+    for at, row in enumerate(rows):
+        for other in rows[at + 1 : at + 4]:
+            for name in ("sec_per_it", "tflops"):
+                pair = [(one, two, next((e for e in explained[one] if e.name == name), None), two.printed(name))
+                        for one, two in ((row, other), (other, row))]  # fmt: skip
+                if all(e and its and abs(e.value / its.value - 1) < 0.006 + its.slack for _, _, e, its in pair):
+                    for one, two, e, _ in pair:
+                        assert e is not None
+                        why = f"{one.column(name)} {one.cell(name)} -> {two.cell(name)} (exchanged with {two.where})"
+                        best = replace(e, score=e.score + EXCHANGED, shown=two.cell(name), message=why)
+                        explained[one] = sorted([best, *(x for x in explained[one] if x is not e)], key=lambda x: -x.score)
 
 
 def _times_alone(mates: list[Row]) -> list[Finding]:
