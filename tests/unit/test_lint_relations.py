@@ -98,3 +98,54 @@ def test_a_status_that_the_figures_deny(tmp_path: Path):
                     "| 8 | 2 | OOM | 6.9 | 113.2 |\n| 8 | 4 | OOM | - | - |\n")  # fmt: skip
     told = [(f.line, f.level, f.code) for f in look_at([str(path)])[0] if f.level != "info"]
     assert told == [(4, "warning", "outcome-vs-figures")]
+
+
+FRENCH = """# Essais du 7B
+
+Machine : 8 H100 (80 Go) par nœud, bf16, séquences de 4096 jetons.
+
+| GPU | TP | Lot global | Mémoire max. (Gio) | Temps/itération (s) | Jetons/s | TFLOP/s par GPU |
+|---|---|---|---|---|---|---|
+"""
+
+
+def test_headings_thin_spaces_and_commas_of_other_countries(tmp_path: Path):
+    rows = [[gpus, 2, 512, "61,5", f"{512 * 4096 / rate:.2f}".replace(".", ","), f"{rate:_}".replace("_", "\u202f"), tflops]
+            for gpus, rate, tflops in ((8, 80123, "450,6"), (16, 158011, "444,3"), (32, 312400, "439,2"), (64, 610700, "429,3"))
+            ]
+    rows[2][5] = "321\u202f400"
+    path = tmp_path / "essais.md"
+    path.write_text(FRENCH + "".join("| " + " | ".join(map(str, row)) + " |\n" for row in rows), encoding="utf-8")
+    told = [(f.line, f.column, f.proposed) for f in look_at([str(path)])[0] if f.level == "error"]
+    assert told == [(9, "Jetons/s", "312400")]
+
+
+def say(tmp_path: Path, text: str) -> list[tuple[int | None, str | None, str | None]]:
+    path = tmp_path / "notes.md"
+    path.write_text(text, encoding="utf-8")
+    return [(f.line, f.column, f.proposed) for f in look_at([str(path)])[0] if f.level != "info"]
+
+
+SPEEDS = """| cards | s/step | gain | kept | card-h / 1k |
+|---|---|---|---|---|
+| 8 | 5.112 | 1.00x | 100.0% | 11.36 |
+| 16 | 2.655 | 1.93x | 96.3% | 11.80 |
+| 32 | 1.391 | {gain} | 91.9% | 12.36 |
+| 64 | 0.712 | 7.18x | 89.7% | 12.66 |
+| 128 | {sec} | 13.88x | 86.8% | 13.08 |
+| 256 | 0.192 | 26.62x | 83.2% | {hours} |
+"""
+
+
+def test_columns_under_any_heading_are_tied_to_what_they_follow_from(tmp_path: Path):
+    assert say(tmp_path, SPEEDS.format(gain="3.68x", sec="0.368", hours="13.65")) == []
+    wrong = SPEEDS.format(gain="6.38x", sec="0.638", hours="136.5")
+    assert say(tmp_path, wrong) == [(5, "gain", "3.68"), (7, "s/step", "0.368"), (8, "card-h / 1k", "13.65")]
+
+
+def test_without_a_batch_time_and_tflops_and_devices_still_belong_together(tmp_path: Path):
+    rows = [(8, "6.61", "415.2"), (16, "3.36", "408.4"), (32, "1.71", "401.3"), (64, "0.868", "395.3"), (128, "0.443", "387.2")]
+    text = "| GPUs | time/iter (s) | TFLOPs |\n|---|---|---|\n"
+    assert say(tmp_path, text + "".join(f"| {g} | {s} | {t} |\n" for g, s, t in rows)) == []
+    rows[2] = (32, "17.1", "401.3")
+    assert say(tmp_path, text + "".join(f"| {g} | {s} | {t} |\n" for g, s, t in rows)) == [(5, "time/iter (s)", "1.71")]

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, looked_up, normal
+from seatrial.tables.tongues import in_english
 
 __all__ = ["MEASURES", "NUMBER", "SETTINGS", "Column", "Kind", "clean", "normal", "read_heading", "setting", "settle"]
 
@@ -85,6 +86,7 @@ _UNIT_WORDS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "second": "s", "ms": "ms", "msec": "ms", "milliseconds": "ms",
     "min": "min", "minutes": "min", "us": "us", "usec": "us", "microseconds": "us", "h": "h", "hr": "h", "hrs": "h",
     "hours": "h", "hour": "h", "days": "d", "bytes": "B", "b": "B", "kb": "KB", "kib": "KiB", "mb": "MB", "mib": "MiB",
+    "go": "GB", "gio": "GiB", "mo": "MB", "mio": "MiB",
     "gb": "GB", "gib": "GiB", "tb": "TB", "tib": "TiB", "k": "K", "m": "M", "thousands": "K", "millions": "M", "%": "%",
     "ghz": "GHz", "mhz": "MHz",
 }  # fmt: skip
@@ -109,6 +111,10 @@ def read_heading(raw: str) -> Column:
             inside.append(words[-1])
     found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
     if found is None:
+        english = in_english(text, surely=True)
+        column = read_heading(english) if english != text else None
+        if column is not None and column.field != "iteration":  # a step may be anything
+            return replace(column, heading=raw.strip())
         return Column(heading=raw.strip(), parts=_parts(text))
     field, kind = found
     unit, per, formula = _heading_unit(kind, plain), _heading_per(plain), _formula_of(plain)

@@ -13,6 +13,7 @@ import re
 from typing import Literal, cast
 
 from seatrial import columns
+from seatrial.tables.tongues import plain_letters
 
 Kind = Literal[
     "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
@@ -37,13 +38,15 @@ pp:
 vp:
     interleaved stages, virtual pp size
 mbs:
+    micro batch,
     micro bsz, u batch size, u batch, ubatch size, batch micro, batch per gpu, batch size per gpu, per gpu batch size,
     per device batch size, per device train batch size,
     local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
 gbs:
-    total batch size, effective batch size, global bsz, bsz, batch global
+    total batch size, effective batch size, global bsz, bsz, batch global, size of batch global, batch size global
 seq:
-    seq length, ctx len, max seq len, max seq length, context window, block size, max sequence length
+    seq length, ctx len, max seq len, max seq length, context window, block size, max sequence length,
+    length of sequence, sequence size, length
 hidden:
     model dim, embed dim, embedding dim, embedding dimension
 heads:
@@ -61,6 +64,7 @@ engine:
 env settings:
     env, environment, settings, setting, options, env vars
 mem_value memory:
+    memory max, memory peak,
     mem, memory, peak mem, peak memory, max mem, max memory, gpu mem, gpu memory, vram, memory usage, mem usage,
     mem per gpu, memory per gpu, max memory allocated, peak memory allocated, max allocated, mem used, memory used,
     peak vram, peak gpu memory, mem value, peak allocated, max reserved, peak reserved, peak active, max active,
@@ -79,7 +83,7 @@ sec_per_it seconds:
     ms per iter, ms per step, ms per iteration, msec per it, msec per iter, it per s, it per sec, its per s, iter per s,
     iters per s, iter per sec, iterations per s, iterations per sec, iterations per second, steps per s, steps per sec,
     steps per second, latency, step latency, step duration, iteration duration, train step time, training step time,
-    zeit per schritt, schrittzeit, zeit per iteration
+    zeit per schritt, schrittzeit, zeit per iteration, duration per iteration, duration per step
 time_unit word:
     time unit
 tflops figure:
@@ -166,7 +170,8 @@ MEASURES = (
 
 def normal(text: str) -> str:
     """`#GPUs`, `Sec/it`, `micro-batch_size` and `Est. Aggr. PetaFLOPs` as the plain words that the names are kept in."""
-    text = text.lower().replace("/", " per ").replace("%", " % ").replace("#", " num " if text.strip() != "#" else "#")
+    text = plain_letters(text).lower().replace("/", " per ").replace("%", " % ")
+    text = text.replace("#", " num " if text.strip() != "#" else "#")
     return " ".join(re.sub(r"[^a-z0-9%]+", " ", text).split())
 
 

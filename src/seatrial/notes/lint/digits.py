@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seatrial.tables.headings import NUMBER, decimal
+from seatrial.tables.headings import NUMBER, clean, decimal
 
 _FINEST = 1e-6
 """A figure that was worked out by a program is taken to be this exact and no more."""
@@ -77,7 +77,7 @@ def read(text: str, value: float | None) -> Printed | None:
     """The first number of a cell. `value` is what the importer made of it, which may be in another unit (ms to s)."""
     if value is None:
         return None
-    match = NUMBER.search(text)
+    match = NUMBER.search(clean(text))
     if match is None:
         return from_value(value)
     shown = decimal(match.group())
@@ -120,7 +120,7 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
 
     slip("138.64", (183.60, 183.70))          183.64, two digits exchanged
     """
-    match = NUMBER.search(text)
+    match = NUMBER.search(clean(text))
     low, high = meant
     if match is None or not 0 < low <= high:
         return None

@@ -20,6 +20,7 @@ from typing import Literal
 
 from seatrial import arith
 from seatrial.notes.lint.digits import Printed, overlap
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Row, Sheet
 from seatrial.spec import Model, is_gated
 
@@ -30,27 +31,6 @@ COMMON_VOCABULARIES = (50257, 32000, 128256, 250680, 50304, 51200, 100352, 15193
 COMMON_SEQUENCES = (2048, 1024, 4096, 8192, 512)
 _CUTS = ((True, False), (False, True), (True, True))
 """Whether digits were cut off the time, and off the TFLOPs."""
-_LABEL = re.compile(r"(\d+(?:\.\d+)?) ?([KMBT])", re.IGNORECASE)
-
-
-_MIXTURE = re.compile(r"\d\s?[x×]\s?\d|[-_ ]A\d+(?:\.\d+)?B|\bMoE\b|mixtral", re.IGNORECASE)
-_ACTIVE = re.compile(r"(?<=[-_ ]A)(\d+(?:\.\d+)?)(B)", re.IGNORECASE)
-"""The parameters that a token passes through: 30B-A3B."""
-
-
-def is_mixture(label: str) -> bool:
-    """A label such as 8x7B or 30B-A3B, of a mixture of experts."""
-    return _MIXTURE.search(label) is not None
-
-
-@functools.cache
-def label_parameters(label: str) -> tuple[float, float] | None:
-    """Parameters and half a step of the last digit of a label: '1.3B' -> (1.3e9, 0.05e9)."""
-    match = _ACTIVE.search(label) or (None if is_mixture(label) else _LABEL.search(label))
-    if match is None:
-        return None
-    scale = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[match[2].lower()]
-    return float(match[1]) * scale, 0.5 * 10.0 ** -len(match[1].partition(".")[2]) * scale
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
-from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode
+from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
@@ -28,7 +28,7 @@ REPLICAS = 0.5
 """DP is counted last and typed from memory; the other three are chosen with care."""
 MARGIN = 0.4
 """By how much the best change must lead to be proposed."""
-NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "nodes": "nodes", "gpus": "GPUs"}
+NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "cp": "CP", "nodes": "nodes", "gpus": "GPUs"}
 
 
 def count_processes(sheet: Sheet) -> None:
@@ -107,7 +107,8 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
         if nodes == "gpus"
         else f"{record.nodes} nodes" + (f" x {row.procs} = {counted}" if (row.procs or 1) > 1 else "")
     )
-    says = f"{record.dp} x {record.tp} x {record.pp} = {product} processes but {there}"
+    axes = [record.dp, record.tp, record.pp, *([row.beside("cp")] if row.beside("cp") else [])]
+    says = f"{' x '.join(map(str, axes))} = {product} processes but {there}"
     changes = sorted(_changes(row, product, counted, nodes), key=lambda change: -change.score)
     if not changes or changes[0].agrees is False:
         return row.find("world-size", "error", f"{says}: no change of one cell makes them agree", name="dp")
@@ -119,10 +120,10 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
                         name=best.name)
     row.propose(best.name, best.value, "world-size")
     if best.name in ("nodes", "gpus"):
-        how = f"{record.dp} x {record.tp} x {record.pp} = {product}"
+        how = f"{' x '.join(map(str, axes))} = {product}"
     else:
-        parts = [best.value if name == best.name else getattr(record, name) for name in ("dp", "tp", "pp")]
-        how = f"{parts[0]} x {parts[1]} x {parts[2]} = {counted}"
+        parts = [best.value if name == best.name else axis for name, axis in zip(("dp", "tp", "pp", "cp"), axes)]
+        how = f"{' x '.join(map(str, parts))} = {counted}"
     evidence = ""
     if best.agrees and row.reading is not None:
         calc = row.reading.tflops(
@@ -131,7 +132,7 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
         shown = row.printed("tflops")
         if calc is not None and shown is not None:
             evidence = f" and the TFLOPs agree ({shown.value:g} printed, {calc:.4g} computed)"
-    printed = getattr(record, best.name, None) if best.name != "gpus" else counted
+    printed = counted if best.name == "gpus" else row.beside("cp") if best.name == "cp" else getattr(record, best.name)
     return row.find("world-size", "error", f"{NAMES[best.name]} {printed} -> {best.value}: {says}; {how}{evidence}",
                     name=best.name, proposed=str(best.value))
 
@@ -141,9 +142,9 @@ def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
     record = row.record
     assert record.dp and record.tp and record.pp
     options: list[tuple[str, int]] = []
-    for name in ("dp", "tp", "pp"):
-        rest = product // getattr(record, name)
-        if counted % rest == 0:
+    for name in ("dp", "tp", "pp", "cp"):
+        rest = product // ((row.beside("cp") or product + 1) if name == "cp" else getattr(record, name))
+        if rest and counted % rest == 0:
             options.append((name, counted // rest))
     shared = 1 if nodes == "gpus" else row.procs or 1
     if product % shared == 0:
@@ -154,6 +155,8 @@ def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
 def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Change | None:
     record = row.record
     trial = {n: value if n == name else getattr(record, n) for n in ("dp", "tp", "pp")}
+    if name == "cp":
+        trial["cp"] = value
     layers = row.layers
     if record.heads and record.heads % trial["tp"]:
         return None
@@ -166,8 +169,9 @@ def _scored(row: Row, name: str, value: int, product: int, counted: int) -> Chan
     mates = [mate for mate in row.around if mate is not row and mate.product == mate.counted]
     if len(mates) < 2:
         mates = [mate for mate in row.elsewhere if mate is not row and mate.product == mate.counted]
-    printed = row.counted if name == "gpus" else getattr(record, name)
-    column = [mate.counted if name == "gpus" else getattr(mate.record, name) for mate in mates]
+    printed, *column = [
+        r.counted if name == "gpus" else r.beside("cp") if name == "cp" else getattr(r.record, name) for r in (row, *mates)
+    ]
     if column:
         # A cell that breaks what the column usually says is suspect; one that keeps to it is not.
         score += COLUMN_HAS_IT * max(0.0, _share(column, value) - 0.5) + COLUMN_HAS_PRINTED * _share(column, printed)
@@ -193,7 +197,9 @@ def _same_layout(other: Row, trial: dict[str, int], row: Row, name: str, value: 
     record = other.record
     if record.size_label != row.record.size_label or (other.layers, other.hidden) != (row.layers, row.hidden):
         return False
-    if other is row or other.product != other.counted or any(getattr(record, n) != trial[n] for n in trial):
+    if other is row or other.product != other.counted or any(
+        (other.beside("cp") if n == "cp" else getattr(record, n)) != trial[n] for n in trial
+    ):
         return False
     return other.counted == (value if name == "gpus" else value * (row.procs or 1) if name == "nodes" else row.counted)
 
@@ -210,7 +216,24 @@ def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
 
 
 def check_divisible(sheet: Sheet) -> list[Finding]:
-    return [finding for row in sheet.rows for rule in (batch, layers, heads, hidden) for finding in rule(row)]
+    return [finding for row in sheet.rows for rule in (typed, batch, layers, heads, hidden) for finding in rule(row)]
+
+
+def typed(row: Row) -> list[Finding]:
+    """A number that nobody chooses, where two digits exchanged give a power of two and the rest of the column is round."""
+    found = []
+    for name in ("gbs", "seq", "gpus"):
+        cell, value = row.cell(name), row.get(name)
+        if name in row.fixed or row.settled or not cell.isdigit() or len(cell) < 3 or round_number(int(cell)) or value is None:
+            continue
+        others = [getattr(mate.record, name) for mate in row.around if mate is not row]
+        exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}
+        meant = [n for n in exchanged if n & (n - 1) == 0 and n > 8]
+        if len(meant) == 1 and others and all(other and round_number(other) for other in others):
+            message = f"{row.column(name)} {cell} -> {meant[0]} (two digits exchanged): the other rows have round numbers"
+            row.propose(name, meant[0], "batch-divisible")
+            found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
+    return found
 
 
 def _around(value: int, step: int) -> str:
@@ -222,6 +245,8 @@ def batch(row: Row) -> list[Finding]:
     dp, mbs, gbs = row.whole("dp"), row.whole("mbs"), row.whole("gbs")
     if not dp or not mbs or not gbs or gbs % (dp * mbs) == 0:
         return []
+    if {"gbs", "mbs"} & set(row.record.inferred) and not _others_divide(row):
+        return []  # a sentence may speak of something else
     planned = " (the row never ran, and could not)" if row.record.state == "planned" else ""
     if gbs < dp * mbs:
         message = f"GBS {gbs} is less than DP {dp} x MBS {mbs} = {dp * mbs}: not one micro-batch for each replica{planned}"
@@ -235,6 +260,11 @@ def batch(row: Row) -> list[Finding]:
                      name=name, proposed=str(proposed))
         ]
     return [row.find("batch-divisible", "error", message, name="gbs")]
+
+
+def _others_divide(row: Row) -> bool:
+    said = [(r.gbs, r.dp * r.mbs) for mate in row.around if mate is not row and (r := mate.record).gbs and r.dp and r.mbs]
+    return len(said) > 2 and all(gbs % replica == 0 for gbs, replica in said if gbs)
 
 
 def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:

@@ -102,8 +102,11 @@ def _capacity(row: Row) -> list[Finding]:
     if memory is None or "mem_value" in row.fixed:
         return []
     shown = row.cell("mem_value") or f"{memory:g} GiB"
-    usable, whole = text.capacity(row.record.source_line), text.physical()
-    nodewide = row.record.mem_scope == "node" or bool(text.device and text.device.kind == "cpu")
+    usable, whole = text.capacity(row.record.source_line), text.physical(row.record.source_line)
+    if row.devices and row.device is not None and text.device is None:
+        # Several devices: what the row names counts, and a size beside that name, if there is one.
+        whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"
+    nodewide = row.record.mem_scope == "node" or bool(row.device and row.device.kind == "cpu")
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
     if whole is not None and memory > most and not (nodewide and (row.procs or 1) > 1):
@@ -129,7 +132,7 @@ def _point_moved(row: Row) -> str | None:
 
 
 def _peak(row: Row) -> list[Finding]:
-    tflops, device = row.get("tflops"), row.sheet.text(row).device
+    tflops, device = row.get("tflops"), row.device
     if device is None:
         return []
     peak = max(device.peak_tflops.values()) * (1.15 if device.kind == "cpu" else 1.0)

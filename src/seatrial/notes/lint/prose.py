@@ -12,16 +12,18 @@ from __future__ import annotations
 import bisect
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from seatrial import fields, presets
 from seatrial.notes.read.markdown import scan
 from seatrial.notes.read.outline import HEADING, Tree
 from seatrial.record import Record
 from seatrial.spec import Device
+from seatrial.tables.tongues import in_english
 
 _N = r"(\d[\d,]*(?:\.\d+)?)\s?([kK]?)(?![\w%.]*\d)"
 _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
+_NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
 PATTERNS: dict[str, tuple[str, ...]] = {
     "layers": (rf"\b(?:n_?)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
@@ -47,6 +49,19 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\bs\s?=\s?{_N}",
     ),
     "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
+    "gbs": (
+        rf"\b(?:(?:global|total|effective|overall)[ _-]?batch|batch[ _-]global)(?:[ _-]?size)?(?:\s*\((?=\d))?{_IS}{_N}"
+        rf"{_NO_TOKENS}",
+        rf"\bGBS{_IS}{_N}{_NO_TOKENS}",
+        rf"\bbatch(?:es)? of {_N}{_NO_TOKENS}\s?(?:sequences|samples)\b",
+    ),
+    "mbs": (rf"\bmicro[ _-]?batch(?:[ _-]?size)?{_IS}{_N}{_NO_TOKENS}", rf"\bMBS{_IS}{_N}"),
+    "tp": (rf"\bTP{_IS}{_N}", rf"\btensor[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
+    "pp": (rf"\bPP{_IS}{_N}", rf"\bpipeline[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
+    "gpus": (
+        rf"\b(?:on|with|using|across|,) (\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}\b"
+        r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each) ?node)",
+    ),
     "procs_per_node": (
         rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
         rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?)? ?(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?"
@@ -58,6 +73,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
 _RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
+           "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
            "seq": (16, 2_000_000), "vocab": (100, 2_000_000), "procs_per_node": (1, 64)}  # fmt: skip
 _LABEL = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?![\w])")
 _NO = re.compile(
@@ -84,6 +100,8 @@ class Hints:
         # What the importer inferred comes from farther away than a sentence of the row's own section.
         open_ = {name for name in hints if getattr(record, name) in (None, "") or name in record.inferred}
         new = {name: value for name, value in hints.items() if name in open_}
+        if record.gpus or record.nodes or record.dp:
+            new.pop("gpus", None)
         if "kv_heads" in new and record.heads is None and "heads" not in new:
             del new["kv_heads"]
         return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]
@@ -142,6 +160,10 @@ class Hints:
                     text.append((token.line, len(tree.sections) - 1, tables))
         return tree, text
 
+    @property
+    def sections(self) -> Tree:
+        return self._tree[0]
+
     def _said(self, number: int) -> dict[str, object]:
         if number not in self._found:
             self._found[number] = read_sentence(self.lines[number - 1])
@@ -159,7 +181,7 @@ def read_sentence(text: str) -> dict[str, object]:
     ):
         return {}
     found: dict[str, object] = {}
-    rest = text
+    rest = text = in_english(text)
     for name, patterns in PATTERNS.items():
         for pattern in patterns:
             values = set()
@@ -199,7 +221,7 @@ _OF_A_DEVICE = re.compile(
 )
 _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
-    r"(?:GPU|device|card|GCD|accelerator)s?\b|"
+    r"(?:GPU|device|card|GCD|accelerator)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
     re.IGNORECASE,
 )
@@ -244,21 +266,16 @@ class Prose:
         found = []
         for number, line in enumerate(self.lines, 1):
             if not line.lstrip().startswith("|"):
+                line = in_english(line)
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
-                found += [(number, float(match[1] or match[2]), match[0].strip()) for match in _A_DEVICE.finditer(line)]
+                found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
+                          for match in _A_DEVICE.finditer(line)]  # fmt: skip
         return found
 
     @cached_property
     def device(self) -> Device | None:
         """The one device of our presets that the file names; none when it names several."""
-        text = "\n".join(self.lines).lower()
-        found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
-        if "fugaku" in text:
-            found.add("a64fx")
-        if len({name.split("-")[0] for name in found}) != 1:
-            return None
-        devices = [presets.resolve("devices", name, presets.shipped()) for name in found]
-        return fields.build(Device, max(devices, key=lambda device: device["memory_gib"]), where="device")
+        return device_named("\n".join(self.lines))
 
     def capacity(self, line: int | None) -> tuple[float, str] | None:
         """The usable memory in GiB as the text puts it, and where: the nearest sentence above, or right below the table.
@@ -278,11 +295,34 @@ class Prose:
         after = bisect.bisect_right(self._headings[mark], low)
         return after < len(self._headings[mark]) and self._headings[mark][after] <= high
 
-    def physical(self) -> tuple[float, str] | None:
-        """The whole memory of the device as the text names it, of several the largest; else the preset's."""
+    def physical(self, line: int | None = None) -> tuple[float, str] | None:
+        """The whole memory of the device as the text names it for a line, of several the largest; else the preset's."""
         if self.device_sizes:
-            number, size, words = max(self.device_sizes, key=lambda said: said[1])
+            number, size, words = max(self._nearest(self.device_sizes, line or 0), key=lambda said: said[1])
             return size, f'line {number}: "{words}"'
         if self.device is not None:
             return self.device.memory_gib, f"{self.device.name} has {self.device.memory_gib:g} GiB"
         return None
+
+    def _nearest(self, said: list[tuple[int, float, str]], line: int) -> list[tuple[int, float, str]]:
+        """Of what lines say that of the innermost section around a line, headings included; all where none is around it."""
+        tree = self.hints.sections
+        depth = {section: place for place, section in enumerate(tree.chain(tree.at(line)))}
+        # The line of a heading belongs to what it opens.
+        places = [(depth[scope], each) for each in said if (scope := tree.scope(tree.at(each[0] + 1))) in depth]
+        inner = min((place for place, _ in places), default=None)
+        return [each for place, each in places if place == inner] or said
+
+
+@lru_cache(maxsize=1024)
+def device_named(text: str) -> Device | None:
+    """The one device of our presets that a text names; of its sizes the one that is named too, else the largest."""
+    text = text.lower()
+    found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
+    if "fugaku" in text:
+        found.add("a64fx")
+    if len({name.split("-")[0] for name in found}) != 1:
+        return None
+    devices = [presets.resolve("devices", name, presets.shipped()) for name in found]
+    sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
+    return fields.build(Device, max(sized or devices, key=lambda device: device["memory_gib"]), where="device")

@@ -12,15 +12,18 @@ leave several, what else speaks for a value decides: a slip of the hand, the res
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from seatrial.notes.lint import digits
+from seatrial.columns import LAYOUT
+from seatrial.notes.lint import derived, digits, discover
 from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.formulas import ALIKE
-from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, is_extra, mode
+from seatrial.notes.lint.formulas import ALIKE, complete
+from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, mode, round_number
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
 
 
@@ -64,15 +67,22 @@ RELATIONS = (
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
 SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
-COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga")
+COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga", "iteration")
 WINDOW = 0.03
 """Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
 ENOUGH_ROWS, MOST = 3, 0.66
 """How many rows, and which share of them, have to agree on what is learned."""
+FEWER = 0.42
+"""Share that is enough where rows agree to their last digit."""
+_FEW = 40
 _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
 TERA = math.log(1e12)
+CLOSELY = 0.002
+"""Beyond its digits by how much a row may miss what others keep to exactly."""
+COST = 0.006
+"""Within which the FLOPs of a token are those of a line through other rows."""
 GRAVE, SMALL = 0.05, 0.015
 """From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
 # Scores: what speaks for a value.
@@ -82,9 +92,11 @@ GPU; another row has it and this row's in its place."""
 UNLIKELY = 1.5
 """Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
 no power of two has."""
+ODD = 2.0
+"""A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
-PEAKS = (125.0, 312.0, 383.0, 459.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
+PEAKS = (125.0, 312.0, 362.0, 383.0, 459.0, 756.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
 PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
 FAR = 1.2
@@ -141,9 +153,9 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
 
 
 def _replicas(row: Row, other: dict[str, object]) -> float | None:
-    """DP where nobody prints it: what the other axes leave of the processes."""
+    """DP where nobody prints it: what the other axes leave of the processes; an axis that nobody names is 1."""
     world, tp, pp = _world(row, other), other.get("tp", row.whole("tp")), other.get("pp", row.whole("pp"))
-    return world / (tp * pp * (row.beside("cp") or 1)) if world and tp and pp else None  # type: ignore[operator]
+    return world / ((tp or 1) * (pp or 1) * (row.beside("cp") or 1)) if world else None  # type: ignore[operator]
 
 
 def _world(row: Row, other: dict[str, object]) -> object:
@@ -236,60 +248,71 @@ def _learn_costs(sheet: Sheet) -> None:
         for label, points in models.items():
             if len(points) < ENOUGH_ROWS:
                 continue
-            middles = sorted((seq, statistics.median(costs)) for seq, costs in points.items())
-            slopes = [(b[1] - a[1]) / (b[0] - a[0]) for i, a in enumerate(middles) for b in middles[i + 1 : i + 30]]
-            slope = statistics.median(slopes)
-            offset = statistics.median(cost - slope * seq for seq, cost in middles)
             every = [(seq, cost) for seq, costs in points.items() for cost in costs]
-            near = sum(abs(cost / (offset + slope * seq) - 1) < WINDOW for seq, cost in every) if offset > 0 <= slope else 0
-            if near > ENOUGH_ROWS and near >= MOST * len(every):
-                sheet.costs[key, label] = offset, slope
+            fit = _line(every)
+            if fit is not None:
+                sheet.costs[key, label] = fit
 
 
-_BASES: tuple[tuple[tuple[str, int], ...], ...] = (
-    (("tokens_per_s", 1),), (("tokens_per_s", -1),), (("tokens_per_s_per_process", 1),), (("tokens_per_s", 1), ("world", -1)),
-    (("sec_per_it", 1),), (("sec_per_it", -1),), (("sec_per_it", 1), ("world", 1)), (("world", 1), ("tokens_per_s", -1)),
-    (("sec_per_it", -1), ("world", -1)), (("tokens_per_s_per_process", -1),), (("tflops", 1),), (("samples_per_s", 1),),
-    (("samples_per_s", -1),), (("gbs", 1),), (("gbs", 1), ("seq", 1)), (("gbs", 1), ("sec_per_it", -1)), (("world", 1),),
-)  # fmt: skip
-"""What people work out beside the fields: speed-up, efficiency, days, GPU hours, cost, tokens of a batch."""
-ENOUGH_FOUND, MOST_FOUND, MOST_EXTRA = 5, 0.7, 12
-_MOST_SEARCHED = 60
+def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
+    """a + b x the sequence, through the two rows with whom most others agree."""
+    best: tuple[int, float, float] = (0, 0.0, 0.0)
+    for (one, low), (two, high) in itertools.combinations(points[:30], 2):
+        slope = (high - low) / (two - one) if one != two else -1.0
+        offset = low - slope * one
+        if slope >= 0 < offset:
+            best = max(best, (sum(abs(cost / (offset + slope * seq) - 1) < COST for seq, cost in points), offset, slope))
+    return best[1:] if best[0] > ENOUGH_ROWS + 1 and best[0] >= FEWER * len(points) else None
+
+
+_LATER = re.compile(r"_(?:fixed|calc|inferred)$|^(?:line_no|table|section|size_label)$")
+"""What somebody wrote beside the rows when they were corrected: that is the answer, and not what was printed."""
 
 
 def _find_more(sheet: Sheet) -> None:
-    """Columns that no field takes and that follow, in most rows, from those that have one."""
+    """Columns that no field takes and that follow, in most rows, from others: of the whole table, else of its first model."""
     for key, mates in sheet.tables.items():
-        rows = [row for row in mates[:_MOST_SEARCHED] if row.tabular and not row.planned]
-        if len(rows) < ENOUGH_FOUND:
+        rows = [row for row in mates[: 4 * discover.MOST_SEARCHED] if row.tabular and not row.planned]
+        headings = [heading for heading in discover.numeric(rows[0]) if not _LATER.search(heading)] if rows else []
+        if not headings:
             continue
-        names = [heading for heading in rows[0].record.printed if is_extra(heading)][:MOST_EXTRA]
-        for heading in names:
-            best: tuple[int, float, Relation] | None = None
-            given = [figure for row in rows if (figure := row.figure(heading))]
-            varied = len(given) >= ENOUGH_FOUND and max(given) / min(given) > 1.1 and len(set(given)) >= ENOUGH_FOUND - 1
-            for basis in _BASES if varied else ():
-                terms = ((EXTRA + heading, 1), *((name, -power) for name, power in basis))
-                relation = Relation(heading, terms, exact=False, apart=("device", "recompute", "label"))
-                offs = [(off, slack(row, relation), row) for row in rows if (off := residue(row, relation)) is not None]
-                rule = _rule([(off, may) for off, may, _ in offs], [], MOST) if len(offs) >= ENOUGH_FOUND else None
-                if rule is None:
-                    continue
-                near = [row for off, may, row in offs if abs(off - rule.constant) <= may + EXACTLY]
-                if len(near) < max(ENOUGH_FOUND, MOST_FOUND * len(offs)):
-                    continue
-                figures = [row.figure(heading) or 1.0 for row in near]
-                # What hardly changes follows from anything.
-                if max(figures) / min(figures) > 1.1 and len(set(figures)) >= ENOUGH_FOUND - 1:
-                    found = len(near), -rule.scatter, relation
-                    best = found if best is None or found[:2] > best[:2] else best
-            if best is not None:
-                sheet.found.setdefault(key, []).append(best[2])
+        models: dict[object, list[Row]] = {}
+        for row in rows:
+            models.setdefault((row.record.size_label, row.record.machine, row.seq), []).append(row)
+        found: list[Relation] = []
+        for some, apart in ((rows, ()), (max(models.values(), key=len), ("device", "recompute", "label"))):
+            left = [heading for heading in headings if not any(r.terms[0][0] == EXTRA + heading for r in found)]
+            for terms in discover.followed(some, left) if apart == () or len(models) > 1 else ():
+                found.append(Relation(_named(terms), terms, exact=False, apart=apart))
+        if found:
+            sheet.found[key] = found
 
 
-def relations_of(row: Row) -> Iterator[Relation]:
-    yield from RELATIONS
-    yield from row.sheet.found.get(row.key, ())
+def _named(terms: tuple[tuple[str, int], ...]) -> str:
+    """`Tokens (B) = gbs x iteration / seq`"""
+    (first, _), *rest = terms
+    work = "".join(f" {'x' if power < 0 else '/'} {name.removeprefix(EXTRA)}" for name, power in rest)
+    return f"{first.removeprefix(EXTRA)} ={work.removeprefix(' x') if work.startswith(' x') else f' 1{work}'}"
+
+
+def relations_of(row: Row) -> tuple[Relation, ...]:
+    """Those that rows of the table can have: whose first field some of them print; once rules are learned, those with one."""
+    key, sheet = row.key, row.sheet
+    if key not in sheet.asked:
+        mates = sheet.tables[key]
+        there = {name for name in {relation.terms[0][0] for relation in RELATIONS} if name == "world" or any(
+            getattr(mate.record, name) is not None for mate in mates)}  # fmt: skip
+        sheet.asked[key] = (*(r for r in RELATIONS if r.terms[0][0] in there), *sheet.found.get(key, ()))
+    return sheet.asked[key]
+
+
+def _keep_learned(sheet: Sheet) -> None:
+    """From here on a relation without a rule in its table or its file is not asked for."""
+    learned = {(place, name[0]) for _, place, name in sheet.rules}  # type: ignore[index]
+    peaks = {place for place, name in learned if name == "MFU"}
+    for key, relations in sheet.asked.items():
+        sheet.asked[key] = tuple(r for r in relations if (key, r.name) in learned or (key[0], r.name) in learned
+                                 or r.name == "MFU" and key in peaks)  # fmt: skip
 
 
 def learn(sheet: Sheet) -> list[Finding]:
@@ -308,7 +331,7 @@ def learn(sheet: Sheet) -> list[Finding]:
                 keys = [_key(row, relation)]
                 if "model" in relation.apart and "device" not in relation.apart:
                     keys.append(_key(row, relation, any_model=True))
-                for key in keys:
+                for key in dict.fromkeys(keys):
                     found.setdefault(("table", row.key, key), []).append(measured)
                     found.setdefault(("file", row.record.source_file, key), []).append(measured)
     for where, offs in found.items():
@@ -317,6 +340,7 @@ def learn(sheet: Sheet) -> list[Finding]:
         rule = _rule(offs[: 4 * _MOST_ROWS], known, UNSAID_MOST if UNSAID in name else MOST)
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
+    _keep_learned(sheet)
     return []
 
 
@@ -333,24 +357,47 @@ def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
         return []
     if name == "the aggregate":
         return [-math.log(1000.0), -math.log(1024.0)]
+    if name in ("MFU", "HFU"):
+        return [-math.log(peak) for peak in PEAKS]
     return [0.0] if _EXACT.get(name) else [-TERA] if any_model else []
 
 
 def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> Rule | None:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
     where = sorted(off for off, _ in offs)
-    middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
+    if len(offs) <= _FEW:
+        # Rows with fine digits say more than those that agree with nearly anything.
+        weighed = [(off, may + EXACTLY, -math.log(min(0.9, may + EXACTLY))) for off, may in offs]
+        middle = max(where, key=lambda at: sum(weight for off, may, weight in weighed if abs(off - at) <= may))
+    else:
+        middle = max(where, key=lambda at: bisect.bisect_right(where, at + EXACTLY) - bisect.bisect_left(where, at - EXACTLY))
     open_ = statistics.median(may for _, may in offs)
     near = [off for off in where if abs(off - middle) <= open_ + WINDOW / 3]
     for value in known:
         exactly = sum(abs(off - value) <= may + EXACTLY for off, may in offs)
         if exactly >= 2 and exactly >= len(near) - sum(abs(off - value) <= WINDOW / 3 for off in near):
             return Rule(value, 0.0, exactly)
-    if len(near) < ENOUGH_ROWS or len(near) < most * len(offs):
+    if (len(near) < ENOUGH_ROWS or len(near) < most * len(offs)) and not _beyond_chance(offs, middle):
         return None
-    constant = statistics.median(near)
+    # Coarse digits tell the figure less well than fine ones do.
+    fine = sorted((may, off) for off, may in offs if abs(off - middle) <= open_ + WINDOW / 3)
+    constant = statistics.median(off for _, off in fine[: max(2, len(fine) // 2)])
     scatter = statistics.median(abs(off - constant) for off in near)
     return Rule(constant, scatter, len(near))
+
+
+def _beyond_chance(offs: list[tuple[float, float]], middle: float) -> bool:
+    """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
+    exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]
+    if len(offs) in (3, 4) and len(exactly) >= 2 and max(exactly) < EXACTLY * 3:
+        return all(abs(off - middle) <= may + EXACTLY or abs(off - middle) > GRAVE for off, may in offs)
+    nearly = sum(may + EXACTLY < abs(off - middle) < may + WINDOW for off, may in offs)
+    windows = [min(1.0, 2 * (may + EXACTLY)) for may in exactly] or [1.0]
+    chance = math.comb(len(offs), len(exactly)) * math.prod(windows) / min(windows) if len(offs) <= 60 else 1.0
+    rest = sorted(off for off, may in offs if abs(off - middle) > may + EXACTLY)
+    if any(b - a <= EXACTLY for a, b in itertools.pairwise(rest)):
+        return False  # two kinds of rows, and not slips
+    return len(exactly) >= max(ENOUGH_ROWS, FEWER * len(offs)) and nearly <= 0.15 * len(offs) and chance < 0.005
 
 
 def rule_of(row: Row, relation: Relation) -> Rule | None:
@@ -361,7 +408,23 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
         for rule in (rules.get(("table", row.key, name)), rules.get(("file", file, name))):
             if rule is not None and rule.support >= 2:
                 return rule
-    return None
+            if not relation.exact and row.sheet.has_unknown(row.key):
+                break  # a column that nobody reads may set what other tables have in common
+    return _by_data_sheet(row, relation)
+
+
+def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
+    """The peak of the row's own device, where rows with another one keep to that one's."""
+    if relation.name != "MFU" or row.device is None or not row.record.machine:
+        return None
+    peaks = row.sheet.peaks
+    if not peaks:
+        for (_, key, name), rule in row.sheet.rules.items():
+            peaks[key] = peaks.get(key, False) or name[0] == "MFU" and any(  # type: ignore[index]
+                abs(rule.constant + math.log(peak)) < EXACTLY for peak in PEAKS)  # fmt: skip
+    known = peaks.get(row.key, False)
+    peak = row.device.peak_tflops.get("bf16") or row.device.peak_tflops.get("fp16")
+    return Rule(-math.log(peak), 0.0, 2) if known and peak else None
 
 
 def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
@@ -401,12 +464,50 @@ def check(sheet: Sheet) -> list[Finding]:
             if row in judged:
                 broken, kept = judged[row]
                 broken = [each for each in broken if (row, each[0].name) not in habits]
-                if broken and _concerns(broken, kept):
-                    suspects[row] = broken, list(_repairs(row, broken, kept))
+                if broken and _concerns(row, broken, kept):
+                    suspects[row] = _mended(row, broken, kept)
         _exchanges(suspects)
+        found += _stated_otherwise(mates)
         for row, (broken, repairs) in suspects.items():
             found += _report(row, broken, repairs)
     return found
+
+
+_FROM_TEXT = ("gbs", "seq", "mbs", "tp")
+
+
+def _stated_otherwise(mates: list[Row]) -> list[Finding]:
+    """A setting that the text states and that nearly all rows deny by one factor: once, at the text's line."""
+    first = mates[0]
+    told: dict[str, set[float]] = {}
+    for relation in RELATIONS:
+        rule = first.sheet.rules.get(("table", first.key, _key(first, relation))) if relation.exact else None
+        asked = [name for name, power in relation.terms if power == -1 and name in _FROM_TEXT
+                 and first.stated_above(name) and not any(row.shows(name) for row in mates)]  # fmt: skip
+        if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1 or not asked:
+            continue
+        if UNSAID in _key(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
+            continue
+        counts = {row.world or 1 for row in mates} | {first.procs or 1}
+        if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
+            continue  # of one device, or of all of them
+        for name in asked:
+            was = first.stated_above(name)
+            assert was is not None
+            meant = float(was[0]) * math.exp(rule.constant)  # type: ignore[arg-type]
+            near = [n for n in (round(meant), 2 ** round(math.log2(meant))) if abs(n / meant - 1) < 0.01 and round_number(n)]
+            if near:
+                told.setdefault(name, set()).add(near[-1])
+    # Where the batch and the sequence would both do, the batch is what people change.
+    name = "gbs" if "gbs" in told else next(iter(told), "")
+    values = told.get(name, set())
+    if len(values) != 1:
+        return []
+    value, line = first.stated_above(name) or (0, 0)
+    meant = min(values)
+    message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
+    return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
+                    column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
 
 
 def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
@@ -416,19 +517,22 @@ def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[
 
 
 def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
-    broken, kept = [], []
+    broken: list[tuple[Relation, Rule, float]] = []
+    unsaid: list[tuple[Relation, Rule, float]] = []
+    kept: list[tuple[Relation, Rule]] = []
     for relation in relations_of(row):
         rule = rule_of(row, relation)
         measured = rule and off_by(row, relation, rule)
         if rule is None or not measured or rule.support < 2 and relation.exact:
             continue
         off, may = measured
-        if abs(off) > may + 0.004 and _unstated(row, relation, off):
-            continue
-        if abs(off) > may + 0.004:
-            broken.append((relation, rule, off))
-        elif abs(off) <= may:
+        if abs(off) <= may:
             kept.append((relation, rule))
+        elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
+            (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
+    # A row that ran with another batch breaks all that the batch is part of.
+    if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
+        broken += unsaid
     return broken, kept
 
 
@@ -436,6 +540,11 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
     unsaid = UNSAID in _key(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
     return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
+
+
+def _of_nodes(row: Row, relation: Relation) -> bool:
+    """An aggregate that follows from TFLOPs which are a node's: those are what is unlike the other rows, not the aggregate."""
+    return relation.name == "the aggregate" and derived.aggregate_fits(row, row.get("tflops") or 0.0) is not None
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
@@ -456,12 +565,30 @@ def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tup
     return found
 
 
-def _concerns(broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
+def _concerns(row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
     """Time and TFLOPs alone, with nothing else to tell which of them is wrong, are the question of `throughput`."""
+    throughput_can = complete(row) and row.reading is not None and row.reading.ratio(row) is not None
     names = {relation.name for relation, _, _ in broken}
     if names == {"the layout"}:
         return False
+    if not throughput_can:
+        return True
     return names != {"TFLOPs and time"} or any({"sec_per_it", "tflops"} & {n for n, _ in r.terms} for r, _ in kept)
+
+
+def _mended(
+    row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
+) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
+    """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
+    repairs = list(_repairs(row, broken, kept))
+    told = [each for each in broken if not _is_found(each[0])]
+    if repairs or len(told) == len(broken) or not told:
+        return broken, repairs
+    return told, list(_repairs(row, told, [each for each in kept if not _is_found(each[0])]))
+
+
+def _is_found(relation: Relation) -> bool:
+    return relation.terms[0][0][:1] == EXTRA
 
 
 def _repairs(
@@ -501,7 +628,10 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
             power = powers.get(name, powers.get("world") if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
             if was and power:
                 value = was * math.exp(-off / power)
-                yield value if _is_measure(name) else max(1, round(value))
+                if _is_measure(name):
+                    yield value
+                else:
+                    yield from _counts(row, name, value, slack(row, relation) + 0.005)
         return
     seen = [value for value in row.sheet.in_file(row, name) if value]
     if name == "seq" and row.seq:
@@ -509,6 +639,18 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
     if name == "layers" and row.layers:
         seen += [max(1, round(row.layers * math.exp(power * broken[0][2]))) for power in (1, -1)]
     yield from (value for value in seen if value != getattr(row.record, name))
+
+
+def _counts(row: Row, name: str, value: float, open_: float) -> Iterator[int]:
+    """Whole numbers near a solved one, those first that somebody would choose."""
+    stated = row.stated_above(name)
+    column = [_said(mate, name) for mate in row.around if mate is not row]
+    likely = [stated[0] if stated else None, mode(column)[0], *column, 2 ** round(math.log2(max(1.0, value)))]
+    yield from dict.fromkeys(n for n in likely if isinstance(n, int) and n > 0 and abs(math.log(n / value)) <= open_)
+    low, high = math.ceil(value * (1 - open_)), math.floor(value * (1 + open_))
+    near = sorted(range(max(1, low), high + 1)[:200], key=lambda n: abs(n - value))
+    yield from [n for n in near if round_number(n)][:1]
+    yield max(1, round(value))
 
 
 def _bounds(
@@ -555,21 +697,41 @@ def _scored(
         return
     else:
         text = row.cell(name) or str(_said(row, name) or "")
-        slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) else None
+        # Of one digit or two nearly every number is a slip of every other.
+        slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
         score += min(2.0, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
         why = f" ({slip.how})" if slip else ""
+    was = _said(row, name)
+    if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
+        if value not in column and round_number(was) and not round_number(value):
+            return  # nobody chooses such a number
+        score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
     if not _divides(row, name, value):
         score -= UNLIKELY
     if any(_same_layout(row, mate, name, value) for mate in mates):
         score -= UNLIKELY
-    if name in ("gpus", "nodes") and isinstance(value, int) and value not in column and value & (value - 1):
-        score -= UNLIKELY
+    elif any(_same_layout(row, mate, name, was) for mate in mates):
+        score += UNLIKELY  # as it stands the row is another one's configuration
+    if name in ("gpus", "nodes") and isinstance(value, int) and value not in column:
+        score -= UNLIKELY if value & (value - 1) or was in column else 0.0
+    if was == usual and often >= 0.6 * len(column):
+        score -= USUAL / 2  # what nearly all rows have
+    if name == "gbs" and _of_each_device(row, float(value)):  # type: ignore[arg-type]
+        score, why = score + USUAL / 2, why or " (as much for a device as in the other rows)"
     yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
+
+
+def _of_each_device(row: Row, gbs: float) -> bool:
+    """Whether a batch is as much for each device as nearly all rows have, and the printed one is not."""
+    shares = [mate.record.gbs / mate.world for mate in row.around if mate is not row and mate.record.gbs and mate.world]
+    usual, often = mode(shares)
+    each, was = gbs / (row.world or 1), (row.record.gbs or 0) / (row.world or 1)
+    return len(shares) > 2 and often >= 0.7 * len(shares) and each == usual != was
 
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
     """Whether the row would be another one's configuration: nobody runs it twice without a word."""
-    names = ("size_label", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "gbs", "seq", "recompute", "zero_stage")
+    names = ("size_label", "machine", "gpus", "nodes", "cp", "seq", *LAYOUT)
     same = all((value if n == name else _said(row, n)) == _said(mate, n) for n in names)
     return same and row.record.extra == mate.record.extra
 
@@ -601,7 +763,9 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:
             score, why, code, shown = score + UNIT, f" (the time is in {unit})", its, _in_column(row, figure, value)
-    parts = {row.procs or 1: "of a whole node", row.world or 1: "of all processes", 1 / (row.world or 1): "of one process"}
+    node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
+    world = row.world or 1
+    parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
     for times, what in parts.items() if name != "sec_per_it" else ():
         if times != 1 and abs(math.log(ratio / times)) < tight:
             score, why = score + PART, f" (that is {what})"
@@ -609,7 +773,9 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
-    score += _leaning(row, name, figure.value, value) if name in MEASURES else 0.0
+    peak = max(row.device.peak_tflops.values()) if row.device is not None and name == "tflops" else math.inf
+    score += ABOVE if figure.value > peak >= value else 0.0
+    score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
     other = formula_of_another(row) if name == "tflops" and not why else None
@@ -654,14 +820,25 @@ def _leaning(row: Row, name: str, was: float, value: float) -> float:
     """Above 0 when the new value looks more like those of the rows around, of the same model where there are some."""
     mates = [mate for mate in row.around if mate is not row and not mate.planned]
     mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
+    alike = [mate for mate in mates if mate.record.machine == row.record.machine and mate.devices == row.devices]
+    mates = alike if len(alike) > 1 else mates
     logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
     before, after = _speed(row, name, was), _speed(row, name, value)
-    if len(logs) < 3 or before is None or after is None:
+    if len(logs) < 3 - (mates is alike) or before is None or after is None:
         return 0.0
     middle = statistics.median(logs)
     usual = 0.03 + statistics.median(abs(log - middle) for log in logs)
     difference = abs(before - middle) - abs(after - middle)
     return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
+
+
+def _in_line(row: Row, name: str, was: float, value: float) -> float:
+    """Above 0 when the new value lies within what the other rows of the column have, and the printed one does not."""
+    column = [figure for mate in row.around if mate is not row and (figure := _said(mate, name))]
+    if len(column) < 3:
+        return 0.0
+    low, high = 0.9 * min(column), 1.1 * max(column)  # type: ignore[type-var, operator]
+    return 1.5 * ((low <= value <= high) - (low <= was <= high))
 
 
 def _exchanges(suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]]) -> None:
@@ -710,7 +887,9 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
     if not repairs:
         row.settled = False
-        return [] if _others_will_say(broken) else [row.find(_code(name, broken), level, f"{facts}: {open_end}", name=name)]
+        found = all(_is_found(relation) for relation, _, _ in broken)
+        if found or _others_will_say(broken):
+            return []
     return [row.find(_code(name, broken), level, f"{facts}: {open_end}", name=name)]
 
 

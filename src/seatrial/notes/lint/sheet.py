@@ -9,20 +9,22 @@ values that a finding proposes. Later rules use those, so that one slip is repor
 """
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.prose import Prose
-from seatrial.notes.read.parsing import read_cell
+from seatrial.notes.lint.labels import is_mixture
+from seatrial.notes.lint.prose import Prose, device_named
 from seatrial.record import Record
-from seatrial.tables.headings import Column, normal, read_heading
+from seatrial.spec import Device
+from seatrial.tables.headings import NUMBER, clean, decimal, normal, read_heading
 
 if TYPE_CHECKING:
     from seatrial.notes.lint import relations
@@ -120,10 +122,27 @@ _BESIDE = {
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
-_FIGURE = Column(kind="figure")
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
-DEVICES = re.compile(r"\b[ABHVPL]\d{2,3}S?\b|\bMI\d{3}X?\b|\bG[BH]\d{3}\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
+DEVICES = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
+                     r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
                      r"\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)  # fmt: skip
+_REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
+"""A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
+
+
+_A_FIGURE = re.compile(rf"[~≈<>]?\s*[$€£]?\s*({NUMBER.pattern})\s*(?:([kKMBT])\b)?\s*"
+                       r"(?:%|[x×]|[$€£]|hrs?|h|d|days?|hours?|tokens?)?")  # fmt: skip
+_TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+@lru_cache(maxsize=65536)
+def _plain_figure(cell: str) -> float | None:
+    """The number of a cell that holds one and hardly anything else: `3.68x`, `95.2%`, `$1.4k`."""
+    match = _A_FIGURE.fullmatch(clean(cell))
+    if match is None:
+        return None
+    value = float(decimal(match[1])) * _TIMES.get(match[2] or "", 1.0)
+    return value if math.isfinite(value) else None
 
 
 @lru_cache(maxsize=4096)
@@ -185,8 +204,7 @@ class Row:
 
     def figure(self, heading: str) -> float | None:
         """The number in a column that no field takes."""
-        cell = read_cell(_FIGURE, self.record.printed.get(heading, ""))
-        return cell.value if isinstance(cell.value, float) and not cell.unread else None
+        return _plain_figure(self.record.printed.get(heading, ""))
 
     def cell(self, name: str) -> str:
         if name[:1] == EXTRA:
@@ -244,7 +262,10 @@ class Row:
 
     def stated_above(self, name: str) -> tuple[object, int] | None:
         """What the text around the table says of a field, and in which line."""
-        stated = self.record.context.get(name)
+        stated, text = self.record.context.get(name), self.sheet.prose.get(self.record.source_file)
+        if stated is None and text is not None and name in self.record.inferred:
+            line = text.hints.line_of(self.record, name)
+            return None if line is None else (getattr(self.record, name), line)
         return None if stated is None else (stated.value, stated.line)
 
     @property
@@ -290,8 +311,15 @@ class Row:
     @cached_property
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
-        words = " ".join((self.record.section, self.record.size_label, *self.record.extra.values()))
+        own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
+        words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
         return frozenset(name.lower() for name in DEVICES.findall(words))
+
+    @cached_property
+    def device(self) -> Device | None:
+        """What the row's own cells name, else the headings above it, else the file."""
+        own = " ".join((self.record.machine, *(cell for cell in self.record.printed.values() if DEVICES.search(cell))))
+        return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
 
     @property
     def tabular(self) -> bool:
@@ -315,7 +343,7 @@ class Row:
         """The rows of the file that a row is compared with: all, unless it is a very long one."""
         return self.sheet.files[self.record.source_file][:_MOST]
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, int | None]:
         return self.record.source_file, self.record.table
 
@@ -362,18 +390,22 @@ class Sheet:
     """Which relations between columns the rows of a table and of a file keep to: see `relations`."""
     found: dict[tuple[str, int | None], list[relations.Relation]] = field(default_factory=dict)
     """Table -> what its columns that no field takes follow from: see `relations`."""
+    asked: dict[tuple[str, int | None], tuple[relations.Relation, ...]] = field(default_factory=dict)
+    """Table -> the relations that its rows are asked for."""
+    peaks: dict[object, bool] = field(default_factory=dict)
+    """Table -> whether its MFU are shares of a peak that a data sheet has."""
     costs: dict[tuple[object, str], tuple[float, float]] = field(default_factory=dict)
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
+    _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
     _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
-        from seatrial.notes.lint.formulas import is_mixture
-
         sheet = cls([], dict(prose or {}))
         for record in records:
             text = sheet.prose.get(record.source_file)
+            record = _labelled(record)
             known = record if text is None else text.hints.enriched(record)
             row = Row(known, len(sheet.rows), sheet, layers=known.layers, hidden=known.hidden, seq=known.seq, vocab=known.vocab)
             told = text is not None and text.hints.mixture(known)
@@ -407,6 +439,14 @@ class Sheet:
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
 
+    def has_unknown(self, key: tuple[str, int | None]) -> bool:
+        """Whether a column of the table that no field takes holds different numbers."""
+        if key not in self._unknown:
+            rows = self.tables[key][:_NEAR]
+            headings = [heading for heading in rows[0].record.printed if is_extra(heading)]
+            self._unknown[key] = any(len({row.figure(heading) for row in rows} - {None}) > 1 for heading in headings)
+        return self._unknown[key]
+
     def in_file(self, row: Row, name: str) -> list[object]:
         """The values that the other rows of the file have in a field, each once, in the order they first come."""
         file = row.record.source_file
@@ -425,11 +465,25 @@ class Sheet:
         return self.prose.get(row.record.source_file) or Prose.of("")
 
 
+_SIZE = re.compile(r"\d+(?:\.\d+)? ?[MBT]")
+
+
+def _labelled(record: Record) -> Record:
+    """A size in the first cell is the model's, whatever stands above it: `8B` under `Llama 3`."""
+    first = next(iter(record.printed.values()), "") if not record.size_label else ""
+    return replace(record, size_label=clean(first)) if _SIZE.fullmatch(clean(first)) else record
+
+
 def _grouped(rows: list[Row], key) -> dict:  # type: ignore[no-untyped-def]
     groups: dict = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups
+
+
+def round_number(n: int) -> bool:
+    """Whether people choose such batches, lengths and numbers of devices: a power of two, or a small multiple of one."""
+    return n > 0 and n // (n & -n) <= 15
 
 
 def mode(values: Iterable[int | float | str | None]) -> tuple[object, int]:

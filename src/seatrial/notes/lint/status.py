@@ -18,7 +18,7 @@ from seatrial.tables.unknown import is_known
 _CLOCK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([kKMG]?)[Hh][Zz]\b")
 _NUMERIC = {"count", "figure", "memory", "seconds", "rate", "percent"}
 _UNITS = re.compile(
-    r"\b(?:[KMGT]i?B?|bytes?|[mu]?s(?:ecs?)?|mins?|minutes?|secs?|seconds?|h|hrs?|hours?|d|days?|steps?|[GTPE]FLOPs?|PetaFLOPs?|%|"
+    r"\b(?:[KMGT]i?[BO]?|bytes?|[mu]?s(?:ecs?)?|mins?|minutes?|secs?|seconds?|h|hrs?|hours?|d|days?|steps?|[GTPE]FLOPs?|PetaFLOPs?|%|"
     r"samples|seqs?|tokens?|tok|/|per|it|iter|gpu|device|node|x)\b",
     re.IGNORECASE,
 )

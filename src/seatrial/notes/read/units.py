@@ -18,7 +18,7 @@ _TIME_WORDS = {word: unit for unit, words in _TIME.items() for word in words.spl
 _EXACT = {"ms": 3, "us": 6, "ns": 9}
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _GIB = {"B": 2.0**-30, "KB": 2.0**-20, "KiB": 2.0**-20, "TB": 2.0**10, "TiB": 2.0**10}
-_BYTES = {f"{scale}{i}b".lower(): f"{scale.upper()}{i}B" for scale in "KMGT" for i in ("", "i")}
+_BYTES = {f"{scale}{i}{byte}".lower(): f"{scale.upper()}{i}B" for scale in "KMGT" for i in ("", "i") for byte in "bo"}
 _SHORT = {"g": "GB", "gi": "GiB", "m": "MB", "mi": "MiB", "b": "B", "byte": "B", "bytes": "B"}
 _PER = r"\s*(?:/|per\s)\s*"
 _EACH = rf"(?:{_PER}(?:gpu|node|device|rank))?"
@@ -28,7 +28,7 @@ _UNITS: dict[str, re.Pattern[str]] = {
     for kind, pattern in {
         "seconds": rf"({'|'.join(sorted(_TIME_WORDS, key=len, reverse=True))}|(?:its?|iters?|iterations|steps?){_A_SECOND})"
                    rf"(?:{_PER}(?:it|iter|iteration|step)s?)?",
-        "memory": rf"([KMGT]i?B|[MG]i?|bytes?|B)(?:ytes?)?{_EACH}",
+        "memory": rf"([KMGT]i?[BO]|[MG]i?|bytes?|B)(?:ytes?)?{_EACH}",
         "figure": rf"((?:[KMGTPE]|kilo|mega|giga|tera|peta|exa)FLOPS?(?:{_A_SECOND})?|T){_EACH}",
         "frequency": r"([GMk]?Hz)",
         "rate": rf"((?:samples?|seqs?|sequences?|tokens?|toks?){_A_SECOND}{_EACH})",

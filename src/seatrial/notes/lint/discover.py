@@ -1,0 +1,126 @@
+"""What columns that no field takes follow from: products of other columns, found in the rows themselves.
+
+    followed(rows, headings)          [(("+speed-up", 1), ("tokens_per_s", -1)), (("+cost", 1), ("+GPU hours", -1)), ...]
+
+Speed-ups, efficiencies, days, GPU hours, costs and tokens are worked out from what stands beside them, under headings of any
+language. A product of up to three columns counts as found where so many rows keep to it to their last digit that chance does
+not do it, and hardly any row nearly does: figures that are merely alike, as those of one machine are, miss it by a little.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from seatrial.notes.lint.sheet import EXTRA, Row, is_extra
+
+FIELDS = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "aggr_pflops", "world",
+          "gbs", "seq", "iteration")  # fmt: skip
+Terms = tuple[tuple[str, int], ...]
+FEWEST, MOST_SEARCHED, MOST_EXTRA, MOST_FIELDS, MOST_FOUND = 4, 24, 8, 9, 3
+CLOSE, NEARLY = 0.0015, 0.1
+"""Beyond the printed digits: within which a row keeps to a product, and within which it nearly does."""
+KEPT, NEARLY_SHARE, CHANCE = 0.5, 0.15, 0.003
+"""Share of the rows that keep to it, at least; that nearly do, at most; how many such products chance would give, at most."""
+
+
+def followed(rows: Sequence[Row], headings: Sequence[str]) -> list[Terms]:
+    """Of rows of one table; `headings` of the columns that may follow from others."""
+    rows = rows[:MOST_SEARCHED]
+    if len(rows) < FEWEST:
+        return []
+    names = [EXTRA + heading for heading in headings][:MOST_EXTRA]
+    logs = {name: found for name in (*names, *FIELDS) if (found := _logs(rows, name)) is not None}
+    given = [name for name in FIELDS if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-9]
+    # What hardly changes follows from anything.
+    extras = [name for name in names if name in logs and np.nanmax(logs[name][0]) - np.nanmin(logs[name][0]) > 1e-3]
+    made: list[Terms] = []
+    seen: set[frozenset[tuple[str, int]]] = set()
+    for name in extras:
+        beside = [other for other in extras if other != name]
+        for terms in [*_found(name, given[:MOST_FIELDS], logs), *_found(name, [*beside, *given][:MOST_FIELDS], logs)]:
+            # a / b is the same as b / a.
+            if frozenset(terms) not in seen and frozenset((n, -power) for n, power in terms) not in seen:
+                seen.add(frozenset(terms))
+                made.append(terms)
+    return made
+
+
+def numeric(row: Row) -> list[str]:
+    return [heading for heading in row.record.printed if is_extra(heading)]
+
+
+def _logs(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """Logarithms of a column and what its printed digits leave open; None where too few rows have it."""
+    values, slack = np.full(len(rows), np.nan), np.zeros(len(rows))
+    for at, row in enumerate(rows):
+        value = row.world if name == "world" else row.seq if name == "seq" else row.get(name)
+        if value and 0 < value < math.inf and name not in row.record.inferred:
+            values[at] = math.log(value)
+            figure = row.printed(name) if name[:1] == EXTRA or name not in ("world", "seq", "gbs", "iteration") else None
+            slack[at] = figure.slack if figure is not None else 0.0
+    return (values, slack) if np.isfinite(values).sum() >= FEWEST else None
+
+
+def _found(name: str, others: list[str], logs: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[Terms]:
+    """Of the products that most rows keep to those with the fewest columns."""
+    values, slack = logs[name]
+    if not others:
+        return []
+    place = {n: at for at, n in enumerate(others)}
+    column = np.array([np.nan_to_num(logs[n][0]) for n in others])
+    missing, open_ = np.array([np.isnan(logs[n][0]) for n in others]), np.array([logs[n][1] for n in others])
+    best: list[tuple[int, int, float, Terms]] = []
+    for many in (1, 2, 3):
+        combos = list(_combos(others, many))
+        if not combos or many == 3 and len(others) > 12:
+            break
+        powers = np.zeros((len(combos), len(others)))
+        for at, combo in enumerate(combos):
+            for n, power in combo:
+                powers[at, place[n]] = power
+        known = np.abs(powers) @ missing == 0
+        off = np.where(known, values + powers @ column, np.nan)
+        may = slack + np.abs(powers) @ open_
+        tried = sum(math.comb(len(others), k) * 2**k for k in range(1, many + 1))
+        found = [(kept, -many, -float(np.median(may[at])), ((name, 1), *combos[at]))
+                 for at, kept in _judged(off, may, values, tried)]  # fmt: skip
+        # One column more has to explain one row more.
+        if found and (not best or max(found)[0] > max(best)[0]):
+            best = found
+    top = max(best)[0] if best else 0
+    return [terms for kept, _, _, terms in sorted(best, reverse=True)[:MOST_FOUND] if kept >= top - 2]
+
+
+def _combos(others: list[str], many: int) -> Iterator[Terms]:
+    for names in itertools.combinations(others, many):
+        for powers in itertools.product((-1, 1), repeat=many):
+            yield tuple(zip(names, powers))
+
+
+def _judged(off: np.ndarray, may: np.ndarray, values: np.ndarray, tried: int) -> Iterator[tuple[int, int]]:
+    """Which of the products rows keep to, and how many rows do."""
+    apart = np.abs(off[:, :, None] - off[:, None, :])
+    with np.errstate(invalid="ignore"):
+        near = (apart <= may[:, :, None] + may[:, None, :] + CLOSE).sum(axis=2)
+        middle = near.argmax(axis=1)
+    there = np.isfinite(off).sum(axis=1)
+    for at in np.flatnonzero((near.max(axis=1) >= np.maximum(FEWEST, KEPT * there)) & (there >= FEWEST)):
+        distance, open_ = apart[at, middle[at]], may[at] + may[at, middle[at]] + CLOSE
+        keep = distance <= open_
+        kept, rows = int(keep.sum()), int(there[at])
+        spread = min(1.0, float(np.ptp(values[keep])))
+        windows = np.minimum(1.0, 2 * open_[keep] / max(spread, 1e-3))
+        chance = tried * math.comb(rows, kept) * float(windows.prod() / windows.min())
+        nearly = int(((distance > open_) & (distance <= open_ + NEARLY)).sum())
+        if chance < CHANCE and nearly <= max(1.0, NEARLY_SHARE * rows) and not _another(off[at][~keep], open_[~keep]):
+            yield int(at), kept
+
+
+def _another(off: np.ndarray, open_: np.ndarray) -> bool:
+    """Whether rows that do not keep to it agree among themselves: then something differs between rows that is no slip."""
+    there = np.isfinite(off)
+    off, open_ = off[there], open_[there]
+    return any(abs(a - b) <= min(c, d) for (a, c), (b, d) in itertools.combinations(zip(off, open_), 2))

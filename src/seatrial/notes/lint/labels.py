@@ -1,0 +1,31 @@
+"""What the label of a model's size says: its parameters, and whether it is a mixture of experts.
+
+    label_parameters("1.3B")                (1.3e9, 0.05e9)
+    is_mixture("30B-A3B")                   True
+"""
+from __future__ import annotations
+
+import functools
+import re
+
+_LABEL = re.compile(r"(\d+(?:\.\d+)?) ?([KMBT])", re.IGNORECASE)
+
+
+_MIXTURE = re.compile(r"\d\s?[x×]\s?\d|[-_ ]A\d+(?:\.\d+)?B|\bMoE\b|mixtral", re.IGNORECASE)
+_ACTIVE = re.compile(r"(?<=[-_ ]A)(\d+(?:\.\d+)?)(B)", re.IGNORECASE)
+"""The parameters that a token passes through: 30B-A3B."""
+
+
+def is_mixture(label: str) -> bool:
+    """A label such as 8x7B or 30B-A3B, of a mixture of experts."""
+    return _MIXTURE.search(label) is not None
+
+
+@functools.cache
+def label_parameters(label: str) -> tuple[float, float] | None:
+    """Parameters and half a step of the last digit of a label: '1.3B' -> (1.3e9, 0.05e9)."""
+    match = _ACTIVE.search(label) or (None if is_mixture(label) else _LABEL.search(label))
+    if match is None:
+        return None
+    scale = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}[match[2].lower()]
+    return float(match[1]) * scale, 0.5 * 10.0 ** -len(match[1].partition(".")[2]) * scale
