@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from seatrial.engine.watch.heartbeat import Beat, so_far
 from seatrial.engines.base import Event
-
-Report = dict[str, Any]
-"""What the watch of a rank wrote when it saw the stall."""
+from seatrial.launch.hang import Report
 
 
 def kept(events: Iterable[Event], beats: Iterable[Beat]) -> str:

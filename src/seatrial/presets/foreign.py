@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from seatrial import fields
 from seatrial.errors import BadInput
+from seatrial.plaindata import read_json
 from seatrial.spec import Model
 
 CONFIG = "config.json"
@@ -39,12 +39,7 @@ def values_of(name: str, *, seq: int | None = None) -> dict[str, Any] | None:
 def _of_config(path: Path, seq: int | None) -> dict[str, Any]:
     from seatrial.huggingface import hfconfig
 
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: not JSON ({error})") from None
+    config = read_json(path)
     if not isinstance(config, Mapping):
         raise BadInput(f"{path}: expected a table, as a Hugging Face {CONFIG} has")
     made = hfconfig.model_of(config, where=str(path), seq=seq)

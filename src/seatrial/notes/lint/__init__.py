@@ -13,7 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.notes.lint import derived, duplicates, formulas, layout, model_size, plausible, relations, status, throughput
+from seatrial.notes.lint import (
+    derived,
+    duplicates,
+    formulas,
+    layout,
+    model_size,
+    plausible,
+    relations,
+    repairs,
+    status,
+    throughput,
+)
 from seatrial.notes.lint import shifted as cells
 from seatrial.notes.lint.prose import Prose
 from seatrial.notes.lint.sheet import CODES, LEVELS, Finding, Sheet, in_order
@@ -25,7 +36,7 @@ __all__ = ["CODES", "LEVELS", "Finding", "lint", "look", "look_at"]
 
 Rule = Callable[[Sheet], list[Finding]]
 RULES: tuple[Rule, ...] = (
-    formulas.establish, relations.learn, layout.check_processes, cells.check, relations.check, throughput.check,
+    formulas.establish, relations.learn, layout.check_processes, cells.check, repairs.check, throughput.check,
     duplicates.check, layout.check_divisible, derived.check, plausible.check, model_size.check, status.check,
 )  # fmt: skip
 """In the order that they run, the certain first: each uses what those before it proposed."""

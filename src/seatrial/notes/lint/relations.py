@@ -1,13 +1,11 @@
-"""Columns of a table that follow from each other: where one does not, the one cell whose change makes all of them agree.
+"""Columns of a table that follow from each other: which relations its rows keep to.
 
-    learn(sheet)                         which relations the rows of each table keep to, and by how much they scatter
-    check(sheet)                         findings
+    learn(sheet)                         what is kept to in each table, and by how much rows scatter
     holds(row, world=64)                 whether the relations hold with so many processes; None where none can say
 
 Tokens a second times the time are the batch; TFLOPs over MFU are the device's peak; TFLOPs times time and processes are the
-FLOPs of the batch. A relation counts only where most rows keep to it: a table may count in a way that nobody states. A wrong
-cell breaks every relation that it is part of and no other, so that two broken ones usually tell which cell it is; where they
-leave several, what else speaks for a value decides: a slip of the hand, the rest of the column, the row above, the text.
+FLOPs of the batch. A relation counts only where most rows keep to it: a table may count in a way that nobody states. What is to
+be changed where a row does not is in `repairs.py`.
 """
 from __future__ import annotations
 
@@ -16,15 +14,11 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from seatrial.columns import LAYOUT
-from seatrial.notes.lint import derived, digits, discover
-from seatrial.notes.lint.digits import Printed
-from seatrial.notes.lint.formulas import ALIKE, complete
-from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, mode, round_number
-from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
+from seatrial.notes.lint import discover
+from seatrial.notes.lint.formulas import ALIKE
+from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
 
 
 @dataclass(frozen=True)
@@ -65,9 +59,6 @@ RELATIONS = (
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
-SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
-"""What hardly differs from row to row."""
-COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga", "iteration")
 WINDOW = 0.03
 """Within which rows are taken to keep to a relation: means of rates and of times differ by a little."""
 ENOUGH_ROWS, MOST = 3, 0.66
@@ -79,32 +70,11 @@ _MOST_ROWS = 300
 UNSAID, UNSAID_MOST = "without a batch or a sequence", 0.7
 ANY = "any model"
 TERA = math.log(1e12)
-CLOSELY = 0.002
-"""Beyond its digits by how much a row may miss what others keep to exactly."""
-COST = 0.006
-"""Within which the FLOPs of a token are those of a line through other rows."""
 GRAVE, SMALL = 0.05, 0.015
 """From which difference on a broken relation is an error; less is one when a slip of the hand explains it."""
-# Scores: what speaks for a value.
-ANOTHER_RELATION, ABOVE, IN_ANOTHER_ROW, UNIT, PART, EXCHANGED = 2.0, 1.5, 2.0, 5.0, 4.0, 5.0
-"""One more broken relation that it mends; the cell above says what is printed; a row nearby has it; a unit; per node or per
-GPU; another row has it and this row's in its place."""
-UNLIKELY = 1.5
-"""Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
-no power of two has."""
-ODD = 2.0
-"""A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
-RECOMPUTED = 2.5
-"""TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
+COST = 0.006
+"""Within which the FLOPs of a token are those of a line through other rows."""
 PEAKS = (125.0, 312.0, 362.0, 383.0, 459.0, 756.0, 918.0, 989.0, 1307.0, 1979.0, 2250.0, 2614.0, 4500.0)
-PEAK = 1.5
-"""A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
-FAR = 1.2
-"""Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
-ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
-_TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
-          1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
-"""Printed over meant time -> the unit it is in."""
 
 
 @dataclass(frozen=True)
@@ -116,16 +86,6 @@ class Rule:
     support: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repair:
-    """A change of one cell after which everything agrees."""
-
-    name: str
-    value: object
-    shown: str
-    score: float
-    why: str = ""
-    code: str = ""
 
 
 # ---- values
@@ -199,16 +159,20 @@ def residue(row: Row, relation: Relation, other: dict[str, object] | None = None
     return total
 
 
+def is_measure(name: str) -> bool:
+    return name in MEASURES or name[:1] == EXTRA
+
+
 def slack(row: Row, relation: Relation, but: str = "") -> float:
     """What the printed digits leave open, whether they were rounded or cut off."""
-    shown = [row.printed(name) for name, _ in relation.terms if _is_measure(name) and name != but]
+    shown = [row.printed(name) for name, _ in relation.terms if is_measure(name) and name != but]
     return 1e-6 + sum(2 * figure.slack for figure in shown if figure is not None)
 
 
 # ---- what the rows of a table keep to
 
 
-def _key(row: Row, relation: Relation, *, any_model: bool = False) -> tuple[object, ...]:
+def key_of(row: Row, relation: Relation, *, any_model: bool = False) -> tuple[object, ...]:
     asked = relation.name, any_model
     if asked not in row.keys:
         row.keys[asked] = _new_key(row, relation, any_model)
@@ -328,9 +292,9 @@ def learn(sheet: Sheet) -> list[Finding]:
                 if (off := residue(row, relation)) is None:
                     continue
                 measured = off, slack(row, relation)
-                keys = [_key(row, relation)]
+                keys = [key_of(row, relation)]
                 if "model" in relation.apart and "device" not in relation.apart:
-                    keys.append(_key(row, relation, any_model=True))
+                    keys.append(key_of(row, relation, any_model=True))
                 for key in dict.fromkeys(keys):
                     found.setdefault(("table", row.key, key), []).append(measured)
                     found.setdefault(("file", row.record.source_file, key), []).append(measured)
@@ -404,7 +368,7 @@ def rule_of(row: Row, relation: Relation) -> Rule | None:
     """Of its model in its table, else in its file; else a formula by which rows of any model agree to the last digit."""
     rules, file = row.sheet.rules, row.record.source_file
     for any_model in (False, True) if "model" in relation.apart else (False,):
-        name = _key(row, relation, any_model=any_model)
+        name = key_of(row, relation, any_model=any_model)
         for rule in (rules.get(("table", row.key, name)), rules.get(("file", file, name))):
             if rule is not None and rule.support >= 2:
                 return rule
@@ -448,479 +412,3 @@ def holds(row: Row, **other: object) -> bool | None:
     told = [abs(found[0]) <= found[1] + 0.005 for relation in relations_of(row) if relation.name != "the layout"
             and (rule := rule_of(row, relation)) is not None and (found := off_by(row, relation, rule, other))]  # fmt: skip
     return all(told) if told else None
-
-
-# ---- one row
-
-
-def check(sheet: Sheet) -> list[Finding]:
-    found: list[Finding] = []
-    rows = [row for row in sheet.rows if row.tabular and not row.fixed and not row.settled]
-    judged = {row: both for row in rows if (both := broken_and_kept(row))[0]}
-    habits = _habits(judged)
-    for mates in sheet.tables.values():
-        suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]] = {}
-        for row in mates:
-            if row in judged:
-                broken, kept = judged[row]
-                broken = [each for each in broken if (row, each[0].name) not in habits]
-                if broken and _concerns(row, broken, kept):
-                    suspects[row] = _mended(row, broken, kept)
-        _exchanges(suspects)
-        found += _stated_otherwise(mates)
-        for row, (broken, repairs) in suspects.items():
-            found += _report(row, broken, repairs)
-    return found
-
-
-_FROM_TEXT = ("gbs", "seq", "mbs", "tp")
-
-
-def _stated_otherwise(mates: list[Row]) -> list[Finding]:
-    """A setting that the text states and that nearly all rows deny by one factor: once, at the text's line."""
-    first = mates[0]
-    told: dict[str, set[float]] = {}
-    for relation in RELATIONS:
-        rule = first.sheet.rules.get(("table", first.key, _key(first, relation))) if relation.exact else None
-        asked = [name for name, power in relation.terms if power == -1 and name in _FROM_TEXT
-                 and first.stated_above(name) and not any(row.shows(name) for row in mates)]  # fmt: skip
-        if rule is None or rule.support < ENOUGH_ROWS or abs(rule.constant) < 0.1 or not asked:
-            continue
-        if UNSAID in _key(first, relation) or any(term(first, name, {}) is None for name, _ in relation.terms):
-            continue
-        counts = {row.world or 1 for row in mates} | {first.procs or 1}
-        if any(abs(abs(rule.constant) - math.log(count)) < 0.01 for count in counts):
-            continue  # of one device, or of all of them
-        for name in asked:
-            was = first.stated_above(name)
-            assert was is not None
-            meant = float(was[0]) * math.exp(rule.constant)  # type: ignore[arg-type]
-            near = [n for n in (round(meant), 2 ** round(math.log2(meant))) if abs(n / meant - 1) < 0.01 and round_number(n)]
-            if near:
-                told.setdefault(name, set()).add(near[-1])
-    # Where the batch and the sequence would both do, the batch is what people change.
-    name = "gbs" if "gbs" in told else next(iter(told), "")
-    values = told.get(name, set())
-    if len(values) != 1:
-        return []
-    value, line = first.stated_above(name) or (0, 0)
-    meant = min(values)
-    message = f"line {line} says {first.column(name)} {value}, and the figures of the rows below agree on {meant:g}"
-    return [Finding(file=first.record.source_file, line=line, code="header-vs-row", level="error", message=message,
-                    column=first.column(name), printed=str(value), proposed=f"{meant:g}")]  # fmt: skip
-
-
-def broken_and_kept(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
-    row.judged = row.judged or _judge(row)
-    broken, kept = row.judged
-    return broken, kept
-
-
-def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]:
-    broken: list[tuple[Relation, Rule, float]] = []
-    unsaid: list[tuple[Relation, Rule, float]] = []
-    kept: list[tuple[Relation, Rule]] = []
-    for relation in relations_of(row):
-        rule = rule_of(row, relation)
-        measured = rule and off_by(row, relation, rule)
-        if rule is None or not measured or rule.support < 2 and relation.exact:
-            continue
-        off, may = measured
-        if abs(off) <= may:
-            kept.append((relation, rule))
-        elif abs(off) > may + (CLOSELY if relation.exact and rule.support >= 4 else 0.004) and not _of_nodes(row, relation):
-            (unsaid if _unstated(row, relation, off) else broken).append((relation, rule, off))
-    # A row that ran with another batch breaks all that the batch is part of.
-    if broken or any(("gbs", -1) in relation.terms for relation, _ in kept):
-        broken += unsaid
-    return broken, kept
-
-
-def _unstated(row: Row, relation: Relation, off: float) -> bool:
-    """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
-    unsaid = UNSAID in _key(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
-    return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
-
-
-def _of_nodes(row: Row, relation: Relation) -> bool:
-    """An aggregate that follows from TFLOPs which are a node's: those are what is unlike the other rows, not the aggregate."""
-    return relation.name == "the aggregate" and derived.aggregate_fits(row, row.get("tflops") or 0.0) is not None
-
-
-def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
-    """Rows and relations that they break by a factor that others break them by too: three rows, or two that stand together."""
-    offs: dict[tuple[str, str], list[tuple[float, Row]]] = {}
-    for row, (broken, _) in judged.items():
-        for relation, _, off in broken:
-            if not any(abs(abs(off) - math.log(unit)) < 0.05 for unit in (10, 60, 1000)):
-                offs.setdefault((row.record.source_file, relation.name), []).append((off, row))
-    found = set()
-    for (_, name), each in offs.items():
-        each.sort(key=lambda pair: pair[0])
-        for at, (off, row) in enumerate(each):
-            alike = [other for other_off, other in each[max(0, at - 20) : at + 20] if abs(other_off - off) < 0.006]
-            kin = [other for other in alike if other.key == row.key and abs(other.place - row.place) == 1]
-            if len(alike) > 2 or len(alike) == 2 and (len(kin) == 1 or not row.shows("gbs")):
-                found.add((row, name))
-    return found
-
-
-def _concerns(row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
-    """Time and TFLOPs alone, with nothing else to tell which of them is wrong, are the question of `throughput`."""
-    throughput_can = complete(row) and row.reading is not None and row.reading.ratio(row) is not None
-    names = {relation.name for relation, _, _ in broken}
-    if names == {"the layout"}:
-        return False
-    if not throughput_can:
-        return True
-    return names != {"TFLOPs and time"} or any({"sec_per_it", "tflops"} & {n for n, _ in r.terms} for r, _ in kept)
-
-
-def _mended(
-    row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
-) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
-    """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
-    repairs = list(_repairs(row, broken, kept))
-    told = [each for each in broken if not _is_found(each[0])]
-    if repairs or len(told) == len(broken) or not told:
-        return broken, repairs
-    return told, list(_repairs(row, told, [each for each in kept if not _is_found(each[0])]))
-
-
-def _is_found(relation: Relation) -> bool:
-    return relation.terms[0][0][:1] == EXTRA
-
-
-def _repairs(
-    row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
-) -> Iterator[Repair]:
-    """Every change of one cell that mends all that is broken and breaks nothing."""
-    for name in _cells(row, broken):
-        for value in dict.fromkeys(_values(row, name, broken)):
-            bounds = _bounds(row, name, value, broken, kept)
-            if bounds is not None:
-                yield from _scored(row, name, value, bounds, broken)
-                if name not in ("layers", "hidden", "seq", "size_label"):
-                    break
-
-
-def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
-    """Fields that every broken relation has, and that stand in the row."""
-    common = set.intersection(*({name for name, _ in relation.terms} for relation, _, _ in broken))
-    if "world" in common:
-        counted = [name for name in ("gpus", "nodes") if getattr(row.record, name) is not None]
-        common |= set(counted[:1]) or {"dp", "tp", "pp", "cp"}
-    if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
-        common |= {"layers", "hidden", "seq", "size_label"}
-    order = (*MEASURES, *(name for name in common if name[:1] == EXTRA), *COUNTS, "layers", "hidden", "seq", "size_label")
-    return [name for name in order if name in common and row.shows(name)]
-
-
-def _is_measure(name: str) -> bool:
-    return name in MEASURES or name[:1] == EXTRA
-
-
-def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
-    if _is_measure(name) or name in COUNTS:
-        was = row.beside(name) if name in ("cp", "ga") else row.get(name)
-        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + 4 * b[1].scatter):
-            powers = dict(relation.terms)
-            power = powers.get(name, powers.get("world") if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
-            if was and power:
-                value = was * math.exp(-off / power)
-                if _is_measure(name):
-                    yield value
-                else:
-                    yield from _counts(row, name, value, slack(row, relation) + 0.005)
-        return
-    seen = [value for value in row.sheet.in_file(row, name) if value]
-    if name == "seq" and row.seq:
-        seen += [row.seq * 2, row.seq // 2, row.seq * 4, row.seq // 4]
-    if name == "layers" and row.layers:
-        seen += [max(1, round(row.layers * math.exp(power * broken[0][2]))) for power in (1, -1)]
-    yield from (value for value in seen if value != getattr(row.record, name))
-
-
-def _counts(row: Row, name: str, value: float, open_: float) -> Iterator[int]:
-    """Whole numbers near a solved one, those first that somebody would choose."""
-    if not 0.5 <= value < 1e12:
-        return
-    stated = row.stated_above(name)
-    column = [_said(mate, name) for mate in row.around if mate is not row]
-    likely = [stated[0] if stated else None, mode(column)[0], *column, 2 ** round(math.log2(max(1.0, value)))]
-    yield from dict.fromkeys(n for n in likely if isinstance(n, int) and n > 0 and abs(math.log(n / value)) <= open_)
-    low, high = math.ceil(value * (1 - open_)), math.floor(value * (1 + open_))
-    near = sorted(range(max(1, low), high + 1)[:200], key=lambda n: abs(n - value))
-    yield from [n for n in near if round_number(n)][:1]
-    yield max(1, round(value))
-
-
-def _bounds(
-    row: Row, name: str, value: object, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]
-) -> tuple[float, float] | None:
-    """How far the new value may be from the solved one, as logarithms, where everything agrees with it; else None."""
-    low, high = -math.inf, math.inf
-    for relation, rule in [*((relation, rule) for relation, rule, _ in broken), *kept]:
-        found = off_by(row, relation, rule, {name: value})
-        if found is None and name == "size_label":
-            continue
-        if found is None:
-            return None
-        off, may = found
-        power = dict(relation.terms).get(name)
-        if _is_measure(name) and power:
-            ends = sorted(((-may - off) / power, (may - off) / power))
-            low, high = max(low, ends[0]), min(high, ends[1])
-        elif abs(off) > may + 0.002:
-            return None
-    return (low, high) if low <= high + 0.004 else None
-
-
-def _scored(
-    row: Row, name: str, value: object, bounds: tuple[float, float], broken: list[tuple[Relation, Rule, float]]
-) -> Iterator[Repair]:
-    score = ANOTHER_RELATION * (len(broken) - 1)
-    if _is_measure(name):
-        yield _measure(row, name, float(value), bounds, score)  # type: ignore[arg-type]
-        return
-    mates = [mate for mate in row.around if mate is not row]
-    column = [_said(mate, name) for mate in mates]
-    usual, often = mode(column)
-    stated = row.stated_above(name)
-    why = ""
-    if stated is not None and stated[0] == value:
-        score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
-    elif usual == value and often >= max(1, 0.5 * len(column)):
-        score, why = score + USUAL, " (as in the other rows)"
-    elif value in column:
-        # In a column where every value comes once, that this one does says little.
-        score, why = score + IN_ANOTHER_ROW * (1.0 if len(set(column)) <= 3 else 0.5), " (as in another row)"
-    elif name == "size_label":
-        return
-    else:
-        text = row.cell(name) or str(_said(row, name) or "")
-        # Of one digit or two nearly every number is a slip of every other.
-        slip = digits.slip(text, (value - 0.5, value + 0.5)) if isinstance(value, (int, float)) and len(text) > 2 else None
-        score += min(2.0, next(points for chance, points in SLIP if slip.chance < chance)) if slip else -1.0
-        why = f" ({slip.how})" if slip else ""
-    was = _said(row, name)
-    if isinstance(value, int) and isinstance(was, int) and name not in ("layers", "hidden", "nodes", "iteration"):
-        if value not in column and round_number(was) and not round_number(value):
-            return  # nobody chooses such a number
-        score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
-    if not _divides(row, name, value):
-        score -= UNLIKELY
-    if any(_same_layout(row, mate, name, value) for mate in mates):
-        score -= UNLIKELY
-    elif any(_same_layout(row, mate, name, was) for mate in mates):
-        score += UNLIKELY  # as it stands the row is another one's configuration
-    if name in ("gpus", "nodes") and isinstance(value, int) and value not in column:
-        score -= UNLIKELY if value & (value - 1) or was in column else 0.0
-    if was == usual and often >= 0.6 * len(column):
-        score -= USUAL / 2  # what nearly all rows have
-    if name == "gbs" and _of_each_device(row, float(value)):  # type: ignore[arg-type]
-        score, why = score + USUAL / 2, why or " (as much for a device as in the other rows)"
-    yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
-
-
-def _of_each_device(row: Row, gbs: float) -> bool:
-    """Whether a batch is as much for each device as nearly all rows have, and the printed one is not."""
-    shares = [mate.record.gbs / mate.world for mate in row.around if mate is not row and mate.record.gbs and mate.world]
-    usual, often = mode(shares)
-    each, was = gbs / (row.world or 1), (row.record.gbs or 0) / (row.world or 1)
-    return len(shares) > 2 and often >= 0.7 * len(shares) and each == usual != was
-
-
-def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
-    """Whether the row would be another one's configuration: nobody runs it twice without a word."""
-    names = ("size_label", "machine", "gpus", "nodes", "cp", "seq", *LAYOUT)
-    same = all((value if n == name else _said(row, n)) == _said(mate, n) for n in names)
-    return same and row.record.extra == mate.record.extra
-
-
-def _said(row: Row, name: str) -> int | float | str | None:
-    if name in ("cp", "ga"):
-        return row.beside(name)
-    return row.figure(name[1:]) if name[:1] == EXTRA else getattr(row.record, name)
-
-
-def _divides(row: Row, name: str, value: object) -> bool:
-    dp, mbs, gbs = (value if n == name else row.whole(n) for n in ("dp", "mbs", "gbs"))
-    return not (dp and mbs and gbs) or gbs % (dp * mbs) == 0  # type: ignore[operator]
-
-
-def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], score: float) -> Repair:
-    figure = row.printed(name)
-    assert figure is not None
-    low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
-    ratio = figure.value / value
-    shown, why, code = figure.like(value), "", ""
-    slip = digits.slip(_number(row, name, figure), _in_print(figure, low, high))
-    if slip is not None:
-        points = next(points for chance, points in SLIP if slip.chance < chance)
-        score, why = score + points, f" ({slip.how})"
-        if points >= 3 or points >= 2 and abs(slip.value / figure.scale - value) <= 0.55 * figure.unit:
-            shown, value = slip.text, slip.value * (value / float(_in_print(figure, value, value)[0]))
-    tight = high / low - 1 + 0.004
-    for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
-        if abs(math.log(ratio / times)) < tight:
-            score, why, code, shown = score + UNIT, f" (the time is in {unit})", its, _in_column(row, figure, value)
-    node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
-    world = row.world or 1
-    parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
-    for times, what in parts.items() if name != "sec_per_it" else ():
-        if times != 1 and abs(math.log(ratio / times)) < tight:
-            score, why = score + PART, f" (that is {what})"
-            code = "tflops-per-node" if name == "tflops" and times == row.procs else ""
-    if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
-        score, code = score + RECOMPUTED, "formula-mixed"
-        why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
-    peak = max(row.device.peak_tflops.values()) if row.device is not None and name == "tflops" else math.inf
-    score += ABOVE if figure.value > peak >= value else 0.0
-    score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
-    if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
-        score, why = score + PEAK, " (over the peak of another device)"
-    other = formula_of_another(row) if name == "tflops" and not why else None
-    if other is not None:
-        score, why, code = score + other.score, f" ({other.message})", other.code
-    shown += "%" if row.cell(name).endswith("%") else ""
-    return Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why, code=code)
-
-
-def _number(row: Row, name: str, figure: Printed) -> str:
-    return row.cell(name) or f"{figure.value:g}"
-
-
-def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
-    """Values of the record as the column prints them: 0.41 as 41 under a heading of percent."""
-    scale = figure.scale
-    return low * scale, high * scale
-
-
-def _in_column(row: Row, figure: Printed, value: float) -> str:
-    return f"{value * figure.scale:.6g}"
-
-
-def _stale(row: Row, name: str) -> float:
-    """What is printed is what the row above has: typed over, and forgotten."""
-    above = row.mates[row.place - 1] if row.place else None
-    return ABOVE if above is not None and row.cell(name) and above.cell(name) == row.cell(name) and _is_measure(name) else 0.0
-
-
-def _speed(row: Row, name: str, value: float | None = None) -> float | None:
-    """The logarithm of how fast one process is by one of the figures, so that rows of a model can be compared."""
-    value = row.get(name) if value is None else value
-    if not value or value <= 0:
-        return None
-    world = row.world or 1
-    if name == "sec_per_it":
-        return math.log((row.record.gbs or 1) * (row.seq or 1) / (value * world))
-    return math.log(value / (1 if name in SPEEDS else world))
-
-
-def _leaning(row: Row, name: str, was: float, value: float) -> float:
-    """Above 0 when the new value looks more like those of the rows around, of the same model where there are some."""
-    mates = [mate for mate in row.around if mate is not row and not mate.planned]
-    mates = [mate for mate in mates if mate.record.size_label == row.record.size_label] or mates
-    alike = [mate for mate in mates if mate.record.machine == row.record.machine and mate.devices == row.devices]
-    mates = alike if len(alike) > 1 else mates
-    logs = [speed for mate in mates if (speed := _speed(mate, name)) is not None]
-    before, after = _speed(row, name, was), _speed(row, name, value)
-    if len(logs) < 3 - (mates is alike) or before is None or after is None:
-        return 0.0
-    middle = statistics.median(logs)
-    usual = 0.03 + statistics.median(abs(log - middle) for log in logs)
-    difference = abs(before - middle) - abs(after - middle)
-    return max(-1.5, min(1.5, 0.4 * difference / usual)) if abs(difference) > 0.05 else 0.0
-
-
-def _in_line(row: Row, name: str, was: float, value: float) -> float:
-    """Above 0 when the new value lies within what the other rows of the column have, and the printed one does not."""
-    column = [figure for mate in row.around if mate is not row and (figure := _said(mate, name))]
-    if len(column) < 3:
-        return 0.0
-    low, high = 0.9 * min(column), 1.1 * max(column)  # type: ignore[type-var, operator]
-    return 1.5 * ((low <= value <= high) - (low <= was <= high))
-
-
-def _exchanges(suspects: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[Repair]]]) -> None:
-    """Two rows each of which needs what the other has."""
-    for row, (_, repairs) in suspects.items():
-        for i, repair in enumerate(repairs):
-            if not _is_measure(repair.name):
-                continue
-            for other, (_, theirs) in suspects.items():
-                back = next((r for r in theirs if r.name == repair.name), None)
-                mine, its = row.printed(repair.name), other.printed(repair.name)
-                if other is row or back is None or mine is None or its is None:
-                    continue
-                if _near(repair.value, its) and _near(back.value, mine):
-                    why = f" (exchanged with {other.where})"
-                    repairs[i] = replace(repair, score=repair.score + EXCHANGED, shown=other.cell(repair.name), why=why)
-
-
-def _near(value: object, figure: Printed) -> bool:
-    return abs(float(value) / figure.value - 1) < 0.006 + figure.slack  # type: ignore[arg-type]
-
-
-def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[Repair]) -> list[Finding]:
-    repairs = sorted(repairs, key=lambda repair: -repair.score)
-    relation, rule, off = max(broken, key=lambda b: abs(b[2]))
-    best = repairs[0] if repairs else None
-    rivals = [repair for repair in repairs[1:] if best is not None and best.score - repair.score < MARGIN]
-    facts = "; ".join(dict.fromkeys(_fact(row, *b) for b in broken[:3]))
-    alone = len(repairs) == 1 and (abs(off) < FAR or rule.support > ENOUGH_ROWS)
-    known = best is not None and (best.score >= ENOUGH or alone) and not rivals
-    fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
-    grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
-    sure = max(b[1].support for b in broken) >= 2 and not row.planned
-    level: Level = "error" if grave and sure else "warning"
-    row.settled = True
-    if best is not None and known:
-        code = best.code or _code(best.name, broken)
-        if isinstance(best.value, (int, float)):
-            row.propose(best.name, float(best.value), code)
-        printed = row.cell(best.name) or str(_said(row, best.name))
-        message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}: {facts}"
-        gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") else level
-        return [row.find(code, gravity, message, name=best.name, proposed=best.shown)]
-    options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}" for r in repairs[:4])
-    name = next(name for name, _ in relation.terms if row.shows(name))
-    open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
-    if not repairs:
-        row.settled = False
-        found = all(_is_found(relation) for relation, _, _ in broken)
-        if found or _others_will_say(broken):
-            return []
-    return [row.find(_code(name, broken), level, f"{facts}: {open_end}", name=name)]
-
-
-def _others_will_say(broken: Iterable[tuple[Relation, Rule, float]]) -> bool:
-    return any(relation.name in ("TFLOPs and time", "tokens a second", "tokens a second and GPU", "samples a second", "MFU",
-                                 "the aggregate") for relation, _, _ in broken)  # fmt: skip
-
-
-def _code(name: str, broken: list[tuple[Relation, Rule, float]]) -> str:
-    if name in ("mfu", "hfu", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s"):
-        return "rate-mismatch"
-    if name == "aggr_pflops" or name[:1] == EXTRA:
-        return "aggregate"
-    counts = any(relation.name in ("the layout", "GPUs and nodes") for relation, _, _ in broken)
-    if name in ("dp", "tp", "pp", "cp", "gpus", "nodes") and counts:
-        return "world-size"
-    if name in ("ga", "mbs", "dp"):
-        return "batch-divisible"
-    if name == "size_label":
-        return "label-vs-params"
-    return "tflops-mismatch" if any("TFLOPs" in r.name or r.name == "MFU and time" for r, _, _ in broken) else "rate-mismatch"
-
-
-def _fact(row: Row, relation: Relation, rule: Rule, off: float) -> str:
-    """What the other cells give for what people work out from them."""
-    name = relation.terms[0][0]
-    value = math.exp((term(row, name, {}) or 0.0) - off)
-    printed = _said(row, name) if name not in ("world",) else row.world
-    percent = name in ("mfu", "hfu")
-    shown = f"{100 * value:.3g} %" if percent else f"{value:.5g}"
-    there = f"{100 * printed:.3g} %" if percent else f"{printed:g}"  # type: ignore[operator, str-format]
-    return f"by {relation.name} {row.column(name)} would be {shown}, printed {there} ({math.expm1(off):+.1%})"

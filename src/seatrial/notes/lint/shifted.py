@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from seatrial.notes.lint.relations import MEASURES, broken_and_kept
+from seatrial.notes.lint.relations import MEASURES
+from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet
 from seatrial.notes.read.outline import Outline
 from seatrial.notes.read.rows import fits, row_record
