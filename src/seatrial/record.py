@@ -20,7 +20,7 @@ SCHEMA = 1
 
 ABOVE_ZERO = ("sec_per_it", "tflops", "mem_value", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process", "mfu", "hfu",
               "nodes", "gpus", "procs_per_node", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "head_dim",
-              "dp", "tp", "pp", "vp", "mbs", "gbs", "zero_group", "freq_ghz")  # fmt: skip
+              "dp", "tp", "pp", "cp", "vp", "mbs", "gbs", "zero_group", "gradients_group", "weights_group", "freq_ghz")  # fmt: skip
 """Figures and counts of which nothing, or less, was never measured."""
 MEMORY_UNITS = ("", "MiB", "MB", "GiB", "GB")
 State = Literal["measured", "estimated", "planned", "failed"]
@@ -100,6 +100,8 @@ class Record:
     dp: int | None = None
     tp: int | None = None
     pp: int | None = None
+    cp: int | None = None
+    cp_kind: str = ""
     vp: int | None = None
     mbs: int | None = None
     gbs: int | None = None
@@ -110,6 +112,8 @@ class Record:
     dtype: str = ""
     sequence_parallel: bool | None = None
     zero_group: int | None = None
+    gradients_group: int | None = None
+    weights_group: int | None = None
     attention: str = ""
     overlap: str = ""
     compile: bool | None = None

@@ -8,6 +8,7 @@ micro-batch for each replica. Start, increment and final size must each be a mul
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +16,7 @@ from typing import Literal
 from seatrial.engines import model as engine_models
 from seatrial.errors import Infeasible
 from seatrial.schedule import GROUPED, KINDS
-from seatrial.spec import Batch, Cluster, Model, Topology, Trial, divisors, divisors_near, kv_fits, stages_of
+from seatrial.spec import Batch, Cluster, Model, Topology, Trial, context_split, divisors, divisors_near, kv_fits, stages_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +56,12 @@ def world_fits(t: Topology, cluster: Cluster) -> Iterator[Violation]:
     if t.world == cluster.world:
         return
     there = f"{cluster.nodes} nodes x {cluster.procs_per_node} processes = {cluster.world}"
-    rest = t.tp * t.pp
+    rest, product = t.tp * t.pp * t.cp, "TP x PP x CP" if t.cp > 1 else "TP x PP"
     if cluster.world % rest == 0:
         works = f"DP {cluster.world // rest} would"
     else:
-        works = f"TP x PP = {rest} does not divide {cluster.world}; it divides {_multiples_near(cluster.world, rest)}"
-    yield Violation(code="world-size", message=f"DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, but {there}: {works}")
+        works = f"{product} = {rest} does not divide {cluster.world}; it divides {_multiples_near(cluster.world, rest)}"
+    yield Violation(code="world-size", message=f"{t.product}, but {there}: {works}")
 
 
 def batch_fits(batch: Batch, t: Topology) -> Iterator[Violation]:
@@ -91,16 +92,45 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
     if model.pad_vocab_to is not None and model.pad_vocab_to % t.tp:
         yield Violation(code="vocab-divisible", message=f"pad_vocab_to {model.pad_vocab_to} is not a multiple of TP {t.tp}: "
                                                         f"the nearest are {_multiples_near(model.pad_vocab_to, t.tp)}")
-    if t.sequence_parallel and model.seq % t.tp:
+    facts = _facts(engine)
+    if t.cp > 1:
+        yield from context_fits(model, t, facts)
+    elif t.sequence_parallel and model.seq % t.tp:
         yield Violation(code="seq-divisible", message=f"sequence {model.seq} is not a multiple of TP {t.tp}, which sequence "
                                                       f"parallelism needs: the nearest are {_multiples_near(model.seq, t.tp)}")
-    facts = _facts(engine)
     if t.pp > 1 and t.zero > facts.zero_with_pipeline:
         yield Violation(code="zero-pipeline", level="warning",
                         message=f"ZeRO {t.zero} with PP {t.pp}: {_PIPELINES.get(facts.name, facts.name)} refuses ZeRO above "
                                 f"{facts.zero_with_pipeline}")
-    if t.zero_group is not None and t.zero_group != t.dp and not facts.hybrid_sharding:
-        yield Violation(code="zero-group", message=f"zero_group {t.zero_group}: {facts.name} shards over all of DP {t.dp}")
+    if t.zero_group not in (None, t.data_ranks) and not facts.hybrid_sharding:
+        yield Violation(code="zero-group", message=f"zero_group {t.zero_group}: {facts.name} shards over all of DP {t.dp}"
+                                                   + (f" x CP {t.cp}" if t.cp > 1 else ""))
+    for what, group in (("gradients_group", t.gradients_group), ("weights_group", t.weights_group)):
+        if group not in (None, t.zero_group or t.data_ranks) and what not in facts.own_groups:
+            yield Violation(code="zero-group", message=f"{what} {group}: {facts.name} has no group of its own for them; "
+                                                       "zero_group divides all that ZeRO cuts")
+
+
+def context_fits(model: Model, t: Topology, facts: engine_models.EngineModel) -> Iterator[Violation]:
+    if t.cp_kind not in facts.context:
+        has = f"it has {', '.join(facts.context)}" if facts.context else "it has none"
+        yield Violation(code="context-kind", message=f"CP {t.cp} by {t.cp_kind}: {facts.name} cannot; {has}")
+    held, (heads, ring) = max(1, model.kv // t.tp), context_split(model, t)
+    whose = f"{held} key-value heads of a rank" + (f" (of {model.kv}, TP {t.tp})" if t.tp > 1 else "")
+    if t.cp_kind == "ulysses" and held % t.cp:
+        yield Violation(code="context-heads", message=f"CP {t.cp} by all-to-all over heads: {whose} are not a multiple of it: "
+                                                      f"CP {divisors_near(held, t.cp, between=' or ')} would do, or a ring")
+    elif t.cp_kind == "ulysses+ring" and 1 in (heads, ring):
+        which = "a ring alone" if heads == 1 else "an all-to-all alone"
+        yield Violation(code="context-heads", message=f"CP {t.cp} by all-to-all and ring: {whose} leave {which}: "
+                                                      f"cp_kind {'ring' if heads == 1 else 'ulysses'} says so")
+    # A ring deals two stretches to each member, one from either end: causal attention is then as long on all of them.
+    parts = math.lcm(2 * ring if ring > 1 else 1, t.cp * (t.tp if t.sequence_parallel else 1))
+    if model.seq % parts:
+        beside = f" and TP {t.tp}" if t.sequence_parallel and t.tp > 1 else ""
+        yield Violation(code="seq-divisible", message=f"sequence {model.seq} is not a multiple of {parts}, which CP {t.cp} by "
+                                                      f"{t.cp_kind}{beside} divide it into: the nearest are "
+                                                      f"{_multiples_near(model.seq, parts)}")
 
 
 def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from seatrial import fields
 from seatrial.errors import BadInput
@@ -26,6 +26,7 @@ Biases = Literal["all", "attention", "qkv", "mlp", "none"]
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 Attention = Literal["stored", "fused", "fused-hopper"]
+ContextKind = Literal["ring", "gather", "ulysses", "ulysses+ring"]
 
 GIB = 1024**3
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
@@ -68,7 +69,8 @@ _CHOICES = tuple(f.name for f in dataclasses.fields(Architecture))
 _MOST = {"layers": 10_000, "hidden": 1_000_000, "heads": 100_000, "seq": 100_000_000, "vocab": 100_000_000, "ffn": 10_000_000,
          "head_dim": 1_000_000, "pad_vocab_to": 1_000_000_000}  # fmt: skip
 """Beyond these a model was not meant, and 64 bits would not hold its counts."""
-_MOST_LAYOUT = {"dp": 10**9, "tp": 100_000, "pp": 100_000, "vp": 10_000, "mbs": 1_000_000, "zero_group": 10**9}
+_MOST_LAYOUT = {"dp": 10**9, "tp": 100_000, "pp": 100_000, "cp": 100_000, "vp": 10_000, "mbs": 1_000_000,
+                "zero_group": 10**9}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +269,15 @@ def divisors_near(n: int, wanted: int, *, between: str = " and ") -> str:
     return f"{below}" if below == above else f"{below}{between}{above}"
 
 
+class Place(NamedTuple):
+    """Where a rank stands in each of the degrees."""
+
+    pp: int
+    dp: int
+    cp: int
+    tp: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Topology:
     """How the model is laid out over the processes."""
@@ -282,6 +293,13 @@ class Topology:
         names="pp, pipeline parallel, pipeline parallel size, pipeline model parallel size, pp size, pp degree, pipeline, "
               "pipeline stages, stages, pipeline parallelism, pmp")
     """Pipeline parallel: ranks that the layers are divided over."""
+    cp: int = fields.field(1, label="CP", kind="count", searched=True, degree=True, title="Context parallel (CP)",
+        names="cp, context parallel, context parallel size, context parallel degree, cp size, cp degree, context parallelism")
+    """Context parallel: ranks that share every sequence."""
+    cp_kind: ContextKind = fields.field("ring", label="CP by", title="Context parallel by", word="",
+        names="cp kind, cp type, cp comm type, context parallel kind, context parallel rotate method")
+    """How queries meet the keys of other ranks: blocks of keys and values go round a ring, are gathered whole, or an all-to-all
+    gives each rank some heads of the whole sequence (Ulysses); ulysses+ring does that among neighbours and a ring around."""
     vp: int = fields.field(1, label="VP", kind="count", searched=True, title="Virtual stages (VP)",
         names="vp, vpp, virtual pipeline, virtual stages, virtual pp, virtual pipeline size, "
               "virtual pipeline model parallel size, interleave, chunks, model chunks")
@@ -313,27 +331,65 @@ class Topology:
     """Layers of each of the pp x vp stages, in model order; by default `stage_split` decides."""
     zero_group: int | None = fields.field(None, label="ZG", kind="count", title="ZeRO group", word="ZeRO group",
         names="zero group, shard group, sharding group, hsdp shard, dp shard, data parallel shard degree, "
-              "data parallel shard, mics shard size, zero hpz partition size")
-    """Ranks that share one sharded copy, a divisor of DP; the groups are replicas of each other (HSDP). By default DP."""
+              "data parallel shard, mics shard size")
+    """Ranks that share one sharded copy, a divisor of DP x CP; the groups are replicas of each other (HSDP). By default all."""
+    gradients_group: int | None = fields.field(None, label="GG", kind="count", title="Gradients' group",
+        word="gradients' group", names="gradients group, gradient group")
+    """Ranks that share one copy of the gradients (ZeRO 2 and 3), a divisor of zero_group. By default zero_group."""
+    weights_group: int | None = fields.field(None, label="WG", kind="count", title="Weights' group", word="weights' group",
+        names="weights group, weight group, zero hpz partition size, hpz")
+    """Ranks that share one copy of the weights (ZeRO 3), a divisor of gradients_group, which it is by default: gathers of small
+    groups stay inside a node."""
 
     def __post_init__(self) -> None:
-        fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, vp=self.vp, mbs=self.mbs)
+        fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, cp=self.cp, vp=self.vp, mbs=self.mbs)
         fields.at_most("topology", _MOST_LAYOUT, self)
         if self.zero not in (0, 1, 2, 3):
             raise BadInput(f"topology.zero: {self.zero} is not a ZeRO stage; 0, 1, 2 and 3 are")
         if wrong := virtual_stages_wrong(self.schedule, pp=self.pp, virtual=self.vp):
             raise BadInput(f"topology: {wrong}")
-        fields.positive("topology", zero_group=self.zero_group)
-        if self.zero_group is not None and self.dp % self.zero_group:
-            raise BadInput(f"topology.zero_group: {self.zero_group} does not divide DP {self.dp}: "
-                           f"{divisors_near(self.dp, self.zero_group, between=' or ')} would")
+        whole, of = self.data_ranks, f"DP {self.dp}" + (f" x CP {self.cp}" if self.cp > 1 else "")
+        for name in ("zero_group", "gradients_group", "weights_group"):
+            group = getattr(self, name)
+            fields.positive("topology", **{name: group})
+            if group is not None and whole % group:
+                raise BadInput(f"topology.{name}: {group} does not divide {of}: "
+                               f"{divisors_near(whole, group, between=' or ')} would")
+            if group is not None:
+                whole, of = group, f"{name} {group}"
         if self.stage_layers is not None and len(self.stage_layers) != self.pp * self.vp:
             raise BadInput(f"topology.stage_layers: {len(self.stage_layers)} entries for pp {self.pp} x vp {self.vp} "
                            f"= {self.pp * self.vp} stages")
 
     @property
     def world(self) -> int:
-        return self.dp * self.tp * self.pp
+        return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def data_ranks(self) -> int:
+        """Ranks that hold the same weights and see other tokens: gradients are summed, and ZeRO cuts, over them."""
+        return self.dp * self.cp
+
+    @property
+    def product(self) -> str:
+        """DP 2 x TP 2 x PP 2 = 8 processes; CP where there is one."""
+        degrees = [("DP", self.dp), ("TP", self.tp), ("PP", self.pp), *([("CP", self.cp)] if self.cp > 1 else [])]
+        return " x ".join(f"{name} {size}" for name, size in degrees) + f" = {self.world} processes"
+
+    def place(self, rank: int) -> Place:
+        """Tensor-parallel ranks are neighbours, then context, data, pipeline: the busiest groups stay inside a node."""
+        rank, tp = divmod(rank, self.tp)
+        rank, cp = divmod(rank, self.cp)
+        pp, dp = divmod(rank, self.dp)
+        return Place(pp=pp, dp=dp, cp=cp, tp=tp)
+
+    def rank_at(self, place: Place) -> int:
+        return ((place.pp * self.dp + place.dp) * self.cp + place.cp) * self.tp + place.tp
+
+    def label(self, rank: int) -> str:
+        """pp0 dp1 tp0, with the context rank where there is one."""
+        at = self.place(rank)
+        return f"pp{at.pp} dp{at.dp} " + (f"cp{at.cp} " if self.cp > 1 else "") + f"tp{at.tp}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -672,6 +728,14 @@ class Trial:
     @property
     def microbatches(self) -> int:
         return self.batch.gbs // (self.topology.dp * self.topology.mbs)
+
+
+def context_split(model: Model, topology: Topology) -> tuple[int, int]:
+    """Context parallelism as neighbours that share heads by all-to-all, and a ring of such; their product is CP."""
+    t = topology
+    held = max(1, model.kv // t.tp)
+    heads = {"ulysses": t.cp, "ulysses+ring": math.gcd(t.cp, held)}.get(t.cp_kind, 1)
+    return heads, t.cp // heads
 
 
 def stage_split(layers: int, stages: int) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
                 engine.step(2, first_sample=0, batches=batches)
             parts = live.by_part()
             _, peak, least = found.get(label, (0, live.peak_bytes, parts))
-            found[label] = mesh.pp_rank, min(peak, live.peak_bytes), {name: min(parts[name], least[name]) for name in parts}
+            found[label] = mesh.place.pp, min(peak, live.peak_bytes), {name: min(parts[name], least[name]) for name in parts}
         mesh.close()
     return found
 

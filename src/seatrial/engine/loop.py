@@ -91,7 +91,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     ops, kernels, notes = choose.ops_for(trial, mesh)
     engine = Engine(trial, recipe, mesh, ops=ops, timers=timers, heartbeat=heartbeat)
     memory.forget_peaks(device)
-    label = f"pp{mesh.pp_rank} dp{mesh.dp_rank} tp{mesh.tp_rank}"
+    label = trial.topology.label(info.rank)
     report = Report(run, rank=info.rank, device=device, label=label)
     fault = heartbeat.fault or Fault()
     if recipe.checkpoint_dir is not None:
@@ -107,7 +107,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
     batches = Batches(recipe, trial.model, recipe.seed)
     fault.arm(info.rank, batches)
     held_out = Batches(recipe, trial.model, recipe.seed, split="valid") if recipe.eval_every else None
-    parts = partial(memory.parts, trial, pp_rank=mesh.pp_rank, device=device)
+    parts = partial(memory.parts, trial, pp_rank=mesh.place.pp, device=device)
     first, lost = True, False
     sound = Sound(recipe)
     enough = Enough(recipe, gbs=trial.batch.gbs)

@@ -21,7 +21,7 @@ from seatrial import fields
 from seatrial.errors import BadInput
 from seatrial.plaindata import read_toml
 from seatrial.schedule import ScheduleKind
-from seatrial.spec import Attention, Device
+from seatrial.spec import Attention, ContextKind, Device
 
 Uneven = Literal["equal", "embedding-slots", "by-flags", "any"]
 Selective = Literal["attention", "half-gemms", "elements"]
@@ -56,7 +56,11 @@ class EngineModel:
     cuts_sequence: bool = True
     """… and whether it can, where that is asked for."""
     hybrid_sharding: bool = False
-    """Whether it can shard inside a group and replicate across (HSDP, MiCS)."""
+    """Whether it can shard inside a group and replicate across (HSDP, MiCS) …"""
+    own_groups: tuple[Literal["gradients_group", "weights_group"], ...] = ()
+    """… and which of what ZeRO cuts it can give a smaller group than the optimizer's state."""
+    context: tuple[ContextKind, ...] = ()
+    """The kinds of context parallelism that it has; the first is its default."""
 
     # States: bytes per parameter
 

@@ -94,19 +94,22 @@ class Hang:
 
 def rank_label(rank: int, t: Topology) -> str:
     """rank 1 (pp0 dp0 tp1)"""
-    return f"rank {rank} (pp{rank // (t.tp * t.dp)} dp{rank // t.tp % t.dp} tp{rank % t.tp})"
+    return f"rank {rank} ({t.label(rank)})"
+
+
+_INSIDE = {"tp": ("tp",), "kv": ("tp",), "cp": ("cp",), "heads": ("cp",), "ring": ("cp",), "dp": ("dp", "cp"), "pp": ("pp",),
+           "shard": ("dp", "cp"), "replicas": ("dp", "cp")}  # fmt: skip
+"""In which of the degrees the ranks of a group may differ; of groups inside another the whole of that one."""
 
 
 def peers(group: str, rank: int, t: Topology) -> list[int]:
     """All ranks of one group, this one among them."""
-    everyone = range(t.world)
-    if group in ("tp", "kv"):
-        return [r for r in everyone if r // t.tp == rank // t.tp]
-    if group == "dp":
-        return [r for r in everyone if (r // (t.tp * t.dp), r % t.tp) == (rank // (t.tp * t.dp), rank % t.tp)]
-    if group == "pp":
-        return [r for r in everyone if r % (t.tp * t.dp) == rank % (t.tp * t.dp)]
-    return list(everyone)
+    inside = _INSIDE.get(group)
+    if inside is None:
+        return list(range(t.world))
+    at = t.place(rank)
+    return [r for r in range(t.world) if all(one == other for name, one, other in zip(at._fields, at, t.place(r))
+                                             if name not in inside)]
 
 
 # ---- who waits for whom

@@ -127,7 +127,7 @@ def _check_devices(trial: Trial, job: Job) -> None:
     if job.device == "cuda" and there == 0:
         raise Infeasible("execution.device is cuda, but this machine has no CUDA device: use cpu or auto", code="devices")
     if 0 < there < t.world:
-        raise Infeasible(f"DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, but this machine has {there} CUDA "
+        raise Infeasible(f"{t.product}, but this machine has {there} CUDA "
                          f"device{'s' if there > 1 else ''}: use a topology of {there}, or execution.device = \"cpu\"",
                          code="devices")
 

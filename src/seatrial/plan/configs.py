@@ -93,6 +93,8 @@ class Configs:
     dp: Ints
     tp: Ints
     pp: Ints
+    cp: Ints
+    cp_kind: Ints
     vp: Ints
     mbs: Ints
     gbs: Ints
@@ -102,7 +104,11 @@ class Configs:
     precision: Ints
     sequence_parallel: Ints
     zero_group: Ints
-    """Ranks of one sharded copy; 0 for all of DP."""
+    """Ranks of one sharded copy; 0 for all of DP x CP …"""
+    gradients_group: Ints
+    """… of the gradients; 0 for the same …"""
+    weights_group: Ints
+    """… and of the weights."""
     attention: Ints
     """The kernel: the index in ATTENTION, -1 as the engine has it on the device."""
     overlap: Ints
@@ -133,12 +139,12 @@ class Configs:
 
     @property
     def world(self) -> Ints:
-        return self.dp * self.tp * self.pp
+        return self.dp * self.tp * self.pp * self.cp
 
     @property
     def shards(self) -> Ints:
         """Ranks over which ZeRO cuts."""
-        return np.where(self.zero_group > 0, self.zero_group, self.dp)
+        return np.where(self.zero_group > 0, self.zero_group, self.dp * self.cp)
 
     def by_schedule(self, rows: Ints) -> Iterator[tuple[str, int, int, Ints]]:
         """Kind, PP, VP and which of `rows` have them, for each that there is."""

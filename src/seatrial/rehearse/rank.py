@@ -287,7 +287,7 @@ def _one_by_one(engine: StandIn, trial: Trial, recipe: Recipe, count: int) -> li
 
 def _watched(engine: StandIn, trial: Trial, recipe: Recipe, *, fake: bool, workspaces: int = 0) -> Memory:
     """`workspaces` of libraries: a GPU's allocator says itself what it holds beside tensors."""
-    device, count = engine.mesh.device, microbatches_to_peak(trial, engine.mesh.pp_rank)
+    device, count = engine.mesh.device, microbatches_to_peak(trial, engine.mesh.place.pp)
     on_gpu = device.type == "cuda"
     engine.take_part(with_microbatches(trial, count), whole=True)
     # Tokens without values need no corpus.

@@ -26,7 +26,7 @@ from seatrial.rehearse.iteration import Free, Iteration, Modelled, Network, Rank
 from seatrial.rehearse.rank import Memory, measure_memory, microbatches_to_peak, time_actions, time_and_memory
 from seatrial.rehearse.recorder import Moment
 from seatrial.schedule import peak_activations, schedule
-from seatrial.spec import BYTES, GIB, Cluster, Trial, stages_of
+from seatrial.spec import BYTES, GIB, Cluster, Place, Trial, stages_of
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 REAL_WITHIN_S = 20.0
@@ -101,7 +101,7 @@ def stage_rank(trial: Trial, stage: str) -> int:
         raise BadInput(f"--stage {stage!r}: use first, middle or last")
     if stage == "middle" and t.pp < 3:
         raise BadInput(f"--stage middle: PP {t.pp} has none; first and last are there")
-    return places[stage] * t.dp * t.tp
+    return t.rank_at(Place(pp=places[stage], dp=0, cp=0, tp=0))
 
 
 def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster: Cluster | None = None,
@@ -156,8 +156,7 @@ def check(trial: Trial, options: RehearsalOptions) -> None:
     if t.precision not in PRECISIONS:
         raise Infeasible(f"precision {t.precision}: a rehearsal has {', '.join(PRECISIONS)}", code="precision")
     if not 0 <= options.rank < t.world:
-        raise BadInput(f"--rank {options.rank}: DP {t.dp} x TP {t.tp} x PP {t.pp} = {t.world} processes, counted from 0 to "
-                       f"{t.world - 1}")
+        raise BadInput(f"--rank {options.rank}: {t.product}, counted from 0 to {t.world - 1}")
 
 
 def threads_for(trial: Trial, recipe: Recipe, cluster: Cluster | None) -> int:
@@ -174,12 +173,12 @@ def distinct(trial: Trial, options: RehearsalOptions) -> list[Candidate]:
     t = trial.topology
     split = stages_of(trial.model, t)
     groups: dict[tuple[Any, ...], list[int]] = {}
-    wanted = range(t.pp) if options.all_stages else [options.rank // (t.dp * t.tp)]
+    wanted = range(t.pp) if options.all_stages else [t.place(options.rank).pp]
     for r in wanted:
         peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
         groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
-    return [Candidate(rank=group[0] * t.dp * t.tp if options.all_stages else options.rank, pp_rank=group[0], alike=tuple(group),
-                      layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
+    return [Candidate(rank=t.rank_at(Place(pp=group[0], dp=0, cp=0, tp=0)) if options.all_stages else options.rank, pp_rank=group[0],
+                      alike=tuple(group), layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
             for (layers, first, last, peak), group in groups.items()]
 
 

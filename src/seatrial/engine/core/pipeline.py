@@ -83,7 +83,7 @@ class Feeder:
         t = self.topology
 
         def microbatch(number: int) -> tuple[Tensor, Tensor]:
-            first = first_sample + (number * t.dp + self.mesh.dp_rank) * t.mbs
+            first = first_sample + (number * t.dp + self.mesh.place.dp) * t.mbs
             prepared, self._prepared = self._prepared, None
             return prepared[2] if prepared is not None and prepared[:2] == (batches, first) else self._load(batches, first)
 
@@ -92,7 +92,7 @@ class Feeder:
     def prepare(self, batches: Batches, first_sample: int) -> None:
         """The next step's first micro-batch, while the device still works on this one's: it then starts at once."""
         if self.ahead:
-            first = first_sample + self.mesh.dp_rank * self.topology.mbs
+            first = first_sample + self.mesh.place.dp * self.topology.mbs
             self._prepared = batches, first, self._load(batches, first)
 
     def _load(self, batches: Batches, first: int) -> tuple[Tensor, Tensor]:
@@ -194,7 +194,7 @@ Order = Callable[[int], Mapping[Action, int]]
 class Messages:
     def __init__(self, comm: Comm, *, shape: tuple[int, ...], dtype: torch.dtype):
         self.comm, self.shape, self.dtype = comm, shape, dtype
-        self.pp, self.rank = comm.mesh.topology.pp, comm.mesh.pp_rank
+        self.pp, self.rank = comm.mesh.topology.pp, comm.mesh.place.pp
         self.virtual = comm.mesh.topology.vp
         self._inbox: dict[Action, tuple[Tensor, dist.Work | None]] = {}
         self._outbox: list[tuple[tuple[int, Action], Tensor, dist.Work]] = []

@@ -57,10 +57,10 @@ class Engine:
         self.comm = comm or Comm(mesh, self.timers, heartbeat, check_order=recipe.check_order)
         if m.kv < t.tp:
             # Before anything else, on every rank alike: one without a layer would not ask for it.
-            mesh.neighbours(t.tp // m.kv)
+            mesh.neighbours(t.tp // m.kv, mesh.tp, "kv")
         self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not execution.compile)
         heads = m.heads // t.tp
-        positions = Positions(m, first_head=mesh.tp_rank * heads, heads=heads, device=mesh.device, dtype=dtype)
+        positions = Positions(m, first_head=mesh.place.tp * heads, heads=heads, device=mesh.device, dtype=dtype)
         self.shared = Shared(model=m, tp=self.tp, positions=positions, std=recipe.init_std, ops=self.ops,
                              recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile)
         self.chunks = [self._chunk(c, dtype, recipe.seed if first_values else None) for c in range(t.vp)]
@@ -119,7 +119,7 @@ class Engine:
 
     def _sum_tied(self) -> None:
         """The embedding's gradient comes from two stages, when the head is its copy."""
-        first, last = self.mesh.pp_rank == 0, self.mesh.pp_rank == self.mesh.pp.size - 1
+        first, last = self.mesh.place.pp == 0, self.mesh.place.pp == self.mesh.pp.size - 1
         if self.trial.model.ties and first != last:
             bucket = self.chunks[0].buckets["tokens"] if first else self.chunks[-1].buckets["head"]
             self.pipeline.messages.sum_tied(bucket.reduced())
@@ -128,7 +128,7 @@ class Engine:
         self.comm.heartbeat.beat(phase="optimizer")
         squared = squared_norm(self.buckets, self.mesh.device, self.ops)
         # Each token's loss counts on one rank of a TP group; a loss that is not a number counts on whichever has it.
-        counted = total.double() * float(self.mesh.tp_rank == 0)
+        counted = total.double() * float(self.mesh.place.tp == 0)
         # One sum over all ranks carries all that they must agree on.
         sums = torch.stack((squared, counted, torch.full_like(squared, float(self.stop_asked)), counted))
         self.comm.all_reduce(sums[:3], self.mesh.world, timer="grad_reduce")
@@ -155,7 +155,7 @@ class Engine:
         """The mean loss of some samples, forward alone."""
         plan = [a for a in self.plan(samples) if a.kind is Kind.FORWARD]
         total = self.pipeline.run(plan, self.feeder.feed(batches, first_sample), scale=None).double()
-        if self.mesh.tp_rank:
+        if self.mesh.place.tp:
             total.zero_()
         self.comm.all_reduce(total, self.mesh.world, timer="evaluation")
         return total.item() / (samples * self.trial.model.seq)
@@ -165,7 +165,7 @@ class Engine:
 
     def plan(self, gbs: int) -> list[Action]:
         t = self.trial.topology
-        return plan_of(t, self.mesh.pp_rank, self.microbatches(gbs))
+        return plan_of(t, self.mesh.place.pp, self.microbatches(gbs))
 
     def shards(self) -> list[Shard]:
         """All of the state that this rank holds."""

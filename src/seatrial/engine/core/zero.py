@@ -168,7 +168,7 @@ class Bucket:
         most = max((segment.replicas for p in self.params for segment in spec_of(p).segments), default=1)
         if most > 1:
             for low, high in self.layout.stretches(0, size, wanted=lambda _, segment: segment.replicas == most):
-                yield low, high, mesh.neighbours(most)
+                yield low, high, mesh.neighbours(most, self.tp, "kv")
 
     def _drain(self) -> None:
         for pending in self._reducing:
