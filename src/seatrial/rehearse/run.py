@@ -177,8 +177,9 @@ def distinct(trial: Trial, options: RehearsalOptions) -> list[Candidate]:
     for r in wanted:
         peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
         groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
-    return [Candidate(rank=t.rank_at(Place(pp=group[0], dp=0, cp=0, tp=0)) if options.all_stages else options.rank, pp_rank=group[0],
-                      alike=tuple(group), layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
+    first_of = {r: t.rank_at(Place(pp=r, dp=0, cp=0, tp=0)) for r in wanted}
+    return [Candidate(rank=first_of[group[0]] if options.all_stages else options.rank, pp_rank=group[0], alike=tuple(group),
+                      layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
             for (layers, first, last, peak), group in groups.items()]
 
 

@@ -4,8 +4,8 @@
     mesh.tp.rank, mesh.dp.size, mesh.stage(chunk=0)
     mesh.close()
 
-Which ranks are neighbours is `Topology.place`: tensor, then context, data, pipeline. `mesh.dp` has all that hold the same weights,
-over data and context alike: gradients are summed over it.
+Which ranks are neighbours is `Topology.place`: tensor, then context, data, pipeline. `mesh.dp` has all that hold the same
+weights, over data and context alike: gradients are summed over it.
 """
 from __future__ import annotations
 
