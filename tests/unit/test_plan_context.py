@@ -13,6 +13,7 @@ from seatrial import presets
 from seatrial.arith.layer import widths
 from seatrial.engines.model import model_of
 from seatrial.plan import context, emit, memory, network, ours, step
+from seatrial.plan.answer import reason
 from seatrial.plan.configs import CHOICES, CONTEXTS, Configs, engine_code
 from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.plan.explain import explain, fitting
@@ -158,7 +159,7 @@ def test_the_states_of_70b_in_groups(group, gigabytes):
     """16 bytes a parameter: 2 of weights, 2 of gradients, 12 of Adam."""
     c = configs(trial(1, model=presets.model("llama3-70b"), engine="deepspeed", dp=64, zero=3, gbs=64, zero_group=group,
                       cluster=presets.cluster("dgx-h100", nodes=8)))
-    assert float(step.stage_parameters(c)[0, 0] * 16 / c.shards[0]) / 1e9 == pytest.approx(gigabytes, rel=0.01)
+    assert float(memory.states_gib(c)[0]) * GIB / 1e9 == pytest.approx(gigabytes, rel=0.01)
     found = states("deepspeed", group)
     whole = {name: states("deepspeed", 64)[name] for name in found}
     assert found["optimizer"] == pytest.approx(whole["optimizer"] * 64 / group)
@@ -255,6 +256,7 @@ def test_groups_asked_for_are_kept_to_and_those_that_do_not_divide_refused():
     assert not len(none) and "zero-group" in none.rejected
     eight = plan(model=presets.model("llama3-70b"), cluster=cluster, gbs=64, engine="fsdp2", zero_group=(8,), tp=(1,), pp=(1,))
     assert not len(eight) and eight.closest is not None and eight.closest[1] > 141e9 / GIB
+    assert reason(eight).endswith("weights, gradients and optimizer alone take 131.4 GiB (141 GB)")
 
 
 def test_groups_of_whole_nodes_are_tried_on_the_best():

@@ -15,6 +15,7 @@ from seatrial.plan.answer import Document
 from seatrial.plan.explain import WHY, Explained, better, fitting
 from seatrial.plan.odds import LIKELY, percent
 from seatrial.plan.request import Request
+from seatrial.plan.space import GROUPS
 from seatrial.schedule import picture
 
 DRAWN = 6
@@ -191,7 +192,8 @@ def layout(c: dict[str, Any]) -> str:
     """One layout in a few words."""
     knobs = [BY_FIELD[name].text(c[name]) for name in SEARCHED
              if name != "gbs" and (name, c[name]) not in (("vp", 1), ("cp", 1))]
-    knobs += [f"by {c['cp_kind']}"] * (c["cp"] > 1) + [f"ZeRO group {c['zero_group']}"] * bool(c.get("zero_group"))
+    knobs += [f"by {c['cp_kind']}"] if c["cp"] > 1 else []
+    knobs += [BY_FIELD[name].text(c[name]) for name in GROUPS if c.get(name)]
     return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
 
 
