@@ -272,10 +272,10 @@ def divisors_near(n: int, wanted: int, *, between: str = " and ") -> str:
 class Place(NamedTuple):
     """Where a rank stands in each of the degrees."""
 
-    pp: int
-    dp: int
-    cp: int
-    tp: int
+    pp: int = 0
+    dp: int = 0
+    cp: int = 0
+    tp: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
