@@ -178,7 +178,8 @@ MANY = 4
 def print_rehearsal(doc: dict[str, Any]) -> None:
     t = fields.build(Topology, doc["topology"], where="topology")
     said = [columns.BY_FIELD[name].text(getattr(t, name))
-            for name in ("zero", "zero_group", "recompute", "cp_kind", "schedule", "precision") if name != "cp_kind" or t.cp > 1]
+            for name in ("zero", "zero_group", "recompute", "cp_kind", "schedule", "precision")
+            if name != "cp_kind" or t.cp > 1]
     product = t.product if t.world > 1 else t.product.removesuffix("es")
     print(f"{doc['model'] or 'the model'}: {product}, MBS {t.mbs}, batch {doc['gbs']} = {doc['microbatches']} micro-batches, "
           f"{', '.join(filter(None, said))}")
