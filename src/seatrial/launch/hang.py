@@ -21,7 +21,7 @@ from seatrial.engine.watch.heartbeat import Beat
 from seatrial.launch import files
 from seatrial.spec import Topology
 
-GROUPS = ("tp", "dp", "pp", "world")
+GROUPS = ("tp", "heads", "ring", "cp", "dp", "pp", "world")
 """Innermost first: the order in which a hang spreads outwards."""
 FLIGHT_ENTRIES = 3
 PHASES = {"start": 0, "join": 1, "build": 2, "load": 2, "meet": 3,

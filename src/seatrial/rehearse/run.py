@@ -140,7 +140,7 @@ def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster
         torch.set_num_threads(before)
     iteration, send_s = None, 0.0
     if not memory_only:
-        part = trial.model.seq // t.tp if t.sequence_parallel else trial.model.seq
+        part = trial.model.seq // t.cp // (t.tp if t.sequence_parallel else 1)
         send_s = charged.send_s(t.mbs * part * trial.model.hidden * BYTES[t.precision]) if t.pp > 1 else 0.0
         by_rank = {r: one.times for one in found for r in one.alike if one.times is not None}
         ranks = [by_rank[r] for r in range(t.pp)] if options.all_stages else [next(iter(by_rank.values()))] * t.pp
