@@ -371,6 +371,14 @@ class Topology:
         return self.dp * self.cp
 
     @property
+    def divided_over(self) -> tuple[int, int, int]:
+        """Ranks that ZeRO divides weights, gradients and optimizer state over; 1 is whole. Each divides the next."""
+        state = self.zero_group or self.data_ranks
+        gradients = self.gradients_group or state
+        weights = self.weights_group or gradients
+        return weights if self.zero == 3 else 1, gradients if self.zero >= 2 else 1, state if self.zero else 1
+
+    @property
     def product(self) -> str:
         """DP 2 x TP 2 x PP 2 = 8 processes; CP where there is one."""
         degrees = [("DP", self.dp), ("TP", self.tp), ("PP", self.pp), *([("CP", self.cp)] if self.cp > 1 else [])]
