@@ -46,7 +46,8 @@ def in_pieces(q: Tensor, k: Tensor, v: Tensor, d_out: Tensor, *, ring: int, kern
         assert torch.isfinite(lse).all()
         backward = SoftmaxBackward(d_out[:, here], q[:, here], out[:, here], lse, kernel)
         for theirs, there in zip(of, at):
-            for total, part in zip((dk, dv), backward.add(k[:, there], v[:, there], pieces(mine, theirs), bias_of(here, there))):
+            parts = backward.add(k[:, there], v[:, there], pieces(mine, theirs), bias_of(here, there))
+            for total, part in zip((dk, dv), parts):
                 total[:, there] += part
         dq[:, here] = backward.result()
     return [out, dq, dk, dv]

@@ -36,51 +36,59 @@ def pairs(found: list[list[Piece]]) -> int:
     return sum(p.q_len * (p.q_len + 1) // 2 if p.causal else p.q_len * p.k_len for one in found for p in one)
 
 
+class Rank:
+    def __init__(self, *, seq: int, cp: int, heads: int, kv_heads: int, head_dim: int):
+        self.tokens, self.width = seq // cp, heads * head_dim
+        of = [ring_stretches(seq, cp, i) for i in range(cp)]
+        self.found = [pieces(of[cp // 2], keys) for keys in of]
+        shape = dict(device="cuda", dtype=torch.bfloat16)
+        self.q, self.d_out = (torch.randn(1, self.tokens, heads, head_dim, **shape) for _ in range(2))
+        self.k, self.v = (torch.randn(1, self.tokens, kv_heads, head_dim, **shape) for _ in range(2))
+
+    def attend(self, kernel: Kernel) -> tuple[Tensor, Tensor]:
+        softmax = Softmax(self.q, kernel)
+        for one in self.found:
+            softmax.add(self.k, self.v, one)
+        return softmax.result()
+
+    def back(self, kernel: Kernel, out: Tensor, lse: Tensor) -> Tensor:
+        backward = SoftmaxBackward(self.d_out, self.q, out, lse, kernel)
+        for one in self.found:
+            backward.add(self.k, self.v, one)
+        return backward.result()
+
+    def alone(self, kernel: Kernel, found: list[list[Piece]]) -> None:
+        for p in (p for one in found for p in one):
+            kernel.forward(*at_hand(self.q, self.k, self.v, p), causal=p.causal, bias=None)
+
+    def alone_back(self, kernel: Kernel, out: Tensor, lse: Tensor) -> None:
+        for p in (p for one in self.found for p in one):
+            rows = slice(p.q, p.q + p.q_len)
+            kernel.backward(self.d_out[:, rows].transpose(1, 2), *at_hand(self.q, self.k, self.v, p),
+                            out[:, rows].transpose(1, 2), lse[..., rows], causal=p.causal, bias=None)
+
+    def measure(self, kernel: Kernel) -> dict[str, float]:
+        square = [[Piece(0, self.tokens, 0, self.tokens, True)]]
+        out, lse = self.attend(kernel)
+        taken = {"forward": seconds(lambda: self.attend(kernel)), "forward_alone": seconds(lambda: self.alone(kernel, self.found)),
+                 "backward": seconds(lambda: self.back(kernel, out, lse)),
+                 "backward_alone": seconds(lambda: self.alone_back(kernel, out, lse)),
+                 "own_square": seconds(lambda: self.alone(kernel, square))}
+        flops = 4 * pairs(self.found) * self.width
+        both, both_alone = (taken[f"forward{w}"] + taken[f"backward{w}"] for w in ("", "_alone"))
+        tflops = {"forward": flops / taken["forward"], "backward": 2.5 * flops / taken["backward"],
+                  "own_square": 4 * pairs(square) * self.width / taken["own_square"]}
+        return {**{f"{what}_ms": 1e3 * s for what, s in taken.items()}, "of_alone": both_alone / both,
+                **{f"{what}_tflops": rate / 1e12 for what, rate in tflops.items()}}
+
+
 def main() -> None:
     asked = argparse.ArgumentParser()
     for name, default in (("seq", 131072), ("cp", 8), ("heads", 32), ("kv-heads", 8), ("head-dim", 128)):
         asked.add_argument(f"--{name}", type=int, default=default)
-    a = asked.parse_args()
-    tokens, member = a.seq // a.cp, a.cp // 2
-    of = [ring_stretches(a.seq, a.cp, i) for i in range(a.cp)]
-    found = [pieces(of[member], keys) for keys in of]
-    q, d_out = (torch.randn(1, tokens, a.heads, a.head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    k, v = (torch.randn(1, tokens, a.kv_heads, a.head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    flops = 4 * pairs(found) * a.heads * a.head_dim
-    kernels: dict[str, Kernel] = {"cudnn": Cudnn(), "flash": Flash()}
-    for name, kernel in kernels.items():
-        def attend(kernel: Kernel = kernel) -> tuple[Tensor, Tensor]:
-            softmax = Softmax(q, kernel)
-            for one in found:
-                softmax.add(k, v, one)
-            return softmax.result()
-
-        def back(out: Tensor, lse: Tensor, kernel: Kernel = kernel) -> Tensor:
-            backward = SoftmaxBackward(d_out, q, out, lse, kernel)
-            for one in found:
-                backward.add(k, v, one)
-            return backward.result()
-
-        def alone(kernel: Kernel = kernel) -> None:
-            for p in (p for one in found for p in one):
-                kernel.forward(*at_hand(q, k, v, p), causal=p.causal, bias=None)
-
-        def alone_back(out: Tensor, lse: Tensor, kernel: Kernel = kernel) -> None:
-            for p in (p for one in found for p in one):
-                rows = slice(p.q, p.q + p.q_len)
-                kernel.backward(d_out[:, rows].transpose(1, 2), *at_hand(q, k, v, p), out[:, rows].transpose(1, 2),
-                                lse[..., rows], causal=p.causal, bias=None)
-
-        out, lse = attend()
-        taken = {"forward": seconds(attend), "forward_alone": seconds(alone), "backward": seconds(lambda: back(out, lse)),
-                 "backward_alone": seconds(lambda: alone_back(out, lse))}
-        both, both_alone = (taken[f"forward{w}"] + taken[f"backward{w}"] for w in ("", "_alone"))
-        square = [Piece(0, tokens, 0, tokens, True)]
-        causal_s = seconds(lambda: kernel.forward(*at_hand(q, k, v, square[0]), causal=True, bias=None))
-        print(json.dumps({"kernel": name, **{what: round(1e3 * s, 3) for what, s in taken.items()}, "unit": "ms",
-                          "of_alone": round(both_alone / both, 4), "forward_tflops": round(flops / taken["forward"] / 1e12, 1),
-                          "backward_tflops": round(2.5 * flops / taken["backward"] / 1e12, 1),
-                          "causal_square_tflops": round(4 * pairs([square]) * a.heads * a.head_dim / causal_s / 1e12, 1)}))
+    rank = Rank(**vars(asked.parse_args()))
+    for kernel in (Cudnn(), Flash()):
+        print(json.dumps({"kernel": type(kernel).__name__, **{k: round(v, 4) for k, v in rank.measure(kernel).items()}}))
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def _named(found: list[tuple[Model, Layout]]) -> dict[str, tuple[Model, Layout]]
     named = {}
     for model, layout in found:
         label = " ".join(str(v) if isinstance(v, str) else f"{k}{v}" for k, v in layout.items())
-        named[f"cp {model.family} {label} of {model.heads} heads"] = model, layout
+        named[f"cp {model.family} {label} of {model.heads}-{model.kv} heads"] = model, layout
     return named
 
 

@@ -13,10 +13,12 @@ pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
 
 
-@pytest.mark.parametrize(("kernel", "dtype", "biased"), [
-    (Flash(), torch.bfloat16, False), (Flash(), torch.float16, False), (Cudnn(), torch.bfloat16, False),
-    (Cudnn(), torch.float16, False), (Efficient(), torch.bfloat16, True), (Efficient(), torch.float32, True),
-    (Efficient(), torch.float32, False)], ids=lambda one: str(one) if isinstance(one, bool | torch.dtype) else type(one).__name__)
+CASES = [(Flash(), torch.bfloat16, False), (Flash(), torch.float16, False), (Cudnn(), torch.bfloat16, False),
+         (Cudnn(), torch.float16, False), (Efficient(), torch.bfloat16, True), (Efficient(), torch.float32, True),
+         (Efficient(), torch.float32, False)]
+
+
+@pytest.mark.parametrize(("kernel", "dtype", "biased"), CASES, ids=[f"{type(k).__name__}-{d}-{b}" for k, d, b in CASES])
 @pytest.mark.parametrize(("seq", "size"), [(384, 64), (90, 92), (768, 128)])
 @pytest.mark.parametrize("kv_heads", [4, 2])
 def test_pieces_put_together_are_the_whole_attention(kernel: Kernel, dtype: torch.dtype, biased: bool, seq: int, size: int,
