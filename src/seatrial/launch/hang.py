@@ -98,7 +98,7 @@ def rank_label(rank: int, t: Topology) -> str:
 
 
 _INSIDE = {"tp": ("tp",), "kv": ("tp",), "cp": ("cp",), "heads": ("cp",), "ring": ("cp",), "dp": ("dp", "cp"), "pp": ("pp",),
-           "shard": ("dp", "cp"), "replicas": ("dp", "cp")}  # fmt: skip
+           **dict.fromkeys(("shard", "gradients", "state", "replicas"), ("dp", "cp"))}  # fmt: skip
 """In which of the degrees the ranks of a group may differ; of groups inside another the whole of that one."""
 
 

@@ -179,9 +179,9 @@ class StandIn(Engine):
         super().__init__(trial, recipe, mesh, comm=comm, ops=ops, first_values=first_values)
         for bucket in self.buckets:
             # The shards of the other replicas, whose first values would have come from them.
-            for piece in bucket.pieces(0, bucket.layout.size) if first_values and bucket.zero in (1, 2) else ():
-                fill(bucket.flat[piece.start : piece.start + piece.numel], piece.spec, piece.segment, row=piece.row,
-                          seed=recipe.seed)
+            for piece in bucket.pieces(*bucket.weights_at) if first_values and bucket.weights_at != bucket.shard else ():
+                start = piece.start - bucket.weights_at[0]
+                fill(bucket.kept[start : start + piece.numel], piece.spec, piece.segment, row=piece.row, seed=recipe.seed)
         scale = self.loss_scale.value / (trial.batch.gbs * trial.model.seq)
         self.made_up = self.pipeline.messages = _Messages(comm, self.pipeline.messages, gradient_std=scale)
 

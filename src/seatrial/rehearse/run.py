@@ -101,7 +101,7 @@ def stage_rank(trial: Trial, stage: str) -> int:
         raise BadInput(f"--stage {stage!r}: use first, middle or last")
     if stage == "middle" and t.pp < 3:
         raise BadInput(f"--stage middle: PP {t.pp} has none; first and last are there")
-    return t.rank_at(Place(pp=places[stage], dp=0, cp=0, tp=0))
+    return t.rank_at(Place(pp=places[stage]))
 
 
 def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster: Cluster | None = None,
@@ -177,7 +177,7 @@ def distinct(trial: Trial, options: RehearsalOptions) -> list[Candidate]:
     for r in wanted:
         peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
         groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
-    first_of = {r: t.rank_at(Place(pp=r, dp=0, cp=0, tp=0)) for r in wanted}
+    first_of = {r: t.rank_at(Place(pp=r)) for r in wanted}
     return [Candidate(rank=first_of[group[0]] if options.all_stages else options.rank, pp_rank=group[0], alike=tuple(group),
                       layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
             for (layers, first, last, peak), group in groups.items()]

@@ -89,7 +89,7 @@ class Engine:
         first = sum(split[:stage_number])
         stage = Stage(self.shared, first=first, last=first + split[stage_number], has_embedding=stage_number == 0,
                       has_head=stage_number == len(split) - 1)
-        buckets = buckets_of(stage, zero=t.zero, comm=self.comm, dtype=dtype, moments=MOMENTS[execution.moments],
+        buckets = buckets_of(stage, comm=self.comm, dtype=dtype, moments=MOMENTS[execution.moments],
                              bucket_mib=execution.bucket_mib, seed=seed)
         for name, block in stage.blocks():
             if execution.compile:
