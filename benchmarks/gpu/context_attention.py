@@ -70,7 +70,8 @@ class Rank:
     def measure(self, kernel: Kernel) -> dict[str, float]:
         square = [[Piece(0, self.tokens, 0, self.tokens, True)]]
         out, lse = self.attend(kernel)
-        taken = {"forward": seconds(lambda: self.attend(kernel)), "forward_alone": seconds(lambda: self.alone(kernel, self.found)),
+        taken = {"forward": seconds(lambda: self.attend(kernel)),
+                 "forward_alone": seconds(lambda: self.alone(kernel, self.found)),
                  "backward": seconds(lambda: self.back(kernel, out, lse)),
                  "backward_alone": seconds(lambda: self.alone_back(kernel, out, lse)),
                  "own_square": seconds(lambda: self.alone(kernel, square))}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, ONE_KV, QWEN3, SELDOM, TIED
+from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, ONE_KV, QWEN3, SELDOM, LLAMA_TIED
 from dist.many import Series, run_all
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
@@ -83,7 +83,7 @@ def _topologies() -> dict[str, Trial]:
         add("recompute", recompute=recompute, dp=2, zero=3)
         add("recompute", recompute=recompute, dp=2, tp=2, pp=2, zero=1)
         add("recompute", recompute=recompute, pp=2, schedule="zb-h1")
-    for prefix, model in (("bloom", BLOOM), ("llama", LLAMA), ("llama-tied", TIED)):
+    for prefix, model in (("bloom", BLOOM), ("llama", LLAMA), ("llama-tied", LLAMA_TIED)):
         add(prefix, model, tp=2, mbs=2)
         add(prefix, model, pp=2, schedule="zb-h1")
         add(prefix, model, dp=2, zero=3, recompute="selective")

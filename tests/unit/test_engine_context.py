@@ -3,16 +3,21 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import cast
 
 import pytest
 import torch
+from torch import Tensor
 
 from context_cases import in_pieces, whole
 from seatrial.engine.core.attention import alibi_slopes
-from seatrial.engine.core.context import own_stretches, positions_of, ring_stretches
+from seatrial.engine.core.comm import Comm, Pending
+from seatrial.engine.core.context import Ring, own_stretches, positions_of, ring_stretches
 from seatrial.engine.core.lse_kernels import OnCpu
+from seatrial.engine.core.mesh import Group
 from seatrial.engine.core.pieces import Piece, Softmax, Stretch, pieces
 from seatrial.engine.io.data import Batches
+from seatrial.engine.watch.timers import Timers
 from seatrial.recipe import Recipe
 from seatrial.spec import Model
 
@@ -84,3 +89,40 @@ def test_a_rank_reads_the_tokens_and_targets_of_its_stretches(spans: list[tuple[
     positions = torch.cat([torch.arange(start, start + length) for start, length in spans])
     for every, part in zip(batches.microbatch(5, 3), batches.microbatch(5, 3, spans)):
         assert torch.equal(every[:, positions], part)
+
+
+class Watched:
+    """A ring's talk without peers: what is sent comes back, and what happens is noted."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def shift(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
+        self.seen.append("post")
+        return Pending(None, lambda: self._arrived(out.copy_(x)), Timers(), timer)
+
+    def _arrived(self, out: Tensor) -> Tensor:
+        self.seen.append("wait")
+        return out
+
+
+def test_the_next_block_of_keys_is_on_its_way_before_this_one_is_attended() -> None:
+    comm = Watched()
+    ring = Ring(cast(Comm, comm), Group(name="cp", ranks=(0, 1, 2), rank=1, handle=None), 24)
+    kv = torch.randn(2, 1, 8, 2, 4)
+    sources = []
+    for source, block in ring.blocks(kv):
+        comm.seen.append("attend")
+        sources.append(source)
+        assert torch.equal(block, kv)
+    assert sources == [1, 0, 2]
+    assert comm.seen == ["post", "attend", "wait", "post", "attend", "wait", "attend"]
+    comm.seen.clear()
+    gradients = ring.gradients(kv)
+    for source, (keys, values) in ring.blocks(kv):
+        comm.seen.append("attend")
+        gradients.add(source, keys, values)
+    # Gradients leave as soon as they are there, and are waited for when those of the next block are.
+    assert comm.seen == ["post", "attend", "wait", "post", "attend", "post", "wait", "attend", "wait", "post"]
+    # Here the one before is this rank itself: its own, and two others' that went by.
+    assert torch.allclose(gradients.result(), 3 * kv)
