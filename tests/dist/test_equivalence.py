@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, ONE_KV, QWEN3, SELDOM, LLAMA_TIED
+from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, QWEN3, SELDOM
 from dist.many import Series, run_all
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
