@@ -85,7 +85,8 @@ def test_a_ring_hides_behind_attention_and_shows_what_is_longer():
             forward, backward = context.exchange_s(c, cluster, machine, own, 2 * own)
         transfer = 7 * block / (gb_s * 1e9)
         assert forward[0] == pytest.approx(max(0.0, transfer - 7 / 8 * attention), rel=1e-3, abs=1e-9)
-        assert backward[0] == pytest.approx(max(0.0, 2 * transfer - 7 / 8 * 2 * attention), rel=1e-3, abs=1e-9)
+        # … and gradients in fp32, one step behind.
+        assert backward[0] == pytest.approx(max(0.0, 3 * transfer - 7 / 8 * 2 * attention), rel=1e-3, abs=1e-9)
 
 
 def test_an_all_to_all_moves_queries_keys_values_and_the_output_once_each_way():

@@ -50,9 +50,11 @@ def exchange_s(c: Configs, cluster: Cluster, machine: Machine, attention_f: Floa
 
     # Of so many steps of attention all but one have a block under way; backward, their gradients as well.
     hidden = np.asarray(facts.of(c, "ring_hidden")) * (rest - 1) / rest
-    first = np.asarray(facts.of(c, "gather_hidden")) / rest
+    # What is waited for after the first block of attention; then gradients go round, one step behind.
+    ahead = np.asarray(facts.of(c, "gather_hidden"))
     ways = []
-    for blocks, attention in ((1, attention_f), (2, attention_b)):
+    wide = np.maximum(np.asarray(facts.of(c, "exchanged_gradient_bytes")), e) / e
+    for blocks, first, attention in ((1.0, ahead / rest, attention_f), (1 + wide, ahead * hidden, attention_b)):
         ways.append(shown(blocks * travel, np.where(gathers, first, hidden) * attention))
     # Queries, keys, values there and the output back; backward their gradients the other way.
     deal = network.all_to_all_s(cluster, network.heads_group(c), c.tokens * (w.qkv + w.context) * e, messages=2)
@@ -65,12 +67,13 @@ def exchanged_bytes(c: Configs, element: Floats) -> Floats:
     where they are gathered, the redistributed copies; backward the gradients of each."""
     w, (heads, rest) = widths(c, c.tp), c.context_split
     tokens = c.tokens.astype(np.float64) * element
-    keys = w.qkv - w.context
+    keys, both = w.qkv - w.context, 1 + np.maximum(np.asarray(facts.of(c, "exchanged_gradient_bytes")), element) / element
     most = np.asarray(facts.of(c, "ring_blocks"))
     every = most == 0
     # With the outputs of each step, which are put together at the end: that is forward, and more than two blocks with theirs.
-    ring = np.where(every, np.maximum(rest * (keys + w.context), 4 * keys), np.minimum(most, rest) * 2 * keys)
-    found = np.where(rest > 1, np.where(c.cp_kind == GATHER, rest * 2 * keys, ring), 0)
+    ring = np.where(every, np.maximum(rest * (keys + w.context), 2 * both * keys),
+                    np.minimum(most, rest) * both * keys)
+    found = np.where(rest > 1, np.where(c.cp_kind == GATHER, rest * both * keys, ring), 0)
     return tokens * (found + np.where(heads > 1, w.qkv + w.context, 0) * 2)
 
 

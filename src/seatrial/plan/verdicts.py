@@ -49,8 +49,9 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     else:
         reject("seq-divisible", (c["sequence_parallel"] != 0) & (of_model("seq") % tp != 0))
     shards = whole = c["dp"] * c["cp"]
-    for name in GROUPS:
+    for stage, name in enumerate(GROUPS, 1):
         if name in c:
+            reject("zero-group", (c[name] > 1) & (c["zero"] < stage))
             has = facts.hybrid_sharding if name == "zero_group" else name in facts.own_groups
             reject("zero-group", (c[name] > 0) & ((whole % np.maximum(c[name], 1) != 0) | (c[name] != shards) & (not has)))
             whole = np.where(c[name] > 0, c[name], whole)
@@ -71,7 +72,7 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
 
 def _context(c: Columns, space: Space, kv: np.ndarray, seq: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """`rules.context_fits`, in its order."""
-    cp, tp, kind = c["cp"], c["tp"], c["cp_kind"]
+    cp, tp, kind = c["cp"], c["tp"], c.get("cp_kind", np.full(len(c["cp"]), CONTEXTS.index(space.kinds[0])))
     several, held = cp > 1, np.maximum(1, kv // tp)
     heads = np.select([kind == ULYSSES, kind == BOTH], [cp, np.gcd(cp, held)], default=1)
     ring = cp // heads
