@@ -200,7 +200,8 @@ class EngineModel:
     ring_hidden: float = 0.0
     """Share of attention behind which a ring's next block of keys and values travels …"""
     gather_hidden: float = 0.0
-    """… share of the first block's attention (one of CP) behind which all are gathered …"""
+    """… share of the first block's attention (one of CP) behind which all are gathered; 0: attention waits for them, and has
+    all at once …"""
     exchanged_gradient_bytes: float = 2.0
     """… bytes of each number of their gradients on the way back …"""
     ring_blocks: float = 2.0

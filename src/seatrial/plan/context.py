@@ -21,7 +21,7 @@ from seatrial.plan.configs import BOTH, CONTEXTS, GATHER, ULYSSES, Configs, Floa
 from seatrial.plan.kernels import Machine
 from seatrial.spec import Cluster
 
-CLEARLY = 0.02
+CLEARLY = 0.05
 """Share of attention with its exchange by which another kind than the engine's default must be faster to be proposed."""
 
 
@@ -29,7 +29,7 @@ def pieces(c: Configs) -> tuple[Ints, Ints, Ints]:
     """How attention is cut: heads by so many, a sequence into so many stretches worked on one after the other, and queries by
     so many that meet all keys at once."""
     heads, rest = c.context_split
-    gathers = c.cp_kind == GATHER
+    gathers = (c.cp_kind == GATHER) & (np.asarray(facts.of(c, "gather_hidden")) == 0)
     return heads, np.where(gathers, 1, rest), np.where(gathers, rest, 1)
 
 
