@@ -83,7 +83,7 @@ def allowed(c: Configs, kind: int) -> Any:
     """Where the rules let the kind be: `rules.context_fits`."""
     heads, rest = replace(c, cp_kind=np.full_like(c.cp, kind)).context_split
     parts = np.lcm(np.where(rest > 1, 2 * rest, 1), c.cp * np.where(c.sequence_parallel == 1, c.tp, 1))
-    fits = c.seq % parts == 0
+    fits = (c.seq % parts == 0) & (c.heads % c.tp == 0)
     if kind == ULYSSES:
         return fits & (np.maximum(1, c.kv // c.tp) % c.cp == 0)
     return fits & (heads > 1) & (rest > 1) if kind == BOTH else fits
@@ -97,11 +97,11 @@ def chosen(c: Configs, cluster: Cluster, kinds: Sequence[str]) -> Ints:
     best, least = np.full(len(c), codes[0]), np.full(len(c), np.inf)
     if len(codes) == 1:
         return best
-    machine = Machine.of(c, cluster)
     for code in codes:
-        one = replace(c, cp_kind=np.full(len(c), code))
-        (own_f, own_b), (there, back) = scores_s(one, cluster, machine)
-        seconds = np.where(allowed(one, code), own_f + own_b + there + back, np.inf)
-        wins = (seconds < least * (1 - CLEARLY)) | (np.isinf(least) & ~np.isinf(seconds))
-        best, least = np.where(wins, code, best), np.where(wins, seconds, least)
+        can = np.flatnonzero(allowed(c, code))
+        one = replace(c.take(can), cp_kind=np.full(len(can), code))
+        own, exchange = scores_s(one, cluster, Machine.of(one, cluster))
+        seconds = sum((*own, *exchange), np.zeros(len(can)))
+        wins = seconds < least[can] * (1 - CLEARLY)
+        best[can[wins]], least[can[wins]] = code, seconds[wins]
     return best

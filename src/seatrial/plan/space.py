@@ -237,10 +237,11 @@ def not_searched(space: Space, precision: str) -> list[str]:
             found.append(f"{word} {', '.join(lacks)} (not in {facts.name})")
     if facts.hybrid_sharding and not space.zero_group:
         found.append("sharding groups other than whole nodes")
-    if space.cp is None and not space.divides_sequence:
-        found.append("context parallelism " + (f"(sequences from {space.long:,} tokens on, or --cp auto)" if facts.context
-                                               else f"(not in {facts.name})"))
-    return [*found, f"precisions other than {precision}", "stages of sizes of your own", "expert parallelism"]
+    left = space.cp is None and not space.divides_sequence
+    if left and facts.context:
+        found.append(f"context parallelism (sequences from {space.long:,} tokens on, or --cp auto)")
+    return [*found, f"precisions other than {precision}", "stages of sizes of your own",
+            "context and expert parallelism" if left and not facts.context else "expert parallelism"]
 
 
 def refuse_what_cannot_be(space: Space) -> None:
