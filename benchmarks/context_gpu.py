@@ -2,8 +2,8 @@
 
 Attention of a llama3-8b layer at 131,072 tokens, CP 8: all ring steps of a rank, forward and backward, with keys that are
 there, beside the same kernel alone on the same FLOPs as one causal sequence (the fewer heads that the FLOPs leave), in one run.
-Then the whole rank: bytes that the rehearsal counts without memory, and the footprint's, over what the allocator had at its peak
-when the rank was executed under a process group that has nobody else in it.
+Then the whole rank: bytes that the rehearsal counts without memory, and the footprint's, over what the allocator had at its
+peak when the rank was executed under a process group that has nobody else in it.
 """
 from __future__ import annotations
 
@@ -96,13 +96,14 @@ def memory(seq: int, cp: int, layers: int, kind: str, recompute: str) -> dict[st
         counted = measure_memory(trial, Recipe(), torch.device("cpu"), fake=True, as_gpu=True)
     torch.cuda.empty_cache()
     with fake_world(rank=0, world=topology.world):
-        real = measure_memory(trial, Recipe(), torch.device("cuda"))
+        real = measure_memory(trial, Recipe(), torch.device("cuda"), fake=False, as_gpu=True)
     had = real.allocated_bytes or 0
     row = {"seq": seq, "cp": cp, "layers": layers, "kind": kind, "recompute": recompute, "allocated_gib": had / 2**30,
            "rehearsed": counted.peak_bytes / had - 1, "footprint": footprint(trial, rank=0, gpu=True).total / had - 1,
            "parts": real.at_peak, "counted_parts": counted.at_peak}  # fmt: skip
     print(f"llama3-8b of {layers} layers at {seq}, CP {cp} by {kind}, recompute {recompute}: allocator "
-          f"{row['allocated_gib']:.2f} GiB, rehearsed without memory {row['rehearsed']:+.2%}, footprint {row['footprint']:+.2%}", flush=True)
+          f"{row['allocated_gib']:.2f} GiB, rehearsed without memory {row['rehearsed']:+.2%}, footprint "
+          f"{row['footprint']:+.2%}", flush=True)
     return row
 
 
@@ -112,9 +113,11 @@ def main() -> None:
     parser.add_argument("--seq", type=int, default=131_072)
     parser.add_argument("--cp", type=int, default=8)
     parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--memory", action="store_true", help="That alone.")
     asked = parser.parse_args()
     made: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    made["attention"] = attention(asked.seq, asked.cp)
+    if not asked.memory:
+        made["attention"] = attention(asked.seq, asked.cp)
     made["memory"] = [memory(asked.seq, asked.cp, asked.layers, kind, recompute)
                       for kind, recompute in (("ring", "full"), ("gather", "full"), ("ulysses", "full"), ("ring", "selective"))]
     if asked.out is not None:
