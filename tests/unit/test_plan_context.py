@@ -350,3 +350,21 @@ def test_explain_has_a_line_for_context_and_proposes_it_where_it_would_fit():
     groups = explain(trial(1, dp=32, engine="fsdp2", zero=3, model=presets.model("llama3-8b"), gbs=32,
                            cluster=presets.cluster("dgx-h100", nodes=4)))
     assert {"ZeRO group 32 -> 8", "ZeRO group 32 -> 16"} <= {change.what for change in groups.changes}
+
+
+def test_a_405b_model_at_128k_with_cp_16():
+    """TP 8 x CP 16 x PP 16, as its authors lay it out (arXiv:2407.21783, table 4), on the fewest devices with those degrees."""
+    model = replace(presets.model("llama3.1-405b"), seq=131_072)
+    found = plan(model=model, cluster=presets.cluster("dgx-h100", nodes=256), gbs=128, cp=(16,), tp=(8,), pp=(16,),
+                 sequence_parallel=(True,), recompute=("full",), zero=(1,))
+    assert not ((found.ranked["pp"] * found.ranked["vp"]) > 126).any()  # no stage without a layer
+    assert found.odds[0] > 0.8 and found.trial(0).topology.cp == 16
+    told = explain(found.trial(0))
+    assert told.context.startswith("CP 16 by ") and "8,192 tokens of a sequence a rank" in told.context
+
+
+def test_a_calibrated_shape_is_that_of_a_ranks_own_tokens():
+    """Libraries pick kernels by the tokens that a rank has."""
+    shape = step.Shape(hidden=4096, heads=32, seq=16_384, tp=1, mbs=1)
+    assert shape.of(configs(trial(8), trial(1, dp=8), trial(1, model=replace(LLAMA, seq=16_384), dp=8))).tolist() == [
+        True, False, True]

@@ -38,7 +38,7 @@ def first_error(trial: Trial) -> str:
 
 @settings(max_examples=120, deadline=None)
 @given(models, batches(), st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4, 8]),
-       st.sampled_from(["megatron", "seatrial", "deepspeed"]), st.sampled_from(["bf16", "fp8"]),
+       st.sampled_from(["megatron", "seatrial", "deepspeed", "plain-3d"]), st.sampled_from(["bf16", "fp8"]),
        st.randoms(use_true_random=False))
 def test_a_layout_is_rejected_in_bulk_as_it_is_alone(model, batch, nodes, procs, engine, precision, random):
     cluster = presets.cluster("jz-a100", nodes=nodes, procs_per_node=procs)

@@ -124,7 +124,7 @@ def _screen(header: tuple[str, ...], lines: list[dict[str, Any]], columns: tuple
     """The trial, what tells it from the others, and the forecast."""
     from seatrial.terminal import plain_table
 
-    own = [c for c in ("trial", "nodes", "layers", "hidden", "dp", "tp", "pp", "mbs", "gbs") if c in header]
+    own = [c for c in ("trial", "nodes", "layers", "hidden", "dp", "tp", "pp", "cp", "mbs", "gbs") if c in header]
     if "trial" in own:
         own = [c for c in own if c == "trial" or len({line.get(c, "") for line in lines}) > 1]
     made = [c for c in columns if any(line.get(c) for line in lines)]

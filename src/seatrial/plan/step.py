@@ -37,6 +37,7 @@ class Shape(NamedTuple):
     hidden: int
     heads: int
     seq: int
+    """Tokens of a sequence on one rank."""
     tp: int
     mbs: int
 
@@ -45,7 +46,7 @@ class Shape(NamedTuple):
         same = np.ones(len(c), dtype=bool)
         for name, value in self._asdict().items():
             if value:
-                same &= getattr(c, name) == value
+                same &= getattr(c, "stretch" if name == "seq" else name) == value
         return same
 
 

@@ -33,6 +33,8 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     def of_model(name: str) -> np.ndarray:
         return np.array([getattr(model, name) for model in space.models], dtype=np.int64)[c["shape"]]
 
+    if space.facts.uneven not in ("equal", "embedding-slots"):
+        reject("layers-divisible", of_model("layers") < c["pp"] * c["vp"])
     layers, tp, replica = of_model("layers"), c["tp"], c["dp"] * c["mbs"]
     stages = c["pp"] * c["vp"]
     facts, uneven = space.facts, space.facts.uneven
