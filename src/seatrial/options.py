@@ -25,6 +25,8 @@ from seatrial.launch.registry import LAUNCHERS
 
 OPTIONS: Any = None
 """The default of a parameter that stands for many."""
+CHOSEN = ("cp_kind", "zero_group")
+"""Knobs that `plan` and `tune` can be given, and choose for each layout where they are not."""
 NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
 RULE = f"Your own condition, as 'dp % 4 == 0'; of {', '.join(NUMBERS)}, nodes, world, microbatches, layers, heads, …"
 MODEL_HELP = "A preset, a TOML file with a [model] table, a Hugging Face config.json or its folder, or BOOK:RUN-ID."
@@ -76,7 +78,9 @@ def _searched() -> Each:
     said = {name: BY_FIELD[name].help for name in SEARCHED}
     first = SEARCHED[0]
     said[first] = f"{said[first].rstrip('.')}; each of these is a value, several with commas, or searched when left out."
-    return Each({name: (str | None, knob(name, what)) for name, what in said.items()})
+    said["cp"] = f"{said['cp'].rstrip('.')}; by default searched for long sequences, auto: for any."
+    said |= {name: f"{BY_FIELD[name].help.rstrip('.')}; by default chosen." for name in CHOSEN}
+    return Each({name: (str | None, knob(name.replace("_", "-"), what)) for name, what in said.items()})
 
 
 def _layout() -> Each:

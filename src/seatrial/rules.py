@@ -30,6 +30,11 @@ class Violation:
 _PIPELINES = {"megatron-deepspeed": "DeepSpeed's pipeline engine", "deepspeed": "DeepSpeed's pipeline engine"}
 
 
+_CUT_FROM = {"zero_group": (1, "the optimizer's state"), "gradients_group": (2, "the gradient"),
+             "weights_group": (3, "the model")}  # fmt: skip
+"""Of what has a group of its own: the ZeRO stage that first divides it."""
+
+
 def _facts(engine: str) -> engine_models.EngineModel:
     return engine_models.model_of(engine)
 
@@ -103,6 +108,11 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
         yield Violation(code="zero-pipeline", level="warning",
                         message=f"ZeRO {t.zero} with PP {t.pp}: {_PIPELINES.get(facts.name, facts.name)} refuses ZeRO above "
                                 f"{facts.zero_with_pipeline}")
+    for what, (stage, cut) in _CUT_FROM.items():
+        group = getattr(t, what)
+        if group not in (None, 1) and t.zero < stage:
+            yield Violation(code="zero-group", message=f"{what} {group} with ZeRO {t.zero}, which leaves {cut} whole: "
+                                                       f"ZeRO {stage}{' or above' if stage < 3 else ''} would divide it")
     if t.zero_group not in (None, t.data_ranks) and not facts.hybrid_sharding:
         yield Violation(code="zero-group", message=f"zero_group {t.zero_group}: {facts.name} shards over all of DP {t.dp}"
                                                    + (f" x CP {t.cp}" if t.cp > 1 else ""))

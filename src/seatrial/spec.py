@@ -272,10 +272,10 @@ def divisors_near(n: int, wanted: int, *, between: str = " and ") -> str:
 class Place(NamedTuple):
     """Where a rank stands in each of the degrees."""
 
-    pp: int
-    dp: int
-    cp: int
-    tp: int
+    pp: int = 0
+    dp: int = 0
+    cp: int = 0
+    tp: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,6 +381,14 @@ class Topology:
     def data_ranks(self) -> int:
         """Ranks that hold the same weights and see other tokens: gradients are summed, and ZeRO cuts, over them."""
         return self.dp * self.cp
+
+    @property
+    def divided_over(self) -> tuple[int, int, int]:
+        """Ranks that ZeRO divides weights, gradients and optimizer state over; 1 is whole. Each divides the next."""
+        state = self.zero_group or self.data_ranks
+        gradients = self.gradients_group or state
+        weights = self.weights_group or gradients
+        return weights if self.zero == 3 else 1, gradients if self.zero >= 2 else 1, state if self.zero else 1
 
     @property
     def product(self) -> str:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.loss import token_loss
-from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import LossScale, learning_rate
 from seatrial.engine.core.params import Layout, ParamSpec, Segment, fill_normal, spec_of
@@ -74,12 +74,16 @@ def specs() -> list[ParamSpec]:
             spec("vocab", 13, 8, rows=16), spec("positions", 6, 8, split=False)]
 
 
+def _group(rank: int, size: int) -> Group:
+    return Group(name="", ranks=tuple(range(size)), rank=rank, handle=None)
+
+
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 def test_shards_cover_every_number_once_and_cut_between_rows(shards: int) -> None:
     layout = Layout(specs(), hidden=8, shards=shards)
     seen: dict[str, list[int]] = {}
     for rank in range(shards):
-        for piece in layout.pieces(*layout.shard(rank)):
+        for piece in layout.pieces(*_group(rank, shards).part(0, layout.size)):
             width = math.prod(piece.segment.global_shape[1:])
             assert piece.numel == piece.rows * width
             seen.setdefault(piece.segment.name, []).extend(range(piece.row, piece.row + piece.rows))

@@ -16,7 +16,7 @@ def test_columns_that_no_field_takes_are_named_once_in_their_order():
     assert unknown_columns(headings, []) == (["Mood", "Rack"], {})
 
 
-@pytest.mark.parametrize("heading", ["CP", "Context Parallel Size", "context-parallel-size", "EP", "expert_parallel_size",
+@pytest.mark.parametrize("heading", ["EP", "expert_parallel_size",
                                      "Experts", "num_experts", "# experts", "top_k", "MoE top-k", "HSDP"])
 def test_an_axis_that_no_forecast_knows_refuses_the_row_unless_it_is_neutral(heading):
     neutral = ["", "1", "0", "none", "off", "-", "–", "1.0", "N/A", "No"]
@@ -35,18 +35,18 @@ def test_what_a_field_takes_is_no_such_axis(heading):
 def test_an_import_names_the_columns_and_the_planner_refuses_the_rows(tmp_path: Path, name: str):
     path = tmp_path / name
     if name == "notes.md":
-        path.write_text("| DP | TP | CP | GBS | Sec/it | Mood |\n| - | - | - | - | - | - |\n"
+        path.write_text("| DP | TP | EP | GBS | Sec/it | Mood |\n| - | - | - | - | - | - |\n"
                         "| 8 | 4 | 1 | 512 | 1.5 | good |\n| 8 | 4 | 2 | 512 | 0.9 | |\n")
     else:
-        heads = "DP,TP,CP,GBS,Sec/it,Mood" if name == "rows.csv" else "dp,tp,cp,gbs,sec_per_it,mood"
+        heads = "DP,TP,EP,GBS,Sec/it,Mood" if name == "rows.csv" else "dp,tp,ep,gbs,sec_per_it,mood"
         path.write_text(f"{heads}\n8,4,1,512,1.5,good\n8,4,2,512,0.9,\n")
     found = import_file(path)
-    assert [(record.sec_per_it, record.extra.get("CP") or record.extra.get("cp")) for record in found.records] == [
+    assert [(record.sec_per_it, record.extra.get("EP") or record.extra.get("ep")) for record in found.records] == [
         (1.5, "1"), (0.9, "2")]  # fmt: skip
     assert [name.lower() for name in found.unknown_columns] == ["mood"] and not found.problems
     of_shape = [{**record.to_dict(), "layers": 24, "hidden": 2048} for record in found.records]
     fits, refused = planner_rows.from_records(of_shape, presets.cluster("jz-a100"), name).rows
-    assert fits.trial is not None and "context parallelism is not modelled" in refused.reject
+    assert fits.trial is not None and "expert parallelism is not modelled" in refused.reject
 
 
 def test_the_planner_refuses_the_same_rows_and_names_the_same_columns(tmp_path: Path):

@@ -28,7 +28,7 @@ from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
 from seatrial.schedule import KINDS
-from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits
+from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits, round_up
 
 BAR = 1e-5
 """Largest relative difference of a loss or a gradient norm, as the tests of the engine have it."""
@@ -72,6 +72,8 @@ def _fewer_ranks(t: Topology, ranks: int) -> Topology:
         floor = 2 if max(degrees.values()) > 2 else 1
         name = max(degrees, key=lambda n: (degrees[n] > floor, degrees[n]))
         degrees[name] = max(floor, degrees[name] // 2)
+    if degrees["cp"] < 4 and t.cp_kind == "ulysses+ring":
+        t = replace(t, cp_kind="ring")  # two ranks are neighbours or a ring, not both
     if degrees["pp"] < 2 and KINDS[t.schedule].virtual:
         t = replace(t, vp=1, schedule="1f1b")
     return replace(t, **degrees)
@@ -92,18 +94,20 @@ def _small_model(model: Model, t: Topology) -> Model:
     of its own stays one."""
     stages = t.pp * t.vp
     uneven = model.layers % stages != 0
-    kv = t.tp * (1 if t.tp > 1 else 2)
+    shared, ring = {"ulysses": (t.cp, 1), "ulysses+ring": (t.cp // 2, 2)}.get(t.cp_kind, (1, t.cp))
+    kv = t.tp * (1 if t.tp > 1 and shared == 1 else max(2, shared))
     heads = kv if model.kv == model.heads else 2 * kv
     heads *= 1 if heads >= 4 else 2
     kv_heads = None if model.kv == model.heads else heads // 2
-    if model.kv < t.tp and kv_fits(model.kv, t.tp):
+    if model.kv < t.tp and kv_fits(model.kv, t.tp) and shared == 1:
         heads, kv_heads = t.tp, model.kv  # ranks that share a key-value head stay such
     hidden = 16 * heads
     ffn = None
     if model.ffn is not None:
         ffn = max(1, round(model.ffn / model.hidden * hidden / t.tp)) * t.tp
+    seq = round_up(8 * t.tp if t.tp > 2 else 16, math.lcm(2 * ring, t.tp * t.cp) if t.cp > 1 else 1)
     return replace(model, layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, pad_vocab_to=None,
-                   seq=8 * t.tp if t.tp > 2 else 16, kv_heads=kv_heads, ffn=ffn,
+                   seq=seq, kv_heads=kv_heads, ffn=ffn,
                    head_dim=None if model.head_dim is None else 24)
 
 

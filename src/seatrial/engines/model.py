@@ -197,6 +197,12 @@ class EngineModel:
     """Share of hidden traffic that shows in any case …"""
     contention: float = 0.0
     """… and share of it by which it slows the kernels it hides behind: they share multiprocessors and memory."""
+    ring_hidden: float = 0.0
+    """Share of attention behind which a ring's next block of keys and values travels …"""
+    gather_hidden: float = 0.0
+    """… share of the first block's attention (one of CP) behind which all are gathered …"""
+    ring_blocks: float = 2.0
+    """… and blocks that a ring holds at a time; 0: all of the sequence's, with the output of each step, until the last."""
     tensor_hidden: float = 0.0
     """Share of the backward pass's tensor-parallel collectives that travel beside the weights' GEMMs …"""
     tensor_overlapped: float = 0.0
@@ -216,8 +222,8 @@ class EngineModel:
         return "fused" if usual == "fused-hopper" and (device.kind == "cpu" or "fp8" not in device.peak_tflops) else usual
 
     def __post_init__(self) -> None:
-        for name in ("gradients_hidden", "sharded_hidden", "parameters_hidden", "exposed", "contention", "tensor_hidden",
-                     "tensor_overlapped", "messages_exposed", "messages_exposed_interleaved"):
+        for name in ("gradients_hidden", "sharded_hidden", "parameters_hidden", "exposed", "contention", "ring_hidden",
+                     "gather_hidden", "tensor_hidden", "tensor_overlapped", "messages_exposed", "messages_exposed_interleaved"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BadInput(f"engine {self.name}: {name} {getattr(self, name)} is a share, from 0 to 1")
         for field in dataclasses.fields(self):

@@ -21,7 +21,7 @@ from seatrial.engine.watch.heartbeat import Beat
 from seatrial.launch import files
 from seatrial.spec import Topology
 
-GROUPS = ("tp", "dp", "pp", "world")
+GROUPS = ("tp", "heads", "ring", "cp", "dp", "pp", "world")
 """Innermost first: the order in which a hang spreads outwards."""
 FLIGHT_ENTRIES = 3
 PHASES = {"start": 0, "join": 1, "build": 2, "load": 2, "meet": 3,
@@ -98,7 +98,7 @@ def rank_label(rank: int, t: Topology) -> str:
 
 
 _INSIDE = {"tp": ("tp",), "kv": ("tp",), "cp": ("cp",), "heads": ("cp",), "ring": ("cp",), "dp": ("dp", "cp"), "pp": ("pp",),
-           "shard": ("dp", "cp"), "replicas": ("dp", "cp")}  # fmt: skip
+           **dict.fromkeys(("shard", "gradients", "state", "replicas"), ("dp", "cp"))}  # fmt: skip
 """In which of the degrees the ranks of a group may differ; of groups inside another the whole of that one."""
 
 

@@ -96,6 +96,9 @@ def ask(request: Request, *, rules: Sequence[str] = (), by: str = "time", top: i
         found = search_shapes(request, size, size_tolerance, rules=parsed, ramp=ramp, by=ranked, fit=fit)
     else:
         found = search(request.space, rules=parsed, ramp=ramp, precision=request.precision, by=ranked, fit=fit)
+        if not len(found) and request.space.cp is None and request.space.facts.context:
+            # Nothing runs that has its sequences whole.
+            found = search(request.space.freed("cp"), rules=parsed, ramp=ramp, precision=request.precision, by=ranked, fit=fit)
     out_of_it = [] if len(found) or size is not None else list(
         ways(request.space, rules=parsed, ramp=ramp, precision=request.precision, fit=fit))
     document = answer(found, request, top=top, by=ranked, tokens=tokens, price=price, fit=fit, ways=out_of_it,
@@ -128,7 +131,7 @@ def with_machine(machine: str | Path, cluster: Any, settings: Sequence[str]) -> 
 
 def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], settings: Sequence[str] = (), *,
               engine: str | None = None, where: str = "trial") -> Trial:
-    """The trial of a file's tables with those `given` over them. DP is what the other two degrees leave of the cluster and the
+    """The trial of a file's tables with those `given` over them. DP is what the other degrees leave of the cluster and the
     precision what one trains in there, where nobody says otherwise."""
     for name in ("topology", "batch"):
         if not isinstance(data.get(name, {}), Mapping):
@@ -150,7 +153,8 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
         raise BadInput("--cluster must be given, or a [cluster] table")
     own = tables.get("topology", {})
     stated = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
-    usual = {"dp": max(1, trial.cluster.world // (trial.topology.tp * trial.topology.pp)),
+    others = trial.topology.tp * trial.topology.pp * trial.topology.cp
+    usual = {"dp": max(1, trial.cluster.world // others),
              "precision": usual_precision(trial.cluster.device)}
     tables["topology"] = {**{name: value for name, value in usual.items() if name not in stated}, **own}
     return trialfile.build(tables, settings, where=where)[0]

@@ -51,10 +51,11 @@ def generation(machine: Any) -> str:
     return "hopper" if machine.narrow_loads else "ampere" if machine.bf16 else "volta"
 
 
-def fused_s(machine: Any, kernel: Ints, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
-    """`kernel`: FUSED or HOPPER; what the device has no kernel for counts as the older one."""
-    flops = 2.0 * heads.astype(np.float64) * seq * seq * head_dim  # both GEMMs, half of them masked away
-    blocks = heads * np.ceil(seq / ROWS)
+def fused_s(machine: Any, kernel: Ints, heads: Ints, seq: Ints, head_dim: Ints, queries: Any = 1) -> tuple[Floats, Floats]:
+    """`kernel`: FUSED or HOPPER; what the device has no kernel for counts as the older one. `queries`: ranks that share
+    them, each with as many keys."""
+    flops = 2.0 * heads.astype(np.float64) * seq * seq * head_dim / queries  # both GEMMs, half of them masked away
+    blocks = heads * np.ceil(seq / (ROWS * queries))
     full = blocks / (blocks + IMBALANCE * machine.units) if machine.gpu else 1.0
     kind = generation(machine)
     found = []

@@ -29,6 +29,8 @@ Floats = NDArray[np.float64]
 CHOICES: dict[str, tuple[str, ...]] = {name: choices for name in KNOBS if (choices := BY_FIELD[name].choices)}
 """Knob -> its words, each coded by its place."""
 RECOMPUTE, SCHEDULES, PRECISIONS = CHOICES["recompute"], CHOICES["schedule"], CHOICES["precision"]
+CONTEXTS = CHOICES["cp_kind"]
+RING, GATHER, ULYSSES, BOTH = (CONTEXTS.index(kind) for kind in ("ring", "gather", "ulysses", "ulysses+ring"))
 
 OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gated", "layernorm", "learned", "rope", "qkv_bias",
             "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties")
@@ -145,9 +147,36 @@ class Configs:
         return self.dp * self.tp * self.pp * self.cp
 
     @property
+    def tokens(self) -> Ints:
+        """Of a micro-batch on one rank."""
+        return self.mbs * (self.seq // self.cp)
+
+    @property
+    def data_ranks(self) -> Ints:
+        """Ranks that hold the same weights and see other tokens."""
+        return self.dp * self.cp
+
+    @property
     def shards(self) -> Ints:
-        """Ranks over which ZeRO cuts."""
-        return np.where(self.zero_group > 0, self.zero_group, self.dp * self.cp)
+        """Ranks over which ZeRO cuts the optimizer's state …"""
+        return np.where(self.zero_group > 0, self.zero_group, self.data_ranks)
+
+    @property
+    def gradient_shards(self) -> Ints:
+        """… the gradients …"""
+        return np.where((self.zero >= 2) & (self.gradients_group > 0), self.gradients_group, self.shards)
+
+    @property
+    def weight_shards(self) -> Ints:
+        """… and the weights."""
+        return np.where((self.zero == 3) & (self.weights_group > 0), self.weights_group, self.gradient_shards)
+
+    @property
+    def context_split(self) -> tuple[Ints, Ints]:
+        """Context parallelism as neighbours that share heads, and the ring or the gathering of such: `spec.context_split`."""
+        held = np.maximum(1, self.kv // self.tp)
+        heads = np.where(self.cp_kind == ULYSSES, self.cp, np.where(self.cp_kind == BOTH, np.gcd(self.cp, held), 1))
+        return heads, self.cp // heads
 
     def by_schedule(self, rows: Ints) -> Iterator[tuple[str, int, int, Ints]]:
         """Kind, PP, VP and which of `rows` have them, for each that there is."""

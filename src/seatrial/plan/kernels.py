@@ -162,7 +162,7 @@ class Machine:
             if not self.gpu:
                 values["stream_bytes_s"] = np.full(len(c), float(np.exp(found.copy_rate.values.max()))) * share
         if found.element_rate is not None:
-            values["element_bytes_s"] = found.element_rate.at(c.mbs * c.seq * c.hidden * self.element_bytes) * share
+            values["element_bytes_s"] = found.element_rate.at(c.tokens * c.hidden * self.element_bytes) * share
         values["logits_bytes_s"] = values["memory_bytes_s"] if found.logits_rate is None else found.logits_rate * share
         each = np.array([found.optimizer_rate(p) or np.nan for p in PRECISIONS])
         # On a GPU an engine's own kernels decide, and one iteration's host time hides behind the one before.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seatrial.arith.layer import Widths, gemms, widths
-from seatrial.plan import facts, network
+from seatrial.plan import context, facts, network
 from seatrial.plan.attention import fused_s
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, alignment_bytes, as_measured, copy_s, element_s, matmul_s
@@ -46,7 +46,7 @@ class Cost(NamedTuple):
 def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     fact = facts.timed(c, machine)
     e = machine.element_bytes
-    tokens = c.mbs * c.seq
+    tokens = c.tokens
     wide = np.where(facts.cuts_sequence(c), c.tp, 1)
     w = widths(c, c.tp)
     full = c.recompute == FULL
@@ -85,8 +85,19 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
         "tensor": Cost(tensor_f, tensor_b + redone.collectives * tensor_f),
         "accumulate": Cost(np.zeros_like(accumulate), accumulate),
     }
+    if (c.cp > 1).any():
+        exchange_f, exchange_b = context.exchange_s(c, cluster, machine, scores_f, scores_b)
+        cost["context"] = Cost(exchange_f, exchange_b + redone.attention * exchange_f)
     cost["launch"] = _launch(c, machine, cost, full)
     return cost
+
+
+def scores_s(c: Configs, cluster: Cluster, machine: Machine) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Attention forward and backward, and what it exchanges between ranks of a sequence."""
+    few, back = _distinct(c, machine)
+    own = _spread(_attention(c.take(few), cluster, machine.take(few).wide()), back) if back is not None else _attention(
+        c, cluster, machine.wide())
+    return own, context.exchange_s(c, cluster, machine, *own)
 
 
 RESTED = 0.12
@@ -138,7 +149,7 @@ def _casts(c: Configs, machine: Machine, tokens: Ints) -> tuple[Any, Any]:
 
 
 SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",
-          "attention", "engine", "procs_per_node")
+          "attention", "engine", "procs_per_node", "cp", "cp_kind")
 """The columns that GEMMs and attention depend on."""
 
 
@@ -166,7 +177,7 @@ def _spread(pair: tuple[Floats, Floats], back: Ints | None) -> tuple[Floats, Flo
 
 def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
     """The four GEMMs of a layer; backward twice as many, for the input's and the weight's gradient."""
-    tokens = c.mbs * c.seq
+    tokens = c.tokens
     forward: Floats = np.zeros(len(c))
     backward: Floats = np.zeros(len(c))
     for _, _, cols, inner in gemms(c, c.tp):
@@ -178,41 +189,48 @@ def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
 
 
 def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, Floats]:
-    """Scores, softmax, dropout and the weighted sum."""
+    """Scores, softmax, dropout and the weighted sum. Context parallelism cuts them into pieces of which none waits for
+    another rank's: in a ring each of two stretches, one from either end, meets as many keys in every step."""
     e = machine.element_bytes
-    heads = c.mbs * c.heads // c.tp
+    cut, steps, queries = context.pieces(c)
+    heads, seq = c.mbs * c.heads // c.tp // cut, c.seq // steps
     kernel = facts.attention(c, cluster.device)
     align = alignment_bytes(machine, c.head_size)
-    scores = matmul_s(machine, c.seq, c.seq, c.head_size, align, heads, kind="batched")
-    context = matmul_s(machine, c.seq, c.head_size, c.seq, align, heads, kind="batched")
-    elements = heads.astype(np.float64) * c.seq * c.seq
+    rows = seq // queries
+    scores = matmul_s(machine, rows, seq, c.head_size, align, heads, kind="batched")
+    weighted = matmul_s(machine, rows, c.head_size, seq, align, heads, kind="batched")
+    elements = heads.astype(np.float64) * rows * seq
     # The fused softmax takes blocks of four heads and sequences up to 16384; else scale, mask, two casts and softmax are
     # kernels each.
-    fused = (heads % 4 == 0) & (c.seq <= 16384) & machine.gpu
+    fused = (heads % 4 == 0) & (seq <= 16384) & machine.gpu
     softmax_f = elements * (4 * e + 1 + np.where(fused, 0.0, 4 * e + 17))
     softmax_b = elements * (5 * e + 1 + np.where(fused, 0.0, 4 * e + 12))
-    stored_f = scores + context + element_s(machine, softmax_f)
-    stored_b = scores + 3 * context + element_s(machine, softmax_b)
-    fused_f, fused_b = fused_attention_s(machine, kernel, heads, c.seq, c.head_size)
+    stored_f = scores + weighted + element_s(machine, softmax_f)
+    stored_b = scores + 3 * weighted + element_s(machine, softmax_b)
+    fused_f, fused_b = fused_attention_s(machine, kernel, heads, seq, c.head_size, queries)
     if machine.figures is not None:
         newest = (kernel == facts.newest(cluster.device)) | (not machine.gpu)
         # An engine that times kernels at its start is at least as good as the one that the probe met.
         most = np.where(facts.timed(c, machine)("tunes_attention"), 1.0, np.inf)
-        fused_f = fused_f * np.where(newest, np.minimum(_attention_factor(machine.figures, "forward_s", c), most), 1.0)
-        fused_b = fused_b * np.where(newest, np.minimum(_attention_factor(machine.figures, "backward_s", c), most), 1.0)
+        off_f, off_b = (np.minimum(_attention_factor(machine.figures, way, c, heads, seq), most)
+                        for way in ("forward_s", "backward_s"))
+        fused_f, fused_b = fused_f * np.where(newest, off_f, 1.0), fused_b * np.where(newest, off_b, 1.0)
     stored = kernel == facts.STORED
-    return np.where(stored, stored_f, fused_f), np.where(stored, stored_b, fused_b)
+    # Each step but the first is added to what there is of the output, in fp32.
+    added = (steps - 1) * copy_s(machine, heads * seq * c.head_size * (8 + e))
+    return steps * np.where(stored, stored_f, fused_f) + added, steps * np.where(stored, stored_b, fused_b) + added
 
 
-def fused_attention_s(machine: Machine, kernel: Ints, heads: Ints, seq: Ints, head_dim: Ints) -> tuple[Floats, Floats]:
-    """Seconds forward and backward of so many heads, as the model has it."""
+def fused_attention_s(machine: Machine, kernel: Ints, heads: Ints, seq: Ints, head_dim: Ints,
+                      queries: Any = 1) -> tuple[Floats, Floats]:
+    """Seconds forward and backward of so many heads, as the model has it; `queries`: ranks that share them."""
     if machine.gpu:
-        return fused_s(machine, kernel, heads, seq, head_dim)
-    flops = 2.0 * heads.astype(np.float64) * seq * seq * head_dim  # both GEMMs, half of them masked away
+        return fused_s(machine, kernel, heads, seq, head_dim, queries)
+    flops = 2.0 * heads.astype(np.float64) * seq * seq * head_dim / queries  # both GEMMs, half of them masked away
     return flops / (machine.matrix_flops * CPU_FORWARD), 2.5 * flops / (machine.matrix_flops * CPU_BACKWARD)
 
 
-def _attention_factor(figures: Probed, way: str, c: Configs) -> Floats:
+def _attention_factor(figures: Probed, way: str, c: Configs, heads: Ints, seq: Ints) -> Floats:
     found = np.ones(len(c))
     biased = (c.rope == 0) & (c.learned == 0)
     for code in np.unique(c.precision):
@@ -221,8 +239,7 @@ def _attention_factor(figures: Probed, way: str, c: Configs) -> Floats:
             keys = [(name, with_bias, way) for with_bias in (bias, not bias) for name in types(code)]
             points = first_of(_attention_off_by(figures), keys)
             if points is not None and where.any():
-                heads = np.maximum(c.mbs * c.heads // c.tp, 1)
-                found[where] = points.at(heads[where], c.seq[where], c.head_size[where])
+                found[where] = points.at(np.maximum(heads, 1)[where], seq[where], c.head_size[where])
     return found
 
 
@@ -286,7 +303,7 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     """Logits and cross entropy on the last stage; nothing here is recomputed."""
     fact = facts.timed(c, machine)
     e = machine.element_bytes
-    tokens, rows = c.mbs * c.seq, c.vocab // c.tp
+    tokens, rows = c.tokens, c.vocab // c.tp
     size = tokens * c.hidden * e
     group = network.tensor_group(c)
     few, back = _distinct(c, machine)
@@ -301,7 +318,7 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
 
 
 def _logits(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
-    tokens, rows = c.mbs * c.seq, c.vocab // c.tp
+    tokens, rows = c.tokens, c.vocab // c.tp
     align = alignment_bytes(machine, rows, c.hidden)
     backward = (matmul_s(machine, tokens, c.hidden, rows, align, kind="input")
                 + matmul_s(machine, rows, c.hidden, tokens, align, kind="weight"))
@@ -311,6 +328,6 @@ def _logits(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
 def embedding(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     """The lookup, its sum over the vocabulary's slices, dropout; backward a dense gradient is cleared, filled and added."""
     e = machine.element_bytes
-    size = c.mbs * c.seq * c.hidden * e
+    size = c.tokens * c.hidden * e
     forward = element_s(machine, 6 * size) + network.all_reduce_s(cluster, network.tensor_group(c), size)
     return Cost(forward, copy_s(machine, 4 * size + c.vocab / c.tp * c.hidden * 4 * e))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.arith.layer import numbers, tensors, widths
-from seatrial.plan import facts, ours, probed
+from seatrial.plan import context, facts, ours, probed
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats
 from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, Z90, stage_parameters
 from seatrial.schedule.vector import peaks
@@ -80,7 +80,7 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
     shape = parts["logits"].shape
     moving = parts["activations"] + parts["working"] + parts["logits"]
     parts["slack"] = facts.of(c, "slack") * moving * (1.0 if gpu else 0.5)
-    groups = (c.tp > 1) * 1.0 + (c.dp > 1) + 5.0 * (c.pp > 1) + (c.world > 1)
+    groups = (c.tp > 1) * 1.0 + (c.data_ranks > 1) + (c.cp > 1) + 5.0 * (c.pp > 1) + (c.world > 1)
     parts["communicators"] = np.broadcast_to(facts.of(c, "group_gib") * GIB * groups * gpu, shape)
     parts["context"] = np.full(shape, device.context_gib * GIB)
     in_gib = {name: np.where(exists, value / GIB, 0.0) for name, value in parts.items()}
@@ -117,6 +117,8 @@ def _tensors(c: Configs, cluster: Cluster, parameters: Floats, element: Floats) 
     parts["logits"] = _logits(c, element)
     size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
     parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0)
+    if (c.cp > 1).any():
+        parts["communication"] = parts["communication"] + np.where(c.cp > 1, context.exchanged_bytes(c, element), 0.0)
     if own.any():
         counted = ours.footprints(c.take(own), gpu=gpu).parts
         for name, value in counted.items():
@@ -127,7 +129,7 @@ def _tensors(c: Configs, cluster: Cluster, parameters: Floats, element: Floats) 
 
 def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats]:
     """Weights, gradients and optimizer, [3, n] bytes."""
-    shards = c.shards.astype(np.float64)
+    shards, held = c.shards.astype(np.float64), c.weight_shards
     mixed = c.precision != FP32
     wide = facts.of(c, "fp32_weights")
     # A copy to compute with is made of fp32 weights where nothing is sharded too, and of shards in fp32 as well.
@@ -147,14 +149,16 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     reduced = np.where(c.zero >= 2, one_layer * facts.of(c, "reduced_bytes") * full, 0.0)
     head = np.where(c.zero >= 2, c.vocab / c.tp * c.hidden * facts.of(c, "head_bytes") * full, 0.0)
     reduced = reduced + np.stack([np.where(c.pp == 1, head, 0.0), np.zeros(len(c)), head])
-    held = c.zero >= facts.of(c, "gradients_sharded_from")
+    cut = c.zero >= facts.of(c, "gradients_sharded_from")
     # The linears alone: embedding and head stay in 16 bits.
     linears = np.stack([c.first_layers, c.middle_layers, c.last_layers]) * one_layer
     eight = np.where(c.precision == FP8, facts.of(c, "fp8_weight_bytes"), 0.0) * np.where(c.zero == 3, one_layer, linears)
-    own = np.where((c.zero == 3) | (np.asarray(wide) & (c.zero > 0)), weights / shards, weights)
+    # Weights in groups of their own (hpZ) lie beside the shards that the optimizer writes.
+    twice = np.where(held < c.shards, weights / shards, 0.0)
+    own = np.where((c.zero == 3) | (np.asarray(wide) & (c.zero > 0)), weights / held + twice, weights)
     return {
         "weights": parameters * (own + np.where(keeps, element, computed)) + np.where(keeps, 0.0, layer) + eight,
-        "gradients": parameters * np.where(held & ~keeps, gradient / shards, gradient) + reduced,
+        "gradients": parameters * np.where(cut & ~keeps, gradient / c.gradient_shards, gradient) + reduced,
         "optimizer": parameters * np.where(c.zero >= 1, optimizer / shards, optimizer),
     }
 
@@ -185,12 +189,13 @@ def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     The engine says what is kept of each width; scores where they are stored, 5 a s / h t, as Korthikanti et al. have it
     ("Reducing Activation Recomputation in Large Transformer Models").
     """
-    tokens = (c.mbs * c.seq).astype(np.float64)
+    tokens = c.tokens.astype(np.float64)
     h, scale = c.hidden, element / 2
     cut = np.where(facts.cuts_sequence(c), c.tp, 1)
     w = widths(c, c.tp)
     masks = 2.0 * np.asarray(facts.of(c, "masks"))
     stored = facts.attention(c, cluster.device) == facts.STORED
+    twice = np.where(c.cp > 1, context.kept_bytes(c, element), 0.0) if (c.cp > 1).any() else 0.0
 
     def kept_by(name: str) -> tuple[Floats, Floats]:
         """Bytes per token outside of tensor parallelism, and inside."""
@@ -199,7 +204,7 @@ def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
         outside = ((by_h - gathered) / cut + gathered + masks / cut) * h * scale
         inner = np.where(c.gated == 1, by_f, np.minimum(by_f, 4.0))
         inside = (by_q * w.context + by_kv * (w.qkv - w.context) / 2 + inner * w.inner) * scale
-        return outside, inside + np.where(stored, 0.0, 4.0 * c.heads / c.tp)
+        return outside, inside + np.where(stored, 0.0, 4.0 * c.heads / c.tp) + twice
 
     plain, eight, some = kept_by("kept"), kept_by("kept_fp8"), kept_by("kept_selective")
     lower = c.precision == FP8
@@ -220,7 +225,7 @@ def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     kept, working = layer_bytes(c, cluster, element)
     depth = np.stack([c.first_layers, c.middle_layers, c.last_layers])
     flight = in_flight(c)
-    boundary = c.mbs * c.seq * c.hidden * element
+    boundary = c.tokens * c.hidden * element
     # A pipeline also keeps each micro-batch's output until its gradient has come, and two buffers for messages.
     output = np.where(c.pp == 1, 0.0, (flight * np.asarray(facts.of(c, "stage_outputs")) + 2) * boundary)
     return depth * flight * kept + output, np.broadcast_to(working, depth.shape)
@@ -228,7 +233,7 @@ def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
 
 def _logits(c: Configs, element: Floats) -> Floats:
     """The last rank: logits, their fp32 copy, and the gradient of either."""
-    size = c.mbs * c.seq * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
+    size = c.tokens * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
     out = np.zeros((3, len(c)))
     out[LAST] = size
     out[FIRST] = np.where(c.pp == 1, size, 0.0)

@@ -1,6 +1,6 @@
 """How long processes talk: collectives inside a node or across, and messages between pipeline stages.
 
-Ranks are laid out as Megatron lays them: tensor-parallel neighbours next to each other, then data-parallel, then pipeline. So a
+Ranks are laid out as Megatron lays them: tensor-parallel neighbours next to each other, then context, data, pipeline. So a
 node's adapters are shared by as many data-parallel groups as it holds tensor-parallel ranks. Nodes of one NVLink domain count
 as one: `Cluster.domain_nodes`. A ring over several nodes enters and leaves each of them once, whatever it does inside: its
 bytes pass the node's adapters once, and the slower of the two ways sets the pace; tensor parallelism is no exception. Where the
@@ -63,31 +63,37 @@ def tensor_group(c: Configs) -> Group:
     return _every(np.ones_like(c.tp), c.tp, c)
 
 
+def heads_group(c: Configs) -> Group:
+    """Ranks of one sequence that share heads by all-to-all: neighbours …"""
+    return _every(c.tp, c.context_split[0], c)
+
+
+def context_group(c: Configs) -> Group:
+    """… and those that keys and values go round: one of each such neighbourhood."""
+    heads, ring = c.context_split
+    return _every(c.tp * heads, ring, c)
+
+
 def data_group(c: Configs) -> Group:
-    return _every(c.tp, c.dp, c)
+    """All that hold the same weights, over data and context."""
+    return _every(c.tp, c.data_ranks, c)
 
 
-def _sharded_over(c: Configs) -> Ints:
-    found: Ints = getattr(c, "zero_group", c.dp)
-    return np.where(found > 0, found, c.dp)
+def shard_group(c: Configs, shards: Ints) -> Group:
+    """Ranks that hold one copy between them: consecutive ones of the data group, inside a node where they fit."""
+    return _every(c.tp, shards, c)
 
 
-def shard_group(c: Configs) -> Group:
-    """Data-parallel ranks that hold one copy between them: consecutive ones, inside a node where they fit."""
-    return _every(c.tp, _sharded_over(c), c)
-
-
-def replica_group(c: Configs) -> Group:
-    """Those that hold the same shard of different copies."""
-    over = _sharded_over(c)
-    return _every(c.tp * over, np.maximum(1, c.dp // over), c)
+def replica_group(c: Configs, shards: Ints, of: Ints) -> Group:
+    """Those of `of` ranks that hold the same of so many shards."""
+    return _every(c.tp * shards, np.maximum(1, of // shards), c)
 
 
 def embedding_group(c: Configs) -> Group:
     """The first and the last stage, which hold the same matrix."""
     near = c.world <= c.procs_per_node
-    return Group(size=np.full_like(c.tp, 2), per_node=np.where(near, 2, 1), sharers=np.minimum(c.procs_per_node, c.dp * c.tp),
-                 stride=-(-c.world // 2), procs=c.procs_per_node)
+    return Group(size=np.full_like(c.tp, 2), per_node=np.where(near, 2, 1),
+                 sharers=np.minimum(c.procs_per_node, c.data_ranks * c.tp), stride=-(-c.world // 2), procs=c.procs_per_node)
 
 
 def _rate(link: Link) -> float:
@@ -215,6 +221,19 @@ def gather_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1)
     return ring_s(cluster, group, size_bytes, passes=1, messages=messages)
 
 
+def all_to_all_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1) -> Floats:
+    """Each rank deals its `size_bytes` out to all of the group, itself included. Unlike in a ring every member's bytes leave
+    the node, as far as they are for other nodes."""
+    group = group.in_domains(cluster.domain_nodes)
+    size = np.asarray(size_bytes, dtype=np.float64)
+    g = group.size.astype(np.float64)
+    inside_s = (g - 1) / g * (size + _filling(cluster.intra, size, messages)) / _inside_rate(cluster.intra, group.per_node, 1)
+    leaves = 1 - group.per_node / g
+    across_s = leaves * (size + _filling(cluster.inter, size, messages)) / _across_rate(cluster, group.sharers * group.per_node)
+    latency_s = np.where(group.nodes > 1, cluster.inter.latency_us, cluster.intra.latency_us) * 1e-6 * messages
+    return np.where(g > 1, np.where(group.nodes > 1, np.maximum(across_s, inside_s), inside_s) + latency_s, 0.0)
+
+
 def send_s(c: Configs, cluster: Cluster, size_bytes: Any) -> Floats:
     """One message of one replica to the next stage: its tensor-parallel ranks each send their slice.
 
@@ -222,7 +241,7 @@ def send_s(c: Configs, cluster: Cluster, size_bytes: Any) -> Floats:
     each replica finds them free. Stages on one node use the links inside it.
     """
     size = np.asarray(size_bytes, dtype=np.float64)
-    stage = c.dp * c.tp
+    stage = c.data_ranks * c.tp
     reach = c.procs_per_node * cluster.domain_nodes
     per_node = np.minimum(c.tp, c.procs_per_node)
     rate = np.full(len(c), _rate(cluster.inter))

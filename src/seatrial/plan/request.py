@@ -18,11 +18,13 @@ from seatrial.engines import engine_name
 from seatrial.engines.model import model_of
 from seatrial.errors import BadInput, Infeasible
 from seatrial.plan.odds import Headroom
-from seatrial.plan.space import Space
+from seatrial.plan.space import GROUPS, Space
 from seatrial.spec import Batch, Cluster, Device, Model
 
-NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
-WORDS: dict[str, tuple[str, ...]] = {name: BY_FIELD[name].choices for name in SEARCHED if BY_FIELD[name].choices}
+ASKED = (*SEARCHED, "cp_kind", *GROUPS)
+"""Knobs that can be given; those after SEARCHED are chosen for each layout where they are not."""
+NUMBERS = tuple(name for name in ASKED if BY_FIELD[name].type is int)
+WORDS: dict[str, tuple[str, ...]] = {name: BY_FIELD[name].choices for name in ASKED if BY_FIELD[name].choices}
 SWITCH = {"on": (True,), "off": (False,), "both": (False, True), "auto": ()}
 """`auto`: both on GPUs, where the engine has it."""
 _MOST_NODES = 1_000_000
@@ -69,10 +71,15 @@ class Request:
         if precision is not None and precision not in BY_FIELD["precision"].choices:
             raise BadInput(f"precision {precision!r}: {fields.nearest(str(precision), BY_FIELD['precision'].choices)}")
         for name in knobs:
-            if name not in SEARCHED:
+            if name not in ASKED:
                 raise BadInput(f"{name}: the planner has no such knob; {fields.nearest(name, KNOBS)}")
+        if auto := knobs.get("cp") == "auto":
+            knobs = {**knobs, "cp": None}
+            if not model_of(engine).context:
+                raise BadInput(f"--cp auto: {model_of(engine).name} has no context parallelism")
         given: dict[str, Any] = {name: integers(name, value) for name in NUMBERS if (value := knobs.get(name)) is not None}
         given |= {name: words(name, value) for name in WORDS if (value := knobs.get(name)) is not None}
+        given |= {"long": 0} if auto else {}
         space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
                       execution=trial.execution, headroom=Headroom.read(headroom),
                       sequence_parallel=_cut(sequence_parallel, engine, trial.cluster.device), **given)

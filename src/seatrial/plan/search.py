@@ -9,8 +9,9 @@ another is likely to. Chunks bound the memory, and only the best of each are kep
 """
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,12 +21,12 @@ from seatrial import arith
 from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
-from seatrial.plan import step
+from seatrial.plan import context, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, asked, decoded, engine_code
 from seatrial.plan.held import Held
-from seatrial.plan.odds import UNLIKELY, expected
-from seatrial.plan.space import CHUNK, TRIED, Columns, Space, expand, product
+from seatrial.plan.odds import LIKELY, UNLIKELY, expected
+from seatrial.plan.space import CHUNK, GROUPS, PLACE, TRIED, Columns, Space, divisors, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
 from seatrial.spec import Batch, Model, Topology, Trial
 
@@ -154,7 +155,7 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
         part = _Best(columns, found.sec, found.lo, found.hi, mem, odds, _key(by, formula, columns, space, found.sec, mem))
         return (best.joined(part) if len(best.sec) else part).best(by)
 
-    for c in expand(where[~lost], tried, space, rows):
+    for c in _beside(expand(where[~lost], tried, space, rows), space, precision):
         considered += len(c["dp"])
         codes = verdicts(c, space, ramp, precision)
         rejected.update({CODES[code - 1]: int(count) for code, count in enumerate(np.bincount(codes)) if code and count})
@@ -182,9 +183,75 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
                 best = timed()
     if waiting:
         best = timed()
+    if len(best.sec) and space.zero_group is None and space.facts.hybrid_sharding:
+        best = _in_groups(best, space, precision, by, formula, fit).best(by)
     return Found(space=space, precision=precision, formula=formula, considered=considered, rejected=dict(rejected),
                  accepted=accepted, ranked=best.columns, sec=best.sec, lo=best.lo, hi=best.hi, mem_gib=best.mem, odds=best.odds,
                  key=best.rank(by), closest=None if accepted else closest)
+
+
+def _beside(chunks: Iterable[Columns], space: Space, precision: str) -> Iterator[Columns]:
+    """Each chunk with the kind of context parallelism that is best for each layout, and in each of the groups asked for."""
+    groups = [dict(zip(GROUPS, values)) for values in itertools.product(*(getattr(space, name) or (0,) for name in GROUPS))]
+    asked_for = any(getattr(space, name) for name in GROUPS)
+    for c in chunks:
+        if space.divides_sequence:
+            c = {**c, "cp_kind": _kinds(c, space, precision)}
+        for group in groups:
+            yield {**c, **{name: np.full(len(c["dp"]), value) for name, value in group.items()}} if asked_for else c
+
+
+def _kinds(c: Columns, space: Space, precision: str) -> np.ndarray:
+    """Of each layout; thousands have a few dozen pairs of attention and groups between them."""
+    found = np.zeros(len(c["dp"]), dtype=np.int64)
+    rows = np.flatnonzero(c["cp"] > 1)
+    if not len(rows):
+        return found
+    names = [name for name in (*PLACE, "mbs", "sequence_parallel") if name not in ("dp", "pp")]
+    packed = np.zeros(len(rows), dtype=np.int64)
+    for name in names:
+        packed = packed * (int(c[name].max()) + 1) + c[name][rows]
+    _, first, back = np.unique(packed, return_index=True, return_inverse=True)
+    few = _only(c, rows[first])
+    # TP that heads do not divide is rejected for that.
+    found[rows] = context.chosen(configs_of(few, space, precision), space.cluster, space.kinds)[back.reshape(-1)]
+    return found
+
+
+GROUPED_ROWS = 256
+"""Of the best layouts, how many are tried with sharding groups of whole nodes."""
+
+
+def _in_groups(best: _Best, space: Space, precision: str, by: By, formula: str, fit: Calibration | None) -> _Best:
+    """The same, each in the group of whole nodes that makes it better by more than nobody can tell, and surely fits."""
+    c = {name: column.copy() for name, column in best.columns.items()}
+    c.setdefault("zero_group", np.zeros_like(c["dp"]))
+    best = _Best(c, *best.figures)
+    procs = space.cluster.procs_per_node
+    tried = [(i, group) for i in range(min(len(best.sec), GROUPED_ROWS)) if c["zero"][i] for group in whole_nodes(
+        int(c["tp"][i]), int(c["dp"][i] * c["cp"][i]), procs)]
+    if not tried:
+        return best
+    rows, groups = (np.array(column) for column in zip(*tried))
+    other = {**_only(c, rows), "zero_group": groups}
+    configs = configs_of(other, space, precision)
+    held = Held.of(configs, space.cluster, fit, space.headroom)
+    found = step.time(configs, space.cluster, learned(fit))
+    part = _Best(other, found.sec, found.lo, found.hi, held.shown_gib, held.odds,
+                 _key(by, formula, other, space, found.sec, held.shown_gib))
+    gain = (best.rank(by)[rows] - part.rank(by)) / np.abs(best.rank(by)[rows])
+    order = np.lexsort((-gain, rows))
+    wins = order[np.unique(rows[order], return_index=True)[1]]
+    wins = wins[(gain[wins] > TIE) & (part.odds[wins] >= LIKELY)]
+    kept = np.setdiff1d(np.arange(len(best.sec)), rows[wins])
+    taken = _Best(_only(part.columns, wins), *(figure[wins] for figure in part.figures))
+    return _Best(_only(best.columns, kept), *(figure[kept] for figure in best.figures)).joined(taken)
+
+
+def whole_nodes(tp: int, data_ranks: int, procs: int) -> list[int]:
+    """Sharding groups that fill one node, or two, four, … of them, and are less than all."""
+    return [group for group in divisors(data_ranks)[:-1] if group > 1 and group * tp % procs == 0
+            and (nodes := group * tp // procs) & (nodes - 1) == 0]
 
 
 def _rejected_early(where: np.ndarray, tried: np.ndarray, space: Space, ramp: Batch | None, precision: str,
@@ -251,11 +318,13 @@ def _holds(rule: Expression, c: Columns, space: Space) -> np.ndarray:
         if name in c:
             values[name] = c[name]
         elif name == "world":
-            values[name] = c["dp"] * c["tp"] * c["pp"]
+            values[name] = c["dp"] * c["tp"] * c["pp"] * c["cp"]
         elif name == "microbatches":
             values[name] = c["gbs"] // (c["dp"] * c["mbs"])
         elif name == "stages":
             values[name] = c["pp"] * c["vp"]
+        elif name in GROUPS:
+            values[name] = np.zeros_like(c["dp"])
         else:
             own = "head_size" if name == "head_dim" else (BY_FIELD[name].about.of_trial or name).removeprefix("model.")
             values[name] = np.array([getattr(model, own) for model in space.models], dtype=np.int64)[c["shape"]]
@@ -266,7 +335,7 @@ def _key(by: By, formula: str, c: Columns, space: Space, sec: Floats, mem: Float
     """Smaller is better. Seconds are for one token of one size: a model 2 % larger may take 2 % longer and be as good."""
     if by == "memory":
         return mem
-    world = c["dp"] * c["tp"] * c["pp"]
+    world = c["dp"] * c["tp"] * c["pp"] * c["cp"]
     if by == "tflops":
         return -_flops(formula, c, space) / (sec * world)
     sizes = np.array([arith.parameters(model).total * model.seq for model in space.models], dtype=np.float64)

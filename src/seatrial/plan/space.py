@@ -4,7 +4,7 @@
     for columns in chunks(space): columns["dp"], columns["tp"], ...
 
 What is given is fixed, what is left out takes every value that makes sense. No layout comes twice: where a knob changes nothing
-(ZeRO with DP 1, sequence parallelism with TP 1, the schedule with PP 1) a searched knob keeps its plainest value.
+(ZeRO with DP x CP 1, sequence parallelism with TP 1, the schedule with PP 1) a searched knob keeps its plainest value.
 """
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ MOST_WORLD = 100_000_000
 """Processes: far beyond any machine, and few enough to find all divisors at once."""
 MOST_LAYOUTS = 2_000_000_000
 """Some ten minutes of search; a space beyond it was not meant."""
+LONG = 16_384
+"""Tokens from which on a sequence is worth dividing over ranks, where nobody asks …"""
+LEAST_TOKENS = 1024
+"""… and of one rank, below which it is not."""
 _MOST_VIRTUAL = 12
 _MOST_ODD_MBS = 64
 _MOST_MBS = 1024
@@ -52,12 +56,21 @@ class Space:
     dp: tuple[int, ...] | None = None
     tp: tuple[int, ...] | None = None
     pp: tuple[int, ...] | None = None
+    cp: tuple[int, ...] | None = None
+    """Searched where a sequence has `long` tokens, else 1."""
+    long: int = LONG
+    cp_kind: tuple[str, ...] | None = None
+    """By default those of the engine: its own default, and another where that is clearly faster."""
     vp: tuple[int, ...] | None = None
     mbs: tuple[int, ...] | None = None
     zero: tuple[int, ...] | None = None
     recompute: tuple[str, ...] | None = None
     schedule: tuple[str, ...] | None = None
     sequence_parallel: tuple[bool, ...] = (False,)
+    zero_group: tuple[int, ...] | None = None
+    """By default all of DP x CP; of the best layouts whole nodes as well, where the engine has hybrid sharding."""
+    gradients_group: tuple[int, ...] | None = None
+    weights_group: tuple[int, ...] | None = None
     options: tuple[tuple[int, ...], ...] | None = None
     """Rows of OPTIONS, in numbers, to use in place of the product of those fields."""
     engine: str = "megatron"
@@ -70,9 +83,22 @@ class Space:
     def facts(self) -> EngineModel:
         return model_of(self.engine)
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of context parallelism, the usual first."""
+        return self.cp_kind or self.facts.context or CHOICES["cp_kind"][:1]
+
+    @property
+    def divides_sequence(self) -> bool:
+        """Whether context parallelism is among what is looked at."""
+        if self.cp is not None:
+            return max(self.cp) > 1
+        return bool(self.facts.context) and max(model.seq for model in self.models) >= self.long
+
     def freed(self, *names: str) -> Space:
         """The same with these fields searched."""
-        return replace(self, **{name: None for name in names})  # type: ignore[arg-type]
+        found = replace(self, **{name: None for name in names})  # type: ignore[arg-type]
+        return replace(found, long=0) if "cp" in names else found
 
 
 def divisors(n: int) -> list[int]:
@@ -80,19 +106,31 @@ def divisors(n: int) -> list[int]:
     return small + [n // d for d in reversed(small) if d * d != n]
 
 
-def triples(space: Space) -> np.ndarray:
-    """Rows of (nodes, dp, tp, pp) with dp x tp x pp = nodes x processes, largest TP last."""
+def quadruples(space: Space) -> np.ndarray:
+    """Rows of (nodes, dp, tp, pp, cp) with dp x tp x pp x cp = nodes x processes, largest TP last."""
     rows = []
     for nodes in space.nodes or (space.cluster.nodes,):
         world = nodes * space.cluster.procs_per_node
+        contexts = {cp for cp in divisors(world) if _worth(cp, space)}
         for tp in divisors(world):
             if space.tp is not None and tp not in space.tp:
                 continue
             for pp in divisors(world // tp):
-                dp = world // tp // pp
-                if (space.pp is None or pp in space.pp) and (space.dp is None or dp in space.dp):
-                    rows.append((nodes, dp, tp, pp))
-    return np.array(rows, dtype=np.int64).reshape(-1, 4)
+                if space.pp is not None and pp not in space.pp:
+                    continue
+                for cp in divisors(world // tp // pp) if len(contexts) > 1 else contexts:
+                    dp, left = divmod(world // tp // pp, cp)
+                    if cp in contexts and not left and (space.dp is None or dp in space.dp):
+                        rows.append((nodes, dp, tp, pp, cp))
+    return np.array(rows, dtype=np.int64).reshape(-1, 1 + len(DEGREES))
+
+
+def _worth(cp: int, space: Space) -> bool:
+    """Those that were asked for; else such as leave each rank equal stretches of some length."""
+    if space.cp is not None:
+        return cp in space.cp
+    return cp == 1 or space.divides_sequence and any(model.seq % cp == 0 and model.seq // cp >= LEAST_TOKENS
+                                                     for model in space.models)
 
 
 def micro_batches(gbs: int) -> list[int]:
@@ -128,11 +166,13 @@ PLACE = ("shape", "nodes", *DEGREES)
 OPTIONS = (*(name for name in SEARCHED if name not in (*DEGREES, "gbs", "mbs", "vp")), "vp", "sequence_parallel")
 """What is tried at every place with every batch; those that come last differ first."""
 TRIED = ("gbs", "mbs", *OPTIONS)
+GROUPS = ("zero_group", "gradients_group", "weights_group")
+"""What a layout may be given beside that; 0 for all of the next larger."""
 
 
 def places(space: Space) -> np.ndarray:
-    """Rows of PLACE: every shape on every triple."""
-    outer = triples(space)
+    """Rows of PLACE: every shape with all degrees that fill the world."""
+    outer = quadruples(space)
     shape = np.repeat(np.arange(len(space.models)), len(outer))
     return np.column_stack([shape, np.tile(outer, (len(space.models), 1))])
 
@@ -174,7 +214,9 @@ def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
     virtual = np.array([kind.virtual for kind in KINDS.values()])[c["schedule"]]
     kept = ~virtual | ((c["pp"] > 1) & (c["pp"] * c["vp"] <= layers[c["shape"]] + 2))
     if space.zero is None:
-        kept &= (c["dp"] > 1) | (c["zero"] == 0)
+        kept &= (c["dp"] * c["cp"] > 1) | (c["zero"] == 0)
+        if space.zero_group or space.gradients_group or space.weights_group:
+            kept &= c["zero"] >= (3 if space.weights_group else 2 if space.gradients_group else 1)
     if space.facts.sequence_parallel:
         kept &= (c["tp"] > 1) == (c["sequence_parallel"] == 1)
     elif len(space.sequence_parallel) > 1:
@@ -193,13 +235,16 @@ def not_searched(space: Space, precision: str) -> list[str]:
                                         ("schedule", "schedule", SCHEDULES, facts.schedules)):
         if getattr(space, name) is None and (lacks := [str(value) for value in all_values if value not in has]):
             found.append(f"{word} {', '.join(lacks)} (not in {facts.name})")
-    if facts.hybrid_sharding:
-        found.append("sharding groups smaller than DP")
-    return [*found, f"precisions other than {precision}", "stages of sizes of your own", "context and expert parallelism"]
+    if facts.hybrid_sharding and not space.zero_group:
+        found.append("sharding groups other than whole nodes")
+    if space.cp is None and not space.divides_sequence:
+        found.append("context parallelism " + (f"(sequences from {space.long:,} tokens on, or --cp auto)" if facts.context
+                                               else f"(not in {facts.name})"))
+    return [*found, f"precisions other than {precision}", "stages of sizes of your own", "expert parallelism"]
 
 
 def refuse_what_cannot_be(space: Space) -> None:
-    for name in (*SEARCHED, "nodes"):
+    for name in (*SEARCHED, *GROUPS, "nodes"):
         for value in getattr(space, name) or ():
             if name not in CHOICES and BY_FIELD[name].default != 0 and value < 1:
                 raise BadInput(f"{name} {value}: it must be above 0")

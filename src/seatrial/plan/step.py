@@ -60,7 +60,7 @@ class Coefficients:
     memory: float = 1.0
     """Kernels that only move memory."""
     tensor: float = 1.0
-    """Collectives of tensor parallelism."""
+    """Collectives of tensor and context parallelism."""
     pipeline: float = 1.0
     """Messages between pipeline stages."""
     gradients: float = 1.0
@@ -93,8 +93,8 @@ SPREAD_CPU = {"compute": 0.45, "head": 0.45, "memory": 0.45, "tensor": 0.50, "pi
 general message library is anybody's guess."""
 
 SCALES = {"matmul": "compute", "attention": "compute", "logits": "head", "memory": "memory", "accumulate": "memory",
-          "embedding": "memory", "tensor": "tensor", "p2p": "pipeline", "launch": "launch", "gradients": "gradients",
-          "optimizer": "memory", "fixed": "launch"}
+          "embedding": "memory", "tensor": "tensor", "context": "tensor", "p2p": "pipeline", "launch": "launch",
+          "gradients": "gradients", "optimizer": "memory", "fixed": "launch"}
 """Which coefficient scales which part."""
 
 NAMES = ("compute", "head", "memory", "tensor", "pipeline", "gradients", "launch", "whole")
@@ -218,11 +218,11 @@ def time(configs: Configs, cluster: Cluster, coefficients: Coefficients = COLD) 
     for rows, p in zip(every, measured):
         mine = coefficients if isinstance(whole, float | int) else replace(coefficients, whole=whole[rows])
         pieces.append(assemble(p, mine, span[rows]))
-    names = pieces[0].parts
+    names = dict.fromkeys(name for piece in pieces for name in piece.parts)
     return StepTime(
         sec=np.concatenate([p.sec for p in pieces]), lo=np.concatenate([p.lo for p in pieces]),
         hi=np.concatenate([p.hi for p in pieces]),
-        parts={name: np.concatenate([p.parts[name] for p in pieces]) for name in names},
+        parts={name: np.concatenate([p.parts.get(name, np.zeros(len(p.sec))) for p in pieces]) for name in names},
     )
 
 
@@ -234,7 +234,7 @@ def stages(c: Configs, cluster: Cluster, k: Coefficients = COLD) -> Stages:
 def measure(c: Configs, cluster: Cluster) -> Parts:
     machine = Machine.of(c, cluster)
     fact = facts.timed(c, machine)
-    boundary = c.mbs * c.seq * c.hidden * machine.element_bytes
+    boundary = c.tokens * c.hidden * machine.element_bytes
     send = network.send_s(c, cluster, boundary)
     # The receiver puts the slices of the tensor-parallel ranks together again, unless each goes on with its own.
     whole = (c.pp > 1) & ~facts.cuts_sequence(c)
@@ -272,10 +272,12 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
 
     ZeRO 1: a reduce-scatter and an all-gather, the two halves of an all-reduce. ZeRO 2 reduces after each micro-batch, unless a
     pipeline makes it wait for the last. ZeRO 3 gathers the weights for each forward and each backward as well. Groups that
-    shard apart from each other (HSDP) add up their shards after every reduction.
+    shard apart from each other (HSDP) add up their shards after every reduction. Context parallelism counts as data here.
     """
     fact = facts.timed(c, machine)
-    group, replicas = network.shard_group(c), network.replica_group(c)
+    shards, held = c.gradient_shards, c.weight_shards
+    group, replicas = network.shard_group(c, shards), network.replica_group(c, shards, c.data_ranks)
+    weights, states = network.shard_group(c, held), network.shard_group(c, c.shards)
     full = machine.element_bytes / 2
     most = parameters.max(axis=0)
     each = facts.gradient_bytes(c, "reduce_bytes") if machine.gpu else fact("reduce_bytes")
@@ -285,15 +287,18 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     m = c.microbatches
     buckets = np.ceil(most / 5e8)
     pieces = np.ceil(c.layers / c.pp * fact("messages_per_layer"))
-    across = network.all_reduce_s(cluster, replicas, reduced / c.shards, buckets)
+    across = network.all_reduce_s(cluster, replicas, reduced / shards, buckets)
     scatter = np.where(facts.of(c, "reduces_whole"), network.all_reduce_s(cluster, group, reduced, buckets),
                        network.gather_s(cluster, group, reduced, buckets)) + across
-    collect = network.gather_s(cluster, group, gathered, buckets)
+    collect = network.gather_s(cluster, states, gathered, buckets)
     reductions = np.where((c.pp > 1) | ~np.asarray(facts.of(c, "reduces_each_microbatch")), 1, m)
     # ZeRO 3, layer by layer. A pipeline that keeps its weights gathered fetches them once.
     keeps = np.asarray(facts.of(c, "pipeline_unshards")) & (c.pp > 1)
     passes = np.where((c.recompute == FULL) & np.asarray(facts.of(c, "gathers_again")), 3, 2) * m
-    fetch = np.where(keeps, 1, passes) * network.gather_s(cluster, group, gathered, pieces)
+    fetch = np.where(keeps, 1, passes) * network.gather_s(cluster, weights, gathered, pieces)
+    # Weights in groups of their own are dealt out to them after each step, from where the optimizer's state lies.
+    if (held < c.shards).any():
+        fetch = fetch + network.gather_s(cluster, network.replica_group(c, held, c.shards), gathered / held, buckets)
     piecewise = np.where(keeps, 1, m) * (network.gather_s(cluster, group, reduced, pieces) + across)
 
     every = network.all_reduce_s(cluster, network.data_group(c), reduced, buckets)
@@ -302,7 +307,7 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     gather = np.select([c.zero == 0, c.zero < 3], [0.0, collect], default=fetch)
     words = c.vocab / c.tp * c.hidden * wire
     copied = np.where(keeps, 1, m) * copy_s(machine, most * fact("shard_copy_bytes") * full)
-    copied = np.where((c.zero == 3) & (c.shards > 1), copied, 0.0)
+    copied = np.where((c.zero == 3) & (held > 1), copied, 0.0)
     tied = network.all_reduce_s(cluster, network.embedding_group(c), words)
     exposed = copied + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0)
 
@@ -402,7 +407,7 @@ def communication_s(c: Configs, cluster: Cluster) -> Floats:
     """[3]: seconds of one micro-batch of the first configuration that are communication, on the three kinds of ranks."""
     found: Floats = np.zeros(3)
     for side in _sides(measure(c, cluster), _scales(c, COLD)):
-        found = found + side["tensor"][:, 0] + side["p2p"][:, 0]
+        found = found + side["tensor"][:, 0] + side["p2p"][:, 0] + (side["context"][:, 0] if "context" in side else 0.0)
     return found
 
 

@@ -7,15 +7,18 @@ two equal on random layouts, code by code. The order of CODES is the order in wh
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from seatrial.plan.space import Columns, Space
+from seatrial.plan.configs import BOTH, CONTEXTS, ULYSSES
+from seatrial.plan.space import GROUPS, Columns, Space
 from seatrial.schedule import GROUPED, KINDS
 from seatrial.spec import Batch, kv_fits
 
 CODES = (
-    "layers-divisible", "heads-divisible", "kv-heads-divisible", "ffn-divisible", "vocab-divisible", "seq-divisible",
-    "batch-divisible", "rampup-start", "rampup-increment", GROUPED, "precision",
+    "layers-divisible", "heads-divisible", "kv-heads-divisible", "ffn-divisible", "vocab-divisible", "context-kind",
+    "context-heads", "seq-divisible", "zero-group", "batch-divisible", "rampup-start", "rampup-increment", GROUPED, "precision",
 )  # fmt: skip
 """Those of `rules.py` that a layout can break: its world always fits, it was made to."""
 
@@ -32,7 +35,7 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
 
     layers, tp, replica = of_model("layers"), c["tp"], c["dp"] * c["mbs"]
     stages = c["pp"] * c["vp"]
-    uneven = space.facts.uneven
+    facts, uneven = space.facts, space.facts.uneven
     reject("layers-divisible", layers < stages if uneven in ("any", "balanced") else
            (layers % stages != 0) & ((uneven == "equal") | ((layers + 2) % stages != 0)))
     reject("heads-divisible", of_model("heads") % tp != 0)
@@ -40,7 +43,18 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     reject("ffn-divisible", of_model("inner") % tp != 0)
     padded = np.array([model.pad_vocab_to or 0 for model in space.models], dtype=np.int64)[c["shape"]]
     reject("vocab-divisible", padded % tp != 0)
-    reject("seq-divisible", (c["sequence_parallel"] != 0) & (of_model("seq") % tp != 0))
+    if space.divides_sequence:
+        for code, where in _context(c, space, of_model("kv"), of_model("seq")):
+            reject(code, where)
+    else:
+        reject("seq-divisible", (c["sequence_parallel"] != 0) & (of_model("seq") % tp != 0))
+    shards = whole = c["dp"] * c["cp"]
+    for name in GROUPS:
+        if name in c:
+            has = facts.hybrid_sharding if name == "zero_group" else name in facts.own_groups
+            reject("zero-group", (c[name] > 0) & ((whole % np.maximum(c[name], 1) != 0) | (c[name] != shards) & (not has)))
+            whole = np.where(c[name] > 0, c[name], whole)
+            shards = whole if name == "zero_group" else shards
     reject("batch-divisible", c["gbs"] % replica != 0)
     sizes: list[np.ndarray | int] = [c["gbs"]]
     if ramp is not None and ramp.rampup_start is not None and ramp.rampup_increment is not None:
@@ -53,6 +67,19 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     if precision == "fp8" and precision not in space.cluster.device.peak_tflops:
         reject("precision", np.ones(len(found), dtype=bool))
     return found
+
+
+def _context(c: Columns, space: Space, kv: np.ndarray, seq: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """`rules.context_fits`, in its order."""
+    cp, tp, kind = c["cp"], c["tp"], c["cp_kind"]
+    several, held = cp > 1, np.maximum(1, kv // tp)
+    heads = np.select([kind == ULYSSES, kind == BOTH], [cp, np.gcd(cp, held)], default=1)
+    ring = cp // heads
+    yield "context-kind", several & ~np.isin(kind, [CONTEXTS.index(name) for name in space.facts.context])
+    yield "context-heads", several & np.select([kind == ULYSSES, kind == BOTH], [held % cp != 0, (heads == 1) | (ring == 1)],
+                                               default=False)
+    parts = np.lcm(np.where(ring > 1, 2 * ring, 1), cp * np.where(c["sequence_parallel"] != 0, tp, 1))
+    yield "seq-divisible", seq % parts != 0
 
 
 def hopeless(where: np.ndarray, space: Space) -> np.ndarray:

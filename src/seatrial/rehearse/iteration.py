@@ -26,7 +26,7 @@ from seatrial.plan.configs import Configs
 from seatrial.rehearse.recorder import Moment
 from seatrial.schedule import Kind, splits_backward, walk
 from seatrial.schedule.vector import makespan
-from seatrial.spec import Cluster, Topology, Trial
+from seatrial.spec import Cluster, Topology, Trial, context_split
 
 
 class Network(Protocol):
@@ -51,7 +51,7 @@ class Modelled:
     """The planner's network model of a cluster."""
 
     def __init__(self, trial: Trial, cluster: Cluster):
-        self.cluster, self.configs = cluster, Configs.from_trials([trial])
+        self.trial, self.cluster, self.configs = trial, cluster, Configs.from_trials([trial])
         self._world = trial.topology.world
         self._known = lru_cache(maxsize=None)(self._seconds)
 
@@ -60,6 +60,10 @@ class Modelled:
 
     def _seconds(self, name: str, group: str, size_bytes: int) -> float:
         members = self._group(group)
+        if name == "shift":
+            # One of the messages that make an all-gather.
+            ways = int(members.size[0])
+            return float(network.gather_s(self.cluster, members, ways * size_bytes)[0]) / (ways - 1)
         whole = name in ("all_reduce", "sum_tied")
         model = network.all_reduce_s if whole else network.gather_s
         return float(model(self.cluster, members, size_bytes)[0])
@@ -67,12 +71,23 @@ class Modelled:
     def _group(self, name: str) -> network.Group:
         if name in ("tp", "kv"):  # `kv`: a part of it
             return network.tensor_group(self.configs)
+        if name in ("cp", "heads", "ring"):
+            return self._context_group(name)
         if name == "dp":
             return network.data_group(self.configs)
         if name == "pp":
             return network.embedding_group(self.configs)
         per_node = min(self._world, self.cluster.procs_per_node)
         return network.Group(size=np.array([self._world]), per_node=np.array([per_node]), sharers=np.array([1]))
+
+    def _context_group(self, name: str) -> network.Group:
+        heads, ring = context_split(self.trial.model, self.trial.topology)
+        size = heads if name == "heads" or ring == 1 else ring
+        stride = self.trial.topology.tp * (heads if name == "ring" else 1)
+        procs = self.cluster.procs_per_node
+        near = min(size, max(1, procs // stride))
+        return network.Group(size=np.array([size]), per_node=np.array([near]), sharers=np.array([max(1, procs // near)]),
+                             stride=np.array([stride]), procs=np.array([procs]))
 
     def send_s(self, size_bytes: int) -> float:
         # The planner counts the message of a whole replica; here every tensor-parallel rank sends its own.

@@ -104,6 +104,18 @@ class _Comm(Comm):
         number = self._issue("reduce_scatter" if self.scatters else "all_reduce", x, group)
         return _Recorded(super().reduce_scatter(x, group, timer=timer), self, number)
 
+    def all_to_all(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
+        return self._passed(self._issue("all_to_all", x, group), out, x, timer)
+
+    def shift(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
+        return self._passed(self._issue("shift", x, group), out, x, timer)
+
+    def _passed(self, number: int, out: Tensor, x: Tensor, timer: str) -> Pending:
+        """As much as was sent comes back: keys and gradients of this rank stand for those of the others."""
+        with self.recorder.aside():
+            out.copy_(x)
+        return _Recorded(Pending(None, lambda: out, self.timers, timer), self, number)
+
     def _issue(self, name: str, x: Tensor, group: Group) -> int:
         """0 where there is nobody to talk to."""
         return self.recorder.issue(name, group.name, x.numel() * x.element_size()) if group.size > 1 else 0
@@ -167,9 +179,9 @@ class StandIn(Engine):
         super().__init__(trial, recipe, mesh, comm=comm, ops=ops, first_values=first_values)
         for bucket in self.buckets:
             # The shards of the other replicas, whose first values would have come from them.
-            for piece in bucket.pieces(0, bucket.layout.size) if first_values and bucket.zero in (1, 2) else ():
-                fill(bucket.flat[piece.start : piece.start + piece.numel], piece.spec, piece.segment, row=piece.row,
-                          seed=recipe.seed)
+            for piece in bucket.pieces(*bucket.weights_at) if first_values and bucket.weights_at != bucket.shard else ():
+                start = piece.start - bucket.weights_at[0]
+                fill(bucket.kept[start : start + piece.numel], piece.spec, piece.segment, row=piece.row, seed=recipe.seed)
         scale = self.loss_scale.value / (trial.batch.gbs * trial.model.seq)
         self.made_up = self.pipeline.messages = _Messages(comm, self.pipeline.messages, gradient_std=scale)
 

@@ -101,7 +101,7 @@ def stage_rank(trial: Trial, stage: str) -> int:
         raise BadInput(f"--stage {stage!r}: use first, middle or last")
     if stage == "middle" and t.pp < 3:
         raise BadInput(f"--stage middle: PP {t.pp} has none; first and last are there")
-    return t.rank_at(Place(pp=places[stage], dp=0, cp=0, tp=0))
+    return t.rank_at(Place(pp=places[stage]))
 
 
 def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster: Cluster | None = None,
@@ -140,7 +140,7 @@ def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster
         torch.set_num_threads(before)
     iteration, send_s = None, 0.0
     if not memory_only:
-        part = trial.model.seq // t.tp if t.sequence_parallel else trial.model.seq
+        part = trial.model.seq // t.cp // (t.tp if t.sequence_parallel else 1)
         send_s = charged.send_s(t.mbs * part * trial.model.hidden * BYTES[t.precision]) if t.pp > 1 else 0.0
         by_rank = {r: one.times for one in found for r in one.alike if one.times is not None}
         ranks = [by_rank[r] for r in range(t.pp)] if options.all_stages else [next(iter(by_rank.values()))] * t.pp
@@ -177,7 +177,7 @@ def distinct(trial: Trial, options: RehearsalOptions) -> list[Candidate]:
     for r in wanted:
         peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
         groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
-    first_of = {r: t.rank_at(Place(pp=r, dp=0, cp=0, tp=0)) for r in wanted}
+    first_of = {r: t.rank_at(Place(pp=r)) for r in wanted}
     return [Candidate(rank=first_of[group[0]] if options.all_stages else options.rank, pp_rank=group[0], alike=tuple(group),
                       layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
             for (layers, first, last, peak), group in groups.items()]

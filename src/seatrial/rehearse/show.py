@@ -28,7 +28,7 @@ from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.rehearse.iteration import RankTimes, Timed
 from seatrial.rehearse.run import Rank, Rehearsal
-from seatrial.spec import GIB, Cluster, Trial
+from seatrial.spec import GIB, Cluster, Topology, Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,15 +176,13 @@ MANY = 4
 
 
 def print_rehearsal(doc: dict[str, Any]) -> None:
-    t = doc["topology"]
-
-    def knob(name: str, otherwise: object) -> object:
-        return t.get(name, otherwise)
-
-    print(f"{doc['model'] or 'the model'}: DP {knob('dp', 1)} x TP {knob('tp', 1)} x PP {knob('pp', 1)} = {doc['world']} "
-          f"process{'es' if doc['world'] > 1 else ''}, MBS {knob('mbs', 1)}, batch {doc['gbs']} = {doc['microbatches']} "
-          f"micro-batches, ZeRO {knob('zero', 0)}, recompute {knob('recompute', 'none')}, {knob('schedule', '1f1b')}, "
-          f"{knob('precision', 'fp32')}")
+    t = fields.build(Topology, doc["topology"], where="topology")
+    said = [columns.BY_FIELD[name].text(getattr(t, name))
+            for name in ("zero", "zero_group", "recompute", "cp_kind", "schedule", "precision")
+            if name != "cp_kind" or t.cp > 1]
+    product = t.product if t.world > 1 else t.product.removesuffix("es")
+    print(f"{doc['model'] or 'the model'}: {product}, MBS {t.mbs}, batch {doc['gbs']} = {doc['microbatches']} micro-batches, "
+          f"{', '.join(filter(None, said))}")
     threads = f", {doc['threads']} thread{'s' if doc['threads'] > 1 else ''}" if doc["threads"] else ""
     network = f"network of {doc['cluster']}" if doc["cluster"] else "no network"
     print(f"rehearsed on {doc['device']}{threads}; {network}")

@@ -1,7 +1,7 @@
 """Columns that no field takes: named, never dropped in silence; and those that would change a forecast refuse the row.
 
-    unknown_columns(["DP", "CP", "Mood"], [["8", "1", "good"], ["8", "2", ""]])
-        -> (["Mood"], {1: "CP 2: context parallelism is not modelled; a row with CP 1 or without it can be read"})
+    unknown_columns(["DP", "EP", "Mood"], [["8", "1", "good"], ["8", "2", ""]])
+        -> (["Mood"], {1: "EP 2: expert parallelism is not modelled; a row with EP 1 or without it can be read"})
 
 A parallelism or a number of experts that we do not have is harmless at its neutral value: 1, 0, none, off, `-` or nothing.
 """
@@ -14,8 +14,7 @@ from seatrial.tables.codec import PLAIN, TYPES
 from seatrial.tables.headings import clean, normal, read_heading
 
 _AXES = {
-    "context parallelism": "cp, context parallel, context parallelism, ulysses, ring attention, sp size, "
-                           "sequence parallel size",
+    "sequence parallelism of so many ranks": "ulysses, ring attention, sp size, sequence parallel size",
     "expert parallelism": "ep, expert parallel, expert parallelism, expert model parallel, etp, expert tensor parallel",
     "a mixture of experts": "experts, expert, moe, moe experts, routed experts, shared experts, local experts, active experts, "
                             "experts per token, experts per tok, top k, topk, moe top k, moe topk, router topk, router top k",

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from seatrial.engine.core.context import Context, alibi_bias
 from seatrial.spec import Model
 
 
@@ -25,6 +26,8 @@ def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, 
         q, k = q_norm(q), k_norm(k)
     if positions.rope_cos_sin is not None:
         q, k = rotate(q, *positions.rope_cos_sin), rotate(k, *positions.rope_cos_sin)
+    if positions.context is not None:
+        return positions.context.attend(q, k, v, backend=backend).reshape(batch, seq, heads * head_dim)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     if backend is None:
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None,
@@ -44,25 +47,40 @@ def rotate(x_BSND: Tensor, cos_SD: Tensor, sin_SD: Tensor) -> Tensor:
 
 
 class Positions:
-    """What all blocks of a rank share: the ALiBi bias, or RoPE's angles. Made once."""
+    """What all blocks of a rank share: where its tokens stand, the ALiBi bias, or RoPE's angles. Made once."""
 
-    def __init__(self, model: Model, *, first_head: int, heads: int, device: torch.device, dtype: torch.dtype):
+    def __init__(self, model: Model, *, first_head: int, heads: int, device: torch.device, dtype: torch.dtype,
+                 context: Context | None = None):
+        self.context = context
+        """Where the sequence is divided over ranks; the bias is then one of each piece."""
         self.bias: Tensor | None = None
         """[1, heads, seq, seq], minus infinity where the future is."""
         self.rope_cos_sin: tuple[Tensor, Tensor] | None = None
-        """Cosines and sines, [seq, head size / 2]."""
+        """Cosines and sines, [tokens of this rank, head size / 2]."""
+        at = context.positions.float() if context else torch.arange(model.seq, dtype=torch.float32, device=device)
         if model.alibi:
             slopes = alibi_slopes(model.heads)[first_head : first_head + heads].to(device)
-            at = torch.arange(model.seq, device=device, dtype=torch.float32)
-            distance = (at[None, :] - at[:, None]).masked_fill_(at[None, :] > at[:, None], -math.inf)
-            self.bias = (slopes[:, None, None] * distance)[None].to(dtype)
+            if context is not None:
+                context.use_alibi(slopes, dtype)
+            else:
+                self.bias = alibi_bias(slopes, at, at).to(dtype)
         elif model.rope:
-            angles = torch.arange(model.seq, dtype=torch.float32, device=device)[:, None] * rope_frequencies(model, device)
+            angles = at[:, None] * rope_frequencies(model, device)
             self.rope_cos_sin = angles.cos().to(dtype), angles.sin().to(dtype)
+
+    def rows(self, first: int, count: int) -> slice | Tensor:
+        """Positions of `count` of this rank's tokens, from its `first` on."""
+        return slice(first, first + count) if self.context is None else self.context.positions[first : first + count]
 
     @property
     def bytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in (self.bias, *(self.rope_cos_sin or ())) if t is not None)
+        return sum(t.numel() * t.element_size() for t in self.tensors())
+
+    def tensors(self) -> list[Tensor]:
+        found = [self.bias, *(self.rope_cos_sin or ())]
+        if self.context is not None:
+            found += [self.context.positions, *self.context.biases.values()]
+        return [t for t in found if t is not None]
 
 
 def rope_frequencies(model: Model, device: torch.device) -> Tensor:

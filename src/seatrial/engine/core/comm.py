@@ -83,16 +83,17 @@ class Traffic:
 class Pending:
     """A collective under way; `wait` gives its result."""
 
-    def __init__(self, work: dist.Work | None, finish: Callable[[], Tensor], timers: Timers, timer: str):
-        self._work, self._finish, self._timers, self._timer = work, finish, timers, timer
+    def __init__(self, work: dist.Work | list[dist.Work] | None, finish: Callable[[], Tensor], timers: Timers, timer: str):
+        self._works = work if isinstance(work, list) else [] if work is None else [work]
+        self._finish, self._timers, self._timer = finish, timers, timer
 
     def wait(self) -> Tensor:
-        if self._work is not None:
+        if self._works:
             with self._timers(self._timer):
-                self._work.wait()
-            self._work = None
+                for work in self._works:
+                    work.wait()
+            self._works = []
         return self._finish()
-
 
     def then(self, change: Callable[[Tensor], Tensor]) -> Pending:
         """The same, with its result changed when it is there."""
@@ -150,6 +151,24 @@ class Comm:
                     work = dist.all_reduce(x, group=group.handle, async_op=True)
         return Pending(work, lambda: part, self.timers, timer)
 
+    def all_to_all(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
+        """Part i of `x` goes to rank i, whose own part for this rank becomes part i of `out`."""
+        work = None
+        if self._enter("all_to_all", x, group):
+            with self.timers(timer):
+                work = dist.all_to_all_single(out.view(-1), x.view(-1), group=group.handle, async_op=True)
+        return Pending(work, lambda: out, self.timers, timer)
+
+    def shift(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
+        """`x` to the next rank of a ring; `out` becomes what the one before sends. `x` stays as it is until then."""
+        works: list[dist.Work] = []
+        if self._enter("shift", x, group):
+            after, before = (group.ranks[(group.rank + step) % group.size] for step in (1, -1))
+            with self.timers(timer):
+                works = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, after, group.handle, SHIFT),
+                                                dist.P2POp(dist.irecv, out, before, group.handle, SHIFT)])
+        return Pending(works, lambda: _after(x, out), self.timers, timer)
+
     def _enter(self, name: str, x: Tensor, group: Group) -> bool:
         """Count it, tell the watch, and say whether to go ahead."""
         if self.skip_next:
@@ -182,6 +201,15 @@ class Comm:
             others = [r for r, h in zip(group.ranks, every.tolist()) if h != mine.item()]
             raise OrderMismatch(f"rank {self.mesh.rank} is at collective {what} of group {group.name}, "
                                 f"ranks {others} are elsewhere")
+
+
+SHIFT = 3
+"""The tag of what goes round a ring."""
+
+
+def _after(_sent: Tensor, received: Tensor) -> Tensor:
+    """Both live until both are done."""
+    return received
 
 
 class TensorParallel:

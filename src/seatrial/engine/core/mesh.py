@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -35,6 +36,22 @@ class Group:
     @property
     def size(self) -> int:
         return len(self.ranks)
+
+    def part(self, low: int, high: int) -> tuple[int, int]:
+        """This rank's part of a stretch that the group divides."""
+        size = (high - low) // self.size
+        return low + self.rank * size, low + (self.rank + 1) * size
+
+
+class Levels(NamedTuple):
+    """How the ranks of `Mesh.dp` divide what ZeRO cuts: each group's ranks divide what those of the one before it hold."""
+
+    weights: Group
+    gradients: Group
+    state: Group
+    """The optimizer's."""
+    replicas: Group
+    """Those that hold the same state."""
 
 
 class Mesh:
@@ -62,6 +79,9 @@ class Mesh:
         self.cp = self._group("cp", [t.rank_at(at._replace(cp=i)) for i in range(t.cp)])
         self.dp = self._group("dp", [t.rank_at(at._replace(dp=i, cp=j)) for i in range(t.dp) for j in range(t.cp)])
         self.pp = self._group("pp", [t.rank_at(at._replace(pp=i)) for i in range(t.pp)])
+        over = 1, *t.divided_over, t.data_ranks
+        self.levels = Levels(*(self.every(inner, outer // inner, self.dp, name if inner > 1 else "shard")
+                               for name, inner, outer in zip(Levels._fields, over, over[1:])))
         # NCCL matches messages of a pair of ranks by order alone, so each direction needs a communicator of its own.
         directions = t.pp > 1 and self.backend == "nccl"
         self.channels = [self._group(f"pp{i}", list(self.pp.ranks)) if directions else self.pp for i in range(4)]
@@ -81,18 +101,20 @@ class Mesh:
             self._pool[key] = dist.new_group(ranks, use_local_synchronization=True, group_desc=name, timeout=self._timeout)
         return Group(name=name, ranks=tuple(ranks), rank=position, handle=self._pool[key])
 
-    def neighbours(self, size: int, of: Group, name: str) -> Group:
-        """The `size` ranks of a group next to each other that this one is among. Every rank asks for the same sizes."""
+    def every(self, stride: int, size: int, of: Group, name: str) -> Group:
+        """The `size` ranks of a group, `stride` apart, that this one is among. Every rank asks for the same."""
         if size == of.size:
             return of
-        first = of.rank // size * size
-        return self._group(name, list(of.ranks[first : first + size]))
+        first = of.rank // (stride * size) * (stride * size) + of.rank % stride
+        return self._group(name, list(of.ranks[first : first + stride * size : stride]))
+
+    def neighbours(self, size: int, of: Group, name: str) -> Group:
+        """The `size` ranks of a group next to each other that this one is among."""
+        return self.every(1, size, of, name)
 
     def across(self, size: int, of: Group, name: str) -> Group:
         """The ranks with this one's position in each of a group's neighbourhoods of `size`."""
-        if size == 1:
-            return of
-        return self._group(name, list(of.ranks[of.rank % size :: size]))
+        return self.every(size, of.size // size, of, name)
 
     def stage(self, chunk: int) -> int:
         """The global number of this rank's virtual stage."""

@@ -132,14 +132,14 @@ class Entry(nn.Module):
 
     def __init__(self, shared: Shared):
         super().__init__()
-        m, self.tp, self.add_positions = shared.model, shared.tp, shared.ops.add_positions
+        m, self.tp, self.add_positions, self.rows = shared.model, shared.tp, shared.ops.add_positions, shared.positions.rows
         self.norm = end_norm("embed.norm", shared) if m.normed_embedding else None
         self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.positions is not None:
             first = self.tp.rank * x_BSH.shape[1] if self.tp.sequence_parallel else 0
-            x_BSH = self.add_positions(x_BSH, self.positions, first)
+            x_BSH = self.add_positions(x_BSH, self.positions, self.rows(first, x_BSH.shape[1]))
         return x_BSH if self.norm is None else self.norm(x_BSH)
 
 

@@ -68,11 +68,15 @@ class PlainGemm:
         return out.add_(result, alpha=alpha) if add else out.copy_(result).mul_(alpha)
 
 
+Rows = slice | Tensor
+"""Of a matrix: consecutive, or by their numbers."""
+
+
 class _AddPositions(Function):
     @staticmethod
-    def forward(ctx: Any, x_BSH: Tensor, weight: Tensor, first: int) -> Tensor:
-        ctx.weight, ctx.first = weight, first
-        return x_BSH + weight[first : first + x_BSH.shape[1]]
+    def forward(ctx: Any, x_BSH: Tensor, weight: Tensor, rows: Rows) -> Tensor:
+        ctx.weight, ctx.rows = weight, rows
+        return x_BSH + weight[rows]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -80,15 +84,15 @@ class _AddPositions(Function):
 
         def sums(kind: torch.dtype) -> Tensor:
             found = torch.zeros(weight.shape, dtype=kind, device=dy.device)
-            found[ctx.first : ctx.first + dy.shape[1]] = dy.sum(0, dtype=kind)
+            found[ctx.rows] = dy.sum(0, dtype=kind)
             return found
 
         return dy, with_room(weight, sums(weight.dtype), lambda: sums(torch.float32)), None
 
 
-def add_positions(x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
-    """Rows `first`, `first` + 1, … of the weight, added to each sequence."""
-    return _AddPositions.apply(x_BSH, weight, first)  # type: ignore[no-any-return]
+def add_positions(x_BSH: Tensor, weight: nn.Parameter, rows: Rows) -> Tensor:
+    """Rows of the weight, each at most once, added to each sequence."""
+    return _AddPositions.apply(x_BSH, weight, rows)  # type: ignore[no-any-return]
 
 
 def squared_norm(parts: list[Tensor]) -> Tensor:
@@ -109,7 +113,7 @@ class Ops:
     """Outside the blocks."""
     rms_norm: RmsNormOp = rms_norm
     swiglu: Callable[[Tensor], Tensor] = swiglu
-    add_positions: Callable[[Tensor, nn.Parameter, int], Tensor] = add_positions
+    add_positions: Callable[[Tensor, nn.Parameter, Rows], Tensor] = add_positions
     add_rows: AddRows | None = None
     """What adds an embedding's gradient into its buffer; None: torch's."""
     cross_entropy: CrossEntropy = cross_entropy

@@ -164,10 +164,6 @@ class Layout:
             self.ranges.append(ParamRange(index=i, spec=specs[i], start=at, numel=numel))
             at = round_up(at + numel, hidden)
         self.size = round_up(at, hidden * shards)
-        self.shard_size = self.size // shards
-
-    def shard(self, rank: int) -> tuple[int, int]:
-        return rank * self.shard_size, (rank + 1) * self.shard_size
 
     def gaps(self) -> Iterator[tuple[int, int]]:
         """What belongs to no parameter."""

@@ -20,6 +20,7 @@ from seatrial.engine.core.layers import recompute_block
 from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.model import Block, Stage
+from seatrial.engine.core.pieces import Stretch
 from seatrial.engine.core.zero import Bucket, with_weights
 from seatrial.engine.io.data import Batches
 from seatrial.schedule import Action, Kind, comes_from, goes_to, schedule, splits_backward
@@ -73,9 +74,10 @@ class Chunk:
 class Feeder:
     """Micro-batches of this rank's replica, on its device."""
 
-    def __init__(self, topology: Topology, mesh: Mesh, *, ahead: bool):
-        """`ahead`: whether this rank reads any, so that `prepare` is worth it."""
+    def __init__(self, topology: Topology, mesh: Mesh, *, stretches: tuple[Stretch, ...] | None = None, ahead: bool):
+        """`stretches`: of a sequence, those of this rank. `ahead`: whether it reads any, so that `prepare` is worth it."""
         self.topology, self.mesh = topology, mesh
+        self.spans = None if stretches is None else [(one.start, one.length) for one in stretches]
         self.ahead = ahead and mesh.device.type == "cuda"
         self._prepared: tuple[Batches, int, tuple[Tensor, Tensor]] | None = None
 
@@ -96,7 +98,7 @@ class Feeder:
             self._prepared = batches, first, self._load(batches, first)
 
     def _load(self, batches: Batches, first: int) -> tuple[Tensor, Tensor]:
-        tokens, targets = batches.microbatch(first, self.topology.mbs)
+        tokens, targets = batches.microbatch(first, self.topology.mbs, self.spans)
         if self.mesh.device.type == "cuda":
             # From pageable memory the copy would wait for the device.
             tokens, targets = tokens.pin_memory(), targets.pin_memory()

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from seatrial.engine.core.attention import Positions
 from seatrial.engine.core.comm import Comm, TensorParallel
+from seatrial.engine.core.context import Context
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.model import Shared, Stage
 from seatrial.engine.core.ops import Ops
@@ -58,9 +59,11 @@ class Engine:
         if m.kv < t.tp:
             # Before anything else, on every rank alike: one without a layer would not ask for it.
             mesh.neighbours(t.tp // m.kv, mesh.tp, "kv")
+        context = Context(m, t, self.comm) if t.cp > 1 else None
         self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not execution.compile)
         heads = m.heads // t.tp
-        positions = Positions(m, first_head=mesh.place.tp * heads, heads=heads, device=mesh.device, dtype=dtype)
+        positions = Positions(m, first_head=mesh.place.tp * heads, heads=heads, device=mesh.device, dtype=dtype,
+                              context=context)
         self.shared = Shared(model=m, tp=self.tp, positions=positions, std=recipe.init_std, ops=self.ops,
                              recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile)
         self.chunks = [self._chunk(c, dtype, recipe.seed if first_values else None) for c in range(t.vp)]
@@ -68,12 +71,13 @@ class Engine:
         in_flight: list[Bucket] = []
         for bucket in self.buckets:
             bucket.in_flight = in_flight
-        part = m.seq // t.tp if self.tp.sequence_parallel else m.seq
+        part = m.seq // t.cp // (t.tp if self.tp.sequence_parallel else 1)
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
         self.optimizer = AdamW(self.buckets, recipe, mesh.device, execution=execution, one_pass=self.ops.update)
         self.loss_scale = LossScale(t.precision, recipe)
-        self.feeder = Feeder(t, mesh, ahead=any(c.stage.has_embedding or c.stage.has_head for c in self.chunks))
+        self.feeder = Feeder(t, mesh, stretches=context.own if context else None,
+                             ahead=any(c.stage.has_embedding or c.stage.has_head for c in self.chunks))
         self.stop_asked = False
         """Set by a signal; the next step's sum over the ranks carries it to all."""
         self.local_loss = 0.0
@@ -85,7 +89,7 @@ class Engine:
         first = sum(split[:stage_number])
         stage = Stage(self.shared, first=first, last=first + split[stage_number], has_embedding=stage_number == 0,
                       has_head=stage_number == len(split) - 1)
-        buckets = buckets_of(stage, zero=t.zero, comm=self.comm, dtype=dtype, moments=MOMENTS[execution.moments],
+        buckets = buckets_of(stage, comm=self.comm, dtype=dtype, moments=MOMENTS[execution.moments],
                              bucket_mib=execution.bucket_mib, seed=seed)
         for name, block in stage.blocks():
             if execution.compile:

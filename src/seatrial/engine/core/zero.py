@@ -3,11 +3,16 @@
 ZeRO 0 keeps everything on every rank; 1 cuts the optimizer state (with the fp32 masters); 2 also the gradients, which are
 summed and cut after every micro-batch; 3 also the weights, which are gathered layer by layer and let go after use. A bucket
 starts its reduction when the last gradient it waits for has arrived, while the backward pass goes on.
+
+Each of the three is divided over ranks of its own, in groups one inside the other (`Mesh.levels`; 1 is whole): a rank's
+optimizer state is a part of its gradients, and these of its weights. Gradients are summed outwards, scattered level by level
+and then over the replicas of the state; new weights come back inwards.
 """
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,21 +35,30 @@ FILLED_AT_ONCE = 1 << 26
 
 
 class Bucket:
-    def __init__(self, name: str, params: list[nn.Parameter], *, hidden: int, zero: int, comm: Comm, dtype: torch.dtype,
+    def __init__(self, name: str, params: list[nn.Parameter], *, hidden: int, comm: Comm, dtype: torch.dtype,
                  sums_over_tp: bool, ops: Ops, moments: torch.dtype = torch.float32):
         self.name, self.params, self.comm, self.ops = name, params, comm, ops
-        self.dp, self.tp = comm.mesh.dp, comm.mesh.tp
-        self.zero = zero if self.dp.size > 1 else 0
-        self.layout = Layout([spec_of(p) for p in params], hidden=hidden, shards=self.dp.size if self.zero else 1)
+        self.levels, self.tp = comm.mesh.levels, comm.mesh.tp
+        weights, gradients, state, _ = self.levels
+        shards = weights.size * gradients.size * state.size
+        self.layout = Layout([spec_of(p) for p in params], hidden=hidden, shards=shards)
         self.sums = list(self._sums(sums_over_tp))
         self.sums_over_tp = sums_over_tp or bool(self.sums)
         size, device = self.layout.size, comm.mesh.device
-        self.shard = self.layout.shard(self.dp.rank if self.zero else 0)
+        self.weights_at = weights.part(0, size)
+        """From where to where in the bucket this rank keeps weights …"""
+        self.gradients_at = gradients.part(*self.weights_at)
+        """… and gradients …"""
+        self.shard = state.part(*self.gradients_at)
+        """… and optimizer state."""
         low, high = self.shard
 
         self.flat = torch.zeros(size, dtype=dtype, device=device)
-        """Weights as they are computed with; its storage is empty between uses with ZeRO 3."""
-        self.part = torch.zeros(high - low, dtype=dtype, device=device) if self.zero == 3 else self.flat[low:high]
+        """Weights as they are computed with; its storage is empty between uses where they are cut."""
+        self.gathers = weights.size > 1
+        self.kept = torch.zeros(size // weights.size, dtype=dtype, device=device) if self.gathers else self.flat
+        """The weights that stay."""
+        self.part = self.kept[low - self.weights_at[0] : high - self.weights_at[0]]
         """The weights of this rank's shard."""
         self.masters = Masters(self.part, split=ops.split_masters)
         self.exp_avg = torch.zeros(high - low, dtype=moments, device=device)
@@ -56,18 +70,21 @@ class Bucket:
         self.weights_follow = False
         """Whether the optimizer wrote the weights along with their masters."""
         self.when_weights_change: list[Callable[[], None]] = []
-        self.grad_shard = torch.zeros(high - low, device=device) if self.zero >= 2 else None
+        cuts = weights.size * gradients.size
+        self.grad_shard = torch.zeros(size // cuts, device=device) if cuts > 1 else None
+        """The sum over micro-batches, where whole gradients do not stay."""
         self.main_grads: list[BucketMainGrad] = []
         self._place_parameters()
-        self._reducing: list[Pending] = []
+        self._reduction: Generator[Pending, Tensor, None] | None = None
+        self._reducing: Pending | None = None
         self._gathering: Pending | None = None
         self._gathered = True
-        self._ready = self._expected = 0
+        self._ready = self._expected = self._left = 0
         self._reduced_once = False
-        self.in_flight: list[Bucket] = [self]
-        """Buckets of this rank whose whole gradients are under way (ZeRO 2 and 3); one list for all of them."""
+        self.in_flight: list[Bucket] = []
+        """Buckets of this rank whose reduction does not end with what is under way; one list for all of them."""
         self.neighbours: tuple[Bucket | None, Bucket | None] = (None, None)
-        """Who is gathered next in the forward and in the backward pass (ZeRO 3)."""
+        """Who is gathered next in the forward and in the backward pass."""
 
     def _place_parameters(self) -> None:
         for held in self.layout.ranges:
@@ -95,15 +112,16 @@ class Bucket:
     def is_primary(self, spec: ParamSpec, segment: Segment) -> bool:
         """Whether this rank's copy is the one that counts: each parameter is counted, and saved, once."""
         among = segment.replicas if spec.split else self.tp.size
-        return (self.zero > 0 or self.dp.rank == 0) and self.tp.rank % among == 0 and not spec.copy
+        return self.levels.replicas.rank == 0 and self.tp.rank % among == 0 and not spec.copy
 
     # gradients
 
     def begin(self, microbatches: int) -> None:
         """Before a step's first gradient."""
         uses = sum(spec_of(p).uses for p in self.params)
-        # With ZeRO 2 and 3 gradients do not stay whole: every micro-batch's are reduced on their own.
-        self._expected = uses * (1 if self.zero >= 2 else microbatches)
+        # Where gradients do not stay whole, every micro-batch's are reduced on their own.
+        self._left = 1 if self.grad_shard is None else microbatches
+        self._expected = uses * microbatches // self._left
         self._ready, self._reduced_once = 0, False
         narrow = self.ops.narrow_gradients and stay_alone(microbatches, self.comm.mesh, sums_over_tp=self.sums_over_tp)
         self.grad_dtype = self.flat.dtype if narrow else torch.float32
@@ -118,8 +136,8 @@ class Bucket:
             self.grad = None
 
     def keep_gradients(self) -> None:
-        """As after a step; with ZeRO 2 and 3 whole gradients do not stay."""
-        if self.zero < 2:
+        """As after a step, where whole gradients stay."""
+        if self.grad_shard is None:
             self.writable()
 
     def writable(self) -> Tensor:
@@ -142,19 +160,53 @@ class Bucket:
                 main_grad.view().zero_()
         for low, high, group in self.sums:
             self.comm.all_reduce(grad[low:high], group, timer="grad_reduce")
-        if self.dp.size > 1 and self.zero == 0:
-            self._reducing.append(self.comm.all_reduce(grad, self.dp, timer="grad_reduce", wait=False))
-        elif self.zero:
-            self._reducing.append(self.comm.reduce_scatter(grad, self.dp, timer="grad_reduce"))
         self._ready = 0
-        if self.zero >= 2:
+        self._left -= 1
+        earlier, self.in_flight[:] = self.in_flight[:], []
+        self._reduction = self._over_ranks(grad, last=self._left == 0)
+        self._reducing = next(self._reduction, None)
+        if self.grad_shard is not None:
             self.grad = None
             for main_grad in self.main_grads:
                 main_grad.fresh = True
-            # One may travel while the next fills; were all to travel, whole gradients would be there at once again.
-            for earlier in self.in_flight:
-                earlier._drain()
-            self.in_flight[:] = [self]
+        # One may travel while the next fills; were all to travel, whole gradients would be there at once again.
+        for bucket in earlier:
+            bucket._advance()
+
+    def _over_ranks(self, grad: Tensor, *, last: bool) -> Generator[Pending, Tensor, None]:
+        """Sums, a level at a time of what the one before left to this rank; `last`: of the step."""
+        weights, gradients, state, replicas = self.levels
+        if self.grad_shard is not None:
+            if weights.size > 1:
+                grad = yield self._scatter(grad, weights)
+                if gradients.size > 1:
+                    grad = grad.clone()  # the whole is let go
+            if gradients.size > 1:
+                grad = yield self._scatter(grad, gradients)
+            self.grad_shard.add_(grad) if self._reduced_once else self.grad_shard.copy_(grad)
+            self._reduced_once = True
+            grad = self.grad_shard
+        if last and state.size > 1:
+            grad = yield self._scatter(grad, state, ends=replicas.size == 1)
+        if last and replicas.size > 1:
+            yield self.comm.all_reduce(grad, replicas, timer="grad_reduce", wait=False)
+
+    def _scatter(self, grad: Tensor, group: Group, *, ends: bool = False) -> Pending:
+        if not ends:
+            self.in_flight.append(self)
+        return self.comm.reduce_scatter(grad, group, timer="grad_reduce")
+
+    def _advance(self) -> None:
+        """To the next level, once the one under way has arrived."""
+        if self._reducing is not None and self._reduction is not None:
+            arrived = self._reducing.wait()
+            self._reducing = None
+            with contextlib.suppress(StopIteration):
+                self._reducing = self._reduction.send(arrived)
+
+    def _drain(self) -> None:
+        while self._reducing is not None:
+            self._advance()
 
     def _sums(self, sums_over_tp: bool) -> Iterator[tuple[int, int, Group]]:
         """Stretches of the gradients that each tensor-parallel rank has a part of, and whose sum each of these ranks needs."""
@@ -170,26 +222,19 @@ class Bucket:
             for low, high in self.layout.stretches(0, size, wanted=lambda _, segment: segment.replicas == most):
                 yield low, high, mesh.neighbours(most, self.tp, "kv")
 
-    def _drain(self) -> None:
-        for pending in self._reducing:
-            part = pending.wait()
-            if self.grad_shard is not None:
-                self.grad_shard.add_(part) if self._reduced_once else self.grad_shard.copy_(part)
-                self._reduced_once = True
-        self._reducing.clear()
-
     def finish(self) -> Tensor:
         """After a step's last gradient: the sum over all micro-batches and ranks, of this rank's shard."""
         if self._ready:
+            self._left = 1
             self._reduce()
         self._drain()
+        self.in_flight.clear()
         return self.reduced()
 
     def reduced(self) -> Tensor:
-        if self.grad_shard is not None:
-            return self.grad_shard
-        assert self.grad is not None
-        return self.grad[self.shard[0] : self.shard[1]]
+        summed = self.grad if self.grad_shard is None else self.grad_shard
+        assert summed is not None
+        return summed[self.shard[0] - self.gradients_at[0] : self.shard[1] - self.gradients_at[0]]
 
     def counted(self) -> list[Tensor]:
         """The parts of the reduced gradient that the global norm counts on this rank."""
@@ -206,17 +251,25 @@ class Bucket:
         self.weights_follow = False
         for changed in self.when_weights_change:
             changed()
-        if self.zero in (1, 2):
-            # gloo copies into the result while it still reads its input, which lies inside.
-            part = self.part if self.comm.scatters else self.part.clone()
-            return self.comm.all_gather(self.flat, part, self.dp, timer="optimizer", wait=False)
-        if self.zero == 3:
-            self.release()
-        return Pending(None, lambda: self.flat, self.comm.timers, "optimizer")
+        self.release()
+        _, gradients, state, _ = self.levels
+        if state.size == 1:
+            return self._spread(gradients, self.weights_at)
+        pending = self._spread(state, self.gradients_at)
+        return pending.then(lambda _: self._spread(gradients, self.weights_at).wait()) if gradients.size > 1 else pending
+
+    def _spread(self, group: Group, stretch: tuple[int, int]) -> Pending:
+        """The group's parts of a stretch of the weights that stay, to all of it."""
+        first = self.weights_at[0]
+        (low, high), (own_low, own_high) = stretch, group.part(*stretch)
+        part = self.kept[own_low - first : own_high - first]
+        if group.size > 1 and not self.comm.scatters:
+            part = part.clone()  # gloo copies into the result while it still reads its input, which lies inside
+        return self.comm.all_gather(self.kept[low - first : high - first], part, group, timer="optimizer", wait=False)
 
     def gather(self, *, backward: bool = False) -> None:
         """The whole weights, for a while; and the next bucket's on their way."""
-        if self.zero < 3:
+        if not self.gathers:
             return
         self._start_gathering()
         following = self.neighbours[backward]
@@ -230,11 +283,11 @@ class Bucket:
         if self._gathered:
             return
         self.flat.untyped_storage().resize_(self.layout.size * self.flat.element_size())
-        self._gathering = self.comm.all_gather(self.flat, self.part, self.dp, timer="weight_gather", wait=False)
+        self._gathering = self.comm.all_gather(self.flat, self.kept, self.levels.weights, timer="weight_gather", wait=False)
         self._gathered = True
 
     def release(self) -> None:
-        if self.zero == 3 and self._gathered:
+        if self.gathers and self._gathered:
             if self._gathering is not None:
                 self._gathering.wait()
                 self._gathering = None
@@ -244,7 +297,7 @@ class Bucket:
                 changed()
 
 
-def buckets_of(stage: Stage, *, zero: int, comm: Comm, dtype: torch.dtype, moments: torch.dtype, bucket_mib: float,
+def buckets_of(stage: Stage, *, comm: Comm, dtype: torch.dtype, moments: torch.dtype, bucket_mib: float,
                seed: int | None) -> dict[str, Bucket]:
     """The bucket of each unit: whole units until one is full, in the order in which their gradients come; alone with ZeRO 3."""
     limit = bucket_mib * 2**20 / 4
@@ -252,7 +305,7 @@ def buckets_of(stage: Stage, *, zero: int, comm: Comm, dtype: torch.dtype, momen
     held = 0.0
     for name, unit in reversed(stage.units()):
         size = sum(math.prod(spec_of(p).shape) for p in unit.parameters())
-        alone = name in OWN_BUCKET or zero == 3
+        alone = name in OWN_BUCKET or comm.mesh.topology.zero == 3
         if not groups or alone or groups[-1][0][0] in OWN_BUCKET or held + size > limit:
             groups.append([])
             held = 0.0
@@ -261,7 +314,7 @@ def buckets_of(stage: Stage, *, zero: int, comm: Comm, dtype: torch.dtype, momen
     found: dict[str, Bucket] = {}
     for group in groups:
         params = [p for _, unit in group for p in unit.parameters()]
-        bucket = Bucket(group[-1][0], params, hidden=stage.shared.model.hidden, zero=zero, comm=comm, dtype=dtype,
+        bucket = Bucket(group[-1][0], params, hidden=stage.shared.model.hidden, comm=comm, dtype=dtype,
                         sums_over_tp=stage.shared.tp.sequence_parallel, ops=stage.shared.ops, moments=moments)
         bucket.initialize(seed)
         found.update({name: bucket for name, _ in group})
@@ -367,7 +420,7 @@ class _AfterBackward(Function):
 
 def with_weights(bucket: Bucket, unit: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """unit(x), its weights gathered just for that, and again for its backward pass."""
-    if bucket.zero < 3:
+    if not bucket.gathers:
         return unit(x)
     bucket.gather()
     returns_gradient = x.requires_grad

@@ -53,7 +53,10 @@ def attend_apart(qkv_BSD: Tensor, *, heads: int, positions: Positions, backend: 
     batch, seq, width = qkv_BSD.shape
     with torch.set_grad_enabled(keep), nullcontext() if backend is None else sdpa_kernel(backend):
         q, k, v = (t.transpose(1, 2).detach().requires_grad_(keep) for t in qkv_BSD.view(batch, seq, 3, heads, -1).unbind(2))
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None)
+        if positions.context is not None:
+            out = positions.context.attend(*(t.transpose(1, 2) for t in (q, k, v)), backend=backend).transpose(1, 2)
+        else:
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None)
     mixed = out.detach().transpose(1, 2).reshape(batch * seq, width // 3)
     return Core(mixed, (q, k, v) if keep else None, out if keep else None)
 

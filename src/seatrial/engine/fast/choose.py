@@ -29,7 +29,7 @@ from seatrial.engine.fast.kernels import Kernels, verified
 from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.ops import FastOps, Fp32Gemm, add_positions, cross_entropy, fp32_gemm_works, layer_norm
 from seatrial.errors import SeatrialError
-from seatrial.spec import Trial
+from seatrial.spec import Trial, context_split
 
 Notes = dict[str, str]
 """What was chosen on a device, and why."""
@@ -83,10 +83,12 @@ def _plain_gemm(config: KernelConfig) -> Gemm:
 
 
 def _attention_shape(trial: Trial, device: torch.device) -> attention.Shape:
+    """With context parallelism that of a rank's own keys, which is as long as that with each other rank's."""
     t, m = trial.topology, trial.model
-    heads, dtype = m.heads // t.tp, TYPES[t.precision]
-    bias = Positions(m, first_head=0, heads=heads, device=device, dtype=dtype).bias
-    return {"batch": t.mbs, "seq": m.seq, "heads": heads, "head_dim": m.head_size, "dtype": dtype, "bias": bias,
+    shared, ring = context_split(m, t)
+    heads, dtype, seq = m.heads // t.tp // shared, TYPES[t.precision], m.seq // ring
+    bias = Positions(replace(m, seq=seq), first_head=0, heads=heads, device=device, dtype=dtype).bias
+    return {"batch": t.mbs, "seq": seq, "heads": heads, "head_dim": m.head_size, "dtype": dtype, "bias": bias,
             "device": device}
 
 

@@ -73,7 +73,7 @@ def check_shape(model: Model, topology: Topology, *, compiled: bool) -> None:
     if not fusable(model):
         raise BadInput(f"topology.precision: fp8 is there for gpt2 and bloom blocks; {model.family} works in bf16")
     for name, value in (("hidden / TP", model.hidden // topology.tp), ("ffn / TP", model.inner // topology.tp),
-                        ("MBS x sequence", topology.mbs * model.seq)):
+                        ("MBS x sequence" + (" / CP" if topology.cp > 1 else ""), topology.mbs * model.seq // topology.cp)):
         if value % MULTIPLE:
             raise BadInput(f"topology.precision: fp8 GEMMs need multiples of {MULTIPLE}, {name} is {value}; bf16 works")
 

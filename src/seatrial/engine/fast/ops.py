@@ -15,7 +15,7 @@ from torch.autograd import Function
 
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import main_grad_of
-from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
+from seatrial.engine.core.ops import Gemm, Ops, PlainGemm, Rows
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.scaling import Scales
 
@@ -90,9 +90,9 @@ def layer_norm(kernels: Kernels, x: Tensor, weight: nn.Parameter, bias: nn.Param
 
 class _AddPositions(Function):
     @staticmethod
-    def forward(ctx: Any, x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
-        ctx.weight, ctx.here = weight, slice(first, first + x_BSH.shape[1])
-        return x_BSH + weight[ctx.here]
+    def forward(ctx: Any, x_BSH: Tensor, weight: nn.Parameter, rows: Rows) -> Tensor:
+        ctx.weight, ctx.rows = weight, rows
+        return x_BSH + weight[rows]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -102,17 +102,17 @@ class _AddPositions(Function):
         whole = buffer.view(ctx.weight.shape)
         if fresh and dx_BSH.shape[1] < whole.shape[0]:
             whole.zero_()
-        here = whole[ctx.here]
-        if fresh:
+        if fresh and isinstance(ctx.rows, slice):
+            here = whole[ctx.rows]
             torch.sum(dx_BSH, 0, dtype=here.dtype, out=here)
         else:
-            here += dx_BSH.sum(0, dtype=torch.float32)
+            whole[ctx.rows] += dx_BSH.sum(0, dtype=torch.float32)
         main_grad.mark_ready()
         return dx_BSH, None, None
 
 
-def add_positions(x_BSH: Tensor, weight: nn.Parameter, first: int) -> Tensor:
-    return _AddPositions.apply(x_BSH, weight, first)  # type: ignore[no-any-return]
+def add_positions(x_BSH: Tensor, weight: nn.Parameter, rows: Rows) -> Tensor:
+    return _AddPositions.apply(x_BSH, weight, rows)  # type: ignore[no-any-return]
 
 
 def reduce_partials(kernels: Kernels, sums: Tensor, *params: Tensor | None) -> None:

@@ -110,8 +110,8 @@ def _by_columns(x: Tensor) -> bool | None:
 def gemm_shapes(trial: Trial, config: KernelConfig) -> list[GemmShape]:
     """Of one layer and of the head on one rank, as far as they go through `Ops.gemm` or the blocks' GEMMs."""
     t, m, dtype = trial.topology, trial.model, TYPES[trial.topology.precision]
-    tokens, hidden = t.mbs * m.seq, m.hidden
-    alone = trial.microbatches == t.dp == t.pp == 1 and not (t.sequence_parallel and t.tp > 1)
+    tokens, hidden = t.mbs * m.seq // t.cp, m.hidden
+    alone = trial.microbatches == t.data_ranks == t.pp == 1 and not (t.sequence_parallel and t.tp > 1)
     grad = dtype if config.narrow_gradients and alone else torch.float32 if config.fp32_gradient_gemm else None
     of16 = partial(GemmShape, left=dtype, right=dtype, out=dtype)
     found: list[GemmShape] = []

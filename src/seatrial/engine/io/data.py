@@ -23,8 +23,8 @@ MASK = (1 << 64) - 1
 
 
 class Source(Protocol):
-    def samples(self, first: int, count: int) -> Tensor:
-        """Samples `first` to `first + count - 1`, each of seq + 1 tokens (int64)."""
+    def samples(self, first: int, count: int, start: int = 0, length: int | None = None) -> Tensor:
+        """Samples `first` to `first + count - 1`, each of seq + 1 tokens (int64), or `length` of them from `start` on."""
 
 
 class Batches:
@@ -40,9 +40,13 @@ class Batches:
     def sample(self, index: int) -> Tensor:
         return self.source.samples(index, 1)[0]
 
-    def microbatch(self, first_sample: int, mbs: int) -> tuple[Tensor, Tensor]:
-        tokens = self.source.samples(first_sample, mbs)
-        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    def microbatch(self, first_sample: int, mbs: int, spans: list[tuple[int, int]] | None = None) -> tuple[Tensor, Tensor]:
+        """`spans`: (first token, how many) of what is wanted of each sequence, else all."""
+        if spans is None:
+            tokens = self.source.samples(first_sample, mbs)
+            return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        parts = [self.source.samples(first_sample, mbs, start, length + 1) for start, length in spans]
+        return torch.cat([part[:, :-1] for part in parts], 1), torch.cat([part[:, 1:] for part in parts], 1)
 
 
 def check(recipe: Recipe, model: Model) -> None:
@@ -64,13 +68,13 @@ class Corpus:
         self.count = (len(self.tokens) - 1) // seq
         """A sample's last target is the next one's first token."""
 
-    def samples(self, first: int, count: int) -> Tensor:
-        return torch.stack([self._sample(i) for i in range(first, first + count)])
+    def samples(self, first: int, count: int, start: int = 0, length: int | None = None) -> Tensor:
+        return torch.stack([self._sample(i, start, length or self.seq + 1) for i in range(first, first + count)])
 
-    def _sample(self, index: int) -> Tensor:
+    def _sample(self, index: int, first: int, length: int) -> Tensor:
         epoch, position = divmod(index, self.count)
-        start = permuted(position, self.count, key=mix_int(self.seed + mix_int(epoch))) * self.seq
-        tokens = self.tokens.slice(start, start + self.seq + 1)
+        start = permuted(position, self.count, key=mix_int(self.seed + mix_int(epoch))) * self.seq + first
+        tokens = self.tokens.slice(start, start + length)
         indexed.refuse_outside(tokens, vocab=self.vocab, where=str(indexed.bin_path(self.prefix)), first=start)
         return tokens
 
@@ -93,17 +97,18 @@ class Synthetic:
 
     def __init__(self, *, vocab: int, seq: int, seed: int):
         self.vocab, self.seed, self.length = vocab, mix_int(seed), seq + 1
-        self.positions = torch.arange(0, self.length, 2, dtype=torch.int64)
 
-    def samples(self, first: int, count: int) -> Tensor:
+    def samples(self, first: int, count: int, start: int = 0, length: int | None = None) -> Tensor:
+        length, odd = self.length if length is None else length, start % 2
+        positions = torch.arange(start - odd, start + length, 2, dtype=torch.int64)
         keys = torch.tensor([[_signed(mix_int(self.seed + i))] for i in range(first, first + count)])
-        bits = mix(self.positions + keys)
+        bits = mix(positions + keys)
         uniform = ((bits >> 11) & ((1 << 53) - 1)).double() / float(1 << 53)
         drawn = (uniform.square().square_() * self.vocab).long().clamp_(max=self.vocab - 1)
-        tokens = torch.empty(count, self.length, dtype=torch.int64)
+        tokens = torch.empty(count, odd + length, dtype=torch.int64)
         tokens[:, ::2] = drawn
-        tokens[:, 1::2] = (drawn[:, : self.length // 2] * 7 + 3) % self.vocab
-        return tokens
+        tokens[:, 1::2] = (drawn[:, : tokens.shape[1] // 2] * 7 + 3) % self.vocab
+        return tokens[:, odd:]
 
 
 def _signed(value: int) -> int:

@@ -120,13 +120,12 @@ class LiveStorages(TorchDispatchMode):
 def tracker(engine: Engine) -> LiveStorages:
     """A count of live storages that knows what the buckets hold."""
     buckets = engine.buckets
-    positions = engine.shared.positions
     model, tp = engine.trial.model, engine.trial.topology.tp
     tagged = {
         "weights": [t for b in buckets for t in (b.flat, b.part)],
         "optimizer": [t for b in buckets for t in (b.exp_avg, b.exp_avg_sq, *b.masters.beside)],
         "gradients": [t for b in buckets for t in (b.grad, b.grad_shard) if t is not None],
-        "buffers": [t for t in (positions.bias, *(positions.rope_cos_sin or ())) if t is not None],
+        "buffers": engine.shared.positions.tensors(),
     }  # fmt: skip
     flat_sizes = {b.layout.size for b in buckets}
     types = {torch.float32, *(b.flat.dtype for b in buckets if b.ops.narrow_gradients)}

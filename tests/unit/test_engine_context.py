@@ -1,0 +1,117 @@
+"""Context parallelism without ranks: who holds which tokens, and attention put together out of pieces."""
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seatrial.engine.core.attention import alibi_slopes
+from seatrial.engine.core.context import alibi_bias, own_stretches, positions_of, ring_stretches
+from seatrial.engine.core.lse_kernels import OnCpu
+from seatrial.engine.core.pieces import Piece, Softmax, SoftmaxBackward, Stretch, pieces
+from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
+from seatrial.spec import Model
+
+SPLITS = [(1, 2), (1, 4), (2, 1), (2, 2), (4, 2), (2, 3)]
+
+
+def reference(q: Tensor, k: Tensor, v: Tensor, d_out: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Output and gradients of the whole sequence by SDPA, [batch, tokens, heads, head size] throughout."""
+    leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
+    out = F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in leaves), attn_mask=bias, is_causal=bias is None,
+                                         enable_gqa=q.shape[2] != k.shape[2]).transpose(1, 2)
+    out.backward(d_out)
+    dq, dk, dv = (x.grad for x in leaves)
+    assert dq is not None and dk is not None and dv is not None
+    return out.detach(), dq, dk, dv
+
+
+@pytest.mark.parametrize(("heads", "ring"), SPLITS)
+def test_every_token_has_one_rank_and_neighbours_share_a_member_of_the_ring(heads: int, ring: int) -> None:
+    seq = 48
+    held = [positions_of(own_stretches(seq, heads=heads, ring=ring, rank=rank)) for rank in range(heads * ring)]
+    assert {len(one) for one in held} == {seq // (heads * ring)}
+    assert torch.equal(torch.cat(held).sort().values, torch.arange(seq))
+    for member in range(ring):
+        together = torch.cat(held[member * heads : (member + 1) * heads])
+        assert torch.equal(together, positions_of(ring_stretches(seq, ring, member)))
+
+
+@pytest.mark.parametrize("ring", [2, 3, 4, 8])
+def test_members_of_a_ring_attend_as_many_pairs_in_every_step(ring: int) -> None:
+    seq = 48
+    of = [ring_stretches(seq, ring, member) for member in range(ring)]
+
+    def pairs(found: list[Piece]) -> int:
+        return sum(p.q_len * (p.q_len + 1) // 2 if p.causal else p.q_len * p.k_len for p in found)
+
+    for step in range(ring):
+        assert len({pairs(pieces(of[j], of[(j - step) % ring])) for j in range(ring)}) == 1
+    assert all(len(pieces(mine, theirs)) == 1 for mine, theirs in itertools.product(of, of))
+    assert sum(pairs(pieces(mine, theirs)) for mine, theirs in itertools.product(of, of)) == seq * (seq + 1) // 2
+
+
+def test_pieces_are_all_pairs_that_a_query_may_see_and_no_others() -> None:
+    queries, keys = (Stretch(0, 4, 3), Stretch(3, 20, 5)), (Stretch(0, 0, 9), Stretch(9, 18, 10))
+    seen = torch.zeros(8, 19, dtype=torch.bool)
+    for p in pieces(queries, keys):
+        block = torch.ones(p.q_len, p.k_len, dtype=torch.bool)
+        here = seen[p.q : p.q + p.q_len, p.k : p.k + p.k_len]
+        assert not here.any()
+        here |= block.tril() if p.causal else block
+    assert torch.equal(seen, positions_of(keys)[None, :] <= positions_of(queries)[:, None])
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 3e-2),
+                                              (torch.float16, 4e-3)])
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_pieces_put_together_are_the_whole_attention(kv_heads: int, dtype: torch.dtype, error: float, biased: bool) -> None:
+    torch.manual_seed(1)
+    seq, ring, heads, size = 48, 3, 4, 12
+    q, d_out = (torch.randn(2, seq, heads, size, dtype=dtype) for _ in range(2))
+    k, v = (torch.randn(2, seq, kv_heads, size, dtype=dtype) for _ in range(2))
+    slopes, every = alibi_slopes(heads), torch.arange(seq, dtype=torch.float32)
+    expected = reference(q, k, v, d_out, alibi_bias(slopes, every, every).to(dtype) if biased else None)
+    of = [ring_stretches(seq, ring, member) for member in range(ring)]
+    at = [positions_of(one) for one in of]
+    found = [torch.zeros_like(x) for x in expected]
+    for mine, here in zip(of, at):
+        def bias(p: Piece, here: Tensor = here, there: Tensor = at[0]) -> Tensor:
+            return alibi_bias(slopes, here[p.q : p.q + p.q_len].float(), there[p.k : p.k + p.k_len].float()).to(dtype)
+
+        biases = [(lambda p, there=there, bias=bias: bias(p, there=there)) if biased else None for there in at]
+        softmax = Softmax(q[:, here], OnCpu())
+        for theirs, there, its_bias in zip(of, at, biases):
+            softmax.add(k[:, there], v[:, there], pieces(mine, theirs), its_bias)
+        out, lse = softmax.result()
+        assert out.dtype == dtype and torch.isfinite(lse).all()
+        found[0][:, here] = out
+        backward = SoftmaxBackward(d_out[:, here], q[:, here], out, lse, OnCpu())
+        for theirs, there, its_bias in zip(of, at, biases):
+            for total, part in zip(found[2:], backward.add(k[:, there], v[:, there], pieces(mine, theirs), its_bias)):
+                total[:, there] += part
+        found[1][:, here] = backward.result()
+    for mine_found, whole in zip(found, expected):
+        assert (mine_found - whole).norm() <= error * whole.norm()
+
+
+def test_the_log_sum_exp_is_that_of_the_scores() -> None:
+    q, k = torch.randn(1, 5, 2, 8), torch.randn(1, 7, 2, 8)
+    softmax = Softmax(q, OnCpu())
+    softmax.add(k, k, [Piece(0, 5, 0, 4, False), Piece(0, 5, 4, 3, False)])
+    scores = torch.einsum("bqnd,bknd->bnqk", q, k) / math.sqrt(8)
+    assert torch.allclose(softmax.result()[1], scores.logsumexp(-1), atol=1e-6)
+
+
+@pytest.mark.parametrize("spans", [[(0, 6), (18, 6)], [(3, 5)], [(5, 1), (23, 1)]])
+def test_a_rank_reads_the_tokens_and_targets_of_its_stretches(spans: list[tuple[int, int]]) -> None:
+    batches = Batches(Recipe(), Model(layers=1, hidden=8, heads=2, vocab=50, seq=24), 3)
+    positions = torch.cat([torch.arange(start, start + length) for start, length in spans])
+    for whole, part in zip(batches.microbatch(5, 3), batches.microbatch(5, 3, spans)):
+        assert torch.equal(whole[:, positions], part)
