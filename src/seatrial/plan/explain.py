@@ -3,7 +3,8 @@
     explained = explain(trial)
     explained.parts["bubble"], explained.memory["weights"], explained.limits, explained.changes[0]
 
-A change is one knob (micro-batch, ZeRO, recompute, schedule, sequence parallelism) or one factor moved between DP, TP and PP.
+A change is one knob (micro-batch, ZeRO, recompute, schedule, layers per stage, sequence parallelism) or one factor moved
+between DP, TP and PP.
 """
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ from seatrial import rules
 from seatrial.arith import TIE
 from seatrial.columns import DEGREES, LAYOUT, by_field
 from seatrial.engines.model import EngineModel, model_of
-from seatrial.plan import step
+from seatrial.plan import stages, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
 from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY, UNLIKELY, Headroom, percent, word
 from seatrial.plan.search import learned
 from seatrial.schedule import KINDS, Kind, Timeline, walk
-from seatrial.spec import Topology, Trial, round_up
+from seatrial.spec import Topology, Trial, round_up, stages_of
+from seatrial.stages import short
 
 WHY = {
     "matmul": "the GEMMs of the layers: what the run is for",
@@ -168,9 +170,11 @@ def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: floa
 def changes(trial: Trial, sec: float, fit: Calibration | None = None, headroom: Headroom = Headroom()) -> list[Change]:
     """Everything one step away, forecast together."""
     assert trial.cluster is not None
-    if trial.topology.stage_layers is not None:
-        return []
     steps = [(what, replace(trial, topology=t)) for what, t in neighbours(trial) if t != trial.topology]
+    split, balanced = stages_of(trial.model, trial.topology), stages.balanced(trial, fit, headroom)
+    if balanced != split:
+        steps.append((f"layers per stage {short(split)} -> {short(balanced)}",
+                      replace(trial, topology=replace(trial.topology, stage_layers=balanced))))
     if not model_of(trial.engine).footprint:  # ours takes the fastest by itself
         steps += [(f"attention {now} -> {kernel}", replace(trial, execution=replace(trial.execution, attention=kernel)))  # type: ignore[arg-type]
                   for now in (kernel_of(trial),) for kernel in ATTENTION if kernel != now]
@@ -213,7 +217,7 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
                 if moved.get("pp", t.pp) == 1 and KINDS[t.schedule].virtual:
                     continue
                 what = f"{more.upper()} {a} -> {a * factor}, {less.upper()} {b} -> {b // factor}"
-                out.append((what, replace(t, **moved)))  # type: ignore[arg-type]
+                out.append((what, _moved(t, **moved)))
     out += [(f"ZeRO {t.zero} -> {zero}", replace(t, zero=zero)) for zero in can.zero_stages if zero != t.zero and t.dp > 1]
     out += [(f"recompute {t.recompute} -> {mode}", replace(t, recompute=mode)) for mode in RECOMPUTE  # type: ignore[arg-type]
             if mode != t.recompute]
@@ -222,11 +226,17 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
             for vp in (2, 3, 4) if KINDS[kind].virtual else (1,):
                 if (kind, vp) != (t.schedule, t.vp):
                     what = f"schedule {t.schedule} -> {kind}" + (f" with {vp} virtual stages" if vp > 1 else "")
-                    out.append((what, replace(t, schedule=kind, vp=vp)))  # type: ignore[arg-type]
+                    out.append((what, _moved(t, schedule=kind, vp=vp)))
     if t.tp > 1 and not can.sequence_parallel:
         out.append((f"sequence parallelism {'off' if t.sequence_parallel else 'on'}",
                     replace(t, sequence_parallel=not t.sequence_parallel)))
     return out
+
+
+def _moved(t: Topology, **moved: Any) -> Topology:
+    """A list of layers is for as many stages as it has entries."""
+    changed = replace(t, stage_layers=None, **moved)
+    return replace(changed, stage_layers=t.stage_layers) if changed.pp * changed.vp == t.pp * t.vp else changed
 
 
 def document(explained: Explained, top: int) -> dict[str, Any]:
