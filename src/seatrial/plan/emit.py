@@ -127,16 +127,17 @@ LAYOUT = "--pipeline-model-parallel-layout"
 
 
 def _stages(trial: Trial) -> Flags:
-    """Which layers each stage has, in the plainest flags that can say it. Only a list can say virtual stages that differ, or one
-    without layers."""
+    """Which layers each stage has, in the plainest flags that can say it. Only a list can say virtual stages that differ, or
+    one without layers."""
     t, split = trial.topology, stages_of(trial.model, trial.topology)
     if len(set(split)) == 1:
         return [("--num-layers-per-virtual-pipeline-stage", str(split[0]))] if t.vp > 1 else []
     if t.vp == 1 and _embedding_slots(trial):
         return [("--account-for-embedding-in-pipeline-split",), ("--account-for-loss-in-pipeline-split",)]
-    first, last = ("--decoder-first-pipeline-num-layers", str(split[0])), ("--decoder-last-pipeline-num-layers", str(split[-1]))
+    first: Flags = [("--decoder-first-pipeline-num-layers", str(split[0]))]
+    last: Flags = [("--decoder-last-pipeline-num-layers", str(split[-1]))]
     if t.vp == 1 and 0 not in split:
-        for flags, others in (([first], split[1:]), ([last], split[:-1]), ([first, last], split[1:-1])):
+        for flags, others in ((first, split[1:]), (last, split[:-1]), ([*first, *last], split[1:-1])):
             if len(set(others)) == 1:
                 return flags
     return [(LAYOUT, megatron_layout(split))]
