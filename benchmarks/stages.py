@@ -5,8 +5,9 @@
     python -m benchmarks.stages --forecast 2000     random models and layouts on clusters: how often slower, how much faster
 
 On each rank both engines stand side by side and train in turns, so that a change of the machine's mood touches both. The ratio
-is even over auto: of the median step, with the 90 % interval of the median of the rounds' own ratios; and of the CPU seconds of
-the busier rank, the pace that the pipeline has on cores of its own, which other work on the machine does not stretch.
+is even over auto: of the median step, with the 90 % interval of the median of the rounds' own ratios; of the fastest step; and
+of the CPU seconds of the busier rank: the pace that a pipeline has on cores of its own. Where other work has the cores, a step
+takes what both ranks do together, which no split changes, and only the last of these can tell.
 """
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ import torch
 
 from seatrial.plan import step
 from seatrial.plan.configs import Configs
-from seatrial.plan.stages import balanced
+from seatrial.plan.stages import balanced, nominal
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Model, Topology, Trial, stage_split
 
@@ -79,8 +80,18 @@ def measured(model: Model, rounds: int) -> dict[str, Any]:
         "layers": model.layers, "vocab": model.vocab, **{name: trial.topology.stages_said for name, trial in trials.items()},
         "even_s": statistics.median(wall["even"]), "auto_s": statistics.median(wall["auto"]),
         "ratio": statistics.median(wall["even"]) / statistics.median(wall["auto"]), "ratio_lo": low, "ratio_hi": high,
-        "cpu_ratio": statistics.median(pace["even"]) / statistics.median(pace["auto"]), "rounds": rounds,
+        "quiet_ratio": min(wall["even"]) / min(wall["auto"]),
+        "cpu_ratio": statistics.median(pace["even"]) / statistics.median(pace["auto"]),
+        "cpu_s": {name: [round(statistics.median(cpu for _, cpu in rank[name]), 4) for rank in ranks] for name in trials},
+        "forecast_ratio": forecast_ratio(trials), "rounds": rounds,
     }  # fmt: skip
+
+
+def forecast_ratio(trials: dict[str, Trial]) -> float:
+    """What `auto` went by: a machine of which nothing is known."""
+    here = nominal(trials["even"])
+    even, auto = step.time(Configs.from_trials([trials["even"], trials["auto"]], here), here).sec.tolist()
+    return float(even / auto)
 
 
 def median_interval(ordered: list[float]) -> tuple[float, float]:

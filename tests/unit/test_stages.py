@@ -4,14 +4,20 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from seatrial import fields, presets, rules, stages, trialfile
 from seatrial.errors import BadInput
-from seatrial.plan import step
+from seatrial.notes.lint import lint
+from seatrial.notes.read import import_file
+from seatrial.plan import rows, step
+from seatrial.plan.ask import ask, question
 from seatrial.plan.configs import Configs
+from seatrial.plan.explain import better, explain
+from seatrial.plan.fits import lighter
 from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY
 from seatrial.plan.stages import balanced, shared_out, shared_out_by_rank
@@ -171,3 +177,61 @@ def test_what_a_topology_says_of_itself_is_the_text() -> None:
     assert asked.stage_layers == (1, 4, 3) and asked.stages_said == "1-4-3" and Topology().stages_said == ""
     assert fields.plain(asked)["stage_layers"] == [1, 4, 3]
     assert np.array_equal(Configs.from_trials([replace(_trial("1-4-3"))]).first_layers, [1])
+
+
+NOTES = """# Runs
+
+| Layers | Hidden | Heads | Seq | Nodes | DP | TP | PP | VP | MBS | GBS | Layers per stage | Sec/it |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| 32 | 4096 | 32 | 4096 | 2 | 2 | 2 | 4 | 1 | 1 | 64 | {} | 4.1 |
+"""
+
+
+@pytest.mark.parametrize("cell, kept, doubt", [
+    ("9-8-8-7", "9-8-8-7", ""), ("9,8,8,7", "9-8-8-7", ""), ("[9, 8, 8, 7]", "9-8-8-7", ""), ("8", "8", ""), ("-", "", ""),
+    ("9-8-8-8", "9-8-8-8", "adds up to 33, the model has 32 layers"), ("11-11-10", "11-11-10", "3 entries for PP 4 stages"),
+])
+def test_a_column_of_splits_is_read_and_added_up(tmp_path: Path, cell: str, kept: str, doubt: str) -> None:
+    path = tmp_path / "notes.md"
+    path.write_text(NOTES.format(cell))
+    found = import_file(path)
+    assert [record.stage_layers for record in found.records] == [kept]
+    said = [finding for finding in lint(found.records, found.problems) if finding.code == "stages-sum"]
+    assert len(said) == bool(doubt) and all(doubt in finding.message for finding in said)
+
+
+def test_a_row_with_a_split_is_forecast_with_it_and_auto_with_what_it_finds(tmp_path: Path) -> None:
+    path, cluster = tmp_path / "rows.csv", presets.cluster("jz-a100")
+    cells = ("16-16-15-14", "auto", "16-16-15-15", "x", "")
+    path.write_text("layers,hidden,heads,seq,vocab,dp,tp,pp,mbs,gbs,engine,stage_layers\n" + "".join(
+        f"61,8192,64,4096,128256,1,8,4,1,64,megatron-core,{cell}\n" for cell in cells))
+    listed, auto, wrong, unread, plain = rows.read(path, cluster).rows
+    assert listed.trial and listed.trial.topology.stage_layers == (16, 16, 15, 14)
+    assert auto.trial and sum(auto.trial.topology.stage_layers or ()) == 61
+    assert plain.trial and plain.trial.topology.stage_layers is None
+    assert "adds up to 62" in wrong.reject and "1-4-3" in unread.reject
+
+
+def test_a_plan_of_a_list_has_layouts_of_so_many_stages_alone() -> None:
+    asked = {"model": "llama3-8b", "cluster": "jz-a100", "knobs": {"gbs": 64}, "nodes": 1, "engine": "megatron-core"}
+    given = question(**asked, settings=["topology.stage_layers=9-8-8-7"])  # type: ignore[arg-type]
+    found = ask(given.request).document["candidates"]
+    assert found and all(c["pp"] * c["vp"] == 4 and c["stage_layers"] == "9-8-8-7" for c in found)
+    free = ask(question(**asked).request, top=50).document["candidates"]  # type: ignore[arg-type]
+    assert any(c.get("stage_layers") for c in free)
+    with pytest.raises(BadInput, match="adds up to 33"):
+        question(**asked, settings=["topology.stage_layers=9-8-8-8"])  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="divides layers by itself"):
+        question(**{**asked, "engine": "deepspeed"}, settings=["topology.stage_layers=9-8-8-7"])  # type: ignore[arg-type]
+
+
+def test_an_explanation_proposes_the_split_with_its_gain_and_an_out_of_memory_a_lighter_one() -> None:
+    cluster = presets.cluster("jz-a100").with_nodes(4)
+    trial = Trial(model=presets.model("llama3-8b"), batch=Batch(gbs=512), cluster=cluster,
+                  topology=Topology(dp=8, pp=4, zero=1, precision="bf16"))
+    first = better(explain(trial).changes)[0]
+    assert first.what == "layers per stage 4 x 8 -> 9 + 2 x 8 + 7" and (first.gain or 0) > 0.05
+    asked = replace(trial, topology=replace(trial.topology, stage_layers=(16, 8, 4, 4)))
+    assert any("layers per stage 16 + 8 + 2 x 4" in change.what for change in explain(asked).changes)
+    splits = [other.topology.stage_layers for _, other in lighter(asked, cluster)]
+    assert splits and all(split is not None and sum(split) == 32 and split[0] < 16 for split in splits)
