@@ -34,8 +34,8 @@ def layouts(count: int) -> Iterator[Row]:
         yield {
             "session": f"round-{number % 40}", "date": f"2026-05-{number % 28 + 1:02d}", "size_label": "bloom-176b",
             "layers": 70, "hidden": 14336, "heads": 112, "seq": 2048, "vocab": 250880, "nodes": -(-dp * tp * pp // 8), "dp": dp,
-            "tp": tp, "pp": pp, "mbs": rng.choice([1, 2, 4]), "gbs": 2048, "zero_stage": rng.choice([0, 1]), "recompute": "full",
-            "dtype": "bf16", "sec_per_it": round(rng.uniform(50, 200), 2), "time_unit": "s",
+            "tp": tp, "pp": pp, "mbs": rng.choice([1, 2, 4]), "gbs": 2048, "zero_stage": rng.choice([0, 1]),
+            "recompute": "full", "dtype": "bf16", "sec_per_it": round(rng.uniform(50, 200), 2), "time_unit": "s",
             "tflops": round(rng.uniform(50, 160), 1), "formula": "sc21", "mem_value": rng.uniform(20, 79), "mem_unit": "GiB",
         }  # fmt: skip
 

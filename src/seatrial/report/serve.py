@@ -28,6 +28,7 @@ from seatrial.errors import BadInput, SeatrialError
 from seatrial.report import live, page
 from seatrial.report.data import Made
 from seatrial.report.source import Source
+from seatrial.report.start import start
 from seatrial.report.whatif import choices, what_if
 
 COOKIE = "seatrial-token"
@@ -345,7 +346,7 @@ def _running(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
 
 
 def _choices(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
-    return _json(choices())
+    return _json({**choices(), "start": start(server.source.current()[1])})
 
 
 def _whatif(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
