@@ -31,6 +31,7 @@ size: taille, tamano, groesse, grosse, dimensione, tamanho
 batch: lots, lote, lotto, stapel
 batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, losgroesse
 micro batch size: mikrobatch, microlot, microlote, mikrobatchgrosse, mikrobatchgroesse
+global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbatch, gesamtbatchgrosse, gesamtbatchgroesse
 global: globale, globaler, globales, globalen
 sequence: secuencia, sequenz, sequenza, sequencia
 sequences: secuencias, sequenzen

@@ -4,6 +4,7 @@ TFLOPs stay below the peak."""
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from itertools import pairwise
 
@@ -60,9 +61,13 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
         if unit and unit.lower() in cell.lower():
             proposed = f"{cell[: cell.lower().index(unit.lower())].strip()} {meant}"
         else:
-            proposed = figure.like(figure.value / times)
+            finest = min((mate.printed("mem_value") or figure for mate in row.around), key=lambda p: p.unit)
+            proposed = finest.like(figure.value / times)
         row.propose("mem_value", figure.value / times, "memory-unit")
-        message = f"{cell} is {memory / middle:.3g} times what the other rows need: the memory is in {meant or 'another unit'}"
+        slip = f"the memory is in {meant or 'another unit'}"
+        if re.fullmatch(r"\d{1,3}\.\d{3}", cell) and any("," in mate.cell("mem_value") for mate in row.around):
+            proposed, slip = cell.replace(".", ","), "a point for the comma of the thousands"
+        message = f"{cell} is {memory / middle:.3g} times what the other rows need: {slip}"
         found.append(row.find("memory-unit", "error", message, name="mem_value", proposed=proposed))
     return found
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -66,11 +67,19 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
         rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?)? ?(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?"
         rf"{_DEVICE}\b",
-        rf"\b(\d+)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
+        rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
         r"\b(\d+)()-GPU nodes?\b",
     ),
 }
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
+LOOSE: dict[str, tuple[str, ...]] = {
+    "seq": (rf"{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",),
+    "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}(?! (?:per|a|each))",
+            rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each) (?:step|iteration|update)\b|[.,;]|$)"),
+    "gpus": (rf"(?:^|[\s(])(\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}(?!\w)"
+             r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
+}
+"""What a sentence hardly says surely: it may serve to read rows, and is never held against them."""
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
 _RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
            "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
@@ -90,6 +99,7 @@ class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
         self._found: dict[int, dict[str, object]] = {}
+        self._loosely: dict[int, dict[str, object]] = {}
         self._near: dict[tuple[int | None, str], dict[str, object]] = {}
 
     def enriched(self, record: Record) -> Record:
@@ -123,9 +133,17 @@ class Hints:
         return record.table is not None and bool(self.lines) and "experts" in self._of(record)
 
     def near(self, line: int, label: str = "") -> dict[str, object]:
+        return {**self._agreed(line, label, self._loose), **self._agreed(line, label, self._said)}
+
+    def devices(self, line: int) -> int | None:
+        """How many devices the text near a line speaks of."""
+        found = self.near(line).get("gpus")
+        return found if isinstance(found, int) else None
+
+    def _agreed(self, line: int, label: str, read: Callable[[int], dict[str, object]]) -> dict[str, object]:
         said: dict[str, tuple[tuple[int, int], set[object]]] = {}
         for number, place in self._visible(line):
-            message = self._said(number)
+            message = read(number)
             labels = message.get("labels")
             other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
             for name, value in message.items():
@@ -156,7 +174,7 @@ class Hints:
                 in_table = False
                 if (heading := HEADING.match(token.text)) and not token.fenced:
                     tree.open(token.line, len(heading.group(1)), heading.group(2))
-                if self._said(token.line):
+                if self._said(token.line) or self._loose(token.line):
                     text.append((token.line, len(tree.sections) - 1, tables))
         return tree, text
 
@@ -170,6 +188,22 @@ class Hints:
         return self._found[number]
 
 
+    def _loose(self, number: int) -> dict[str, object]:
+        if number not in self._loosely:
+            text = self.lines[number - 1]
+            plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not re.search(r"\d{40}", text)
+            found = _values_of(in_english(text), LOOSE) if plain else {}
+            if not _in_use(found.get("seq")):
+                found.pop("seq", None)
+            self._loosely[number] = found
+        return self._loosely[number]
+
+
+def _in_use(seq: object) -> bool:
+    """Whether people train on sequences of such a length: a power of two, or three of them."""
+    return isinstance(seq, int) and seq >= 256 and seq // (seq & -seq) in (1, 3)
+
+
 def read_sentence(text: str) -> dict[str, object]:
     """What one line says; a field with two different values is left out."""
     if (
@@ -180,21 +214,8 @@ def read_sentence(text: str) -> dict[str, object]:
         and " | " in text
     ):
         return {}
-    found: dict[str, object] = {}
-    rest = text = in_english(text)
-    for name, patterns in PATTERNS.items():
-        for pattern in patterns:
-            values = set()
-            for match in re.finditer(pattern, rest, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE):
-                value = float(match[1].replace(",", "")) * (1024 if match[2] and name == "seq" else 1000 if match[2] else 1)
-                low, high = _RANGES[name]
-                if value == int(value) and low <= value <= high:
-                    values.add(int(value))
-            if len(values) == 1:
-                found[name] = values.pop()
-                rest = re.sub(pattern, " ", rest, flags=re.IGNORECASE) if name == "kv_heads" else rest
-            if name in found or len(values) > 1:
-                break
+    text = in_english(text)
+    found = _values_of(text, PATTERNS)
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)}
     if labels and found:
         found["labels"] = labels
@@ -208,6 +229,28 @@ def read_sentence(text: str) -> dict[str, object]:
         found["experts"] = True
     if _GLU.search(text):
         found["family"] = "llama"
+    return found
+
+
+def _values_of(text: str, wanted: dict[str, tuple[str, ...]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    rest = text
+    for name, patterns in wanted.items():
+        for pattern in patterns:
+            values = set()
+            for match in re.finditer(pattern, rest, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE):
+                number = match[1].replace(",", "")
+                # 2.048 of what is counted are thousands, written as much of Europe does.
+                number = number.replace(".", "") if re.fullmatch(r"\d{1,3}\.\d{3}", number) else number
+                value = float(number) * (1024 if match[2] and name == "seq" else 1000 if match[2] else 1)
+                low, high = _RANGES[name]
+                if value == int(value) and low <= value <= high:
+                    values.add(int(value))
+            if len(values) == 1:
+                found[name] = values.pop()
+                rest = re.sub(pattern, " ", rest, flags=re.IGNORECASE) if name == "kv_heads" else rest
+            if name in found or len(values) > 1:
+                break
     return found
 
 
@@ -316,13 +359,15 @@ class Prose:
 
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
-    """The one device of our presets that a text names; of its sizes the one that is named too, else the largest."""
+    """The one device of our presets that a text names; of its forms the one that is named too, else the largest and fastest."""
     text = text.lower()
     found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
     if "fugaku" in text:
         found.add("a64fx")
     if len({name.split("-")[0] for name in found}) != 1:
         return None
-    devices = [presets.resolve("devices", name, presets.shipped()) for name in found]
+    form = [name for name in sorted(found) if name.endswith("pcie") == ("pcie" in text)]
+    devices = [presets.resolve("devices", name, presets.shipped()) for name in form or sorted(found)]
     sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
-    return fields.build(Device, max(sized or devices, key=lambda device: device["memory_gib"]), where="device")
+    most = max(sized or devices, key=lambda device: (device["memory_gib"], device["peak_tflops"].get("bf16", 0.0)))
+    return fields.build(Device, most, where="device")

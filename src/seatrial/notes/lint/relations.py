@@ -153,10 +153,17 @@ def residue(row: Row, relation: Relation, other: dict[str, object] | None = None
         value = term(row, name, other or {})
         if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
             continue  # where nobody says it, it is part of what is learned
+        if value is None and name == "world" and not relation.exact and _same_devices(row):
+            continue
         if value is None or name in MEASURES and (name in row.record.inferred or name in row.record.estimated):
             return None
         total += power * value
     return total
+
+
+def _same_devices(row: Row) -> bool:
+    """Whether no row of the table says on how many devices it ran: all on the same, or the figures say otherwise."""
+    return all(mate.world is None and mate.product is None and not mate.record.dp for mate in row.around)
 
 
 def is_measure(name: str) -> bool:
@@ -192,7 +199,8 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         known = _flops(row, {}) is not None
         key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
         key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if known else row.seq]
-    if ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms):
+    unsaid = ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
+    if unsaid or not relation.exact and ("world", 1) in relation.terms and row.world is None:
         key.append(UNSAID)
     return tuple(key)
 

@@ -50,6 +50,8 @@ GPU; another row has it and this row's in its place."""
 UNLIKELY = 1.5
 """Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
 no power of two has."""
+WORKED_OUT = 2.0
+"""Steps of accumulation follow from batch, micro-batch and devices, which are chosen."""
 ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
 RECOMPUTED = 2.5
@@ -235,7 +237,7 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
         common |= set(counted[:1]) or {"dp", "tp", "pp", "cp"}
     if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
         common |= {"layers", "hidden", "seq", "size_label"}
-    order = (*MEASURES, *(name for name in common if name[:1] == EXTRA), *COUNTS, "layers", "hidden", "seq", "size_label")
+    order = (*MEASURES, *sorted(name for name in common if name[:1] == EXTRA), *COUNTS, "layers", "hidden", "seq", "size_label")
     return [name for name in order if name in common and row.shows(name)]
 
 
@@ -305,17 +307,19 @@ def _scored(
         yield _measure(row, name, float(value), bounds, score)  # type: ignore[arg-type]
         return
     mates = [mate for mate in row.around if mate is not row]
-    column = [_said(mate, name) for mate in mates]
+    # Each size of a model has its micro-batch.
+    alike = [mate for mate in mates if mate.record.size_label == row.record.size_label] if name == "mbs" else mates
+    column = [_said(mate, name) for mate in alike or mates]
     usual, often = mode(column)
     stated = row.stated_above(name)
     why = ""
     if stated is not None and stated[0] == value:
         score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
-    elif usual == value and often >= max(1, 0.5 * len(column)):
+    elif usual == value and often > 0.5 * len(column):
         score, why = score + USUAL, " (as in the other rows)"
     elif value in column:
         # In a column where every value comes once, that this one does says little.
-        score, why = score + IN_ANOTHER_ROW * (1.0 if len(set(column)) <= 3 else 0.5), " (as in another row)"
+        score, why = score + IN_ANOTHER_ROW * (1.0 if len(set(column)) <= min(3, len(column) - 1) else 0.5), " (as in another row)"
     elif name == "size_label":
         return
     else:
@@ -331,6 +335,7 @@ def _scored(
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
     if not _divides(row, name, value):
         score -= UNLIKELY
+    score += WORKED_OUT if name == "ga" else 0.0
     if any(_same_layout(row, mate, name, value) for mate in mates):
         score -= UNLIKELY
     elif any(_same_layout(row, mate, name, was) for mate in mates):
@@ -376,7 +381,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
     ratio = figure.value / value
     shown, why, code = figure.like(value), "", ""
-    slip = digits.slip(_number(row, name, figure), _in_print(figure, low, high))
+    half = min(figure.unit / 2, 0.003 * value)  # where the point moved the last digit is a finer one
+    slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
     if slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
@@ -385,7 +391,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     tight = high / low - 1 + 0.004
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:
-            score, why, code, shown = score + UNIT, f" (the time is in {unit})", its, _in_column(row, figure, value)
+            score, why, code = score + UNIT, f" (the time is in {unit})", its
+            shown = f"{figure.value / times * figure.scale:.6g}"
     node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
     world = row.world or 1
     parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
@@ -408,18 +415,10 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     return Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why, code=code)
 
 
-def _number(row: Row, name: str, figure: Printed) -> str:
-    return row.cell(name) or f"{figure.value:g}"
-
-
 def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
     """Values of the record as the column prints them: 0.41 as 41 under a heading of percent."""
     scale = figure.scale
     return low * scale, high * scale
-
-
-def _in_column(row: Row, figure: Printed, value: float) -> str:
-    return f"{value * figure.scale:.6g}"
 
 
 def _stale(row: Row, name: str) -> float:

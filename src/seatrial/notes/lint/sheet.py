@@ -117,7 +117,9 @@ _BESIDE = {
     "cp": "cp, context parallel, context parallelism, context parallel size, cp size",
     "ep": "ep, expert parallel, expert parallelism, expert parallel size, ep size, expert model parallel size",
     "ga": "ga, gas, grad acc, grad accum, gradient accumulation, accumulation, gradient accumulation steps, accum, acc steps, "
-          "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps",
+          "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps, "
+          "accum steps, accumulate, num micro batches, micro batches per step, accumulation de gradient, "
+          "akkumulation, gradientenakkumulation, acumulacion, accumulo",
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 EXTRA = "+"
@@ -222,6 +224,8 @@ class Row:
             plain = (
                 None if value is None else digits.read(self.cell(name), value) if self.cell(name) else digits.from_value(value)
             )
+            if plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
+                plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
             self._printed[name] = plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
         return self._printed[name]
 
@@ -361,6 +365,7 @@ class Row:
         """Something to say about this row, and of which cell: by its field, or by the heading and what is printed there."""
         if name:
             column, printed = self.column(name), self.cell(name) or _plain(getattr(self.record, name, None))
+            proposed = _as_there(printed or "", self.printed(name) if name in MEASURED else None, proposed)
         return Finding(file=self.record.source_file, line=self.record.source_line, code=code, level=level,
                        message=message, column=column, printed=printed, proposed=proposed)
 
@@ -370,6 +375,21 @@ class Row:
         self.reasons[name] = code
         if name in ("layers", "hidden", "seq"):
             setattr(self, name, round(value))
+
+
+def _in_thousands(scale: float) -> bool:
+    return abs(scale / 1000 - 1) < 1e-6
+
+
+def _as_there(cell: str, figure: Printed | None, proposed: str | None) -> str | None:
+    """A proposal with the decimal comma and the thousands that the cell has."""
+    if proposed is None or not re.fullmatch(r"\d+(?:\.\d+)?", proposed):
+        return proposed
+    times = re.fullmatch(r"\s*[\d.,]+ ?([kKM])", cell)
+    number = re.search(r"(?<![\d.,])\d+,\d+(?![\d.,])", cell)
+    read = number and float(number[0].replace(",", "."))
+    comma = read and (len(number[0].partition(",")[2]) != 3 if figure is None else abs(figure.value - read) < 1e-9)  # type: ignore[index]
+    return (proposed.replace(".", ",") if comma else proposed) + (times[1] if times else "")
 
 
 def _plain(value: object) -> str | None:
