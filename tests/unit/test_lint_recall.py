@@ -53,6 +53,58 @@ FRENCH = "Modèle 13B, séquence 4096, lot global 1024.\n\n## Micro-lots à 64 G
     4  4  12,70  330\u202f260
     8  2  12,60  332\u202f881
 """)
+SCALING = "Global batch 1024, 4096 tokens. Budget of 300B tokens, 2.10 $ an hour.\n\n" + table("""
+    GPUs  s/step  tokens/s  speed-up  efficiency (%)  days  cost (k$)
+    32  25.18  166573  1.00  100.0  20.8  33.6
+    64  12.89  325393  1.95  97.7  10.7  34.4
+    128  6.48  647269  3.89  97.1  5.4  34.6
+    256  3.31  1267160  7.61  95.1  2.7  35.4
+""")
+PAIRS = "8 x B200.\n\n" + table("""
+    model  precision  MBS  step (s)  vs BF16
+    8B  BF16  1  7.504  1.00x
+    8B  FP8  1  5.709  1.31x
+    8B  BF16  2  7.383  1.00x
+    8B  FP8  2  5.547  1.33x
+    70B  BF16  1  9.049  1.00x
+    70B  FP8  1  6.704  1.35x
+""")
+BEFORE = "Without:\n\n" + table("""
+    GPUs  s/it
+    16  53.70
+    32  26.85
+    64  13.79
+    128  6.90
+""") + "\nWith the overlap:\n\n" + table("""
+    GPUs  s/it  speed-up
+    16  52.20  1.03x
+    32  25.82  1.04x
+    64  12.75  1.08x
+    128  6.28  1.10x
+""")
+NO_PIPELINE = "7B, TP 2, micro batch 2, sequence 4096.\n\n" + table("""
+    GPUs  DP  GBS  s/step  tok/s/GPU
+    32  16  1024  13.68  9581
+    64  32  1024  6.92  9470
+    128  64  1024  3.52  9309
+    256  128  2048  3.54  9257
+""")
+IN_PROSE = "What fits on 32 H100 of 80 GB. GBS 256.\n\n" + table("""
+    DP  TP  PP  MBS  s/step  peak (GiB)
+    16  2  1  1  6.24  61.7
+    8  4  1  2  6.20  43.6
+    4  8  1  8  6.49  52.1
+    8  2  2  2  6.29  60.8
+    4  4  2  4  6.68  51.8
+""")
+EXPERTS = "Mixture of 16 experts, EP is taken out of DP, sequence 4096.\n\n" + table("""
+    gpus  tp  pp  ep  dp  mbs  gbs  sec/step  tok/s/gpu
+    16  1  1  4  16  1  512  5.230  25061
+    16  1  1  8  16  1  512  5.437  24107
+    32  1  1  8  32  1  512  2.715  24137
+    32  2  1  8  16  2  512  2.744  23882
+    64  1  2  16  32  2  1024  2.716  24129
+""")
 
 
 @pytest.mark.parametrize(
@@ -64,6 +116,15 @@ FRENCH = "Modèle 13B, séquence 4096, lot global 1024.\n\n## Micro-lots à 64 G
         pytest.param(GERMAN, "| 1 | 16 |", "| 1 | 8 |", "GAS", "16", id="accumulation, in German"),
         pytest.param(GERMAN, "| 1,853 |", "| 1,583 |", "Schrittzeit (s)", "1,853", id="a proposal keeps the comma"),
         pytest.param(FRENCH, "| 2 | 8 |", "| 2 | 4 |", "accumulation", "8", id="the heading says on how many devices"),
+        pytest.param(SCALING, "| 3.89 |", "| 3.98 |", "speed-up", "3.89", id="speed-up"),
+        pytest.param(SCALING, "| 97.1 |", "| 87.1 |", "efficiency (%)", "97.1", id="efficiency"),
+        pytest.param(SCALING, "| 5.4 |", "| 10.4 |", "days", "5.4", id="days"),
+        pytest.param(SCALING, "| 34.4 |", "| 68.9 |", "cost (k$)", "34.5", id="cost"),
+        pytest.param(PAIRS, "| 1.31x |", "| 1.53x |", "vs BF16", "1.31", id="of the row above"),
+        pytest.param(BEFORE, "| 1.08x |", "| 0.92x |", "speed-up", "1.08", id="of the table above"),
+        pytest.param(NO_PIPELINE, "| 128 | 64 |", "| 128 | 128 |", "DP", "64", id="no pipeline, TP in the text"),
+        pytest.param(IN_PROSE, "| 16 | 2 |", "| 32 | 2 |", "DP", "16", id="devices in the text"),
+        pytest.param(EXPERTS, "| 2 | 16 |", "| 2 | 64 |", "ep", None, id="experts over more than the devices of a stage"),
     ],
 )
 def test_a_slip_is_named_with_what_stood_there(lint, note: str, was: str, typed: str, column: str, proposed: str):

@@ -9,7 +9,7 @@ configuration; the column is otherwise constant.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
@@ -29,6 +29,33 @@ REPLICAS = 0.5
 MARGIN = 0.4
 """By how much the best change must lead to be proposed."""
 NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "cp": "CP", "nodes": "nodes", "gpus": "GPUs"}
+
+
+def fill_axes(sheet: Sheet) -> None:
+    """An axis that a table does not name is 1, and the devices are those that the text names, where most rows prove it."""
+    for mates in sheet.tables.values():
+        rows = [row for row in mates if row.tabular and row.record.dp][:500]
+        if len(rows) < FEWEST or any(row.record.nodes and not row.record.gpus for row in rows):
+            continue
+        open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
+        said = sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0)
+        devices = None if any(row.record.gpus for row in rows) else said
+        if not open_ and devices is None:
+            continue
+        agree = [(row.record.gpus or devices) == _product(row) for row in rows if row.record.gpus or devices]
+        if len(agree) >= FEWEST and sum(agree) >= max(2, ALIKE * len(agree)):
+            for row in rows:
+                known = {name: 1 for name in open_} | ({} if row.record.gpus or not devices else {"gpus": devices})
+                row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+
+
+FEWEST, ALIKE = 3, 0.6
+"""Rows that prove a layout which is not said in full, and the share of them that has to agree."""
+
+
+def _product(row: Row) -> int:
+    record = row.record
+    return (record.dp or 1) * (record.tp or 1) * (record.pp or 1) * (row.beside("cp") or 1)
 
 
 def count_processes(sheet: Sheet) -> None:
@@ -81,10 +108,13 @@ def check_processes(sheet: Sheet) -> list[Finding]:
 
 
 def _counts_alike(row: Row) -> bool:
-    """Whether the processes of a node are said, or most rows around agree on them."""
-    if row.record.gpus is not None or row.record.procs_per_node is not None:
-        return True
+    """Whether the processes of a node are said, or most rows around agree on them.
+
+    Where they do not, the table counts in another way: experts as a further factor, or CP as a part of DP."""
     others = [mate for mate in row.around if mate is not row and mate.product and mate.counted]
+    said = row.record.gpus is not None or row.record.procs_per_node is not None
+    if said and len(others) < FEWEST:
+        return True
     return not others or 2 * sum(mate.product == mate.counted for mate in others) >= len(others)
 
 
@@ -216,7 +246,7 @@ def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
 
 
 def check_divisible(sheet: Sheet) -> list[Finding]:
-    return [finding for row in sheet.rows for rule in (typed, batch, layers, heads, hidden) for finding in rule(row)]
+    return [finding for row in sheet.rows for rule in (typed, batch, layers, heads, hidden, experts) for finding in rule(row)]
 
 
 def typed(row: Row) -> list[Finding]:
@@ -315,6 +345,18 @@ def hidden(row: Row) -> list[Finding]:
     return [
         row.find("heads-divisible", "error", f"hidden {size} over {count} heads: {size} % {count} = {size % count}", name=name)
     ]
+
+
+def experts(row: Row) -> list[Finding]:
+    """The experts of a layer are spread over the devices of one stage: their number of groups divides those."""
+    ep, world, pp = row.beside("ep"), row.world, row.whole("pp") or 1
+    if not ep or not world or world % pp or (world // pp) % ep == 0:
+        return []
+    stage = world // pp
+    what = f"{world} devices" if pp == 1 else f"{world} devices in {pp} stages"
+    more = f"more than the {stage} of a stage" if ep > stage else f"{stage} % {ep} = {stage % ep}"
+    message = f"EP {ep} over {what}: {more}"
+    return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep))]
 
 
 def _exchange(row: Row) -> str:

@@ -16,7 +16,7 @@ import re
 import statistics
 from dataclasses import dataclass
 
-from seatrial.notes.lint import discover
+from seatrial.notes.lint import discover, named
 from seatrial.notes.lint.formulas import ALIKE
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
 
@@ -260,6 +260,21 @@ def _find_more(sheet: Sheet) -> None:
             sheet.found[key] = found
 
 
+def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
+    """Columns that their headings explain, and the rules of their rows: one for each row that others are shares of."""
+    rules: dict[tuple[str, object, object], Rule] = {}
+    for key, ways in named.learn(sheet).items():
+        for way in ways:
+            relation = Relation(_named(way.terms), way.terms, exact=False)
+            known = sheet.found.setdefault(key, [])
+            known[:] = [other for other in known if frozenset(other.terms) != frozenset(way.terms)] + [relation]
+            for row, group in way.groups.items():
+                row.keys[relation.name, False] = (relation.name, group)
+            for group, constant in way.constants.items():
+                rules["table", key, (relation.name, group)] = Rule(constant, 0.0, way.kept)
+    return rules
+
+
 def _named(terms: tuple[tuple[str, int], ...]) -> str:
     """`Tokens (B) = gbs x iteration / seq`"""
     (first, _), *rest = terms
@@ -291,6 +306,7 @@ def learn(sheet: Sheet) -> list[Finding]:
     """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
     _learn_costs(sheet)
     _find_more(sheet)
+    by_heading = _find_named(sheet)
     found: dict[tuple[str, object, tuple[object, ...]], list[tuple[float, float]]] = {}
     for rows in sheet.tables.values():
         for row in rows[:_MOST_ROWS]:
@@ -312,6 +328,7 @@ def learn(sheet: Sheet) -> list[Finding]:
         rule = _rule(offs[: 4 * _MOST_ROWS], known, UNSAID_MOST if UNSAID in name else MOST)
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
+    sheet.rules.update(by_heading)
     _keep_learned(sheet)
     return []
 

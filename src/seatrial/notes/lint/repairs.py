@@ -319,7 +319,8 @@ def _scored(
         score, why = score + USUAL, " (as in the other rows)"
     elif value in column:
         # In a column where every value comes once, that this one does says little.
-        score, why = score + IN_ANOTHER_ROW * (1.0 if len(set(column)) <= min(3, len(column) - 1) else 0.5), " (as in another row)"
+        few = len(set(column)) <= min(3, len(column) - 1)
+        score, why = score + IN_ANOTHER_ROW * (1.0 if few else 0.5), " (as in another row)"
     elif name == "size_label":
         return
     else:
