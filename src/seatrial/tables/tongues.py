@@ -37,6 +37,7 @@ sequence: secuencia, sequenz, sequenza, sequencia
 sequences: secuencias, sequenzen
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
 length: longueur, longitud, laenge, lange, lunghezza
+recompute: recalcul, recalculo, neuberechnung, ricalcolo
 vocabulary: vokabular, vocabulaire, vocabulario
 throughput: debit, rendimiento, durchsatz
 number: anzahl, nombre, numero

@@ -7,7 +7,7 @@ digits.slip("183.64", 138.64)              'two digits exchanged'
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from seatrial.tables.headings import NUMBER, clean, decimal
@@ -26,6 +26,8 @@ class Printed:
     """A step of the last digit; 0 where it is `unit`."""
     scale: float = 1.0
     """What is printed over the value: 100 under a heading of percent, 1000 under one of ms."""
+    inverse: bool = False
+    """Steps a second for the seconds of a step."""
 
     @property
     def rounded(self) -> tuple[float, float]:
@@ -40,9 +42,17 @@ class Printed:
         """Half of the last digit as a share of the value."""
         return self.unit / 2 / abs(self.value) if self.value else 1.0
 
+    def shown(self, value: float) -> float:
+        """A value as the column has it; the same turns what is printed into a value where it is inverse."""
+        return 1 / value if self.inverse else value * self.scale
+
+    def meant(self, number: float) -> float:
+        return 1 / number if self.inverse else number / self.scale
+
     def like(self, value: float) -> str:
         """Another value with as many decimals, in the unit of the column."""
-        return as_printed(value * self.scale, (self.step or self.unit) * self.scale)
+        step = self.step or self.unit
+        return as_printed(self.shown(value), step / self.value**2 if self.inverse else step * self.scale)
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ class Steps:
     def applied(self, figure: Printed) -> Printed:
         if figure.unit != self.halves_of:
             return figure
-        return Printed(figure.value, 10 * figure.unit, figure.text, figure.unit, figure.scale)
+        return replace(figure, unit=10 * figure.unit, step=figure.unit)
 
 
 def as_printed(value: float, unit: float) -> str:

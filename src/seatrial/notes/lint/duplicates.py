@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint.digits import overlap, slip
 from seatrial.notes.lint.formulas import complete
-from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Row, Sheet, field_of
+from seatrial.notes.lint.repairs import broken_and_kept
+from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Row, Sheet, field_of
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
@@ -218,20 +219,36 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             if first is row or printed_configuration(first) == printed_configuration(row) or _same_but_names(first, row):
                 continue
             near = sum(abs(math.log(mate.record.sec_per_it / sec.value)) < 0.1 for mate in row.around if mate.record.sec_per_it)
-            chance = near * sec.unit / (0.2 * sec.value)
+            # As much for each device is as much time, but for a little; of two figures the finer one tells.
+            alike = _share(row) is not None and _share(row) == _share(first) and row.devices == first.devices
+            rate = row.printed(name)
+            open_ = min(2 * figure.slack for figure in (sec, rate) if figure is not None) if alike else sec.unit / sec.value
+            chance = near * open_ / (0.02 if alike else 0.2) * (len(row.around) / 4 if alike else 1)
             if chance > _LIKELY:
                 continue
-            wrong, source = (first, row) if first.settled and not row.settled else (row, first)
+            wrong, source = (first, row) if _doubts(first) > _doubts(row) else (row, first)
             figures = " and ".join(f"{wrong.column(n)} {wrong.cell(n)}" for n in ("sec_per_it", name))
             here = "pasted, and what was measured here is not known"
             message = f"{figures} are those of {source.where} to the last digit, at another layout: {here}"
-            found.append(wrong.find("pasted-pair", "error" if chance < _SURE else "warning", message, name="sec_per_it"))
+            level: Level = "error" if chance < _SURE or _doubts(wrong) else "warning"
+            found.append(wrong.find("pasted-pair", level, message, name="sec_per_it"))
             break
     return found
 
 
+def _share(row: Row) -> float | None:
+    return row.record.gbs / row.world if row.record.gbs and row.world else None
+
+
+def _doubts(row: Row) -> int:
+    """How many relations of its time and rates the row breaks."""
+    return sum(any(name in MEASURED for name, _ in relation.terms) for relation, _, _ in broken_and_kept(row)[0])
+
+
 def _same_but_names(a: Row, b: Row) -> bool:
     """The same layout as far as anybody says: one run in two tables."""
+    if a.record.machine and b.record.machine and a.record.machine != b.record.machine:
+        return False
     same = all((one := _setting(a, n)) == (two := _setting(b, n)) or None in (one, two) or "" in (one, two) for n in LAYOUT)
     return same and a.world == b.world and a.beside("cp") == b.beside("cp")
 

@@ -81,6 +81,11 @@ class Reading:
             self.formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), int(tp), int(pp), *shape
         )
 
+    def rounded(self, row: Row) -> float:
+        """What a size that is only a label leaves open: 1.7B may be 1.65."""
+        size = label_parameters(row.record.size_label) if self.formula == "label" else None
+        return size[1] / size[0] if size and size[0] else 0.0
+
     def tflops(self, row: Row, **other: float) -> float | None:
         """The printed TFLOPs that this reading expects for the printed time."""
         sec = row.printed("sec_per_it")

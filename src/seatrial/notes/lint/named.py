@@ -130,7 +130,7 @@ def _tried(rows: list[Row], terms: Terms, groups: dict[Row, object], ways: int) 
         others += len(each) - len(kept)
         for _, may in sorted(kept, key=lambda one: one[1])[1:]:
             chance *= min(1.0, 2 * (may + middle[1] + CLOSE) / SPREAD)
-    few = others <= max(1, way.kept / 2) and nearly <= max(1, 0.15 * many) and way.kept > others
+    few = others <= max(1, 0.75 * way.kept) and nearly <= max(1, 0.15 * many) and way.kept > others
     return way if few and chance < CHANCE and _changes(rows, name) else None
 
 

@@ -132,7 +132,7 @@ def _world(row: Row, other: dict[str, object]) -> object:
 def _flops(row: Row, other: dict[str, object]) -> float | None:
     """FLOPs of one sequence by the reading of the table, which need the row's shape."""
     if "size_label" in other:
-        like = _like(row, other["size_label"])
+        like = like_row(row, "size_label", other["size_label"])
         return None if like is None or like.reading is None else like.reading.per_sample(like)
     reading = row.reading
     if reading is None or reading.formula == ALIKE or row.mixture:
@@ -142,8 +142,21 @@ def _flops(row: Row, other: dict[str, object]) -> float | None:
     return reading.per_sample(row, **shape)  # type: ignore[arg-type]
 
 
-def _like(row: Row, label: object) -> Row | None:
-    return next((mate for mate in row.around if mate.record.size_label == label and mate is not row), None)
+def like_row(row: Row, name: str, value: object) -> Row | None:
+    """A row of another model or device; of those the one that has the most else in common."""
+    rest = [other for other in BELONGS if other != name]
+    mates = [mate for mate in row.around if getattr(mate.record, name) == value and mate is not row]
+    return max(mates, key=lambda mate: (sum(getattr(mate.record, n) == getattr(row.record, n) for n in rest),
+                                        mate.seq == row.seq), default=None)  # fmt: skip
+
+
+BELONGS = {"size_label": ("model", "label"), "machine": ("device",)}
+"""What a row may be of by mistake, and what the relations that it changes are learned apart by."""
+
+
+def belongs(row: Row, relation: Relation, name: str) -> bool:
+    """Whether a relation is another one for another model or device."""
+    return relation.name in row.groups or any(kind in relation.apart for kind in BELONGS[name])
 
 
 def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
@@ -188,6 +201,8 @@ def key_of(row: Row, relation: Relation, *, any_model: bool = False) -> tuple[ob
 
 def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...]:
     record = row.record
+    if relation.name in row.groups:
+        return relation.name, row.groups[relation.name]
     key: list[object] = [relation.name]
     if "device" in relation.apart:
         key += [record.machine, row.devices, record.dtype]
@@ -197,8 +212,10 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         key += [record.size_label, row.seq]
     if "model" in relation.apart:
         known = _flops(row, {}) is not None
+        # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
+        fitted = known and (row.reading is None or row.reading.formula == ALIKE or row.mixture)
         key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
-        key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if known else row.seq]
+        key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
     unsaid = ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
     if unsaid or not relation.exact and ("world", 1) in relation.terms and row.world is None:
         key.append(UNSAID)
@@ -234,7 +251,9 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
         offset = low - slope * one
         if slope >= 0 < offset:
             best = max(best, (sum(abs(cost / (offset + slope * seq) - 1) < COST for seq, cost in points), offset, slope))
-    return best[1:] if best[0] > ENOUGH_ROWS + 1 and best[0] >= FEWER * len(points) else None
+    near = {seq for seq, cost in points if best[0] and abs(cost / (best[1] + best[2] * seq) - 1) < COST}
+    enough = best[0] > ENOUGH_ROWS + 1 or best[0] > ENOUGH_ROWS and len(near) >= ENOUGH_ROWS
+    return best[1:] if enough and best[0] >= FEWER * len(points) else None
 
 
 _LATER = re.compile(r"_(?:fixed|calc|inferred)$|^(?:line_no|table|section|size_label)$")
@@ -267,9 +286,13 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
         for way in ways:
             relation = Relation(_named(way.terms), way.terms, exact=False)
             known = sheet.found.setdefault(key, [])
-            known[:] = [other for other in known if frozenset(other.terms) != frozenset(way.terms)] + [relation]
+            # A much longer product that some rows keep to as well is an accident.
+            same = frozenset(way.terms)
+            known[:] = [other for other in known if frozenset(other.terms) != same
+                        and not (other.terms[0] == way.terms[0] and len(other.terms) > len(way.terms) + 1)]  # fmt: skip
+            known.append(relation)
             for row, group in way.groups.items():
-                row.keys[relation.name, False] = (relation.name, group)
+                row.groups[relation.name] = group
             for group, constant in way.constants.items():
                 rules["table", key, (relation.name, group)] = Rule(constant, 0.0, way.kept)
     return rules
@@ -418,9 +441,10 @@ def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
 
 def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
     """How far the row is from the rule, and how far it may be."""
-    if other and "size_label" in other and "model" in relation.apart:
-        # Another model has its own rule, where its FLOPs are learned.
-        like = _like(row, other["size_label"])
+    name = next((name for name in BELONGS if name in other), "") if other else ""
+    if other and name and belongs(row, relation, name):
+        # Another model has its own rule, where its FLOPs are learned; another device its peak and its price.
+        like = like_row(row, name, other[name])
         its = like and rule_of(like, relation)
         if not its:
             return None
@@ -429,7 +453,8 @@ def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | 
     if off is None:
         return None
     but = next(iter(other)) if other else ""
-    return off - rule.constant, slack(row, relation, but) + 4 * rule.scatter + (0.0 if rule.constant == 0.0 else 0.002)
+    open_ = row.reading.rounded(row) if rule.constant == -TERA and row.reading is not None else 0.0
+    return off - rule.constant, open_ + slack(row, relation, but) + 4 * rule.scatter + (0.0 if rule.constant == 0.0 else 0.002)
 
 
 def holds(row: Row, **other: object) -> bool | None:

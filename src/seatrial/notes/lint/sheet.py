@@ -45,6 +45,7 @@ CODES: dict[str, str] = {
     "rate-mismatch": "samples or tokens per second do not belong to the time and the batch",
     "formula-mixed": "a row of the table counts its TFLOPs by another formula",
     "tflops-per-node": "TFLOPs of a whole node where other rows give one process",
+    "another-device": "the figures of a row are those of another device of the table",
     "over-peak": "more TFLOPs than the device can do",
     "swap-twin": "the cells of time and TFLOPs are exchanged",
     "duplicate-config": "one configuration, two results",
@@ -198,11 +199,17 @@ class Row:
     """Which relations it breaks and keeps, until a finding proposes another value."""
     keys: dict[tuple[str, bool], tuple[object, ...]] = field(default_factory=dict)
     """What it has in common with the rows that it keeps to a relation with: see `relations`."""
+    groups: dict[str, object] = field(default_factory=dict)
+    """Relation -> which rows of the table it shares the rule with: see `named`."""
 
     @cached_property
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
-        return {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+        found = {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+        if self.record.machine and "machine" not in found:
+            named = [heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine]
+            found.update(dict.fromkeys(["machine"], named[0]) if named else {})
+        return found
 
     def figure(self, heading: str) -> float | None:
         """The number in a column that no field takes."""
@@ -224,7 +231,9 @@ class Row:
             plain = (
                 None if value is None else digits.read(self.cell(name), value) if self.cell(name) else digits.from_value(value)
             )
-            if plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
+            if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
+                plain = replace(plain, scale=1.0, inverse=True)
+            elif plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
                 plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
             self._printed[name] = plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
         return self._printed[name]

@@ -86,10 +86,15 @@ def contradicted(row: Row) -> Iterator[Finding]:
     cell = row.cell("outcome") or row.cell("state")
     failed = read_status(cell).failed if cell else ""
     record = row.record
-    if failed and record.sec_per_it and (record.tflops or record.tokens_per_s or record.tokens_per_s_per_process):
+    if not failed or not record.sec_per_it:
+        return
+    name = "outcome" if row.cell("outcome") else "state"
+    if record.tflops or record.tokens_per_s or record.tokens_per_s_per_process:
         message = f"{cell}, but {row.cell('sec_per_it') or record.sec_per_it} and a rate as of a run that went through"
-        name = "outcome" if row.cell("outcome") else "state"
         yield row.find("outcome-vs-figures", "warning", message, name=name, proposed="ok")
+    elif not any(mate is not row and mate.record.sec_per_it and read_status(mate.cell(name)).failed for mate in row.around):
+        message = f"{cell}, but a time of {row.cell('sec_per_it') or record.sec_per_it}: did it run?"
+        yield row.find("outcome-vs-figures", "warning", message, name=name)
 
 
 def text_above(row: Row) -> Iterator[Finding]:

@@ -317,7 +317,7 @@ def _times_alone(mates: list[Row]) -> list[Finding]:
     models: dict[str, dict[Row, float]] = {}
     for row in mates[:2000]:
         record = row.record
-        if record.sec_per_it and not record.tflops and record.gbs and row.world:
+        if record.sec_per_it and not record.tflops and record.gbs and row.world and "sec_per_it" not in row.fixed:
             models.setdefault(record.size_label, {})[row] = record.sec_per_it * row.world / (record.gbs * (row.seq or 1))
     found = []
     for each in models.values():
