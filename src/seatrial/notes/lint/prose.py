@@ -316,13 +316,14 @@ class Prose:
 
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
-    """The one device of our presets that a text names; of its sizes the one that is named too, else the largest."""
+    """The one device of our presets that a text names; of its sizes the one that is named too, else the largest and fastest."""
     text = text.lower()
     found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
     if "fugaku" in text:
         found.add("a64fx")
     if len({name.split("-")[0] for name in found}) != 1:
         return None
-    devices = [presets.resolve("devices", name, presets.shipped()) for name in found]
+    devices = [presets.resolve("devices", name, presets.shipped()) for name in sorted(found)]
     sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
-    return fields.build(Device, max(sized or devices, key=lambda device: device["memory_gib"]), where="device")
+    best = max(sized or devices, key=lambda device: (device["memory_gib"], max(device["peak_tflops"].values())))
+    return fields.build(Device, best, where="device")
