@@ -75,6 +75,7 @@ def _exponent(unit: float) -> int:
     return int(f"{unit:e}".split("e")[1])
 
 
+@lru_cache(maxsize=16384, typed=True)
 def read(text: str, value: float | None) -> Printed | None:
     """The first number of a cell. `value` is what the importer made of it, which may be in another unit (ms to s)."""
     if value is None:

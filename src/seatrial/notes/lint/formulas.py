@@ -245,16 +245,23 @@ def _in_other_units(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _families(readings: tuple[Reading, ...]) -> list[list[Reading]]:
-    """Readings that differ in the vocabulary alone: the larger it is, the more FLOPs."""
-    alike = itertools.groupby(readings, lambda r: (r.formula, r.recompute, r.plain, r.seq, r.scale))
-    return [list(some) for _, some in alike]
+def _families(readings: tuple[Reading, ...]) -> list[list[list[Reading]]]:
+    """Readings that differ in the vocabulary and the unit alone, by their vocabulary: the larger it is, the more FLOPs."""
+    families: dict[object, dict[int | None, list[Reading]]] = {}
+    for r in readings:
+        families.setdefault((r.formula, r.recompute, r.plain, r.seq), {}).setdefault(r.vocab, []).append(r)
+    return [list(family.values()) for family in families.values()]
 
 
-def elsewhere(reading: Reading, row: Row) -> Iterator[Reading]:
+def elsewhere(reading: Reading, row: Row) -> tuple[Reading, ...]:
     """The other habits that one row of a table may follow: another formula, another factor, the whole node."""
-    known = row.vocab or reading.vocab
+    return _elsewhere(reading, row.vocab or reading.vocab)
+
+
+@functools.lru_cache(maxsize=4096)
+def _elsewhere(reading: Reading, known: int | None) -> tuple[Reading, ...]:
     formulas = (reading.formula,) if reading.formula == ALIKE else ("sc21", "megatron-2022-old", reading.formula)
+    found = []
     for formula in dict.fromkeys(formulas):
         for vocab in (known,) if known else COMMON_VOCABULARIES[:4]:
             for recompute in ("full", "none"):
@@ -262,7 +269,8 @@ def elsewhere(reading: Reading, row: Row) -> Iterator[Reading]:
                     other = replace(reading, formula=formula, recompute=recompute, per=per, vocab=vocab)  # type: ignore[arg-type]
                     same = (other.formula, other.recompute, other.per) == (reading.formula, reading.recompute, reading.per)
                     if not same and not (reading.formula == ALIKE and recompute != reading.recompute):
-                        yield other
+                        found.append(other)
+    return tuple(found)
 
 
 TIME_SCALES = {1e-3: "milliseconds", 1e3: "seconds", 60.0: "minutes", 3600.0: "hours"}
@@ -276,6 +284,12 @@ FINE_DIGITS = 0.003
 """What the digits of time and TFLOPs may leave open in a row that proves a formula almost alone."""
 ALIKE_SLACK = 0.007
 """How far FLOPs of one model differ beyond the printed digits: padding of the vocabulary differs a little with TP."""
+
+
+@functools.lru_cache(maxsize=4096)
+def in_unit(reading: Reading, scale: float) -> Reading:
+    """The same with the time in another unit of so many seconds."""
+    return replace(reading, scale=scale * reading.scale)
 
 
 def complete(row: Row) -> bool:
@@ -390,32 +404,32 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
         for span in spans:
             layouts.setdefault((span[0].get("tp") or 1, span[0].get("pp") or 1), []).append(span)
         for family in _families(readings):
-            of_layout = family[0].formula in OF_TP
+            of_layout = family[0][0].formula in OF_TP
             if not _may_fit(spans, layouts if of_layout else (), family):
                 continue
             for some in layouts.values() if of_layout else (spans,):
-                for reading in family:
-                    each = reading.per_sample(some[0][0])
-                    if each is not None:
-                        fitting = [row for row, ranges in some if _within(each / reading.scale, ranges)]
+                for alike in family:
+                    each = alike[0].per_sample(some[0][0])
+                    for reading in alike if each is not None else ():
+                        fitting = [row for row, ranges in some if _within(each / reading.scale, ranges)]  # type: ignore[operator]
                         if fitting:
                             matched.setdefault(reading, []).extend(fitting)
     return matched
 
 
-def _may_fit(spans: list[Span], layouts: Iterable[tuple[object, ...]], family: list[Reading]) -> bool:
+def _may_fit(spans: list[Span], layouts: Iterable[tuple[object, ...]], family: list[list[Reading]]) -> bool:
     """Whether any row may lie between the fewest and the most FLOPs of a family: they grow with vocabulary, TP and PP."""
     row, least, most = spans[0][0], family[0], family[0]
     if len(family) > 1 and not row.vocab:
-        least, most = min(family, key=lambda r: r.vocab or 0), max(family, key=lambda r: r.vocab or 0)
+        least, most = min(family, key=lambda r: r[0].vocab or 0), max(family, key=lambda r: r[0].vocab or 0)
     elif not layouts:
         return True  # one figure
     large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)} if layouts else {}  # type: ignore[type-var]
-    low, high = least.per_sample(row, **dict.fromkeys(large, 1)), most.per_sample(row, **large)  # type: ignore[arg-type]
+    low, high = least[0].per_sample(row, **dict.fromkeys(large, 1)), most[0].per_sample(row, **large)  # type: ignore[arg-type]
     if low is None or high is None:
         return False
-    low, high = low / least.scale, high / least.scale
-    return any(low <= end and start <= high for _, ranges in spans for start, end in ranges)
+    bounds = [(low / reading.scale, high / reading.scale) for reading in least]
+    return any(low <= end and start <= high for _, ranges in spans for start, end in ranges for low, high in bounds)
 
 
 def _shape(row: Row) -> tuple[object, ...]:
@@ -509,7 +523,7 @@ def _take_shape_of_mates(mates: list[Row]) -> None:
     for row in mates:
         if row.layers:
             continue
-        for (layers, hidden, seq, vocab), donor in donors.items():
+        for (layers, hidden, seq, vocab), donor in itertools.islice(donors.items(), _MOST_ROWS):
             before = row.hidden, row.seq, row.vocab, row.reading
             row.layers, row.hidden, row.reading = layers, hidden, donor.reading
             row.seq, row.vocab = row.seq or seq, row.vocab or vocab

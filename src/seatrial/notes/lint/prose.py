@@ -71,6 +71,18 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
+_COMPILED = {name: [re.compile(pattern, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE) for pattern in patterns]
+             for name, patterns in PATTERNS.items()}  # fmt: skip
+_CUES: dict[str, tuple[str, ...]] = {
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "="), "kv_heads": ("head", "group"), "heads": ("head", "="),
+    "ffn": ("ffn", "feed", "intermediate", "mlp"), "seq": ("seq", "context", "="), "vocab": ("vocab", "="),
+    "gbs": ("batch", "gbs"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
+}  # fmt: skip
+"""Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
+_OF_DEVICES = re.compile(_DEVICE, re.IGNORECASE)
+_LONG = re.compile(r"\d{40}")
+_SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
+_SELECTIVE, _AGAIN = re.compile(r"\bselective\b", re.IGNORECASE), re.compile("recomp|checkpoint", re.IGNORECASE)
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
 _RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
            "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
@@ -174,31 +186,34 @@ def read_sentence(text: str) -> dict[str, object]:
     """What one line says; a field with two different values is left out."""
     if (
         len(text) > 2000
-        or re.search(r"\d{40}", text)  # no number that was ever measured, and the patterns take its length squared
-        or not re.search(r"\d|llama|glu|recompu|checkpointing|expert|moe", text, re.IGNORECASE)
+        or _LONG.search(text)  # no number that was ever measured, and the patterns take its length squared
+        or not _SAYS.search(text)
         or "iteration " in text
         and " | " in text
     ):
         return {}
     found: dict[str, object] = {}
     rest = text = in_english(text)
-    for name, patterns in PATTERNS.items():
+    letters, devices = text.casefold(), _OF_DEVICES.search(text)
+    for name, patterns in _COMPILED.items():
+        if not (any(cue in letters for cue in _CUES[name]) if name in _CUES else devices):
+            continue
         for pattern in patterns:
             values = set()
-            for match in re.finditer(pattern, rest, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE):
+            for match in pattern.finditer(rest):
                 value = float(match[1].replace(",", "")) * (1024 if match[2] and name == "seq" else 1000 if match[2] else 1)
                 low, high = _RANGES[name]
                 if value == int(value) and low <= value <= high:
                     values.add(int(value))
             if len(values) == 1:
                 found[name] = values.pop()
-                rest = re.sub(pattern, " ", rest, flags=re.IGNORECASE) if name == "kv_heads" else rest
+                rest = pattern.sub(" ", rest) if name == "kv_heads" else rest
             if name in found or len(values) > 1:
                 break
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)}
     if labels and found:
         found["labels"] = labels
-    if re.search(r"\bselective\b", text, re.IGNORECASE) and re.search("recomp|checkpoint", text, re.IGNORECASE):
+    if _SELECTIVE.search(text) and _AGAIN.search(text):
         found["recompute"] = "selective"
     elif _NO.search(text):
         found["recompute"] = "none"
