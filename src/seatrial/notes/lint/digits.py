@@ -7,7 +7,9 @@ digits.slip("183.64", 138.64)              'two digits exchanged'
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from seatrial.tables.headings import NUMBER, clean, decimal
@@ -83,6 +85,7 @@ def _exponent(unit: float) -> int:
     return int(f"{unit:e}".split("e")[1])
 
 
+@lru_cache(maxsize=16384, typed=True)
 def read(text: str, value: float | None) -> Printed | None:
     """The first number of a cell. `value` is what the importer made of it, which may be in another unit (ms to s)."""
     if value is None:
@@ -137,16 +140,30 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     shown = decimal(match.group())
     width = math.log(high / low)
     found = []
-    for how, typed in _slips(shown).items():
-        inside = [t for t in typed if t != shown and low <= _or_none(t) <= high]
+    for how, count, values, texts in (_typed if len(shown) <= _BY_HAND else _typed.__wrapped__)(shown):
+        inside = range(bisect_left(values, low), bisect_right(values, high))
         if inside:
             # A slip lands anywhere within a factor of ten or so of what was meant.
-            best = min(inside, key=lambda t: abs(math.log(float(t) ** 2 / (low * high))))
-            found.append(Slip(float(best), best, how, min(1.0, len(typed) * width / 2.3)))
+            best = min(inside, key=lambda i: abs(math.log(values[i] / low) - math.log(high / values[i])))
+            found.append(Slip(values[best], texts[best], how, min(1.0, count * width / 2.3)))
     return min(found, key=lambda s: s.chance, default=None)
 
 
-def _or_none(typed: str) -> float:
+_BY_HAND = 24
+"""Letters of the longest number that is worth remembering."""
+
+
+@lru_cache(maxsize=512)
+def _typed(shown: str) -> list[tuple[str, int, list[float], list[str]]]:
+    """By the kind of slip how many texts one turns into `shown`, and those that are numbers, the smallest first."""
+    kinds = []
+    for how, typed in _slips(shown).items():
+        numbers = sorted((value, text) for text in typed if text != shown and (value := _or_nan(text)) > 0)
+        kinds.append((how, len(typed), [value for value, _ in numbers], [text for _, text in numbers]))
+    return kinds
+
+
+def _or_nan(typed: str) -> float:
     """Where the slip hits an exponent, what comes may be no number."""
     try:
         return float(typed)

@@ -10,12 +10,13 @@ import math
 import re
 import statistics
 from collections.abc import Iterator
+from functools import lru_cache
 
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint.digits import overlap, slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.repairs import broken_and_kept
-from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Row, Sheet, field_of
+from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
@@ -38,9 +39,12 @@ def check(sheet: Sheet) -> list[Finding]:
             swapped.add(wrong)
             figures = f"{right.record.sec_per_it:g} s and {right.record.tflops:g} TFLOPs"
             found.append(_swap(wrong, f"{right.where} has the same configuration with {figures}", certain=True))
+    near: dict[object, Nearby] = {}
     for row in rows:
         if row not in swapped and complete(row):
-            found += _out_of_order(row)
+            if row.key not in near:
+                near[row.key] = Nearby(row.mates, lambda mate: (mate.get("tflops") or 1.0) if _trusted(mate) else None)
+            found += _out_of_order(row, near[row.key])
     return found + _pasted(rows) + _memories(pairs) + _repeats(rows) + _duplicates(rows, pairs)
 
 
@@ -74,12 +78,20 @@ def _setting(row: Row, name: str) -> object:
 
 def printed_configuration(row: Row) -> tuple[tuple[str, str], ...]:
     """Every cell that says what was asked, as it is printed."""
-    results = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
-    return tuple(
-        (heading, re.sub(r"[\s^†‡]+", " ", cell).strip())
-        for heading, cell in row.record.printed.items()
-        if field_of(heading) not in results and heading.strip("# ")
-    )
+    return tuple((heading, _plain_cell(cell)) for heading, cell in row.record.printed.items() if _is_asked(heading))
+
+
+_RESULTS = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
+
+
+@lru_cache(maxsize=4096)
+def _is_asked(heading: str) -> bool:
+    return field_of(heading) not in _RESULTS and bool(heading.strip("# "))
+
+
+@lru_cache(maxsize=16384)
+def _plain_cell(cell: str) -> str:
+    return re.sub(r"[\s^†‡]+", " ", cell).strip()
 
 
 def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
@@ -138,18 +150,26 @@ def _neighbour_tflops(row: Row) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _out_of_order(row: Row) -> list[Finding]:
+def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     """Without a twin: exchanged cells would make the row one of its table, and as it stands it is none."""
     if not _trusted(row):
         return []
-    others = [mate for mate in row.around if mate is not row and _trusted(mate)]
-    if len(others) < 3:
+    (sec, tflops), (count, middle) = _figures(row), nearby.middle(row)
+    if count < 3:
         return []
-    (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
-    low, high, middle = min(column), max(column), statistics.median(column)
     far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
     if far <= 0:
         return []
+    found = _swapped_alone(row, far)
+    nearby.changed(row)
+    return found
+
+
+def _swapped_alone(row: Row, far: float) -> list[Finding]:
+    """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
+    others = [mate for mate in row.around if mate is not row and _trusted(mate)]
+    (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
+    low, high = min(column), max(column)
     alike = ("mbs", "gbs", "zero_stage", "heads")
     near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
     if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
@@ -290,7 +310,8 @@ def _repeats(rows: list[Row]) -> list[Finding]:
         same = (other for other in seen.get(key, ())
                 if same_configuration(row, other, but=("torch_version",)) and _same_memory(row, other))  # fmt: skip
         first = next(same, None)
-        seen.setdefault(key, []).append(row)
+        if len(seen.setdefault(key, [])) < _MOST_TWINS:
+            seen[key].append(row)
         if first is None:
             continue
         apart = row.key == first.key and row.cell("notes") != first.cell("notes")

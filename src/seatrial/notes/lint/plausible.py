@@ -11,7 +11,7 @@ from itertools import pairwise
 from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
-from seatrial.notes.lint.sheet import Finding, Row, Sheet
+from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
 
 _FALL = 0.03
 """Memory differs by so much between repeats; only a larger fall is one."""
@@ -56,12 +56,12 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
     """A thousand times, or a thousandth of, what the other rows of the model need is another unit."""
     found = []
     rows = [row for row in mates if row.record.mem_gib][:2000]
+    near = Nearby(mates, lambda row: row.record.mem_gib or None)
     for row in rows if len(rows) > 2 else ():
-        others = [mate.record.mem_gib or 1.0 for mate in row.around if mate is not row and mate.record.mem_gib]
-        middle, memory = statistics.median(others), row.record.mem_gib or 1.0
+        (count, middle), memory = near.middle(row), row.record.mem_gib or 1.0
         times = next((times for times in _THOUSANDFOLD if 0.3 < memory / middle / times < 3.3), None)
         figure = row.printed("mem_value")
-        if times is None or figure is None or len(others) < 2:
+        if times is None or figure is None or count < 2:
             continue
         cell, unit = row.cell("mem_value"), row.record.mem_unit
         meant = _UNITS.get(unit, "")

@@ -80,6 +80,24 @@ LOOSE: dict[str, tuple[str, ...]] = {
              r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
 }
 """What a sentence hardly says surely: it may serve to read rows, and is never held against them."""
+
+
+def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[str]]]:
+    return {name: [re.compile(pattern, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE) for pattern in patterns]
+            for name, patterns in wanted.items()}  # fmt: skip
+
+
+_COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
+_CUES: dict[str, tuple[str, ...]] = {
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "="), "kv_heads": ("head", "group"), "heads": ("head", "="),
+    "ffn": ("ffn", "feed", "intermediate", "mlp"), "seq": ("seq", "context", "=", "token"), "vocab": ("vocab", "="),
+    "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
+}  # fmt: skip
+"""Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
+_OF_DEVICES = re.compile(_DEVICE, re.IGNORECASE)
+_LONG = re.compile(r"\d{40}")
+_SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
+_SELECTIVE, _AGAIN = re.compile(r"\bselective\b", re.IGNORECASE), re.compile("recomp|checkpoint", re.IGNORECASE)
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
 _RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
            "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
@@ -191,8 +209,8 @@ class Hints:
     def _loose(self, number: int) -> dict[str, object]:
         if number not in self._loosely:
             text = self.lines[number - 1]
-            plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not re.search(r"\d{40}", text)
-            found = _values_of(in_english(text), LOOSE) if plain else {}
+            plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
+            found = _values_of(in_english(text), _LOOSE) if plain else {}
             if not _in_use(found.get("seq")):
                 found.pop("seq", None)
             self._loosely[number] = found
@@ -208,18 +226,18 @@ def read_sentence(text: str) -> dict[str, object]:
     """What one line says; a field with two different values is left out."""
     if (
         len(text) > 2000
-        or re.search(r"\d{40}", text)  # no number that was ever measured, and the patterns take its length squared
-        or not re.search(r"\d|llama|glu|recompu|checkpointing|expert|moe", text, re.IGNORECASE)
+        or _LONG.search(text)  # no number that was ever measured, and the patterns take its length squared
+        or not _SAYS.search(text)
         or "iteration " in text
         and " | " in text
     ):
         return {}
     text = in_english(text)
-    found = _values_of(text, PATTERNS)
+    found = _values_of(text, _COMPILED)
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)}
     if labels and found:
         found["labels"] = labels
-    if re.search(r"\bselective\b", text, re.IGNORECASE) and re.search("recomp|checkpoint", text, re.IGNORECASE):
+    if _SELECTIVE.search(text) and _AGAIN.search(text):
         found["recompute"] = "selective"
     elif _NO.search(text):
         found["recompute"] = "none"
@@ -232,13 +250,16 @@ def read_sentence(text: str) -> dict[str, object]:
     return found
 
 
-def _values_of(text: str, wanted: dict[str, tuple[str, ...]]) -> dict[str, object]:
+def _values_of(text: str, wanted: dict[str, list[re.Pattern[str]]]) -> dict[str, object]:
     found: dict[str, object] = {}
     rest = text
+    letters, devices = text.casefold(), _OF_DEVICES.search(text)
     for name, patterns in wanted.items():
+        if not (any(cue in letters for cue in _CUES[name]) if name in _CUES else devices):
+            continue
         for pattern in patterns:
             values = set()
-            for match in re.finditer(pattern, rest, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE):
+            for match in pattern.finditer(rest):
                 number = match[1].replace(",", "")
                 # 2.048 of what is counted are thousands, written as much of Europe does.
                 number = number.replace(".", "") if re.fullmatch(r"\d{1,3}\.\d{3}", number) else number
@@ -248,7 +269,7 @@ def _values_of(text: str, wanted: dict[str, tuple[str, ...]]) -> dict[str, objec
                     values.add(int(value))
             if len(values) == 1:
                 found[name] = values.pop()
-                rest = re.sub(pattern, " ", rest, flags=re.IGNORECASE) if name == "kv_heads" else rest
+                rest = pattern.sub(" ", rest) if name == "kv_heads" else rest
             if name in found or len(values) > 1:
                 break
     return found

@@ -9,10 +9,11 @@ values that a finding proposes. Later rules use those, so that one slip is repor
 """
 from __future__ import annotations
 
+import bisect
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -346,10 +347,14 @@ class Row:
     @property
     def around(self) -> list[Row]:
         """The rows of the table that stand near this one: all of them, unless the table is a very long one."""
-        mates = self.mates
-        if len(mates) <= 2 * _NEAR:
-            return mates
-        return mates[max(0, self.place - _NEAR) : self.place + _NEAR]
+        start, end = self.nearby
+        return self.mates if end - start == len(self.mates) else self.mates[start:end]
+
+    @property
+    def nearby(self) -> tuple[int, int]:
+        """The first of the rows around and the one after the last, by their places."""
+        count = len(self.mates)
+        return (0, count) if count <= 2 * _NEAR else (max(0, self.place - _NEAR), min(count, self.place + _NEAR))
 
     @property
     def elsewhere(self) -> list[Row]:
@@ -411,6 +416,8 @@ class Sheet:
 
     rows: list[Row]
     prose: Mapping[str, Prose]
+    readers: dict[str, dict[Reading | None, list[Row]]] = field(default_factory=dict)
+    """File -> the rows of each reading; filled when it is needed."""
     proven: dict[tuple[str, Reading, object], bool] = field(default_factory=dict)
     """(file, reading, model) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
@@ -492,6 +499,52 @@ class Sheet:
 
     def text(self, row: Row) -> Prose:
         return self.prose.get(row.record.source_file) or Prose.of("")
+
+
+class Nearby:
+    """The figures of the rows around one, kept in order while one walks down a table: their middle without its own."""
+
+    def __init__(self, mates: list[Row], figure: Callable[[Row], float | None]) -> None:
+        self._mates, self._figure = mates, figure
+        self._start = self._end = 0
+        self._held: dict[int, float] = {}
+        self._ordered: list[float] = []
+
+    def middle(self, row: Row) -> tuple[int, float]:
+        """How many other rows have a figure, and the median of theirs."""
+        start, end = row.nearby
+        if start < self._start:
+            self._start, self._end, self._held, self._ordered = start, start, {}, []
+        while self._end < end:
+            self._take(self._end)
+            self._end += 1
+        while self._start < start:
+            self._drop(self._start)
+            self._start += 1
+        own = self._held.get(row.place)
+        at = len(self._ordered) if own is None else bisect.bisect_left(self._ordered, own)
+        count = len(self._ordered) - (own is not None)
+        if not count:
+            return 0, math.nan
+        low, high = (self._ordered[i if i < at else i + 1] for i in ((count - 1) // 2, count // 2))
+        return count, low if count % 2 else (low + high) / 2
+
+    def changed(self, row: Row) -> None:
+        """A finding proposed another figure for the row."""
+        if self._start <= row.place < self._end:
+            self._drop(row.place)
+            self._take(row.place)
+
+    def _take(self, place: int) -> None:
+        figure = self._figure(self._mates[place])
+        if figure is not None:
+            self._held[place] = figure
+            bisect.insort(self._ordered, figure)
+
+    def _drop(self, place: int) -> None:
+        figure = self._held.pop(place, None)
+        if figure is not None:
+            del self._ordered[bisect.bisect_left(self._ordered, figure)]
 
 
 _SIZE = re.compile(r"\d+(?:\.\d+)? ?[MBT]")

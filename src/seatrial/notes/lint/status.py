@@ -112,12 +112,15 @@ def text_above(row: Row) -> Iterator[Finding]:
 def extrapolated(mates: list[Row]) -> Iterator[Finding]:
     """A long iteration that is a whole number of short ones, to the last digit, was not timed."""
     rows = [row for row in mates if row.record.sec_per_it and row.record.gbs and row.record.tflops][:500]
+    alike: dict[float | None, list[Row]] = {}
+    for row in rows:
+        alike.setdefault(row.record.tflops, []).append(row)
     for row in rows:
         figure = row.printed("sec_per_it")
         assert figure is not None
-        for other in rows:
+        for other in alike[row.record.tflops]:
             a, b = row.record, other.record
-            if row is other or not (a.sec_per_it and b.sec_per_it and a.gbs and b.gbs) or a.tflops != b.tflops or a.gbs % b.gbs:
+            if row is other or not (a.sec_per_it and b.sec_per_it and a.gbs and b.gbs) or a.gbs % b.gbs:
                 continue
             times = a.gbs // b.gbs
             if times > 1 and figure.slack < 0.002 and abs(a.sec_per_it - times * b.sec_per_it) < 1e-6 * a.sec_per_it:

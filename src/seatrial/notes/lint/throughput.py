@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Slip, slip
-from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, slack
+from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, in_unit, slack
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -113,7 +113,7 @@ def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip |
 
 def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     for scale, unit in TIME_SCALES.items():
-        if replace(reading_of(row), scale=scale * reading_of(row).scale).fits(row):
+        if in_unit(reading_of(row), scale).fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
             message = f"the time is in {unit}"
             yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
@@ -435,9 +435,19 @@ def _proven(row: Row) -> bool:
     model = _model(row)
     key = (row.record.source_file, reading, model)
     if key not in proven:
-        agreeing = [other for other in row.elsewhere if other.reading == reading and complete(other) and reading.fits(other)]
+        agreeing = [other for other in _readers(row, reading) if complete(other) and reading.fits(other)]
         models = {_model(other) for other in agreeing}
         # What holds for one model need not hold for another, whose feed-forward may be a gated one; what holds for two does.
         known = model in models or len(models) > 1
         proven[key] = known and (len(agreeing) >= 2 or any(slack(other) < 0.002 for other in agreeing))
     return proven[key]
+
+
+def _readers(row: Row, reading: Reading) -> list[Row]:
+    """The rows of the file that follow a reading: tables have theirs by now."""
+    file, readers = row.record.source_file, row.sheet.readers
+    if file not in readers:
+        readers[file] = {}
+        for other in row.elsewhere:
+            readers[file].setdefault(other.reading, []).append(other)
+    return readers[file].get(reading, [])
