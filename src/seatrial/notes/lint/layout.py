@@ -10,10 +10,12 @@ configuration; the column is otherwise constant.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
+from seatrial.tables.headings import read_heading
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
@@ -246,7 +248,36 @@ def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
 
 
 def check_divisible(sheet: Sheet) -> list[Finding]:
-    return [finding for row in sheet.rows for rule in (typed, batch, layers, heads, hidden, experts) for finding in rule(row)]
+    rules = (swapped, typed, batch, layers, heads, hidden, experts)
+    return [finding for row in sheet.rows for rule in rules for finding in rule(row)]
+
+
+def swapped(row: Row) -> list[Finding]:
+    """Two counts side by side of which each is one of the other's column, where the columns have nothing in common."""
+    if not row.tabular or row.settled or row.place >= MOST_SWAPPED:
+        return []
+    shown = [name for heading in row.record.printed if (name := read_heading(heading).field) in SIDES]
+    for left, right in pairwise(shown):
+        one, two = getattr(row.record, left), getattr(row.record, right)
+        others = [mate.record for mate in row.around[:MOST_SWAPPED] if mate is not row]
+        first, second = ({getattr(other, name) for other in others} - {None} for name in (left, right))
+        apart = first and second and (max(first) < min(second) or max(second) < min(first)) and len(others) > 2
+        if not one or not two or not apart or one in first or two in second:
+            continue
+        if _near_to(two, first) and _near_to(one, second):
+            both = f"{row.column(left)} {one} and {row.column(right)} {two}"
+            message = f"{both} stand in each other's place: the other rows say so"
+            row.propose(left, two, "cells-shifted")
+            row.propose(right, one, "cells-shifted")
+            return [row.find("cells-shifted", "error", message, name=left, proposed=str(two))]
+    return []
+
+
+SIDES, MOST_SWAPPED = ("mbs", "gbs", "seq", "layers", "hidden", "heads", "gpus"), 300
+
+
+def _near_to(value: int, column: set[int]) -> bool:
+    return min(column) <= 2 * value and value <= 2 * max(column) and round_number(value)
 
 
 def typed(row: Row) -> list[Finding]:

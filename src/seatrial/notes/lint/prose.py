@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 
 from seatrial import fields, presets
 from seatrial.notes.read.markdown import scan
-from seatrial.notes.read.outline import HEADING, Tree
+from seatrial.notes.read.outline import HEADING, Outline, Tree
 from seatrial.record import Record
 from seatrial.spec import Device
 from seatrial.tables.tongues import in_english
@@ -80,6 +80,18 @@ LOOSE: dict[str, tuple[str, ...]] = {
              r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
 }
 """What a sentence hardly says surely: it may serve to read rows, and is never held against them."""
+
+
+def _shapes_of(text: str) -> dict[str, dict[str, object]]:
+    """Of a line that speaks of several sizes what it says of each: behind its label, or before it where they come first."""
+    marks = list(_LABEL.finditer(text))
+    wanted = {name: _COMPILED[name] for name in SHAPE}
+    before = bool(_values_of(text[: marks[0].start()], wanted))
+    ends = [0, *(mark.end() for mark in marks)] if before else [*(mark.start() for mark in marks), len(text)]
+    parts: dict[str, dict[str, object]] = {}
+    for mark, start, end in zip(marks, ends, ends[1:]):
+        parts.setdefault(f"{mark[1]}{mark[2]}".upper(), {}).update(_values_of(text[start:end], wanted))
+    return parts
 
 
 def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[str]]]:
@@ -162,6 +174,11 @@ class Hints:
         said: dict[str, tuple[tuple[int, int], set[object]]] = {}
         for number, place in self._visible(line):
             message = read(number)
+            if isinstance(shapes := message.get("shapes"), dict):
+                rest = {name: value for name, value in message.items() if name not in (*SHAPE, "shapes")}
+                told = [part for part in shapes.values() if part]
+                only = told[0] if len(told) == 1 and label.upper() not in shapes else {}  # beside a number of tokens
+                message = {**rest, **shapes.get(label.upper(), only)}
             labels = message.get("labels")
             other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
             for name, value in message.items():
@@ -237,6 +254,8 @@ def read_sentence(text: str) -> dict[str, object]:
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)}
     if labels and found:
         found["labels"] = labels
+    if len(labels) > 1 and any(name in found for name in SHAPE):
+        found["shapes"] = _shapes_of(text)
     if _SELECTIVE.search(text) and _AGAIN.search(text):
         found["recompute"] = "selective"
     elif _NO.search(text):
@@ -340,6 +359,11 @@ class Prose:
     def device(self) -> Device | None:
         """The one device of our presets that the file names; none when it names several."""
         return device_named("\n".join(self.lines))
+
+    @cached_property
+    def comma(self) -> bool:
+        """Whether the rows of the file have a decimal comma."""
+        return Outline.of(self.lines).comma
 
     def capacity(self, line: int | None) -> tuple[float, str] | None:
         """The usable memory in GiB as the text puts it, and where: the nearest sentence above, or right below the table.

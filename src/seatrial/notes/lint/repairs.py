@@ -63,6 +63,8 @@ RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
 PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
+MANY = 3.0
+"""Logarithm of a factor by which nobody changes a batch without a word."""
 FAR = 1.2
 """Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
 ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
@@ -169,7 +171,7 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
     unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
-    return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
+    return unsaid and abs(off) < MANY and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
 
 
 def _of_nodes(row: Row, relation: Relation) -> bool:
@@ -534,6 +536,8 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
         code = best.code or _code(best.name, broken)
         if isinstance(best.value, (int, float)):
             row.propose(best.name, float(best.value), code)
+        else:
+            row.reasons[best.name] = code
         printed = row.cell(best.name) or str(_said(row, best.name))
         message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}: {facts}"
         gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") else level

@@ -56,6 +56,7 @@ CODES: dict[str, str] = {
     "memory-unit": "memory in another unit than the cell or the heading says",
     "memory-mismatch": "memory that a slip of the hand makes differ from the same configuration elsewhere",
     "memory-over-capacity": "more memory than the device has, or than the text says is usable",
+    "loss-outlier": "a loss ten times, or a tenth of, those of all other rows",
     "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
     "label-vs-params": "the size label does not fit the layers and the hidden size",
     "label-convention": "one table labels sizes with the embedding and without",

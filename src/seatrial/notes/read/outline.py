@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seatrial.errors import BadInput
@@ -171,6 +172,20 @@ class Outline:
         self._cache: dict[tuple[int, int, str], Around] = {}
         self._lines: list[int] = []
 
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Outline:
+        """Of the lines of tables alone: how they write numbers."""
+        outline = cls()
+        for line in lines:
+            if "|" in line or "<td" in line:
+                outline.rows_at(line)
+            else:
+                outline.note_language(line)
+        return outline
+
+    def note_language(self, line: str) -> None:
+        self._foreign = self._foreign or not line.isascii() and in_english(line) != line
+
     @property
     def comma(self) -> bool:
         """Whether the file writes 27,92 for 27.92, so that 27.823 are thousands.
@@ -198,7 +213,7 @@ class Outline:
         if not line.strip() or (code and line.lstrip().startswith("#")):
             return
         self._in_table = False
-        self._foreign = self._foreign or not line.isascii() and in_english(line) != line
+        self.note_language(line)
         if len(self.statements) + len(self.tree.sections) > MOST_STATEMENTS:
             raise BadInput(f"line {number}: over {MOST_STATEMENTS} headings and settings, which is more than notes have")
         host, device = machine_cues(line)
