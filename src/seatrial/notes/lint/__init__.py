@@ -57,6 +57,7 @@ def look(
     found = status.check_reading(sheet, problems)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
+    layout.fill_batch(sheet)
     model_size.fill_shapes(sheet)
     found += model_size.mend_text(sheet)
     for rule in RULES:

@@ -7,6 +7,7 @@ digits.slip("183.64", 138.64)              'two digits exchanged'
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -99,6 +100,15 @@ def read(text: str, value: float | None) -> Printed | None:
         return Printed(value, 10.0 ** -_decimals(shown), text)
     scale = number / value if value else 1.0
     return Printed(value, 10.0 ** -_decimals(shown) * abs(value / number), text, scale=scale if abs(scale - 1) > 1e-9 else 1.0)
+
+
+_ABBREVIATED = {"milliseconds": "ms", "seconds": "s", "minutes": "min", "hours": "h"}
+
+
+def as_time(cell: str, figure: Printed, value: float, unit: str) -> str:
+    """A time as its column has it; a cell that names its unit keeps its digits, and has the right one."""
+    said = re.fullmatch(r"([\d.,]+\s*)(?:m?s|m?secs?|seconds|milliseconds|min)", cell)
+    return said[1] + _ABBREVIATED[unit] if said and unit in _ABBREVIATED else f"{figure.shown(value):.6g}"
 
 
 def from_value(value: float) -> Printed:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
-from seatrial.tables.headings import read_heading
+from seatrial.tables.headings import normal, read_heading
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
@@ -36,6 +36,12 @@ NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "cp": "CP", "nodes": "nodes", "gpus
 def fill_axes(sheet: Sheet) -> None:
     """An axis that a table does not name is 1, and the devices are those that the text names, where most rows prove it."""
     for mates in sheet.tables.values():
+        for row in mates:
+            shard = row.beside("shard") if row.tabular and row.record.dp is None else None
+            if shard is not None:
+                dp = shard * (row.beside("replicate") or 1)
+                row.record = replace(row.record, dp=dp, inferred=(*row.record.inferred, "dp"))
+                row.columns.setdefault("dp", row.columns["shard"])
         rows = [row for row in mates if row.tabular and row.record.dp][:500]
         if len(rows) < FEWEST or any(row.record.nodes and not row.record.gpus for row in rows):
             continue
@@ -49,6 +55,44 @@ def fill_axes(sheet: Sheet) -> None:
             for row in rows:
                 known = {name: 1 for name in open_} | ({} if row.record.gpus or not devices else {"gpus": devices})
                 row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+
+
+def fill_batch(sheet: Sheet) -> None:
+    """A batch that is each device's, where most rows prove it by their times and rates: all of them together are the batch."""
+    for mates in sheet.tables.values():
+        rows = [row for row in mates if row.tabular and row.record.sec_per_it and row.seq][:500]
+        said = [row.record.gbs for row in rows]
+        if len(rows) < FEWEST or any(said) and not all(_vague(row) for row in rows):
+            continue
+        each = {row: batch for row in rows if (batch := row.record.gbs or row.record.mbs)}
+        made = {row: batch * _replicas(row) * (row.beside("ga") or 1) for row, batch in each.items()}
+        proof = {row: [_follows(row, batch) for batch in (gbs, row.record.gbs)] for row, gbs in made.items()}
+        told = [after for after, _ in proof.values() if after is not None]
+        if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
+            for row, gbs in made.items():
+                inferred = tuple(sorted({*row.record.inferred, "gbs"}))
+                row.record = replace(row.record, gbs=gbs, mbs=each[row], inferred=inferred)
+
+
+def _vague(row: Row) -> bool:
+    """A column called `batch` beside none of the micro-batch may be either."""
+    heading = normal(row.columns.get("gbs", ""))
+    return bool(row.record.gbs) and row.record.mbs is None and heading in ("batch", "batch size", "bs", "bsz")
+
+
+def _replicas(row: Row) -> int:
+    record, shared = row.record, (row.record.tp or 1) * (row.record.pp or 1) * (row.beside("cp") or 1)
+    return record.dp or max(1, (row.counted or (record.nodes or 1) * (record.procs_per_node or 1)) // shared)
+
+
+def _follows(row: Row, gbs: int | None) -> bool | None:
+    """Whether the rates are those of a batch; None where there are none."""
+    record, each = row.record, (row.seq or 1) / (row.record.sec_per_it or 1.0)
+    world = row.counted or _product(row)
+    rates = [(record.tokens_per_s, each), (record.samples_per_s, 1 / (record.sec_per_it or 1.0)),
+             (record.tokens_per_s_per_process, each / world), (record.tokens_per_s, each / world)]
+    told = [rate for rate in rates if rate[0]]
+    return any(abs(gbs * share / rate - 1) < 0.01 for rate, share in told if rate) if told and gbs else None
 
 
 FEWEST, ALIKE = 3, 0.6

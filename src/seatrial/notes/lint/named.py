@@ -69,8 +69,11 @@ def found(rows: list[Row]) -> Iterator[Way]:
         others = [EXTRA + other for other in rows[0].record.printed if other != heading and _kind(other)]
         for other in others:
             ways += (((other, -1),), ((other, -1), ("world", -1)), ((other, -1), ("world", 1)))
-        tried = [way for terms in ways for groups in _groupings(rows, name, shared)
-                 if (way := _tried(rows, ((name, 1), *terms), groups, len(ways))) is not None]  # fmt: skip
+        if shared == "price":
+            ways += tuple(((other, -1), *way) for other in others for way in ways[: len(_EACH)])
+        # The first that a heading is likely to mean needs the least proof.
+        tried = [way for at, terms in enumerate(ways, 1) for groups in _groupings(rows, name, shared)
+                 if (way := _tried(rows, ((name, 1), *terms), groups, at)) is not None]  # fmt: skip
         if shared == "base" and not tried:
             tried = [way for terms in ways if (way := _against_other(rows, ((name, 1), *terms), len(ways))) is not None]
         if tried:
@@ -130,7 +133,8 @@ def _tried(rows: list[Row], terms: Terms, groups: dict[Row, object], ways: int) 
         others += len(each) - len(kept)
         for _, may in sorted(kept, key=lambda one: one[1])[1:]:
             chance *= min(1.0, 2 * (may + middle[1] + CLOSE) / SPREAD)
-    few = others <= max(1, 0.75 * way.kept) and nearly <= max(1, 0.15 * many) and way.kept > others
+    few = others <= max(1, 0.75 * way.kept) and nearly <= max(1, 0.15 * many) and way.kept >= others
+    few = few and (way.kept > others or chance < 0.5 * CHANCE)
     return way if few and chance < CHANCE and _changes(rows, name) else None
 
 

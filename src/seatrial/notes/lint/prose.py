@@ -30,7 +30,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "layers": (rf"\b(?:n_?)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
     "hidden": (
         rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
-        rf"\bd_?model{_IS}{_N}",
+        rf"\b(?:d_?model|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
         rf"{_N}[ -]hidden\b",
         rf"\bh\s?=\s?{_N}",
     ),
@@ -45,7 +45,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
     "seq": (
-        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?){_IS}{_N}",
+        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
         rf"\bs\s?=\s?{_N}",
     ),
@@ -56,7 +56,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\bGBS{_IS}{_N}{_NO_TOKENS}",
         rf"\bbatch(?:es)? of {_N}{_NO_TOKENS}\s?(?:sequences|samples)\b",
     ),
-    "mbs": (rf"\bmicro[ _-]?batch(?:[ _-]?size)?{_IS}{_N}{_NO_TOKENS}", rf"\bMBS{_IS}{_N}"),
+    "mbs": (rf"\b(?:micro[ _-]?|local[ _-]|per[ -](?:device|gpu|chip|rank)[ -])batch(?:[ _-]?size)?{_IS}{_N}{_NO_TOKENS}",
+            rf"\bMBS{_IS}{_N}"),
     "tp": (rf"\bTP{_IS}{_N}", rf"\btensor[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
     "pp": (rf"\bPP{_IS}{_N}", rf"\bpipeline[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
     "gpus": (
@@ -101,8 +102,9 @@ def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[s
 
 _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
-    "layers": ("layer", "="), "hidden": ("hidden", "model", "="), "kv_heads": ("head", "group"), "heads": ("head", "="),
-    "ffn": ("ffn", "feed", "intermediate", "mlp"), "seq": ("seq", "context", "=", "token"), "vocab": ("vocab", "="),
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group"),
+    "heads": ("head", "="),
+    "ffn": ("ffn", "feed", "intermediate", "mlp"), "seq": ("seq", "context", "=", "token", "target"), "vocab": ("vocab", "="),
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip
 """Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
@@ -300,11 +302,12 @@ _LIMIT = re.compile(
     re.IGNORECASE,
 )
 _OF_A_DEVICE = re.compile(
-    r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|B200|GH200|MI\d+X?)\b[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
+    r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|(?:TPU )?v[2-6][ep]?)\b"
+    r"[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
 )
 _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
-    r"(?:GPU|device|card|GCD|accelerator)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
+    r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
     re.IGNORECASE,
 )

@@ -53,6 +53,10 @@ RELATIONS = (
     Relation("MFU and time", (("mfu", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model", "device")),
     Relation("MFU and tokens", (("mfu", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
              apart=("model", "device")),
+    Relation("MFU of the peak and tokens", (("mfu", 1), ("peak", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)),
+             exact=False, apart=("model",)),
+    Relation("MFU of the peak and time", (("mfu", 1), ("peak", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False,
+             apart=("model",)),
     Relation("the aggregate", (("aggr_pflops", 1), ("tflops", -1), ("world", -1)), exact=False),
     Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
@@ -103,6 +107,8 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
         value = value / seq if name == "token_flops" else value  # type: ignore[operator]
     elif name == "seq":
         value = other.get("seq", row.seq)
+    elif name == "peak":
+        value = _peak(row if "machine" not in other else like_row(row, "machine", other["machine"]))
     elif name == "dp" and row.record.dp is None and "dp" not in other:
         value = _replicas(row, other)
     elif name in ("cp", "ga"):
@@ -110,6 +116,12 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
     else:
         value = other.get(name, row.get(name))
     return math.log(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
+
+
+def _peak(row: Row | None) -> float | None:
+    """Of the row's own device, where rows have different ones: else it is part of what is learned anyway."""
+    device = row.device if row is not None and row.record.machine else None
+    return None if device is None else device.peak_tflops.get("bf16") or device.peak_tflops.get("fp16")
 
 
 def _replicas(row: Row, other: dict[str, object]) -> float | None:
@@ -156,7 +168,8 @@ BELONGS = {"size_label": ("model", "label"), "machine": ("device",)}
 
 def belongs(row: Row, relation: Relation, name: str) -> bool:
     """Whether a relation is another one for another model or device."""
-    return relation.name in row.groups or any(kind in relation.apart for kind in BELONGS[name])
+    own = name == "machine" and ("peak", 1) in relation.terms
+    return own or relation.name in row.groups or any(kind in relation.apart for kind in BELONGS[name])
 
 
 def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
@@ -294,7 +307,7 @@ def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
             for row, group in way.groups.items():
                 row.groups[relation.name] = group
             for group, constant in way.constants.items():
-                rules["table", key, (relation.name, group)] = Rule(constant, 0.0, way.kept)
+                rules["table", key, (relation.name, group)] = Rule(constant, 0.0, max(2, way.kept))
     return rules
 
 
@@ -442,7 +455,7 @@ def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
 def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
     """How far the row is from the rule, and how far it may be."""
     name = next((name for name in BELONGS if name in other), "") if other else ""
-    if other and name and belongs(row, relation, name):
+    if other and name and belongs(row, relation, name) and not (name == "machine" and ("peak", 1) in relation.terms):
         # Another model has its own rule, where its FLOPs are learned; another device its peak and its price.
         like = like_row(row, name, other[name])
         its = like and rule_of(like, relation)

@@ -55,6 +55,8 @@ GPU; another row has it and this row's in its place."""
 UNLIKELY = 1.5
 """Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
 no power of two has."""
+DOUBLED = 1.5
+"""Against a figure that would be exactly twice or half: counts are doubled by people, what is measured is not."""
 WORKED_OUT = 2.0
 """Steps of accumulation follow from batch, micro-batch and devices, which are chosen."""
 ODD = 2.0
@@ -324,7 +326,8 @@ def _scored(
 ) -> Iterator[Repair]:
     score = ANOTHER_RELATION * (len(broken) - 1)
     if is_measure(name):
-        yield _measure(row, name, float(value), bounds, score)  # type: ignore[arg-type]
+        last = any(relation.name in row.groups and relation.terms[0][0] == name for relation, _, _ in broken)
+        yield _measure(row, name, float(value), bounds, score + last * WORKED_OUT / 2)  # type: ignore[arg-type]
         return
     mates = [mate for mate in row.around if mate is not row]
     # Each size of a model has its micro-batch.
@@ -335,7 +338,7 @@ def _scored(
     why = ""
     if stated is not None and stated[0] == value:
         score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
-    elif usual == value and often > 0.5 * len(column):
+    elif usual == value and often > 0.5 * len(column) and 2 * column.count(_said(row, name)) <= often:
         score, why = score + USUAL, " (as in the other rows)"
     elif value in column:
         # In a column where every value comes once, that this one does says little.
@@ -428,7 +431,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:
             score, why, code = score + UNIT, f" (the time is in {unit})", its
-            shown = f"{figure.shown(figure.value / times):.6g}"
+            shown = digits.as_time(row.cell(name), figure, figure.value / times, unit)
     node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
     world = row.world or 1
     parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
@@ -444,6 +447,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
+    if not why and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
+        score -= DOUBLED
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code

@@ -124,6 +124,10 @@ _BESIDE = {
           "accum steps, accumulate, num micro batches, micro batches per step, accumulation de gradient, "
           "akkumulation, gradientenakkumulation, acumulacion, accumulo",
 }  # fmt: skip
+_BESIDE |= {
+    "shard": "dp shard, data parallel shard degree, fsdp, fsdp degree, fsdp size, shard size, shard group, sharding group",
+    "replicate": "dp replicate, data parallel replicate degree, replicas, hsdp replicas, replicate, hsdp degree",
+}  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits
-from seatrial.notes.lint.digits import Slip, slip
+from seatrial.notes.lint.digits import Slip, as_time, slip
 from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, in_unit, slack
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
@@ -333,7 +333,7 @@ def _times_alone(mates: list[Row]) -> list[Finding]:
                     row.propose("sec_per_it", value, "ms-not-s")
                     times = f"{figure / middle:.3g} times what the other rows need for a sample"
                     message = f"{sec.value:g} s is {times}: the time is in {unit}"
-                    shown = f"{value:.6g}" if scale == 1e-3 else f"{sec.value:.6g}"
+                    shown = f"{value:.6g}" if scale == 1e-3 else as_time(row.cell("sec_per_it"), sec, value, unit)
                     code = "ms-not-s" if scale == 1e-3 else "time-unit"
                     found.append(row.find(code, "error", message, name="sec_per_it", proposed=shown))
     return found
@@ -360,10 +360,11 @@ def _unit_finding(row: Row, scale: float, why: str) -> Finding:
     calc = replace(reading_of(row), scale=scale).tflops(row) or 0.0
     unit = TIME_SCALES.get(scale, "another unit")
     message = f"the time is in {unit}: {sec.value * scale:.6g} s gives {calc:.4g} TFLOPs ({row.record.tflops:g} printed), {why}"
-    value = sec.value if scale == 1e3 else sec.value * scale
+    value = sec.value * scale
     decimals = max(0, -round(math.log10((sec.step or sec.unit) * (1e-3 if scale == 1e-3 else 1.0))))
     code = "ms-not-s" if scale == 1e-3 else "time-unit"
-    return row.find(code, "error", message, name="sec_per_it", proposed=f"{value:.{decimals}f}")
+    shown = as_time(row.cell("sec_per_it"), sec, value, unit) if scale == 1e3 else f"{value:.{decimals}f}"
+    return row.find(code, "error", message, name="sec_per_it", proposed=shown)
 
 
 def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
