@@ -256,9 +256,9 @@ class Row:
         return None if value is None else round(value)
 
     def beside(self, name: str) -> int | None:
-        """A count that records have no field for: context or expert parallelism, gradient accumulation."""
+        """A count that a layout is not always told by: context or expert parallelism, gradient accumulation."""
         if self._beside is None:
-            self._beside = {}
+            self._beside = {"cp": self.record.cp} if self.record.cp else {}
             for heading, cell in {**self.record.extra, **self.record.printed}.items():
                 kind = _kind_beside(heading)
                 if kind and cell.strip().isdigit() and int(cell) > 0:
