@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from seatrial.arith import layer
 from seatrial.arith.held import Held, held_by
 from seatrial.schedule import splits_backward
-from seatrial.spec import BYTES, Trial, stages_of
+from seatrial.spec import BYTES, Trial, context_split, stages_of
 
 FP32 = 4
 TOKEN = 8
@@ -86,6 +86,10 @@ class Layout:
     bucket: Count
     """Numbers in a full bucket."""
     logits_chunk: Count
+    neighbours: Count = 1
+    """Context-parallel ranks that share heads …"""
+    gathers_keys: Count = 0
+    """… and whether keys of the others are gathered, where they do not come round a ring."""
 
     @classmethod
     def of(cls, trial: Trial) -> Layout:
@@ -96,7 +100,25 @@ class Layout:
             element=max(2, BYTES[t.precision]), bf16=int(t.precision in ("bf16", "fp8")), fp8=int(t.precision == "fp8"),
             moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
             bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
+            neighbours=context_split(m, t)[0], gathers_keys=int(t.cp_kind == "gather"),
         )  # fmt: skip
+
+    @cached_property
+    def seq(self) -> Count:
+        """Tokens of a sequence that a rank has."""
+        return self.shape.seq // self.topology.cp
+
+    @cached_property
+    def divided(self) -> Count:
+        """Whether other ranks have the rest."""
+        return (self.topology.cp > 1) * 1
+
+    @cached_property
+    def fuses(self) -> Count:
+        """Whether a GPU runs a block as one function (`engine/fast/config.py`)."""
+        s = self.shape
+        return ((s.kv == s.heads) * (s.heads * s.head_size == s.hidden) * s.layernorm * s.qkv_bias * s.out_bias * s.mlp_bias
+                * (1 - s.gated) * (1 - s.rope) * (1 - s.normed_qk) * self.half * (1 - self.divided))
 
     @cached_property
     def rows(self) -> Count:
@@ -106,7 +128,7 @@ class Layout:
     @cached_property
     def row(self) -> Count:
         """Bytes."""
-        return self.topology.mbs * self.shape.seq * self.shape.hidden * self.element
+        return self.topology.mbs * self.seq * self.shape.hidden * self.element
 
     @cached_property
     def cuts(self) -> Count:
@@ -242,11 +264,14 @@ class Block:
         s, o, cuts, splits, full, selective = lay.shape, lay.outside, lay.cuts, lay.splits, lay.full, lay.selective
         qkv, rotated, context, up, inner = (width / s.hidden for width in layer.widths(s, lay.topology.tp))
         grouped = (s.kv != s.heads) * 1
-        fused = gpu * lay.half * fusable(s)
+        fused = gpu * lay.fuses
         # No fused kernel of a GPU takes grouped heads in fp32: scores are kept, and queries, keys and values for each head.
-        stored = gpu * (1 - lay.half) * grouped
-        scores = stored * s.heads * s.seq / s.hidden / lay.topology.tp
+        stored = gpu * (1 - lay.half) * grouped * (1 - lay.divided)
+        scores = stored * s.heads * lay.seq / s.hidden / lay.topology.tp
         attention = pick(stored, scores + 4 * context + s.normed_qk * qkv, qkv + rotated + context)
+        # Of a divided sequence queries, keys and values are copies; what was attended with some heads is kept beside its tokens.
+        shared = (lay.neighbours > 1) * 1
+        attention = pick(lay.divided, (1 + s.normed_qk) * qkv + (1 + shared) * context, attention)
         # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
         small = (1 - stored) * s.heads / lay.topology.tp + 2 * (1 + s.layernorm)
         small = small + s.normed_qk * (1 + s.layernorm) * (s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp))
@@ -275,20 +300,48 @@ class Block:
         # A norm over heads sees the whole sequence.
         over_heads = s.normed_qk * (1 - s.layernorm) * (0 if gpu else 1)
         at_heads = over_heads * (again - gone + waiting - o - context - rotated + qkv + context * pick(lay.half, 10, 4))
+        at_keys = lay.divided * (again - gone + waiting - o - shared * context + Keys.of(lay, context).backward)
         gemms = (4 + qkv + context + up + inner) * pick(lay.fp8, 0.5, 1)
         at_input = splits * (gemms - kept + (2 + fused) * o + larger(1 + cuts * (lay.topology.mbs > 1), rms + o))
         forward = 1 + o + selective * (1 - lay.fp8) * (o + inner) + full * (2 * o + up + inner)
         return cls(
             kept=kept, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
-            at_scores=larger(at_scores, at_heads) + o, at_input=at_input, forward=forward, gemms=gemms,
+            at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward, gemms=gemms,
             last_gemm=(1 + qkv) * pick(lay.fp8, 0.5, 1),
         )  # fmt: skip
 
 
-def fusable(s: layer.Shape) -> Count:
-    """Whether a GPU runs a block as one function (`engine/fast/config.py`)."""
-    return ((s.kv == s.heads) * (s.heads * s.head_size == s.hidden) * s.layernorm * s.qkv_bias * s.out_bias * s.mlp_bias
-            * (1 - s.gated) * (1 - s.rope) * (1 - s.normed_qk))
+class Keys(NamedTuple):
+    """What attention over the keys of other ranks makes for a while, in rows (`engine/core/context.py`)."""
+
+    backward: Count
+
+    @classmethod
+    def of(cls, lay: Layout, queries: Count) -> Keys:
+        wide = larger(FP32 / lay.element, 1)
+        both = 2 * -(-lay.shape.kv // lay.topology.tp) * lay.shape.head_size / lay.shape.hidden
+        """Keys and values of this rank's tokens."""
+        ring = lay.topology.cp // lay.neighbours
+        more, several = (ring > 2) * 1, (ring > 1) * 1
+        mixed = queries + both
+        # At hand and on their way; gradients of this rank's own, of others on their way, and of those just attended.
+        round_ = queries * wide + (1 + more) * both + (1 + 2 * more) * both * wide + larger(mixed, 2 * both * wide)
+        gathered = queries * wide + ring * both + larger(2 * ring * both * wide, ring * both * wide + mixed)
+        alone = queries + both + both * wide
+        found = queries + pick(several, pick(lay.gathers_keys, gathered, round_), alone)
+        # Gradients on their way back to whose tokens they are of: side by side, by rank, and as they come.
+        return cls(backward=larger(found, (lay.neighbours > 1) * (2 * queries + both * wide + 3 * mixed + both)))
+
+
+def _positions(lay: Layout) -> Count:
+    """Bytes of what all blocks share: angles, or the biases of every piece of attention; and where the tokens stand."""
+    s, ring = lay.shape, lay.topology.cp // lay.neighbours
+    heads = s.heads // lay.topology.tp // lay.neighbours
+    member = lay.seq * lay.neighbours
+    # Of its own keys all pairs, of the others' half; gathered, of two stretches the keys up to each.
+    pairs = member * member * pick(lay.gathers_keys * (ring > 1), (2 * ring + 1) / 4, (ring + 1) / 2)
+    alibi = 1 - s.learned - s.rope
+    return (alibi * heads * pairs + s.rope * s.head_size * lay.seq) * lay.element + lay.divided * lay.seq * TOKEN
 
 
 # the moments of a step
@@ -296,7 +349,7 @@ def fusable(s: layer.Shape) -> Count:
 
 def workspaces(lay: Layout) -> Count:
     """What libraries keep on a GPU that no tensor of the engine is: forward and backward passes run on a thread each."""
-    return WORKSPACE * (2 + lay.half * fusable(lay.shape))
+    return WORKSPACE * (2 + lay.fuses)
 
 
 class Moment(NamedTuple):
@@ -408,9 +461,9 @@ class Rank:
         return cls(
             weights=state.flat // by_weights * element + whole * layers * eight,
             optimizer=own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
-            buffers=((1 - s.learned - s.rope) * (s.heads // lay.topology.tp) * s.seq + s.rope * s.head_size) * s.seq * element,
+            buffers=_positions(lay),
             workspaces=workspaces(lay) if gpu else 0,
-            row=row, outside=o, tokens=lay.topology.mbs * s.seq * TOKEN, words=lay.rows, number=element,
+            row=row, outside=o, tokens=lay.topology.mbs * lay.seq * TOKEN, words=lay.rows, number=element,
             gradient=pick(narrow, element, FP32), shares=(by_gradients > 1) * 1, gathers=1 - whole, splits=lay.splits,
             small=(2 + 2 * s.normed_qk) * (1 + s.layernorm) + s.qkv_bias + s.out_bias + 2 * s.mlp_bias,
             head_travels=state.joined,
@@ -537,7 +590,7 @@ def _update(lay: Layout, state: State, has_words: Count, shards: Count, *, gpu: 
 
 def logits_of(lay: Layout, *, gpu: bool) -> Count:
     """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
-    columns, tokens = lay.vocab // lay.topology.tp, lay.topology.mbs * lay.shape.seq
+    columns, tokens = lay.vocab // lay.topology.tp, lay.topology.mbs * lay.seq
     if not gpu:
         return smaller(lay.logits_chunk, tokens) * columns * (FP32 + lay.half * lay.element)
     # The largest power of two that fits.
