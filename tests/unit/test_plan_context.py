@@ -185,6 +185,22 @@ def test_gathers_of_a_small_group_stay_in_the_node():
     assert gradients(zero_group=8) == pytest.approx(gradients() * 2 * 7 / 8 / (4 * 63 / 64), rel=0.1)
 
 
+def test_weights_in_groups_of_their_own_come_from_all_once_a_step_or_once_a_forward_pass():
+    def gathered(engine, gbs, **knobs):
+        nodes = presets.cluster("dgx-h100", nodes=8)
+        slow = replace(nodes, inter=replace(nodes.inter, bandwidth_gb_s=0.5))
+        one = trial(1, model=presets.model("llama3-8b"), engine=engine, dp=64, zero=3, gbs=gbs, cluster=slow, recompute="none",
+                    **knobs)
+        return timed(one).parts["gradients"][0]
+
+    for engine, often in (("seatrial", False), ("deepspeed", True)):
+        # What a further micro-batch adds between nodes: gradients alone, or with one gather of the two.
+        whole = gathered(engine, 192) - gathered(engine, 128)
+        own = gathered(engine, 192, weights_group=8) - gathered(engine, 128, weights_group=8)
+        wire = {"seatrial": 4, "deepspeed": 2}[engine]
+        assert own / whole == pytest.approx((wire + 2 * often) / (wire + 4), rel=0.1), engine
+
+
 def test_columns_of_groups_become_shards():
     c = Configs.from_columns(1, layers=2, hidden=64, heads=4, seq=64, vocab=128, gbs=64, dp=16, cp=2, zero=3, zero_group=16,
                              gradients_group=8, weights_group=4)
