@@ -20,7 +20,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, Union
 
 from seatrial.errors import BadInput
@@ -52,6 +52,8 @@ class About:
     """Whether `plan` and `tune` search it; then it is also an option and a name in rules."""
     degree: bool = False
     """Whether the number of processes is a multiple of it."""
+    read: Callable[[str], Any] | None = None
+    """A text of it as its value, where it is no word: 1-4-3."""
 
 
 def field(default: Any = dataclasses.MISSING, *, label: str, names: str = "", factory: Any = dataclasses.MISSING,
@@ -102,10 +104,16 @@ def build(cls: type[T], data: object, *, where: str) -> T:
     """An instance of the dataclass `cls` from plain data; `where` is the path that errors name."""
     if not isinstance(data, Mapping):
         raise BadInput(f"{where}: expected a table of {cls.__name__}'s fields, found {shown(data)}")
-    hints, as_they_are, required = _known(cls)  # type: ignore[arg-type]
+    hints, as_they_are, required, readers = _known(cls)  # type: ignore[arg-type]
     for key in data:
         if key not in hints:
             raise BadInput(f"{where}.{key}: no such key; {nearest(str(key), hints)}")
+    for key, reads in readers.items():
+        if isinstance(data.get(key), str):
+            try:
+                data = {**data, key: reads(data[key])}
+            except BadInput as error:
+                raise BadInput(f"{where}.{key}: {error}") from None
     values = {key: value if (kind := type(value)) in as_they_are[key] and (kind is not float or math.isfinite(value))
               else convert(value, hints[key], where=f"{where}.{key}") for key, value in data.items()}
     missing = [name for name in required if name not in values]
@@ -115,8 +123,9 @@ def build(cls: type[T], data: object, *, where: str) -> T:
 
 
 @functools.cache
-def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple[str, ...]]:
-    """Field -> annotation; field -> types whose values stay as they are (floats that are finite); what must be given.
+def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple[str, ...], dict[str, Callable[[str], Any]]]:
+    """Field -> annotation; field -> types whose values stay as they are (floats that are finite); what must be given; who
+    reads a text.
 
     Once a class: a logbook builds 100,000 records.
     """
@@ -128,7 +137,8 @@ def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple
         origin, args, _ = _form(hint)
         given = args if origin in (Union, types.UnionType) and len(args) == 2 and type(None) in args else (hint,)
         plain[name] = given if all(one in (*_AS_THEY_ARE, float, type(None)) for one in given) else ()
-    return hints, plain, tuple(f.name for f in declared if _required(f))
+    readers = {f.name: about.read for f in declared if (about := f.metadata.get(ABOUT)) and about.read}
+    return hints, plain, tuple(f.name for f in declared if _required(f)), readers
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

@@ -23,7 +23,7 @@ from seatrial.plaindata import read_toml
 from seatrial.schedule import ScheduleKind
 from seatrial.spec import Attention, ContextKind, Device
 
-Uneven = Literal["equal", "embedding-slots", "by-flags", "any"]
+Uneven = Literal["equal", "embedding-slots", "balanced", "any"]
 Selective = Literal["attention", "half-gemms", "elements"]
 
 
@@ -44,7 +44,7 @@ class EngineModel:
     """Pipeline schedules that it has."""
     uneven: Uneven = "any"
     """Layers that the stages do not divide: refused (equal), taken where the embedding and the head fill two places
-    (embedding-slots), searched so and otherwise left to flags that a run may have (by-flags), or any."""
+    (embedding-slots), always taken and divided by the engine itself (balanced), or as a list says (any)."""
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     """Those that it has, and the planner searches."""
     usual_zero: int = 0

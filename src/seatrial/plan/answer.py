@@ -102,7 +102,7 @@ def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
              "sec_normalised": round(float(found.sec[i]) * found.normal(i), 6)} if several else {}
     return {
         **shape,
-        **decoded(c),
+        **decoded(c) | ({"stage_layers": trial.topology.stages_said} if trial.topology.stage_layers else {}),
         "nodes": c["nodes"],
         "microbatches": trial.microbatches,
         "sec_per_it": round(float(found.sec[i]), 6),

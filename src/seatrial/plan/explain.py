@@ -3,8 +3,8 @@
     explained = explain(trial)
     explained.parts["bubble"], explained.memory["weights"], explained.limits, explained.changes[0]
 
-A change is one knob (micro-batch, ZeRO and its group, recompute, schedule, sequence parallelism, the kind of context
-parallelism) or one factor moved between DP, TP, PP and CP.
+A change is one knob (micro-batch, ZeRO and its group, recompute, schedule, layers per stage, sequence parallelism, the kind of
+context parallelism) or one factor moved between DP, TP, PP and CP.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seatrial.arith.layer import widths
 from seatrial.columns import DEGREES, LAYOUT, by_field
 from seatrial.engines.model import EngineModel, model_of
 from seatrial.errors import BadInput
-from seatrial.plan import step
+from seatrial.plan import stages, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
 from seatrial.plan.context import exchanged_bytes
@@ -28,7 +28,8 @@ from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY, UNLIKELY, Headroom, percent, word
 from seatrial.plan.search import learned, whole_nodes
 from seatrial.schedule import KINDS, Kind, Timeline, walk
-from seatrial.spec import BYTES, GIB, Topology, Trial, round_up
+from seatrial.spec import BYTES, GIB, Topology, Trial, round_up, stages_of
+from seatrial.stages import short
 
 WHY = {
     "matmul": "the GEMMs of the layers: what the run is for",
@@ -189,9 +190,11 @@ def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: floa
 def changes(trial: Trial, sec: float, fit: Calibration | None = None, headroom: Headroom = Headroom()) -> list[Change]:
     """Everything one step away, forecast together."""
     assert trial.cluster is not None
-    if trial.topology.stage_layers is not None:
-        return []
     steps = [(what, replace(trial, topology=t)) for what, t in neighbours(trial) if t != trial.topology]
+    split, balanced = stages_of(trial.model, trial.topology), stages.balanced(trial, fit, headroom)
+    if balanced != split:
+        steps.append((f"layers per stage {short(split)} -> {short(balanced)}",
+                      replace(trial, topology=replace(trial.topology, stage_layers=balanced))))
     if not model_of(trial.engine).footprint:  # ours takes the fastest by itself
         steps += [(f"attention {now} -> {kernel}", replace(trial, execution=replace(trial.execution, attention=kernel)))  # type: ignore[arg-type]
                   for now in (kernel_of(trial),) for kernel in ATTENTION if kernel != now]
@@ -231,7 +234,7 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
 
     def add(what: str, **other: Any) -> None:
         try:
-            out.append((what, replace(t, **other)))
+            out.append((what, _moved(t, **other)))
         except BadInput:  # groups that the degrees would no longer be multiples of
             pass
 
@@ -270,11 +273,17 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
             for vp in (2, 3, 4) if KINDS[kind].virtual else (1,):
                 if (kind, vp) != (t.schedule, t.vp):
                     what = f"schedule {t.schedule} -> {kind}" + (f" with {vp} virtual stages" if vp > 1 else "")
-                    out.append((what, replace(t, schedule=kind, vp=vp)))  # type: ignore[arg-type]
+                    out.append((what, _moved(t, schedule=kind, vp=vp)))
     if t.tp > 1 and not can.sequence_parallel:
         out.append((f"sequence parallelism {'off' if t.sequence_parallel else 'on'}",
                     replace(t, sequence_parallel=not t.sequence_parallel)))
     return out
+
+
+def _moved(t: Topology, **moved: Any) -> Topology:
+    """A list of layers is for as many stages as it has entries."""
+    changed = replace(t, stage_layers=None, **moved)
+    return replace(changed, stage_layers=t.stage_layers) if changed.pp * changed.vp == t.pp * t.vp else changed
 
 
 def document(explained: Explained, top: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from seatrial.plan.odds import LIKELY, percent
 from seatrial.plan.request import Request
 from seatrial.plan.space import GROUPS
 from seatrial.schedule import picture
+from seatrial.stages import read, short
 
 DRAWN = 6
 """Layouts that are drawn: more are a wall, and the table has them."""
@@ -178,6 +179,13 @@ def _remarks(document: Document) -> None:
         learned = document["calibration"]
         doubted = ", ".join(doubt["where"].rsplit("/", 1)[-1] for doubt in learned["doubted"])
         print(f"Learned from {learned['rows']} rows" + (f"; not believed: {doubted}." if doubted else "."))
+    by_split: dict[str, list[str]] = {}
+    for i, c in enumerate(candidates, 1):
+        if c.get("stage_layers"):
+            by_split.setdefault(short(read(c["stage_layers"])), []).append(str(i))
+    if by_split:
+        print(terminal.folded("Layers per stage, where not the engine's own split: " + "; ".join(
+            f"{', '.join(which)}: {split}" for split, which in by_split.items()) + ".", 4))
     warned = sorted({code for c in candidates for code in c["warnings"]})
     if warned:
         print(f"Warnings among these: {', '.join(warned)}.")
@@ -194,6 +202,7 @@ def layout(c: dict[str, Any]) -> str:
              if name != "gbs" and (name, c[name]) not in (("vp", 1), ("cp", 1))]
     knobs += [f"by {c['cp_kind']}"] if c["cp"] > 1 else []
     knobs += [BY_FIELD[name].text(c[name]) for name in GROUPS if c.get(name)]
+    knobs += [f"layers per stage {short(read(c['stage_layers']))}"] if c.get("stage_layers") else []
     return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
 
 

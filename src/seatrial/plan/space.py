@@ -66,6 +66,8 @@ class Space:
     zero: tuple[int, ...] | None = None
     recompute: tuple[str, ...] | None = None
     schedule: tuple[str, ...] | None = None
+    stage_layers: tuple[int, ...] | None = None
+    """Of every layout; where it is None the engine's own split, and for the best layouts the one that balances them."""
     sequence_parallel: tuple[bool, ...] = (False,)
     zero_group: tuple[int, ...] | None = None
     """By default all of DP x CP; of the best layouts whole nodes as well, where the engine has hybrid sharding."""
@@ -237,11 +239,12 @@ def not_searched(space: Space, precision: str) -> list[str]:
             found.append(f"{word} {', '.join(lacks)} (not in {facts.name})")
     if facts.hybrid_sharding and not space.zero_group:
         found.append("sharding groups other than whole nodes")
-    left = space.cp is None and not space.divides_sequence
-    if left and facts.context:
-        found.append(f"context parallelism (sequences from {space.long:,} tokens on, or --cp auto)")
-    return [*found, f"precisions other than {precision}", "stages of sizes of your own",
-            "context and expert parallelism" if left and not facts.context else "expert parallelism"]
+    if space.cp is None and not space.divides_sequence:
+        found.append("context parallelism " + (f"(sequences from {space.long:,} tokens on, or --cp auto)" if facts.context
+                                               else f"(not in {facts.name})"))
+    if facts.uneven != "any":
+        found.append(f"layers per stage of one's own (not in {facts.name})")
+    return [*found, f"precisions other than {precision}", "expert parallelism"]
 
 
 def refuse_what_cannot_be(space: Space) -> None:

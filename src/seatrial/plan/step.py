@@ -227,6 +227,11 @@ def time(configs: Configs, cluster: Cluster, coefficients: Coefficients = COLD) 
     )
 
 
+def stages(c: Configs, cluster: Cluster, k: Coefficients = COLD) -> Stages:
+    """What one micro-batch takes on the stages, before anything is scheduled."""
+    return _stages(measure(c, cluster), _scales(c, k))
+
+
 def measure(c: Configs, cluster: Cluster) -> Parts:
     machine = Machine.of(c, cluster)
     fact = facts.timed(c, machine)

@@ -38,7 +38,7 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     layers, tp, replica = of_model("layers"), c["tp"], c["dp"] * c["mbs"]
     stages = c["pp"] * c["vp"]
     facts, uneven = space.facts, space.facts.uneven
-    reject("layers-divisible", layers < stages if uneven == "any" else
+    reject("layers-divisible", layers < stages if uneven in ("any", "balanced") else
            (layers % stages != 0) & ((uneven == "equal") | ((layers + 2) % stages != 0)))
     reject("heads-divisible", of_model("heads") % tp != 0)
     reject("kv-heads-divisible", ~kv_fits(of_model("kv"), tp))

@@ -17,6 +17,7 @@ from seatrial.tables.tongues import plain_letters
 
 Kind = Literal[
     "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
+    "stages",
     "size", "date", "settings", "word", "notes", "state", "outcome", "flags", "names", "source",
     "unit",
 ]  # fmt: skip

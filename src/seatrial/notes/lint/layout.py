@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seatrial.errors import BadInput
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
+from seatrial.stages import read as read_split
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
@@ -282,6 +284,8 @@ def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
 def layers(row: Row) -> list[Finding]:
     count, pp = row.layers, row.whole("pp")
     stages = (pp or 1) * (row.record.vp or 1)
+    if len(split := _split(row)) > 1:
+        return _listed(row, split, count, pp)
     if not count or stages == 1 or count % stages == 0 or (count + 2) % stages == 0 or _ran(row) or row.sheet.text(row).uneven:
         return []
     failed = ", which may be why it failed" if row.record.state == "failed" else ""
@@ -291,6 +295,26 @@ def layers(row: Row) -> list[Finding]:
         f"{count + 2} % {stages} = {(count + 2) % stages}{failed}{swap}"
     )
     return [row.find("layers-divisible", "warning", message, name="pp", proposed=str(row.record.tp) if swap else None)]
+
+
+def _split(row: Row) -> tuple[int, ...]:
+    """Layers of each stage where the row says them; a number alone may be that of a rank or of a virtual stage."""
+    try:
+        return read_split(row.record.stage_layers) if row.record.stage_layers else ()
+    except BadInput:
+        return ()
+
+
+def _listed(row: Row, split: tuple[int, ...], count: int | None, pp: int | None) -> list[Finding]:
+    found = []
+    if count and sum(split) != count:
+        found.append(f"adds up to {sum(split)}, the model has {count} layers")
+    vp = row.record.vp or 1
+    if pp and len(split) not in (pp, pp * vp):
+        over = f"PP {pp} x VP {vp} = {pp * vp}" if vp > 1 else f"PP {pp}"
+        found.append(f"has {len(split)} entries for {over} stages")
+    return [row.find("stages-sum", "warning", f"layers per stage {row.record.stage_layers} {' and '.join(found)}",
+                     name="stage_layers")] if found else []
 
 
 def _ran(row: Row) -> bool:

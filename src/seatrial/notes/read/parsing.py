@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from seatrial import stages
+from seatrial.errors import BadInput
 from seatrial.notes.read import units
 from seatrial.notes.read.units import shifted
 from seatrial.record import MEMORY_UNITS
@@ -186,6 +188,19 @@ def _zero(column: Column, text: str) -> Cell:
     return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not a ZeRO stage from 0 to 3")
 
 
+def _stages(column: Column, text: str) -> Cell:
+    """5-6-6-5, 5,6,6,5 and their like; `auto` and words are what nobody can count."""
+    text, flags = take_flags(text)
+    if is_blank(text) or len(text) > LONGEST_CELL:
+        return Cell(value="", flags=flags)
+    if text.lower() in (stages.AUTO, "even", "default", "uniform"):
+        return Cell(text=text, flags=flags)
+    try:
+        return Cell(value=stages.said(stages.read(text)), flags=flags)
+    except BadInput as error:
+        return Cell(flags=flags, unread=str(error))
+
+
 DTYPES = {
     "fp16": "fp16", "float16": "fp16", "half": "fp16", "f16": "fp16", "bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32",
     "float32": "fp32", "single": "fp32", "f32": "fp32", "tf32": "tf32", "fp8": "fp8", "float8": "fp8", "fp64": "fp64",
@@ -238,7 +253,7 @@ def _notes(column: Column, text: str) -> Cell:
 
 _READERS = {
     "yesno": _yesno, "recompute": _recompute, "zero": _zero, "dtype": _dtype, "notes": _notes, "date": _notes,
-    "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
+    "stages": _stages, "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
     "unit": _memory_unit,
     "flags": lambda column, text: Cell(flags=tuple(text.split())),
 }  # fmt: skip
