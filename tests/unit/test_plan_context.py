@@ -19,6 +19,7 @@ from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.plan.explain import explain, fitting
 from seatrial.plan.forecast import figures
 from seatrial.plan.kernels import Machine
+from seatrial.plan.reasons import reasons
 from seatrial.plan.rows import read_row
 from seatrial.plan.search import search, whole_nodes
 from seatrial.plan.space import Space, not_searched
@@ -284,6 +285,20 @@ def test_groups_of_whole_nodes_are_tried_on_the_best():
     assert found.trial(0).topology.zero_group == 8
     one = search(replace(found.space, zero_group=(64,)))
     assert found.sec[0] < one.sec[0]
+
+
+def test_a_plan_says_why_it_divides_sequences_and_in_which_groups():
+    found = plan(sequence_parallel=(False, True))
+    context, other = reasons(found)
+    assert context.startswith(f"CP {found.trial(0).topology.cp} by ")
+    whole = int(np.flatnonzero(found.ranked["cp"] == 1)[0])
+    assert other.startswith(f"with whole sequences the best is number {whole + 1}: {found.sec[whole]:.2f} s")
+    assert reasons(plan(tp=(1,)))[1] == "with whole sequences nothing fits"
+    cluster = presets.cluster("dgx-h100", nodes=8)
+    (group,) = reasons(plan(model=presets.model("llama3-70b"), cluster=cluster, gbs=64, engine="fsdp2", zero_group=(32,),
+                            tp=(1,), pp=(1,)))
+    assert group.startswith("ZeRO group 32: weights, gradients and optimizer take 32.9 GiB a device; over all 64 ranks 16.4")
+    assert reasons(plan(model=presets.model("llama3-8b"), cluster=cluster, gbs=64, engine="megatron-core", zero=(0,))) == []
 
 
 # what is written, read and explained
