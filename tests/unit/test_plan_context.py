@@ -16,7 +16,7 @@ from seatrial.plan import context, emit, memory, network, ours, step
 from seatrial.plan.answer import reason
 from seatrial.plan.configs import CHOICES, CONTEXTS, Configs, engine_code
 from seatrial.plan.emit_torchtitan import torchtitan
-from seatrial.plan.explain import explain, fitting
+from seatrial.plan.explain import better, explain
 from seatrial.plan.forecast import figures
 from seatrial.plan.kernels import Machine
 from seatrial.plan.reasons import reasons
@@ -376,7 +376,7 @@ def test_explain_has_a_line_for_context_and_proposes_it_where_it_would_fit():
     assert told.parts["exchange"] > 0 and told.context.startswith("CP 8 by ring: 16,384 tokens")
     whole = explain(trial(1, dp=8, engine="fsdp2", zero=3, recompute="full"))
     assert whole.context == "" and "exchange" not in whole.parts and whole.odds < 0.2
-    assert any(change.what.startswith("CP 1 -> ") for change in whole.changes if not change.reject) or fitting(whole) == []
+    assert any(change.what.startswith("CP 1 -> ") for change in whole.changes if not change.reject) or better(whole) == []
     assert any(change.what == "CP by ring -> gather" for change in told.changes)
     groups = explain(trial(1, dp=32, engine="fsdp2", zero=3, model=presets.model("llama3-8b"), gbs=32,
                            cluster=presets.cluster("dgx-h100", nodes=4)))

@@ -55,7 +55,7 @@ REMEDY = {
     "p2p": "fewer stages, or fewer virtual ones",
     "gradients": "a larger batch, or fewer replicas",
     "launch": "a larger MBS or a smaller TP, so that kernels are longer",
-    "memory": "a larger TP with sequence parallelism, or selective recompute in place of full",
+    "memory": "selective recompute in place of full",
     "accumulate": "a larger MBS: fewer, larger micro-batches",
     "optimizer": "ZeRO 1, which shares the optimizer out",
     "matmul": "shapes that fill tiles and waves (seatrial shape), or less recompute",
@@ -135,7 +135,8 @@ def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 1
         trial=trial, sec=sec, lo=float(timed.lo[0]), hi=float(timed.hi[0]), parts=parts, mem_gib=gib,
         memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, odds=odds,
         engine=model_of(trial.engine), attention=kernel_of(trial), timeline=timeline, drawn=drawn,
-        context=in_context(configs, trial), limits=limits(parts, sec, need, limit, odds), warnings=warnings,
+        context=in_context(configs, trial), limits=limits(parts, sec, need, limit, odds, model_of(trial.engine)),
+        warnings=warnings,
         changes=changes(trial, sec, fit, headroom),
     )  # fmt: skip
 
@@ -174,7 +175,7 @@ def kernel_of(trial: Trial) -> str:
 SAID = {"tight": "tight", "no": "it would run out"}
 
 
-def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: float, odds: float) -> list[str]:
+def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: float, odds: float, can: EngineModel) -> list[str]:
     """What takes more than its due, in words."""
     lines = []
     if said := SAID.get(word(odds)):
@@ -183,7 +184,8 @@ def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: floa
     for name, value in sorted(parts.items(), key=lambda item: -item[1]):
         due = 0.6 if name == "matmul" else 0.05
         if value > due * sec and name in REMEDY:
-            lines.append(f"{name}: {value / sec:.0%} of the time; {REMEDY[name]}")
+            with_tp = "a larger TP with sequence parallelism, or " if name == "memory" and can.cuts_sequence else ""
+            lines.append(f"{name}: {value / sec:.0%} of the time; {with_tp}{REMEDY[name]}")
     return lines
 
 
@@ -216,16 +218,10 @@ def _refused(trial: Trial) -> str:
     return next((v.code for v in rules.violations(trial) if v.level == "error" or v.code == "zero-pipeline"), "")
 
 
-def better(found: list[Change]) -> list[Change]:
-    """Those that are likely to fit and are worth it: beyond what nobody can tell."""
-    return [change for change in found if change.odds is not None and change.odds >= LIKELY and (change.gain or 0) > TIE]
-
-
-def fitting(explained: Explained) -> list[Change]:
-    """Where the layout itself is not likely to fit: what would make it, the fastest first."""
-    if explained.odds >= LIKELY:
-        return []
-    return [change for change in explained.changes if change.odds is not None and change.odds >= LIKELY]
+def better(explained: Explained) -> list[Change]:
+    """Those that are likely to fit and gain more than what nobody can tell; of a layout that does not fit, all that do."""
+    return [change for change in explained.changes if change.odds is not None and change.odds >= LIKELY
+            and (not explained.fits or (change.gain or 0) > TIE)]
 
 
 def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
@@ -274,7 +270,7 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
                 if (kind, vp) != (t.schedule, t.vp):
                     what = f"schedule {t.schedule} -> {kind}" + (f" with {vp} virtual stages" if vp > 1 else "")
                     out.append((what, _moved(t, schedule=kind, vp=vp)))
-    if t.tp > 1 and not can.sequence_parallel:
+    if t.tp > 1 and not can.sequence_parallel and (can.cuts_sequence or t.sequence_parallel):
         out.append((f"sequence parallelism {'off' if t.sequence_parallel else 'on'}",
                     replace(t, sequence_parallel=not t.sequence_parallel)))
     return out
@@ -296,8 +292,7 @@ def document(explained: Explained, top: int) -> dict[str, Any]:
         "fit_odds": explained.odds, "engine": explained.engine.name, "attention": explained.attention,
         "memory_gib": explained.memory,
         "context": explained.context, "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
-        "better": [_change(change) for change in better(explained.changes)[:top]],
-        "fitting": [_change(change) for change in fitting(explained)[:top]],
+        "better": [_change(change) for change in better(explained)[:top]],
         "changes": [_change(change) for change in explained.changes],
     }  # fmt: skip
 
