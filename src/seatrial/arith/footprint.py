@@ -119,9 +119,10 @@ class Layout:
         return 1 / pick(self.cuts, self.topology.tp, 1)
 
     @cached_property
-    def stage(self) -> Count:
-        """Of ZeRO: with one replica there is nothing to cut."""
-        return self.topology.zero * (self.topology.dp > 1)
+    def over(self) -> tuple[Count, Count, Count]:
+        """Ranks that weights, gradients and optimizer state are divided over."""
+        found: tuple[Count, Count, Count] = self.topology.divided_over
+        return found
 
     @cached_property
     def half(self) -> Count:
@@ -167,7 +168,7 @@ class State(NamedTuple):
 
 def state_of(lay: Layout, chunks: list[Chunk]) -> State:
     s, tp = lay.shape, lay.topology.tp
-    unit = s.hidden * pick((lay.stage > 0) * 1, lay.topology.dp, 1)
+    unit = s.hidden * lay.over[2]
     tensors, entries = layer.tensors(s, tp), layer.entry(s)
     block, raw = _aligned(tensors, s), layer.numbers(tensors)
     entry, raw_entry, norm = _aligned(entries, s), layer.numbers(entries), layer.norm(s, s.hidden)
@@ -344,8 +345,8 @@ class Rank:
     """Whether one matrix is both embedding and head here."""
     flat: Count
     """Numbers in all buckets …"""
-    own: Count
-    """… and of this replica's share."""
+    summed: Count
+    """… and of the gradients that stay, where they are cut."""
     block: Count
     """Numbers of a block …"""
     gathered: Count
@@ -378,20 +379,26 @@ class Rank:
     exchanged: Count
     """Gradients of a tied embedding that come from the other end of the pipeline."""
     update: Count
-    """What the optimizer makes for a while."""
+    """What the optimizer makes for a while …"""
+    published: Count
+    """… and copies of new weights on their way to the ranks that keep them: gloo's."""
 
     @classmethod
     def of(cls, lay: Layout, chunks: list[Chunk], *, gpu: bool) -> Rank:
         s, row, o, element = lay.shape, lay.row, lay.outside, lay.element
         state, block = state_of(lay, chunks), Block.of(lay, gpu=gpu)
-        shards = pick((lay.stage > 0) * 1, lay.topology.dp, 1)
-        own, whole = state.flat // shards, (lay.stage < 3) * 1
+        by_weights, by_gradients, shards = lay.over
+        own, whole = state.flat // shards, (by_weights == 1) * 1
         has_words, has_head, layers = (sum(c.count * what for c, what in zip(chunks, which)) for which in (
             [c.first for c in chunks], [c.last for c in chunks], [c.layers for c in chunks]))  # fmt: skip
+        # Of the largest bucket, what is left when it was summed among those that share the weights and travels on.
+        largest = larger(state.bucket, (has_words + has_head > 0) * _up(lay.rows, s.hidden * shards))
+        between = (1 - whole) * (by_gradients > by_weights) * (largest // by_weights)
         # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
         split = gpu * lay.bf16 * (1 - lay.plain)
         # On a GPU gradients stay in 16 bits where nothing is added to them.
-        narrow = gpu * lay.bf16 * (lay.topology.dp == 1) * (lay.topology.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
+        alone = (lay.topology.data_ranks == 1) * (lay.topology.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
+        narrow = gpu * lay.bf16 * alone
         # Eight bits beside the sixteen, as they are and transposed; with ZeRO 3 of the block at work.
         eight = lay.fp8 * 2 * layer.matrices(s, lay.topology.tp)
         half_on_cpu = 0 if gpu else lay.half
@@ -399,17 +406,18 @@ class Rank:
         temporary = half_on_cpu * (1 - lay.splits) * s.hidden * element
         widths = layer.widths(s, lay.topology.tp)
         return cls(
-            weights=pick(whole, state.flat, own) * element + whole * layers * eight,
+            weights=state.flat // by_weights * element + whole * layers * eight,
             optimizer=own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
             buffers=((1 - s.learned - s.rope) * (s.heads // lay.topology.tp) * s.seq + s.rope * s.head_size) * s.seq * element,
             workspaces=workspaces(lay) if gpu else 0,
             row=row, outside=o, tokens=lay.topology.mbs * s.seq * TOKEN, words=lay.rows, number=element,
-            gradient=pick(narrow, element, FP32), shares=(lay.stage >= 2) * 1, gathers=1 - whole, splits=lay.splits,
+            gradient=pick(narrow, element, FP32), shares=(by_gradients > 1) * 1, gathers=1 - whole, splits=lay.splits,
             small=(2 + 2 * s.normed_qk) * (1 + s.layernorm) + s.qkv_bias + s.out_bias + 2 * s.mlp_bias,
             head_travels=state.joined,
-            tied=has_head * has_words * s.ties, flat=state.flat, own=own, block=state.block, gathered=state.gathered * element,
-            cast=eight, deep=state.deep, bucket=state.bucket, kept=block.kept * row, waits=block.gemms * row,
-            last_gemm=block.last_gemm * row, normed=s.normed_embedding * o * row, ends=2 * o * row,
+            tied=has_head * has_words * s.ties, flat=state.flat, summed=state.flat // by_gradients + between,
+            block=state.block, gathered=state.gathered * element, cast=eight, deep=state.deep, bucket=state.bucket,
+            kept=block.kept * row, waits=block.gemms * row, last_gemm=block.last_gemm * row,
+            normed=s.normed_embedding * o * row, ends=2 * o * row,
             in_mlp=larger(block.inside_mlp * row + (1 - s.gated) * temporary * widths.inner,
                           block.at_weight * row + temporary * widths.up),
             after=larger(block.at_norm, block.at_scores, block.at_input) * row, forward=block.forward * row,
@@ -417,6 +425,7 @@ class Rank:
             to_words=(1 + half_on_cpu + (lay.topology.tp > 1)) * row,
             exchanged=s.ties * (lay.topology.pp > 1) * (has_head + has_words > 0) * (lay.rows // shards) * FP32,
             update=_update(lay, state, has_words, shards, gpu=gpu),
+            published=0 if gpu else (shards > by_weights) * own * element,
         )  # fmt: skip
 
     def moment(self, *, gathered: Count = 0, gradients: Count, held: Count = 0, working: Count = 0, logits: Count = 0,
@@ -427,8 +436,9 @@ class Rank:
 
     def update_moments(self) -> list[Moment]:
         """After the last micro-batch."""
-        gradients = pick(self.shares, self.own * FP32, self.flat * self.gradient)
-        return [self.moment(gradients=gradients + self.exchanged), self.moment(gradients=gradients, working=self.update)]
+        gradients = pick(self.shares, self.summed * FP32, self.flat * self.gradient)
+        return [self.moment(gradients=gradients + self.exchanged), self.moment(gradients=gradients, working=self.published),
+                self.moment(gradients=gradients, working=self.update)]
 
     def moments(self, h: Held, *, gpu: bool) -> list[Moment]:
         """Around a backward pass, with what the schedule holds then."""
@@ -464,7 +474,7 @@ class Rank:
         """At the end of a backward pass and, where weights are gathered, in the forward pass."""
         last = pick(h.low, 1, h.running)
         left = (h.layers - last) * self.kept + h.deferred * self.waits + h.lingers * self.last_gemm
-        travels = self.own + h.left_words * (1 - self.splits) * self.words
+        travels = self.summed + h.left_words * (1 - self.splits) * self.words
         return [
             self.moment(gradients=h.starts * self._end_gradients(h, gpu=gpu), messages=h.messages,
                         held=left + self.splits * last * self.waits, working=h.starts * self.to_words),
@@ -482,7 +492,7 @@ class Rank:
 
     def _gradients(self, h: Held, blocks: Count, on_the_way: tuple[Count, Count], *, begun: int = 1, at_loss: bool = False,
                    further: Count = 0, gpu: bool) -> Count:
-        """`blocks`: of the chunk at work. ZeRO 2 and 3 have the own shard, a bucket that fills and one that travels."""
+        """`blocks`: of the chunk at work. Cut, there are those that stay, a bucket that fills and one that travels."""
         whole = self._on_gpu(h, blocks, larger(h.head_ready, begun * h.head), h.words_ready) if gpu else self.flat * FP32
         if not ever(self.shares):
             return whole
@@ -499,11 +509,11 @@ class Rank:
             travels = pick(further, self.bucket, pick(h.head * apart, self.head_travels * self.words, travels))
             filling = larger(waits, pick(self.splits, blocks, smaller(self.deep, blocks)) * self.block)
             fills = self.tied * h.head * self.words + pick(completes, smaller(filling, 2 * self.bucket), filling)
-        return pick(self.shares, (self.own + travels + fills) * FP32, whole)
+        return pick(self.shares, (self.summed + travels + fills) * FP32, whole)
 
     def _end_gradients(self, h: Held, *, gpu: bool) -> Count:
         """When the embedding's come."""
-        shared = (self.own + self.words + pick(self.splits, h.running * self.block, self.bucket)) * FP32
+        shared = (self.summed + self.words + pick(self.splits, h.running * self.block, self.bucket)) * FP32
         whole = self._on_gpu(h, h.running, larger(h.head_ready, h.head), 1) if gpu else self.flat * FP32
         return pick(self.shares, shared, whole)
 
@@ -572,7 +582,7 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
     chunks = chunks_of(layers, first=rank == 0, last=rank == t.pp - 1)
     own = Rank.of(Layout.of(trial), chunks, gpu=gpu)
     held = held_by(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, layers=layers, gpu=gpu,
-                   cut=t.dp > 1 and t.zero >= 2)
+                   cut=t.divided_over[1] > 1)
     found = [*(one for h in held for one in own.moments(h, gpu=gpu)), *own.update_moments()]
     fullest = max(found, key=sum)
     peaks = {part: max(round(getattr(one, part)) for one in found)

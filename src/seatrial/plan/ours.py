@@ -137,7 +137,7 @@ def _layout(c: Configs, execution: Execution) -> Layout:
 
 def _cut(c: Configs) -> Ints:
     """1 where replicas share gradients."""
-    return ((c.zero >= 2) & (c.shards > 1)).astype(np.int64)
+    return (c.divided_over[1] > 1).astype(np.int64)
 
 
 # what schedules hold, each worked out once
