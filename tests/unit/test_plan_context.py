@@ -116,6 +116,14 @@ def test_ranks_of_a_sequence_lie_beside_each_other():
     assert (network.heads_group(both).size.tolist(), network.context_group(both).nodes.tolist()) == ([8], [2])
 
 
+def test_ranks_of_a_sequence_send_to_the_next_stage_at_the_same_time():
+    cluster = presets.cluster("dgx-h100", nodes=8)
+    one, two = (float(network.send_s(Configs.from_columns(
+        1, layers=8, hidden=4096, heads=32, seq=8192 * cp, vocab=1024, gbs=64, dp=8 // cp, tp=4, pp=2, cp=cp, procs_per_node=8),
+        cluster, 1e12)[0]) for cp in (1, 2))
+    assert two == pytest.approx(2 * one, rel=1e-3)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tp", "cp"), [(1, 8), (2, 4), (4, 2), (1, 16), (8, 2)])
 def test_columns_split_context_as_a_trial_does(kind, tp, cp):

@@ -117,17 +117,10 @@ def _by_rank(found: Floats, group: Ints, *, alone: NDArray[np.bool_]) -> Footpri
     return Footprints(total=sum(by_part.values(), np.zeros((3, n))), parts=by_part)
 
 
-def _alone(c: Configs) -> Configs:
-    """A rank's own stretch of a sequence, and as many replicas as ZeRO cuts over."""
-    if not ((c.cp > 1) | (c.zero_group > 0)).any():
-        return c
-    return replace(c, seq=c.seq // c.cp, dp=c.shards, cp=np.ones_like(c.cp), zero_group=np.zeros_like(c.cp))
-
-
 def _layout(c: Configs, execution: Execution) -> Layout:
-    own = _alone(c)
     return Layout(
-        shape=own, topology=own, vocab=c.vocab, microbatches=c.microbatches,
+        # A rank's own stretch of a sequence: what it holds of others' is `context.exchanged_bytes`.
+        shape=replace(c, seq=c.stretch) if (c.cp > 1).any() else c, topology=c, vocab=c.vocab, microbatches=c.microbatches,
         selective=(c.recompute == RECOMPUTE.index("selective")) * 1, full=(c.recompute == RECOMPUTE.index("full")) * 1,
         splits=_SPLITS_BACKWARD[c.schedule], element=_BYTES[c.precision], bf16=_BF16[c.precision], fp8=_FP8[c.precision],
         moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
