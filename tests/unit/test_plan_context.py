@@ -12,6 +12,7 @@ import pytest
 from seatrial import presets
 from seatrial.arith.layer import widths
 from seatrial.engines.model import model_of
+from seatrial.expression import parse
 from seatrial.plan import context, emit, memory, network, ours, step
 from seatrial.plan.answer import reason
 from seatrial.plan.configs import CHOICES, CONTEXTS, Configs, engine_code
@@ -21,7 +22,7 @@ from seatrial.plan.forecast import figures
 from seatrial.plan.kernels import Machine
 from seatrial.plan.reasons import reasons
 from seatrial.plan.rows import read_row
-from seatrial.plan.search import search, whole_nodes
+from seatrial.plan.search import RULE_NAMES, search, whole_nodes
 from seatrial.plan.space import Space, not_searched
 from seatrial.spec import GIB, Batch, Topology, Trial, context_split
 
@@ -293,6 +294,8 @@ def test_groups_of_whole_nodes_are_tried_on_the_best():
     assert found.trial(0).topology.zero_group == 8
     one = search(replace(found.space, zero_group=(64,)))
     assert found.sec[0] < one.sec[0]
+    ruled = search(found.space, rules=[parse("zero_group == 0", RULE_NAMES)])
+    assert ruled.trial(0).topology.zero_group is None and ruled.sec[0] == one.sec[0]
 
 
 def test_a_plan_says_why_it_divides_sequences_and_in_which_groups():
