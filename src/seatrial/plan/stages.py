@@ -178,8 +178,8 @@ def _room(one: Configs, here: Cluster, fit: Calibration | None, headroom: Headro
 
 
 def nominal(trial: Trial) -> Cluster:
-    """A core of a server's CPU with two AVX-512 units at 2.4 GHz (154 GFLOP/s) and its share of the memory, 12 GB/s: the loss and
-    the embedding in units of layers follow from the operations and bytes of the model, and hardly from the machine."""
+    """A core of a server's CPU with two AVX-512 units at 2.4 GHz (154 GFLOP/s) and its share of the memory, 12 GB/s: the loss
+    and the embedding in units of layers follow from the operations and bytes of the model, and hardly from the machine."""
     link = Link(bandwidth_gb_s=10, latency_us=1)
     device = Device(name="any machine", kind="cpu", peak_tflops={trial.topology.precision: 0.154, "fp32": 0.154},
                     memory_gib=1024, memory_gb_s=12, fused_attention=True)
