@@ -20,3 +20,11 @@ def test_tokens_and_mfu_stand_beside_the_tflops(capsys, mfu, words):
 
 def test_as_json_it_is_one_object(capsys):
     assert report(FOUND, as_json=True) == 0 and json.loads(capsys.readouterr().out) == FOUND
+
+
+def test_without_a_batch_each_stage_of_each_replica_has_two_micro_batches(capsys):
+    from seatrial.commands.run import asked_for
+
+    trial, _ = asked_for(None, {"model": {"base": "tiny"}, "topology": {"dp": 2, "pp": 2, "mbs": 4}}, [])
+    assert trial.batch.gbs == 2 * 2 * 2 * 4 and "batch 32" in capsys.readouterr().err
+    assert asked_for(None, {"model": {"base": "tiny"}, "topology": {"pp": 2}}, ["batch.gbs=6"])[0].batch.gbs == 6

@@ -230,7 +230,7 @@ def test_an_explanation_proposes_the_split_with_its_gain_and_an_out_of_memory_a_
     cluster = presets.cluster("jz-a100").with_nodes(4)
     trial = Trial(model=presets.model("llama3-8b"), batch=Batch(gbs=512), cluster=cluster,
                   topology=Topology(dp=8, pp=4, zero=1, precision="bf16"))
-    first = better(explain(trial).changes)[0]
+    first = better(explain(trial))[0]
     assert first.what == "layers per stage 4 x 8 -> 9 + 2 x 8 + 7" and (first.gain or 0) > 0.05
     asked = replace(trial, topology=replace(trial.topology, stage_layers=(16, 8, 4, 4)))
     assert any("layers per stage 16 + 8 + 2 x 4" in change.what for change in explain(asked).changes)

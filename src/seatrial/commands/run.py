@@ -59,15 +59,25 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
 
 def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: list[str], which: str = "") -> tuple[Any, Any]:
     """The file's words (of a sweep, those of the trial that `which` names), the options over them, --set over both."""
+    from dataclasses import replace
+
     from seatrial import trialfile
     from seatrial.recipe import moved
+    from seatrial.spec import Batch
     from seatrial.sweep import file as one
 
     data, label = one.tables(file, which) if file is not None else ({}, "")
     if label and not which:
         _say(f"{file}: {label}; --trial names another")
     data = trialfile.over(moved(data, where=str(file)), given)
-    return trialfile.build(data, settings, where=str(file or "seatrial run"))
+    stated = file is not None or "batch" in data or any(setting.startswith("batch") for setting in settings)
+    where = str(file or "seatrial run")
+    trial, recipe = trialfile.build(data if stated else {**data, "batch": {"gbs": 1}}, settings, where=where)
+    if not stated:
+        t = trial.topology
+        trial = replace(trial, batch=Batch(gbs=t.dp * t.mbs * 2 * t.pp))
+        _say(f"batch {trial.batch.gbs}: two micro-batches for each stage and replica; --gbs says another")
+    return trial, recipe
 
 
 def register(app: typer.Typer) -> None:

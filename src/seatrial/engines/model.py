@@ -200,7 +200,10 @@ class EngineModel:
     ring_hidden: float = 0.0
     """Share of attention behind which a ring's next block of keys and values travels …"""
     gather_hidden: float = 0.0
-    """… share of the first block's attention (one of CP) behind which all are gathered …"""
+    """… share of the first block's attention (one of CP) behind which all are gathered; 0: attention waits for them, and has
+    all at once …"""
+    exchanged_gradient_bytes: float = 2.0
+    """… bytes of each number of their gradients on the way back …"""
     ring_blocks: float = 2.0
     """… and blocks that a ring holds at a time; 0: all of the sequence's, with the output of each step, until the last."""
     tensor_hidden: float = 0.0

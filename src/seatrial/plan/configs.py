@@ -147,9 +147,14 @@ class Configs:
         return self.dp * self.tp * self.pp * self.cp
 
     @property
+    def stretch(self) -> Ints:
+        """Tokens of a sequence on one rank …"""
+        return self.seq // self.cp
+
+    @property
     def tokens(self) -> Ints:
-        """Of a micro-batch on one rank."""
-        return self.mbs * (self.seq // self.cp)
+        """… and of a micro-batch."""
+        return self.mbs * self.stretch
 
     @property
     def data_ranks(self) -> Ints:

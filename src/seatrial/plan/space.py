@@ -36,7 +36,7 @@ MOST_LAYOUTS = 2_000_000_000
 """Some ten minutes of search; a space beyond it was not meant."""
 LONG = 16_384
 """Tokens from which on a sequence is worth dividing over ranks, where nobody asks …"""
-LEAST_TOKENS = 1024
+LEAST_TOKENS = 2048
 """… and of one rank, below which it is not."""
 _MOST_VIRTUAL = 12
 _MOST_ODD_MBS = 64

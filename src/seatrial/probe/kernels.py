@@ -15,6 +15,7 @@ from torch import Tensor
 
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.ops import squared_norm
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
 from seatrial.engine.fast.attention import BACKENDS, fastest
@@ -157,7 +158,7 @@ def _optimizer(parameters: int, dtype: torch.dtype, device: torch.device) -> Wor
     done, none = torch.ones((), device=device), torch.zeros((), device=device)
 
     def step() -> None:
-        norm = torch.stack(torch._foreach_norm([grad])).double().square().sum().sqrt().float()
+        norm = squared_norm([grad]).sqrt().float()
         torch._fused_adamw_([master], [grad], [first], [second], [], [done], lr=1e-4, beta1=0.9, beta2=0.95, weight_decay=0.1,
                             eps=1e-8, amsgrad=False, maximize=False, grad_scale=norm.clamp(min=1.0), found_inf=none)
         if weights is not None:

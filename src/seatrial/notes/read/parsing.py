@@ -151,8 +151,8 @@ def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     return Cell(text=text, flags=flags, unread=f"{text!r} is not a number")
 
 
-_YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️"}
-_NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without"}
+_YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️", "oui", "ja", "si", "sí"}
+_NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without", "non", "nein"}
 
 
 def _yesno(column: Column, text: str) -> Cell:
