@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seatrial import fields, presets, rules, stages, trialfile
+from seatrial import columns, fields, presets, rules, stages, trialfile
 from seatrial.errors import BadInput
 from seatrial.notes.lint import lint
 from seatrial.notes.read import import_file
@@ -177,7 +177,9 @@ def test_what_a_topology_says_of_itself_is_the_text() -> None:
     asked = fields.build(Topology, {"pp": 3, "stage_layers": "1-4-3"}, where="topology")
     assert asked.stage_layers == (1, 4, 3) and asked.stages_said == "1-4-3" and Topology().stages_said == ""
     assert fields.plain(asked)["stage_layers"] == [1, 4, 3]
-    assert np.array_equal(Configs.from_trials([replace(_trial("1-4-3"))]).first_layers, [1])
+    assert np.array_equal(Configs.from_trials([_trial("1-4-3")]).first_layers, [1])
+    assert columns.flat(_trial("1-4-3"))["stage_layers"] == "1-4-3" and columns.flat(_trial(None))["stage_layers"] == ""
+    assert columns.aliases()["layers per stage"] == columns.aliases()["pipeline layout"] == ("stage_layers", "stages")
 
 
 NOTES = """# Runs
