@@ -195,6 +195,7 @@ def samples() -> dict[str, list[bytes]]:
         "rule": RULES,
         "device": DEVICE,
         "set": [
+            b"topology.stage_layers=1-4-3", b"topology.stage_layers=auto", b"topology.stage_layers=Et|(t*4|)*3L",
             b"model.layers=70",
             b"cluster.device.power_w=500",
             b'execution.attention="fused"',

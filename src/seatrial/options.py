@@ -25,7 +25,7 @@ from seatrial.launch.registry import LAUNCHERS
 
 OPTIONS: Any = None
 """The default of a parameter that stands for many."""
-CHOSEN = ("cp_kind", "zero_group")
+CHOSEN = ("cp_kind", "zero_group", "stage_layers")
 """Knobs that `plan` and `tune` can be given, and choose for each layout where they are not."""
 NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
 RULE = f"Your own condition, as 'dp % 4 == 0'; of {', '.join(NUMBERS)}, nodes, world, microbatches, layers, heads, …"

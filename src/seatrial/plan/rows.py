@@ -30,8 +30,7 @@ from seatrial.plaindata import read_text
 from seatrial.plan.configs import Configs
 from seatrial.plan.request import usual_precision
 from seatrial.spec import OVERLAPS, Batch, Cluster, Environment, Execution, Model, Topology, Trial, divisors
-from seatrial.stages import AUTO
-from seatrial.stages import read as read_split
+from seatrial.stages import AUTO, listed
 
 DEFAULTS = {
     "layers": "needed",
@@ -467,10 +466,7 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
 
 def _stages(text: str, stages: int) -> tuple[int, ...]:
     """One number alone is that of each stage."""
-    try:
-        split = read_split(text)
-    except BadInput as error:
-        raise BadInput(f"stage_layers is {error}") from None
+    split = listed(text, where="stage_layers")
     return split * stages if len(split) == 1 else split
 
 
