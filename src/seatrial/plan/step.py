@@ -37,6 +37,7 @@ class Shape(NamedTuple):
     hidden: int
     heads: int
     seq: int
+    """Tokens of a sequence on one rank."""
     tp: int
     mbs: int
 
@@ -45,7 +46,7 @@ class Shape(NamedTuple):
         same = np.ones(len(c), dtype=bool)
         for name, value in self._asdict().items():
             if value:
-                same &= getattr(c, name) == value
+                same &= getattr(c, "stretch" if name == "seq" else name) == value
         return same
 
 
@@ -93,7 +94,7 @@ SPREAD_CPU = {"compute": 0.45, "head": 0.45, "memory": 0.45, "tensor": 0.50, "pi
 general message library is anybody's guess."""
 
 SCALES = {"matmul": "compute", "attention": "compute", "logits": "head", "memory": "memory", "accumulate": "memory",
-          "embedding": "memory", "tensor": "tensor", "context": "tensor", "p2p": "pipeline", "launch": "launch",
+          "embedding": "memory", "tensor": "tensor", "exchange": "tensor", "p2p": "pipeline", "launch": "launch",
           "gradients": "gradients", "optimizer": "memory", "fixed": "launch"}
 """Which coefficient scales which part."""
 
@@ -224,6 +225,11 @@ def time(configs: Configs, cluster: Cluster, coefficients: Coefficients = COLD) 
         hi=np.concatenate([p.hi for p in pieces]),
         parts={name: np.concatenate([p.parts.get(name, np.zeros(len(p.sec))) for p in pieces]) for name in names},
     )
+
+
+def stages(c: Configs, cluster: Cluster, k: Coefficients = COLD) -> Stages:
+    """What one micro-batch takes on the stages, before anything is scheduled."""
+    return _stages(measure(c, cluster), _scales(c, k))
 
 
 def measure(c: Configs, cluster: Cluster) -> Parts:
@@ -402,7 +408,7 @@ def communication_s(c: Configs, cluster: Cluster) -> Floats:
     """[3]: seconds of one micro-batch of the first configuration that are communication, on the three kinds of ranks."""
     found: Floats = np.zeros(3)
     for side in _sides(measure(c, cluster), _scales(c, COLD)):
-        found = found + side["tensor"][:, 0] + side["p2p"][:, 0] + (side["context"][:, 0] if "context" in side else 0.0)
+        found = found + side["tensor"][:, 0] + side["p2p"][:, 0] + (side["exchange"][:, 0] if "exchange" in side else 0.0)
     return found
 
 
