@@ -118,3 +118,15 @@ def gradients(engine: Engine) -> list[tuple[str, tuple[int, ...], Tensor]]:
             values = reduced[piece.start - low : piece.start - low + piece.numel].view(shape)
             found.append((piece.segment.name, (piece.row, *(0 for _ in shape[1:])), values))
     return found
+
+
+def first_step(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[float, float, dict[str, Any]]]:
+    """Loss, gradient norm and gradients of each trial's first step, where every rank has all of them; as plain arrays."""
+    found = {}
+    for label, trial in trials.items():
+        mesh = Mesh(trial.topology, device=torch.device("cpu"))
+        engine = Engine(trial, recipe, mesh)
+        result = engine.step(1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
+        found[label] = result.loss, result.grad_norm, {name: values.numpy() for name, _, values in gradients(engine)}
+        mesh.close()
+    return found

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, QWEN3, SELDOM
 from dist.many import Series, run_all
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
@@ -22,14 +23,6 @@ RECIPE = Recipe(steps=5, lr=1e-2, min_lr=1e-3, warmup_steps=2)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 TOLERANCE = 1e-5
 
-GPT2 = Model(layers=4, hidden=32, heads=4, vocab=101, seq=16)
-BLOOM = replace(GPT2, family="bloom")
-LLAMA = replace(GPT2, family="llama", kv_heads=2, ffn=40)
-LLAMA_TIED = replace(LLAMA, tied=True, kv_heads=4)
-QWEN3 = replace(GPT2, family="qwen3", kv_heads=2, head_dim=12, ffn=40, norm_eps=1e-3)
-"""Heads together wider than hidden, norms over each of them, and with TP 4 two ranks that share a key-value head. First queries
-are so small that their norms would make much of rounding with a smaller epsilon."""
-ONE_KV = replace(LLAMA, kv_heads=1, biases="all", qk_norm=True, norm="layernorm")
 ODD = Model(layers=2, hidden=66, heads=6, vocab=101, seq=12)
 """As 7176 over 78 heads: the head size is no power of two, and 3 and 6 divide the heads."""
 
@@ -118,7 +111,7 @@ def _topologies() -> dict[str, Trial]:
     add("ramp-up", batch=ramp, dp=2, tp=2, pp=2)
     add("ramp-up", batch=ramp, pp=2, schedule="zb-h1")
     add("ramp-up", batch=replace(ramp, rampup_increment=4), pp=2, vp=2, schedule="interleaved")
-    return found
+    return found | {label: _trial(model, **{"mbs": 2, **layout}) for label, (model, layout) in LAYOUTS.items()}
 
 
 TOPOLOGIES = _topologies()
@@ -136,22 +129,23 @@ def alone() -> dict[str, Series]:
 
 
 @cache
-def in_one_world(world: int) -> dict[str, Series] | Exception:
+def in_one_world(world: int, slow: bool) -> dict[str, Series] | Exception:
     """The series of all topologies of that size. One that crashes takes those of its size with it, and no others."""
+    wanted = {label: t for label, t in TOPOLOGIES.items() if slow or label not in SELDOM}
     try:
-        return run_all({label: t for label, t in TOPOLOGIES.items() if t.topology.world == world}, RECIPE)
+        return run_all({label: t for label, t in wanted.items() if t.topology.world == world}, RECIPE)
     except Exception as error:
         return error
 
 
 def test_there_are_enough_topologies() -> None:
-    assert len(TOPOLOGIES) >= 60
+    assert len(TOPOLOGIES) >= 100 and len(LAYOUTS) >= 40
 
 
-@pytest.mark.parametrize("label", TOPOLOGIES)
-def test_topology_trains_as_one_process_does(label: str, alone: dict[str, Series]) -> None:
+@pytest.mark.parametrize("label", [pytest.param(label, marks=[pytest.mark.slow] * (label in SELDOM)) for label in TOPOLOGIES])
+def test_topology_trains_as_one_process_does(label: str, alone: dict[str, Series], request: pytest.FixtureRequest) -> None:
     trial = TOPOLOGIES[label]
-    found = in_one_world(trial.topology.world)
+    found = in_one_world(trial.topology.world, bool(request.config.getoption("--run-slow")))
     if isinstance(found, Exception):
         raise found
     (losses, norms), (losses_alone, norms_alone) = found[label], alone[repr((trial.model, trial.batch))]

@@ -1,10 +1,12 @@
 """The engine's gradients are those of others: of torch's own pipeline and FSDP2, and of transformers for each model type."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from dist.many import gradients, in_world
+from dist.many import first_step, gradients, in_world
 from dist.native import Found, compare_each, size_of
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.step import Engine
@@ -55,15 +57,31 @@ HF = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("family", HF)
-def test_gradients_are_those_of_transformers(family: str) -> None:
+DIVIDED = {"gpt2": dict(cp=4), "bloom": dict(cp=4, cp_kind="gather"), "llama-3.1": dict(cp=4, cp_kind="ulysses+ring"),
+           "qwen3": dict(cp=2, dp=2)}
+"""The sequence over ranks, by the three kinds of positions and with norms over heads."""
+
+
+def beside(family: str, **layout: Any) -> tuple[Any, Trial]:
+    """Theirs, and a trial of ours with the same model."""
     import transformers
 
     prefix, config = HF[family]
     head = "LMHeadModel" if family == "gpt2" else "ForCausalLM"
     theirs = getattr(transformers, prefix + head)(getattr(transformers, prefix + "Config")(**config)).train()
     model = model_of(theirs.config.to_dict(), where=family)
-    trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2), execution=EXECUTION)
+    return theirs, Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2, **layout), execution=EXECUTION)
+
+
+@pytest.fixture(scope="module")
+def divided() -> dict[str, tuple[float, float, dict[str, Any]]]:
+    return in_world(4, first_step, {family: beside(family, **layout)[1] for family, layout in DIVIDED.items()}, RECIPE)[0]
+
+
+@pytest.mark.parametrize("family", HF)
+def test_gradients_are_those_of_transformers(family: str, divided: dict[str, tuple[float, float, dict[str, Any]]]) -> None:
+    theirs, trial = beside(family)
+    model = trial.model
     engine = Engine(trial, RECIPE, Mesh(trial.topology, device=torch.device("cpu")))
     entries = tensor_names(model)
     weights = {s.name: s.tensor for s in engine.shards() if s.kind == "weight"}
@@ -75,9 +93,13 @@ def test_gradients_are_those_of_transformers(family: str) -> None:
     loss = torch.nn.functional.cross_entropy(theirs(tokens).logits.flatten(0, 1), targets.flatten())
     loss.backward()
     result = engine.step(1, first_sample=0, batches=batches)
-    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
-    ours = {name: values for name, _, values in gradients(engine)}
-    for entry in entries:
-        expected = theirs.get_parameter(entry.theirs).grad
-        found = entry.made_of(ours, model)
-        assert expected is not None and (found - expected).norm() <= 1e-5 * size_of(expected, result.grad_norm), entry.theirs
+    found = [(result.loss, result.grad_norm, {name: values for name, _, values in gradients(engine)})]
+    if family in divided:
+        at_ranks = divided[family]
+        found.append((*at_ranks[:2], {name: torch.from_numpy(values) for name, values in at_ranks[2].items()}))
+    for our_loss, norm, ours in found:
+        assert our_loss == pytest.approx(loss.item(), rel=1e-5)
+        for entry in entries:
+            expected = theirs.get_parameter(entry.theirs).grad
+            assert expected is not None
+            assert (entry.made_of(ours, model) - expected).norm() <= 1e-5 * size_of(expected, norm), entry.theirs

@@ -39,14 +39,16 @@ WRITERS = {
     "zero1-pp": ("gpt2", {"dp": 2, "pp": 2, "zero": 1}),
     "llama": ("llama", {"dp": 4, "zero": 2}),
     "shared-kv": ("qwen3", {"tp": 4}),
+    "cp": ("gpt2", {"dp": 2, "cp": 2, "zero": 3}),
 }
 READERS = {
     "one": {}, "tp4": {"tp": 4}, "pp4": {"pp": 4}, "zero2": {"dp": 4, "zero": 2}, "zero3": {"dp": 2, "tp": 2, "zero": 3},
     "interleaved": {"pp": 2, "vp": 2, "dp": 2, "schedule": "interleaved", "zero": 1},
+    "cp": {"cp": 4, "zero": 1},
 }  # fmt: skip
 BATCH = Batch(gbs=8, rampup_start=4, rampup_increment=4, rampup_samples=16)
 PAIRS = [(w, r) for i, w in enumerate(WRITERS) for j, r in enumerate(READERS) if (i + j) % 3 == 0]
-"""Every writer and every reader at least once; all 29 pairs that the models allow agree as well."""
+"""Every writer and every reader at least once; all pairs that the models allow agree as well."""
 
 
 def run_file(model: Model, layout: dict[str, Any], out: Path, **recipe: Any) -> RunFile:
@@ -74,7 +76,7 @@ def series(tmp_path_factory) -> dict[Any, tuple[list[float], list[float]]]:
                for w, (m, layout) in WRITERS.items()}
     write_corpus(folder / "corpus")
     on_corpus = {f"corpus {w}": run_file(MODELS["gpt2"], WRITERS[w][1], folder / f"d-{w}", data=str(folder / "corpus"),
-                                         valid_data=str(folder / "corpus")) for w in ("one", "zero3", "zero1-pp")}
+                                         valid_data=str(folder / "corpus")) for w in ("one", "zero3", "zero1-pp", "cp")}
     go_each([*whole.values(), *writers.values(), *on_corpus.values()])
     readers = {}
     for w, r in PAIRS:
@@ -98,7 +100,7 @@ def test_the_series_goes_on_as_if_nothing_had_happened(series, writer, reader):
 def test_samples_of_a_corpus_come_in_one_order_on_every_topology(series):
     losses, validation = series["corpus one"]
     assert losses != series["gpt2"][0] and len(losses) == STEPS
-    for layout in ("zero3", "zero1-pp"):
+    for layout in ("zero3", "zero1-pp", "cp"):
         assert series[f"corpus {layout}"][0] == pytest.approx(losses, rel=1e-5)
         assert series[f"corpus {layout}"][1] == pytest.approx(validation, rel=1e-5)
 

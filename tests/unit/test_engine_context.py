@@ -3,32 +3,25 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import cast
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from context_cases import in_pieces, whole
 from seatrial.engine.core.attention import alibi_slopes
-from seatrial.engine.core.context import alibi_bias, own_stretches, positions_of, ring_stretches
+from seatrial.engine.core.comm import Comm, Pending
+from seatrial.engine.core.context import Ring, own_stretches, positions_of, ring_stretches
 from seatrial.engine.core.lse_kernels import OnCpu
-from seatrial.engine.core.pieces import Piece, Softmax, SoftmaxBackward, Stretch, pieces
+from seatrial.engine.core.mesh import Group
+from seatrial.engine.core.pieces import Piece, Softmax, Stretch, pieces
 from seatrial.engine.io.data import Batches
+from seatrial.engine.watch.timers import Timers
 from seatrial.recipe import Recipe
 from seatrial.spec import Model
 
 SPLITS = [(1, 2), (1, 4), (2, 1), (2, 2), (4, 2), (2, 3)]
-
-
-def reference(q: Tensor, k: Tensor, v: Tensor, d_out: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Output and gradients of the whole sequence by SDPA, [batch, tokens, heads, head size] throughout."""
-    leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
-    out = F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in leaves), attn_mask=bias, is_causal=bias is None,
-                                         enable_gqa=q.shape[2] != k.shape[2]).transpose(1, 2)
-    out.backward(d_out)
-    dq, dk, dv = (x.grad for x in leaves)
-    assert dq is not None and dk is not None and dv is not None
-    return out.detach(), dq, dk, dv
 
 
 @pytest.mark.parametrize(("heads", "ring"), SPLITS)
@@ -76,29 +69,10 @@ def test_pieces_put_together_are_the_whole_attention(kv_heads: int, dtype: torch
     seq, ring, heads, size = 48, 3, 4, 12
     q, d_out = (torch.randn(2, seq, heads, size, dtype=dtype) for _ in range(2))
     k, v = (torch.randn(2, seq, kv_heads, size, dtype=dtype) for _ in range(2))
-    slopes, every = alibi_slopes(heads), torch.arange(seq, dtype=torch.float32)
-    expected = reference(q, k, v, d_out, alibi_bias(slopes, every, every).to(dtype) if biased else None)
-    of = [ring_stretches(seq, ring, member) for member in range(ring)]
-    at = [positions_of(one) for one in of]
-    found = [torch.zeros_like(x) for x in expected]
-    for mine, here in zip(of, at):
-        def bias(p: Piece, here: Tensor = here, there: Tensor = at[0]) -> Tensor:
-            return alibi_bias(slopes, here[p.q : p.q + p.q_len].float(), there[p.k : p.k + p.k_len].float()).to(dtype)
-
-        biases = [(lambda p, there=there, bias=bias: bias(p, there=there)) if biased else None for there in at]
-        softmax = Softmax(q[:, here], OnCpu())
-        for theirs, there, its_bias in zip(of, at, biases):
-            softmax.add(k[:, there], v[:, there], pieces(mine, theirs), its_bias)
-        out, lse = softmax.result()
-        assert out.dtype == dtype and torch.isfinite(lse).all()
-        found[0][:, here] = out
-        backward = SoftmaxBackward(d_out[:, here], q[:, here], out, lse, OnCpu())
-        for theirs, there, its_bias in zip(of, at, biases):
-            for total, part in zip(found[2:], backward.add(k[:, there], v[:, there], pieces(mine, theirs), its_bias)):
-                total[:, there] += part
-        found[1][:, here] = backward.result()
-    for mine_found, whole in zip(found, expected):
-        assert (mine_found - whole).norm() <= error * whole.norm()
+    slopes = alibi_slopes(heads) if biased else None
+    found = in_pieces(q, k, v, d_out, ring=ring, kernel=OnCpu(), slopes=slopes)
+    for ours, theirs in zip(found, whole(q, k, v, d_out, slopes=slopes), strict=True):
+        assert ours.dtype == dtype and (ours - theirs).norm() <= error * theirs.norm()
 
 
 def test_the_log_sum_exp_is_that_of_the_scores() -> None:
@@ -113,5 +87,42 @@ def test_the_log_sum_exp_is_that_of_the_scores() -> None:
 def test_a_rank_reads_the_tokens_and_targets_of_its_stretches(spans: list[tuple[int, int]]) -> None:
     batches = Batches(Recipe(), Model(layers=1, hidden=8, heads=2, vocab=50, seq=24), 3)
     positions = torch.cat([torch.arange(start, start + length) for start, length in spans])
-    for whole, part in zip(batches.microbatch(5, 3), batches.microbatch(5, 3, spans)):
-        assert torch.equal(whole[:, positions], part)
+    for every, part in zip(batches.microbatch(5, 3), batches.microbatch(5, 3, spans)):
+        assert torch.equal(every[:, positions], part)
+
+
+class Watched:
+    """A ring's talk without peers: what is sent comes back, and what happens is noted."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def shift(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
+        self.seen.append("post")
+        return Pending(None, lambda: self._arrived(out.copy_(x)), Timers(), timer)
+
+    def _arrived(self, out: Tensor) -> Tensor:
+        self.seen.append("wait")
+        return out
+
+
+def test_the_next_block_of_keys_is_on_its_way_before_this_one_is_attended() -> None:
+    comm = Watched()
+    ring = Ring(cast(Comm, comm), Group(name="cp", ranks=(0, 1, 2), rank=1, handle=None), 24)
+    kv = torch.randn(2, 1, 8, 2, 4)
+    sources = []
+    for source, block in ring.blocks(kv):
+        comm.seen.append("attend")
+        sources.append(source)
+        assert torch.equal(block, kv)
+    assert sources == [1, 0, 2]
+    assert comm.seen == ["post", "attend", "wait", "post", "attend", "wait", "attend"]
+    comm.seen.clear()
+    gradients = ring.gradients(kv)
+    for source, (keys, values) in ring.blocks(kv):
+        comm.seen.append("attend")
+        gradients.add(source, keys, values)
+    # Gradients leave as soon as they are there, and are waited for when those of the next block are.
+    assert comm.seen == ["post", "attend", "wait", "post", "attend", "post", "wait", "attend", "wait", "post"]
+    # Here the one before is this rank itself: its own, and two others' that went by.
+    assert torch.allclose(gradients.result(), 3 * kv)

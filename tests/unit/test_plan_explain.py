@@ -72,9 +72,10 @@ def test_a_step_changes_one_thing():
     for trial in LAYOUTS.values():
         for what, other in explain.neighbours(trial):
             assert other.world == trial.topology.world, what
-            changed = {name for name in ("dp", "tp", "pp", "vp", "mbs", "zero", "recompute", "schedule", "sequence_parallel")
+            changed = {name for name in ("dp", "tp", "pp", "cp", "vp", "mbs", "zero", "zero_group", "recompute", "schedule",
+                                                 "sequence_parallel")
                        if getattr(other, name) != getattr(trial.topology, name)}  # fmt: skip
-            moved = len(changed) == 2 and changed < {"dp", "tp", "pp"}
+            moved = len(changed) == 2 and changed < {"dp", "tp", "pp", "cp"}
             assert len(changed) == 1 or moved or changed == {"schedule", "vp"}, what
 
 

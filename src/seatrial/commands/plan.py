@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
         calibrate: Path | None = CALIBRATE,
         size: str | None = knob("size", "Search layers, hidden and heads too, around this size, as 181B."),
         size_tolerance: str = typer.Option("3%", help="How far from --size a shape may be."),
-        emit: str | None = knob("emit", "megatron: write the pick as flags and as a Slurm script."),
+        emit: str | None = knob("emit", "megatron, torchtitan: write the pick as flags; megatron's as a Slurm script too."),
         out: Path | None = typer.Option(None, "--out", "-o", help="Folder for --emit; by default they are printed.",
                                         show_default=False),
         preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),
@@ -88,8 +88,8 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan import ask, show
         from seatrial.plan.request import number, share
 
-        if emit not in (None, "megatron"):
-            raise BadInput(f"--emit {emit!r}: megatron is the one format")
+        if emit not in (None, "megatron", "torchtitan"):
+            raise BadInput(f"--emit {emit!r}: megatron and torchtitan are the formats")
         question = functools.partial(
             ask.question, file=file, model=model, cluster=cluster, machine=machine, nodes=space.nodes,
             nodes_max=space.nodes_max, procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel,
@@ -99,7 +99,7 @@ def register(app: typer.Typer) -> None:
         if emit and engine is None and file is None:
             from seatrial.plan.emit import writable
 
-            engine, fixed = writable(asked.model)
+            engine, fixed = ("torchtitan", {}) if emit == "torchtitan" else writable(asked.model)
             given = {name: value for name, value in space.knobs.items() if value is not None}
             asked, rules = question(knobs={**space.knobs, **fixed, **given}, engine=engine)
         told = ask.ask(asked, rules=rules, by=by, top=top, tokens=None if tokens is None else number("tokens", tokens),
@@ -108,7 +108,7 @@ def register(app: typer.Typer) -> None:
         document, found = told.document, told.found
         say_gaps(document)
         if emit and len(found):
-            document["emitted"] = _emitted(found, asked.batch, preamble, config, out)
+            document["emitted"] = _emitted(emit, found, asked.batch, preamble, config, out)
         if as_json:
             print(json.dumps(document, allow_nan=False))
             if not len(found):
@@ -120,12 +120,14 @@ def register(app: typer.Typer) -> None:
         return EXIT_GOOD if len(found) else EXIT_FINDINGS
 
 
-def _emitted(found: Found, batch: Batch, preamble: Path | None, config: Path | None, out: Path | None) -> dict[str, str]:
+def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config: Path | None,
+             out: Path | None) -> dict[str, str]:
     """Of the best that can be written: file name -> its text; with a folder, path -> nothing, and the files are there."""
     from dataclasses import replace
 
     from seatrial.launch.registry import load
     from seatrial.plan import emit
+    from seatrial.plan.emit_torchtitan import torchtitan
 
     own: Any = load(config).get("slurm")
     refused: list[str] = []
@@ -133,15 +135,15 @@ def _emitted(found: Found, batch: Batch, preamble: Path | None, config: Path | N
         trial = found.trial(i)
         ramped = replace(trial, batch=batch) if trial.batch.gbs == batch.gbs else trial
         try:
-            files = emit.megatron(ramped, preamble=preamble, options=getattr(own, "options", None),
-                                  shell=getattr(own, "preamble", ()))
+            files = torchtitan(ramped) if to == "torchtitan" else emit.megatron(
+                ramped, preamble=preamble, options=getattr(own, "options", None), shell=getattr(own, "preamble", ()))
             break
         except BadInput as error:
             refused.append(str(error))
     else:
-        raise BadInput(f"--emit megatron: none of the first {len(refused)} can be written; of the first: {refused[0]}")
+        raise BadInput(f"--emit {to}: none of the first {len(refused)} can be written; of the first: {refused[0]}")
     if refused:
-        print(f"number {len(refused) + 1} is written, the best that Megatron's flags can say; of the first: {refused[0]}",
+        print(f"number {len(refused) + 1} is written, the best that {to}'s flags can say; of the first: {refused[0]}",
               file=sys.stderr)
     if out is None:
         return files

@@ -194,7 +194,7 @@ def reason(found: Found) -> str:
         asked = " x ".join(f"{name.upper()} {','.join(map(str, values))}" for name in DEGREES
                            if (values := getattr(found.space, name)) is not None)
         there = f"{worlds[0]}" if len(worlds) == 1 else f"{worlds[0]} to {worlds[-1]}"
-        return (f"no layout has {asked or 'that shape'} on {there} processes: DP x TP x PP must equal nodes x processes per "
-                "node")
+        product = "DP x TP x PP" + (" x CP" if found.space.cp is not None else "")
+        return f"no layout has {asked or 'that shape'} on {there} processes: {product} must equal nodes x processes per node"
     most = ", ".join(f"{code} {count}" for code, count in sorted(found.rejected.items(), key=lambda item: -item[1])[:3])
     return f"all {found.considered} layouts break a rule: {most}"

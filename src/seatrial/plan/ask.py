@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from seatrial import expression, fields, presets, trialfile
+from seatrial.engines.model import model_of
 from seatrial.errors import BadInput
 from seatrial.plan import probed
 from seatrial.plan.answer import Document, Measured, answer
@@ -107,6 +108,11 @@ def ask(request: Request, *, rules: Sequence[str] = (), by: str = "time", top: i
     return Answer(request=request, found=found, document=document)
 
 
+def usual_kind(trial: Trial) -> str:
+    """Of context parallelism, where nobody says: the engine's own."""
+    return next(iter(model_of(trial.engine).context), trial.topology.cp_kind)
+
+
 def rules_of(texts: Sequence[str]) -> list[expression.Expression]:
     return [expression.parse(text, RULE_NAMES) for text in texts]
 
@@ -155,6 +161,6 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
     stated = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
     others = trial.topology.tp * trial.topology.pp * trial.topology.cp
     usual = {"dp": max(1, trial.cluster.world // others),
-             "precision": usual_precision(trial.cluster.device)}
+             "precision": usual_precision(trial.cluster.device), "cp_kind": usual_kind(trial)}
     tables["topology"] = {**{name: value for name, value in usual.items() if name not in stated}, **own}
     return trialfile.build(tables, settings, where=where)[0]

@@ -1,4 +1,4 @@
-"""A trial as Megatron's flags and as a Slurm script.
+"""A trial as Megatron's flags and as a Slurm script; torchtitan's are in `emit_torchtitan.py`.
 
     files = emit.megatron(trial, preamble=Path("jean-zay.sh"), options={"partition": "gpu_p5"})
     files["megatron-deepspeed.args"], files["ds_config.json"], files["train.slurm"]
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from seatrial.errors import BadInput
 from seatrial.files import save
-from seatrial.spec import Model, Trial, stages_of
+from seatrial.spec import Model, Trial, context_split, stages_of
 
 Flags = list[tuple[str, ...]]
 """Each a flag with its values, as separate words."""
@@ -140,6 +140,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append(f"Megatron-LM interleaves equal stages: {m.layers} layers are not a multiple of PP {t.pp} x VP {t.vp}")
     elif _uneven(trial) or t.stage_layers is not None:
         why_not.append("Megatron-LM's stages are equal, or equal with a place each for embedding and loss")
+    if t.gradients_group is not None or t.weights_group is not None:
+        why_not.append("gradients and weights have no groups of their own in Megatron-LM; its optimizer's are zero_group")
     if why_not:
         return Dialect(flags=[], notes=[f"not for Megatron-LM: {reason}" for reason in why_not])
     flags: Flags = list(_shared(trial))
@@ -155,9 +157,11 @@ def megatron_lm(trial: Trial) -> Dialect:
         flags.append(("--sequence-parallel",))
     if t.zero == 1:
         flags.append(("--use-distributed-optimizer",))
-        if t.zero_group not in (None, t.dp):
-            flags.append(("--num-distributed-optimizer-instances", str(t.dp // (t.zero_group or 1))))
-    if t.dp > 1 and trial.execution.overlap is not False:  # as the forecast of this engine has it
+        if t.zero_group not in (None, t.data_ranks):
+            flags.append(("--num-distributed-optimizer-instances", str(t.data_ranks // (t.zero_group or 1))))
+    if t.cp > 1:
+        flags += _context(trial)
+    if t.data_ranks > 1 and trial.execution.overlap is not False:  # as the forecast of this engine has it
         flags += [("--overlap-grad-reduce",), *([("--overlap-param-gather",)] if t.zero == 1 else [])]
     if t.recompute == "full":
         flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
@@ -169,6 +173,19 @@ def megatron_lm(trial: Trial) -> Dialect:
     if t.precision == "fp8":
         flags += [("--bf16",), ("--fp8-format", "hybrid"), ("--transformer-impl", "transformer_engine")]
     return Dialect(flags=flags, notes=notes)
+
+
+COMM_TYPES = {"ring": "p2p", "gather": "all_gather", "ulysses": "a2a", "ulysses+ring": "a2a+p2p"}
+"""Kind of context parallelism -> Megatron's word for it (megatron/core/model_parallel_config.py)."""
+
+
+def _context(trial: Trial) -> Iterator[tuple[str, ...]]:
+    t = trial.topology
+    yield "--context-parallel-size", str(t.cp)
+    yield "--cp-comm-type", COMM_TYPES[t.cp_kind]
+    if t.cp_kind == "ulysses+ring":
+        heads, ring = context_split(trial.model, t)
+        yield "--hierarchical-context-parallel-sizes", str(heads), str(ring)
 
 
 def megatron_deepspeed(trial: Trial) -> Dialect:
@@ -188,6 +205,13 @@ def megatron_deepspeed(trial: Trial) -> Dialect:
         why_not.append(f"the Megatron-DeepSpeed that has ALiBi runs every model as a pipeline, which refuses ZeRO {t.zero}")
     if t.precision == "fp8":
         why_not.append("fp8 is not in it")
+    if t.cp > 1 and (t.cp_kind != "ulysses" or t.pp > 1 or m.alibi):
+        why_not.append(f"CP {t.cp} by {t.cp_kind}" + (f" with PP {t.pp}" if t.pp > 1 else "")
+                       + " is not in it; Microsoft's has ulysses, without its pipeline engine and without ALiBi")
+    if t.zero_group not in (None, t.data_ranks) and t.zero < 3:
+        why_not.append(f"zero_group {t.zero_group} with ZeRO {t.zero}: MiCS is of ZeRO 3")
+    if t.gradients_group is not None:
+        why_not.append("gradients have no group of their own in it")
     if _uneven(trial) or t.stage_layers is not None:
         why_not.append("its stages are equal, or equal with a place each for the two embeddings")
     if why_not:
@@ -204,10 +228,13 @@ def megatron_deepspeed(trial: Trial) -> Dialect:
     if t.recompute == "full":
         flags += [("--checkpoint-activations",), ("--deepspeed-activation-checkpointing",)]
     flags += [("--deepspeed",), ("--deepspeed_config", "ds_config.json"), ("--zero-stage", str(t.zero))]
-    if t.zero < 2:
+    if t.cp > 1:
+        flags.append(("--ds-sequence-parallel-size", str(t.cp)))
+    if t.zero < 2 and t.cp == 1:
         return Dialect(flags=flags, notes=[])
+    what = f"CP {t.cp}" if t.cp > 1 else f"ZeRO {t.zero}"
     return Dialect(flags=[*flags, ("--no-pipeline-parallel",)],
-                   notes=[f"ZeRO {t.zero} takes Microsoft's Megatron-DeepSpeed, which can run without its pipeline engine"])
+                   notes=[f"{what} takes Microsoft's Megatron-DeepSpeed, which can run without its pipeline engine"])
 
 
 def _beyond_gpt(m: Model) -> Iterator[str]:
@@ -231,11 +258,15 @@ def _beyond_gpt(m: Model) -> Iterator[str]:
 
 def deepspeed_config(trial: Trial) -> dict[str, object]:
     t = trial.topology
+    # runtime/zero/config.py: MiCS shards in groups and replicates across; hpZ has a second copy of the weights in smaller ones.
+    groups = {} if t.zero_group in (None, t.data_ranks) else {"mics_shard_size": t.zero_group}
+    if t.weights_group is not None:
+        groups["zero_hpz_partition_size"] = t.weights_group
     config: dict[str, object] = {
         "train_micro_batch_size_per_gpu": t.mbs,
         "train_batch_size": trial.batch.gbs,
         "gradient_clipping": 1.0,
-        "zero_optimization": {"stage": t.zero},
+        "zero_optimization": {"stage": t.zero, **groups},
         "steps_per_print": 2000,
     }
     if t.precision == "fp16":
@@ -281,7 +312,8 @@ def slurm_script(trial: Trial, dialect: Dialect, *, preamble: Path | None, optio
     cluster, t = trial.cluster, trial.topology
     if cluster is None:
         raise BadInput("a Slurm script needs a cluster; --cluster names one")
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{trial.model.name or 'model'}-dp{t.dp}-tp{t.tp}-pp{t.pp}-mbs{t.mbs}").strip("-")
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{trial.model.name or 'model'}-dp{t.dp}-tp{t.tp}-pp{t.pp}"
+                  + (f"-cp{t.cp}" if t.cp > 1 else "") + f"-mbs{t.mbs}").strip("-")
     lines = ["#!/bin/bash", f"#SBATCH --job-name={name}", f"#SBATCH --nodes={cluster.nodes}", "#SBATCH --ntasks-per-node=1"]
     gpu = cluster.device.kind == "gpu"
     usual = {"gres": f"gpu:{cluster.procs_per_node}"} if gpu else {}

@@ -3,7 +3,8 @@
     explained = explain(trial)
     explained.parts["bubble"], explained.memory["weights"], explained.limits, explained.changes[0]
 
-A change is one knob (micro-batch, ZeRO, recompute, schedule, sequence parallelism) or one factor moved between DP, TP and PP.
+A change is one knob (micro-batch, ZeRO and its group, recompute, schedule, sequence parallelism, the kind of context
+parallelism) or one factor moved between DP, TP, PP and CP.
 """
 from __future__ import annotations
 
@@ -15,16 +16,19 @@ import numpy as np
 
 from seatrial import rules
 from seatrial.arith import TIE
+from seatrial.arith.layer import widths
 from seatrial.columns import DEGREES, LAYOUT, by_field
 from seatrial.engines.model import EngineModel, model_of
+from seatrial.errors import BadInput
 from seatrial.plan import step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
+from seatrial.plan.context import exchanged_bytes
 from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY, UNLIKELY, Headroom, percent, word
-from seatrial.plan.search import learned
+from seatrial.plan.search import learned, whole_nodes
 from seatrial.schedule import KINDS, Kind, Timeline, walk
-from seatrial.spec import Topology, Trial, round_up
+from seatrial.spec import BYTES, GIB, Topology, Trial, round_up
 
 WHY = {
     "matmul": "the GEMMs of the layers: what the run is for",
@@ -32,6 +36,7 @@ WHY = {
     "logits": "the vocabulary's GEMM and loss, on the last stage alone",
     "memory": "norms, activations, dropout: as fast as the memory",
     "tensor": "all-reduces of tensor parallelism, at every layer",
+    "exchange": "keys and values of other ranks' tokens, as far as attention does not hide them",
     "p2p": "activations and gradients between stages",
     "bubble": "waiting while the pipeline fills and drains, or for a slower stage",
     "gradients": "reducing gradients over the replicas",
@@ -45,6 +50,7 @@ WHY = {
 REMEDY = {
     "bubble": "more micro-batches (smaller MBS, larger batch), fewer stages, or virtual stages",
     "tensor": "a smaller TP, kept inside a node",
+    "exchange": "a smaller CP, kept inside a node, or another kind of it",
     "p2p": "fewer stages, or fewer virtual ones",
     "gradients": "a larger batch, or fewer replicas",
     "launch": "a larger MBS or a smaller TP, so that kernels are longer",
@@ -96,6 +102,8 @@ class Explained:
     """None where there are more stages than a picture can show."""
     drawn: int
     """Micro-batches in the timeline: enough to see the pattern."""
+    context: str
+    """What context parallelism makes of it, in a line; empty without."""
     limits: list[str]
     """What holds it back, most first."""
     warnings: list[rules.Violation]
@@ -126,11 +134,24 @@ def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 1
         trial=trial, sec=sec, lo=float(timed.lo[0]), hi=float(timed.hi[0]), parts=parts, mem_gib=gib,
         memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, odds=odds,
         engine=model_of(trial.engine), attention=kernel_of(trial), timeline=timeline, drawn=drawn,
-        limits=limits(parts, sec, need, limit, odds), warnings=warnings, changes=changes(trial, sec, fit, headroom),
+        context=in_context(configs, trial), limits=limits(parts, sec, need, limit, odds), warnings=warnings,
+        changes=changes(trial, sec, fit, headroom),
     )  # fmt: skip
 
 
 MOST_STAGES_DRAWN = 256
+
+
+def in_context(c: Configs, trial: Trial) -> str:
+    """How a sequence lies over the ranks, what they send each other, and what they hold of it."""
+    t, element = trial.topology, np.array([float(max(2, BYTES[trial.topology.precision]))])
+    if t.cp == 1:
+        return ""
+    width = widths(c, c.tp)
+    block = float((c.tokens * (width.qkv - width.context) * element)[0])
+    held = float(exchanged_bytes(c, element)[0])
+    return (f"CP {t.cp} by {t.cp_kind}: {trial.model.seq // t.cp:,} tokens of a sequence a rank, their keys and values "
+            f"{block / 2**20:,.0f} MiB a layer; {held / GIB:.2f} GiB of other ranks' while attention runs")
 
 
 def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
@@ -197,24 +218,51 @@ def better(found: list[Change]) -> list[Change]:
     return [change for change in found if change.odds is not None and change.odds >= LIKELY and (change.gain or 0) > TIE]
 
 
+def fitting(explained: Explained) -> list[Change]:
+    """Where the layout itself is not likely to fit: what would make it, the fastest first."""
+    if explained.odds >= LIKELY:
+        return []
+    return [change for change in explained.changes if change.odds is not None and change.odds >= LIKELY]
+
+
 def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
-    t, out, can = trial.topology, [], model_of(trial.engine)
+    t, can = trial.topology, model_of(trial.engine)
+    out: list[tuple[str, Topology]] = []
+
+    def add(what: str, **other: Any) -> None:
+        try:
+            out.append((what, replace(t, **other)))
+        except BadInput:  # groups that the degrees would no longer be multiples of
+            pass
+
+    degrees = DEGREES if can.context else tuple(name for name in DEGREES if name != "cp")
     for factor in (2, 3):
         if factor == 2 or t.mbs % 3 == 0:
-            out.append((f"MBS {t.mbs} -> {t.mbs * factor}", replace(t, mbs=t.mbs * factor)))
+            add(f"MBS {t.mbs} -> {t.mbs * factor}", mbs=t.mbs * factor)
         if t.mbs % factor == 0:
-            out.append((f"MBS {t.mbs} -> {t.mbs // factor}", replace(t, mbs=t.mbs // factor)))
-        for more in DEGREES:
-            for less in DEGREES:
+            add(f"MBS {t.mbs} -> {t.mbs // factor}", mbs=t.mbs // factor)
+        for more in degrees:
+            for less in degrees:
                 a, b = getattr(t, more), getattr(t, less)
                 if more == less or b % factor:
                     continue
-                moved = {more: a * factor, less: b // factor}
+                moved: dict[str, Any] = {more: a * factor, less: b // factor}
                 if moved.get("pp", t.pp) == 1 and KINDS[t.schedule].virtual:
                     continue
-                what = f"{more.upper()} {a} -> {a * factor}, {less.upper()} {b} -> {b // factor}"
-                out.append((what, replace(t, **moved)))  # type: ignore[arg-type]
-    out += [(f"ZeRO {t.zero} -> {zero}", replace(t, zero=zero)) for zero in can.zero_stages if zero != t.zero and t.dp > 1]
+                if more == "cp" and t.cp == 1:
+                    moved["cp_kind"] = can.context[0]
+                add(f"{more.upper()} {a} -> {a * factor}, {less.upper()} {b} -> {b // factor}", **moved)
+    if t.cp > 1:
+        for other in can.context:
+            if other != t.cp_kind:
+                add(f"CP by {t.cp_kind} -> {other}", cp_kind=other)
+    if can.hybrid_sharding and t.zero and trial.cluster is not None:
+        now = t.zero_group or t.data_ranks
+        for group in (*whole_nodes(t.tp, t.data_ranks, trial.cluster.procs_per_node), t.data_ranks):
+            if group != now:
+                add(f"ZeRO group {now} -> {group}", zero_group=None if group == t.data_ranks else group)
+    out += [(f"ZeRO {t.zero} -> {zero}", replace(t, zero=zero)) for zero in can.zero_stages
+            if zero != t.zero and t.data_ranks > 1]
     out += [(f"recompute {t.recompute} -> {mode}", replace(t, recompute=mode)) for mode in RECOMPUTE  # type: ignore[arg-type]
             if mode != t.recompute]
     if t.pp > 1:
@@ -238,8 +286,9 @@ def document(explained: Explained, top: int) -> dict[str, Any]:
         "mem_gib": explained.mem_gib, "mem_limit_gib": explained.limit_gib, "fits": explained.fits,
         "fit_odds": explained.odds, "engine": explained.engine.name, "attention": explained.attention,
         "memory_gib": explained.memory,
-        "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
+        "context": explained.context, "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
         "better": [_change(change) for change in better(explained.changes)[:top]],
+        "fitting": [_change(change) for change in fitting(explained)[:top]],
         "changes": [_change(change) for change in explained.changes],
     }  # fmt: skip
 

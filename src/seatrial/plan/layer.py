@@ -87,7 +87,7 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     }
     if (c.cp > 1).any():
         exchange_f, exchange_b = context.exchange_s(c, cluster, machine, scores_f, scores_b)
-        cost["context"] = Cost(exchange_f, exchange_b + redone.attention * exchange_f)
+        cost["exchange"] = Cost(exchange_f, exchange_b + redone.attention * exchange_f)
     cost["launch"] = _launch(c, machine, cost, full)
     return cost
 

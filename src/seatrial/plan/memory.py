@@ -111,19 +111,20 @@ def _tensors(c: Configs, cluster: Cluster, parameters: Floats, element: Floats) 
     gpu = cluster.device.kind == "gpu"
     own = np.broadcast_to(facts.of(c, "footprint"), len(c))
     if own.all() and len(c):
-        return ours.footprints(c, gpu=gpu).parts
-    parts = _states(c, parameters, element)
-    parts["activations"], parts["working"] = activations(c, cluster, element)
-    parts["logits"] = _logits(c, element)
-    size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
-    parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0)
+        parts = ours.footprints(c, gpu=gpu).parts
+    else:
+        parts = _states(c, parameters, element)
+        parts["activations"], parts["working"] = activations(c, cluster, element)
+        parts["logits"] = _logits(c, element)
+        size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
+        parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0)
+        if own.any():
+            counted = ours.footprints(c.take(own), gpu=gpu).parts
+            for name, value in counted.items():
+                parts[name] = np.array(parts[name])
+                parts[name][:, own] = value
     if (c.cp > 1).any():
         parts["communication"] = parts["communication"] + np.where(c.cp > 1, context.exchanged_bytes(c, element), 0.0)
-    if own.any():
-        counted = ours.footprints(c.take(own), gpu=gpu).parts
-        for name, value in counted.items():
-            parts[name] = np.array(parts[name])
-            parts[name][:, own] = value
     return parts
 
 

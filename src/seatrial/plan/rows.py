@@ -41,9 +41,10 @@ DEFAULTS = {
     "seq": "2048",
     "vocab": "50257",
     "family": "gpt2; llama with kv_heads below heads or with glu yes",
-    "nodes": "as many as DP x TP x PP processes fill",
+    "nodes": "as many as DP x TP x PP x CP processes fill",
     "procs_per_node": "what the processes and the nodes make of it, at most the cluster's",
-    "dp": "what the nodes leave beside TP x PP",
+    "dp": "what the nodes leave beside TP x PP x CP",
+    "cp_kind": "the engine's own: ring, with torchtitan gather, with DeepSpeed ulysses",
     ", ".join(name for name in LAYOUT if COLUMNS[name].default == 1 and COLUMNS[name].type is int and name != "dp"): "1",
     "gbs": "DP x MBS",
     "zero_stage": "what the engine is usually run with: 0, with megatron-core 1, with FSDP 3",
@@ -77,6 +78,10 @@ RECOMPUTES = {"selective": "op, per op, selective op, op selective, per op sac, 
               "full": "uniform, full uniform, full ac, full activation checkpointing"}  # fmt: skip
 """What tables call recompute. `block` and every n-th block recompute a part of the layers, which nothing here models."""
 _RECOMPUTE_OF = {name.strip(): mode for mode, names in RECOMPUTES.items() for name in names.split(",")}
+CONTEXT_KINDS = {"ring": "p2p, ring attention, alltoall", "gather": "all gather, allgather, gather kv",
+                 "ulysses": "a2a, all to all", "ulysses+ring": "a2a p2p, a2a+p2p, ulysses ring, usp"}  # fmt: skip
+"""What engines call the kinds: --cp-comm-type of Megatron; torchtitan's alltoall passes blocks on as a ring does."""
+_CONTEXT_OF = {name.strip(): kind for kind, names in CONTEXT_KINDS.items() for name in names.split(",")}
 ATTENTIONS = {
     "stored": "stored, math, eager, unfused, torch, naive, no, false, 0, off",
     "fused": "fused, flash, flash attention, flash attn, fa, fa2, flash2, flash attention 2, flash attn 2, "
@@ -382,7 +387,7 @@ class _Cells:
         said = _plain(self.text(*names))
         if column.name == "recompute" and said in (*YES, *NO):
             return "full" if said in YES else "none"
-        if known := {"recompute": _RECOMPUTE_OF, "dtype": ALIASES}.get(column.name, {}).get(said):
+        if known := {"recompute": _RECOMPUTE_OF, "dtype": ALIASES, "cp_kind": _CONTEXT_OF}.get(column.name, {}).get(said):
             return known
         if column.choices:
             return self.choice(column.choices, *names)
@@ -425,13 +430,20 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     knobs = {"precision": usual_precision(cluster.device), "zero": facts.usual_zero, **got.table(LAYOUT)}
     if got.of(COLUMNS["zero_stage"]) is None and (named := re.search(r"zero[\s_-]*([0-3])\b", got.text("engine").lower())):
         knobs["zero"] = int(named[1])
-    gbs, rest = knobs.pop("gbs", None), knobs.get("tp", 1) * knobs.get("pp", 1)
+    cp = knobs.get("cp", 1)
+    gbs, rest = knobs.pop("gbs", None), knobs.get("tp", 1) * knobs.get("pp", 1) * cp
     nodes, procs, copies = got.whole("nodes"), got.whole("procs_per_node"), got.whole(*REPLICATED) or 1
+    if cp > 1 and facts.context:
+        knobs.setdefault("cp_kind", facts.context[0])
+    if got.value("zero_group") is None and "zero_group" in knobs:
+        # What torchtitan calls the degree of sharding leaves CP out, over which it shards as well.
+        knobs["zero_group"] *= cp
     if "dp" not in knobs:
-        shared = knobs.get("zero_group", 1) * copies
+        shared = max(1, knobs.get("zero_group", cp) * copies // cp)
         knobs["dp"] = max(1, nodes * (procs or cluster.procs_per_node) // rest) if nodes else shared
-    if copies != 1 and copies * knobs.setdefault("zero_group", max(1, knobs["dp"] // copies)) != knobs["dp"]:
-        raise BadInput(f"{copies} copies of a ZeRO group of {knobs['zero_group']} are not DP {knobs['dp']}")
+    if copies != 1 and copies * knobs.setdefault("zero_group", max(1, knobs["dp"] * cp // copies)) != knobs["dp"] * cp:
+        raise BadInput(f"{copies} copies of a ZeRO group of {knobs['zero_group']} are not DP {knobs['dp']}"
+                       + (f" x CP {cp}" if cp > 1 else ""))
     knobs.setdefault("schedule", "interleaved" if knobs.get("vp", 1) > 1 else "1f1b")
     # The places first: what a row says of its nodes is refused before its model is.
     nodes, procs = _filled(knobs["dp"] * rest, nodes, procs, cluster.procs_per_node)

@@ -12,7 +12,7 @@ from seatrial import terminal
 from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.plan.answer import Document
-from seatrial.plan.explain import WHY, Explained, better
+from seatrial.plan.explain import WHY, Explained, better, fitting
 from seatrial.plan.odds import LIKELY, percent
 from seatrial.plan.request import Request
 from seatrial.schedule import picture
@@ -55,7 +55,7 @@ def print_plan(document: Document, request: Request) -> None:
             print(f"  letting go of {near['freed']}: {layout(near)} {'would' if sure else 'may'} run: "
                   f"{near['sec_per_it']:.2f} s, {near['mem_gib']:.1f} GiB{tight}")
         return
-    columns = _columns(candidates[0], shapes, several_nodes=request.space.nodes is not None)
+    columns = _columns(candidates, shapes, several_nodes=request.space.nodes is not None)
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
     headers, rows, alike = _fitting(["#", *(column.header for column in columns)], rows)
     left = {column.header for column in columns if column.left}
@@ -112,12 +112,17 @@ def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
     print()
 
 
-def _columns(first: dict[str, Any], shapes: bool, several_nodes: bool) -> list[_Column]:
-    columns = []
+def _columns(candidates: list[dict[str, Any]], shapes: bool, several_nodes: bool) -> list[_Column]:
+    columns, first = [], candidates[0]
+    several = any(c["cp"] > 1 for c in candidates)
     if shapes:
         columns += [_plain(name) for name in ("layers", "hidden", "heads")]
         columns.append(_Column("size", lambda c: f"{c['parameters'] / 1e9:.1f}B"))
-    columns += [_knob(name) for name in SEARCHED if name != "gbs"]
+    columns += [_knob(name) for name in SEARCHED if name != "gbs" and (several or name != "cp")]
+    if several:
+        columns.append(_Column("CP by", lambda c: c["cp_kind"] if c["cp"] > 1 else "", left=True))
+    if any(c.get("zero_group") for c in candidates):
+        columns.append(_Column("group", lambda c: f"{c.get('zero_group') or 'all'}"))
     if several_nodes:
         columns.append(_plain("nodes"))
     columns += [
@@ -184,7 +189,9 @@ def _remarks(document: Document) -> None:
 
 def layout(c: dict[str, Any]) -> str:
     """One layout in a few words."""
-    knobs = [BY_FIELD[name].text(c[name]) for name in SEARCHED if name != "gbs" and (name, c[name]) != ("vp", 1)]
+    knobs = [BY_FIELD[name].text(c[name]) for name in SEARCHED
+             if name != "gbs" and (name, c[name]) not in (("vp", 1), ("cp", 1))]
+    knobs += [f"by {c['cp_kind']}"] * (c["cp"] > 1) + [f"ZeRO group {c['zero_group']}"] * bool(c.get("zero_group"))
     return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
 
 
@@ -198,7 +205,7 @@ def explained(explained: Explained, top: int) -> None:
     """One layout taken apart, for a person."""
     t, cluster = explained.trial.topology, explained.trial.cluster
     assert cluster is not None
-    degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES)
+    degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES if name != "cp" or t.cp > 1)
     print(terminal.folded(
         f"{explained.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
         f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
@@ -212,6 +219,8 @@ def explained(explained: Explained, top: int) -> None:
     if explained.timeline is not None:
         print(f"\n{pipeline_title(explained)}; dots are the bubble")
         print(picture(explained.timeline, width=min(terminal.width(), 160)))
+    if explained.context:
+        print("\n" + terminal.folded(explained.context, 4))
     print("\nWhat limits it")
     print("\n".join(terminal.folded(f"  {line}", 4) for line in explained.limits) or "  nothing stands out")
     for warning in explained.warnings:
@@ -222,6 +231,8 @@ def explained(explained: Explained, top: int) -> None:
         print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
     if not chosen:
         print("  no single change is forecast to gain more than 1 %")
+    for change in fitting(explained)[:top]:
+        print(f"  to fit: {change.what}: {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
     full = [(change, odds) for change in explained.changes if (odds := change.odds) is not None and odds < LIKELY
             and (change.gain or 0) > TIE]
     if full and top:

@@ -93,7 +93,7 @@ SPREAD_CPU = {"compute": 0.45, "head": 0.45, "memory": 0.45, "tensor": 0.50, "pi
 general message library is anybody's guess."""
 
 SCALES = {"matmul": "compute", "attention": "compute", "logits": "head", "memory": "memory", "accumulate": "memory",
-          "embedding": "memory", "tensor": "tensor", "context": "tensor", "p2p": "pipeline", "launch": "launch",
+          "embedding": "memory", "tensor": "tensor", "exchange": "tensor", "p2p": "pipeline", "launch": "launch",
           "gradients": "gradients", "optimizer": "memory", "fixed": "launch"}
 """Which coefficient scales which part."""
 
@@ -402,7 +402,7 @@ def communication_s(c: Configs, cluster: Cluster) -> Floats:
     """[3]: seconds of one micro-batch of the first configuration that are communication, on the three kinds of ranks."""
     found: Floats = np.zeros(3)
     for side in _sides(measure(c, cluster), _scales(c, COLD)):
-        found = found + side["tensor"][:, 0] + side["p2p"][:, 0] + (side["context"][:, 0] if "context" in side else 0.0)
+        found = found + side["tensor"][:, 0] + side["p2p"][:, 0] + (side["exchange"][:, 0] if "exchange" in side else 0.0)
     return found
 
 

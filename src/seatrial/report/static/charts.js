@@ -2,14 +2,14 @@
 const MOST_BARS = 18;
 const COLOUR = {
   matmul: "c1", forward: "c1", attention: "c2", backward: "c2", logits: "c3", loss: "c3", recompute: "c4", checkpoint: "c13", memory: "c4", embedding: "c4",
-  tensor: "c5", tp_comm: "c5", p2p: "c6", pp_send: "c6", gradients: "c7", grad_reduce: "c7", param_gather: "c7", bubble: "c8", pp_wait: "c8",
+  tensor: "c5", tp_comm: "c5", exchange: "c5", p2p: "c6", pp_send: "c6", gradients: "c7", grad_reduce: "c7", param_gather: "c7", bubble: "c8", pp_wait: "c8",
   optimizer: "c9", accumulate: "c10", launch: "c11", fixed: "c12", data: "c12",
   weights: "c1", activations: "c6", working: "c7", slack: "c8", communication: "c11", context: "c12", buffers: "c10", learned: "c13",
 };
 const MEMORY_COLOUR = { ...COLOUR, gradients: "c2", logits: "c5" };
 const PART_SAYS = {
   matmul: "GEMMs of the layers", attention: "scores, softmax, weighted sum", logits: "the GEMM over the vocabulary, and the loss", memory: "norms, activations, dropout",
-  tensor: "collectives of tensor parallelism", p2p: "between pipeline stages", bubble: "waiting while the pipeline fills and drains", gradients: "gradients over the replicas",
+  tensor: "collectives of tensor parallelism", exchange: "keys and values between the ranks of a sequence", p2p: "between pipeline stages", bubble: "waiting while the pipeline fills and drains", gradients: "gradients over the replicas",
   optimizer: "the optimizer", accumulate: "adding up micro-batches", launch: "waiting for the host to start kernels", fixed: "what every iteration pays once",
   pp_wait: "waiting for another stage", pp_send: "sending to another stage", grad_reduce: "gradients over the replicas", tp_comm: "collectives of tensor parallelism",
   slack: "kept by the allocator, or between blocks", context: "driver, runtime, communication library",
