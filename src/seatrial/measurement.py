@@ -192,7 +192,8 @@ def short_batch(trial: Trial, microbatches: int, *, warmup: int) -> Batch | None
         return None
     replica = trial.topology.dp * trial.topology.mbs
     small, large = found[0] * replica, found[1] * replica
-    return Batch(gbs=large, rampup_start=small, rampup_increment=large - small, rampup_samples=small * (warmup + TIMED_SHORT))
+    return Batch(gbs=large, rampup_start=small, rampup_increment=large - small, rampup_samples=small * (warmup + TIMED_SHORT),
+                 documents=trial.batch.documents)
 
 
 def _estimated(found: Measurement, trial: Trial, groups: dict[int, list[float]]) -> Measurement:

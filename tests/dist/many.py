@@ -81,7 +81,7 @@ def train(trial: Trial, recipe: Recipe, pool: Pool | None = None) -> list[StepRe
     """The trial's first steps in the world that this process is in."""
     mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
     engine = Engine(trial, recipe, mesh)
-    batches = Batches(recipe, trial.model, recipe.seed)
+    batches = Batches(recipe, trial.model, recipe.seed, documents=trial.batch.documents)
     results, sample = [], 0
     for step in range(1, recipe.steps + 1):
         results.append(engine.step(step, first_sample=sample, batches=batches))
@@ -126,7 +126,8 @@ def first_step(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[floa
     for label, trial in trials.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"))
         engine = Engine(trial, recipe, mesh)
-        result = engine.step(1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
+        batches = Batches(recipe, trial.model, recipe.seed, documents=trial.batch.documents)
+        result = engine.step(1, first_sample=0, batches=batches)
         found[label] = result.loss, result.grad_norm, {name: values.numpy() for name, _, values in gradients(engine)}
         mesh.close()
     return found

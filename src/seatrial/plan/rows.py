@@ -431,7 +431,7 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     if got.of(COLUMNS["zero_stage"]) is None and (named := re.search(r"zero[\s_-]*([0-3])\b", got.text("engine").lower())):
         knobs["zero"] = int(named[1])
     cp = knobs.get("cp", 1)
-    gbs, rest = knobs.pop("gbs", None), knobs.get("tp", 1) * knobs.get("pp", 1) * cp
+    gbs, documents, rest = knobs.pop("gbs", None), knobs.pop("documents", None), knobs.get("tp", 1) * knobs.get("pp", 1) * cp
     nodes, procs, copies = got.whole("nodes"), got.whole("procs_per_node"), got.whole(*REPLICATED) or 1
     if cp > 1 and facts.context:
         knobs.setdefault("cp_kind", facts.context[0])
@@ -449,7 +449,8 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     nodes, procs = _filled(knobs["dp"] * rest, nodes, procs, cluster.procs_per_node)
     here = cluster.with_procs(procs).with_nodes(nodes)
     model, topology = _model(got, knobs.get("tp", 1)), Topology(**knobs)
-    return Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs), topology=topology, cluster=here,
+    return Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs, documents=documents),
+                 topology=topology, cluster=here,
                  environment=Environment(clock_ghz=got.number("freq_ghz")), execution=_execution(got, cluster, engine),
                  engine=engine)
 

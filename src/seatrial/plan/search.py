@@ -23,7 +23,18 @@ from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
 from seatrial.plan import context, step
 from seatrial.plan.calibrate import Calibration
-from seatrial.plan.configs import CHOICES, OF_MODEL, PRECISIONS, RECOMPUTE, Configs, Floats, asked, decoded, engine_code
+from seatrial.plan.configs import (
+    CHOICES,
+    OF_MODEL,
+    PRECISIONS,
+    RECOMPUTE,
+    Configs,
+    Floats,
+    asked,
+    decoded,
+    documents_code,
+    engine_code,
+)
 from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY, UNLIKELY, expected
 from seatrial.plan.space import CHUNK, GROUPS, PLACE, TRIED, Columns, Space, divisors, expand, product
@@ -37,7 +48,8 @@ KEPT = 4096
 TIMED = 1 << 15
 """Layouts that fit memory and are timed together."""
 
-RULE_NAMES = (*(name for name in KNOBS if name not in CHOICES), "nodes", "world", "microbatches", "stages",
+RULE_NAMES = (*(name for name in KNOBS if BY_FIELD[name].type is not str and name not in CHOICES), "nodes", "world",
+              "microbatches", "stages",
               *(name for name in SHAPE if COLUMNS[name].about.kind == "count"))  # fmt: skip
 """What a user's rule can speak of; `stages` is PP x VP, `world` all processes."""
 
@@ -101,8 +113,8 @@ def _excess(key: Floats) -> Floats:
 
 def trial_of(row: dict[str, int], space: Space, precision: str) -> Trial:
     knobs = decoded(row)
-    return Trial(model=space.models[row["shape"]], batch=Batch(gbs=knobs.pop("gbs")), engine=space.engine,
-                 execution=space.execution,
+    return Trial(model=space.models[row["shape"]], batch=Batch(gbs=knobs.pop("gbs"), documents=space.documents),
+                 engine=space.engine, execution=space.execution,
                  topology=Topology(**{**knobs, "precision": precision}), cluster=space.cluster.with_nodes(row["nodes"]))
 
 
@@ -118,6 +130,7 @@ def configs_of(c: Columns, space: Space, precision: str) -> Configs:
     return Configs.from_columns(
         len(c["shape"]), **of_models, vocab=_padded_vocab(c, models), precision=PRECISIONS.index(precision),
         procs_per_node=space.cluster.procs_per_node, engine=engine_code(space.engine), **asked(space.execution),
+        documents=documents_code(space.documents),
         **{name: column for name, column in c.items() if name != "shape"},
     )  # fmt: skip
 

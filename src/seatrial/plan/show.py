@@ -221,6 +221,8 @@ def explained(explained: Explained, top: int) -> None:
         print(picture(explained.timeline, width=min(terminal.width(), 160)))
     if explained.context:
         print("\n" + terminal.folded(explained.context, 4))
+    if explained.documents:
+        print("\n" + terminal.folded(explained.documents, 4))
     print("\nWhat limits it")
     print("\n".join(terminal.folded(f"  {line}", 4) for line in explained.limits) or "  nothing stands out")
     for warning in explained.warnings:
