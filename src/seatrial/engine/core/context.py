@@ -29,7 +29,7 @@ from torch.autograd import Function
 from torch.nn.attention import SDPBackend
 
 from seatrial.engine.core.comm import Comm, Pending
-from seatrial.engine.core.lse_kernels import SMALL_SQUARE, Squares, kernel_for, takes_squares
+from seatrial.engine.core.lse_kernels import Kernel, Squares, kernel_for
 from seatrial.engine.core.mesh import Group
 from seatrial.engine.core.pieces import Bias, Piece, Softmax, SoftmaxBackward, Starts, Stretch, packed, pieces
 from seatrial.spec import Model, Topology, context_split
@@ -72,7 +72,7 @@ class Layout(NamedTuple):
     pieces: list[list[Piece]]
     """Of its queries with the keys of each source."""
     squares: Squares | None = None
-    """Those with its own keys, where all are causal squares and small."""
+    """Those with its own keys, where all are causal squares; on a GPU, which may take them in one call."""
     pairs: int = 0
     """Of queries and keys, in all samples."""
 
@@ -123,9 +123,8 @@ class Context:
         if own and self.positions.is_cuda:
             alike = range(batch) if own[0].sample is None else (0,)
             ends = [*((sample + (piece.sample or 0)) * tokens + piece.q for sample in alike for piece in own), batch * tokens]
-            if ends[-1] <= SMALL_SQUARE * (len(ends) - 1):
-                at = torch.tensor(ends, dtype=torch.int32).to(self.positions.device, non_blocking=True)
-                squares = Squares(at, max(b - a for a, b in pairwise(ends)))
+            at = torch.tensor(ends, dtype=torch.int32).to(self.positions.device, non_blocking=True)
+            squares = Squares(at, max(b - a for a, b in pairwise(ends)))
         return Layout(found, squares, pairs)
 
     def attend(self, q_BSND: Tensor, k_BSND: Tensor, v_BSND: Tensor, *, backend: SDPBackend | None = None) -> Tensor:
@@ -140,10 +139,10 @@ class Context:
             return None
         return lambda piece: self._bias(source, piece) if self.packs else self.biases[source, piece]
 
-    def how(self, layout: Layout, source: int, q: Tensor) -> tuple[list[Piece], Bias | None, Squares | None]:
+    def how(self, layout: Layout, source: int, q: Tensor, kernel: Kernel) -> tuple[list[Piece], Bias | None, Squares | None]:
         """The pieces of this source's keys, and how they are attended."""
         squares = layout.squares if source == self.keys.group.rank else None
-        together = squares is not None and takes_squares(q, biased=self.slopes is not None)
+        together = squares is not None and squares.taken_by(kernel, q)
         return layout.pieces[source], self.bias_of(source), squares if together else None
 
 
@@ -162,7 +161,7 @@ class _Attend(Function):
         softmax = Softmax(q, ctx.kernel)
         with context.timed():
             for source, (keys, values) in context.keys.blocks(kv):
-                softmax.add(keys, values, *context.how(ctx.layout, source, q))
+                softmax.add(keys, values, *context.how(ctx.layout, source, q, ctx.kernel))
             out, lse = softmax.result()
         ctx.save_for_backward(q, kv, out, lse)
         return context.neighbours.to_tokens(out)
@@ -174,7 +173,7 @@ class _Attend(Function):
         gradients = context.keys.gradients(kv)
         with context.timed():
             for source, (keys, values) in context.keys.blocks(kv):
-                gradients.add(source, *backward.add(keys, values, *context.how(ctx.layout, source, q)))
+                gradients.add(source, *backward.add(keys, values, *context.how(ctx.layout, source, q, ctx.kernel)))
         return *context.neighbours.leave(backward.result(), gradients.result()), None, None
 
 

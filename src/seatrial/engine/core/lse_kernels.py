@@ -131,13 +131,16 @@ class Squares(NamedTuple):
     """Where squares begin, and where the last one ends; int32."""
     longest: int
 
+    def taken_by(self, kernel: Kernel, q_BSND: Tensor) -> bool:
+        """Whether one call for all is better than one of this kernel for each."""
+        batch, tokens, heads, _ = q_BSND.shape
+        mean = batch * tokens / (len(self.ends) - 1)
+        return isinstance(kernel, Flash) or isinstance(kernel, Cudnn) and mean * heads <= SMALL_SQUARE
 
-SMALL_SQUARE = 4096
-"""Up to which mean length one kernel for all squares is faster than the best kernel for each (`benchmarks/gpu/packed.py`)."""
 
-
-def takes_squares(q: Tensor, *, biased: bool) -> bool:
-    return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and not biased
+SMALL_SQUARE = 1 << 15
+"""Tokens x heads: where squares are larger, the faster kernel of a Hopper makes up for its many calls. On an H200 the two are
+even at 1,300 tokens of 32 heads and at 6,000 of 4 (`benchmarks/gpu/packed.py`)."""
 
 
 def squares_forward(q_BSND: Tensor, k_BSND: Tensor, v_BSND: Tensor, squares: Squares) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@
     batches.documents(16, mbs=4)            where documents begin in each of them; None where nothing is packed
 
 Tokens are synthetic, or from a Megatron .bin/.idx pair (`indexed.py`). Which sample is number 17 depends on the seed alone,
-so data parallel ranks need no agreement: each asks for its own numbers, and for documents a pipeline stage that reads no tokens.
+so data parallel ranks need no agreement: each asks for its own numbers, as does a stage of a pipeline for documents.
 """
 from __future__ import annotations
 
