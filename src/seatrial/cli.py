@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from seatrial import __version__, commands
 from seatrial.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, SeatrialError
-from seatrial.terminal import Visible
+from seatrial.terminal import Visible, say
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
@@ -206,7 +206,7 @@ def _pipe_closed() -> int:
 
 def _complain(message: str, status: int) -> int:
     message = message if len(message) <= LONGEST else f"{message[:LONGEST]} …"
-    print(f"seatrial: {' '.join(message.splitlines())}", file=sys.stderr)
+    say(f"seatrial: {' '.join(message.splitlines())}", to=sys.stderr)
     return status
 
 

@@ -20,7 +20,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, Union
 
 from seatrial.errors import BadInput
@@ -52,6 +52,8 @@ class About:
     """Whether `plan` and `tune` search it; then it is also an option and a name in rules."""
     degree: bool = False
     """Whether the number of processes is a multiple of it."""
+    read: Callable[[str], Any] | None = None
+    """A text of it as its value, where it is no word: 1-4-3."""
 
 
 def field(default: Any = dataclasses.MISSING, *, label: str, names: str = "", factory: Any = dataclasses.MISSING,
@@ -102,11 +104,17 @@ def build(cls: type[T], data: object, *, where: str) -> T:
     """An instance of the dataclass `cls` from plain data; `where` is the path that errors name."""
     if not isinstance(data, Mapping):
         raise BadInput(f"{where}: expected a table of {cls.__name__}'s fields, found {shown(data)}")
-    hints, as_they_are, required = _known(cls)  # type: ignore[arg-type]
+    hints, as_they_are, required, readers = _known(cls)  # type: ignore[arg-type]
     for key in data:
         if key not in hints:
             raise BadInput(f"{where}.{key}: no such key; {nearest(str(key), hints)}")
-    values = {key: value if (kind := type(value)) in as_they_are[key] and (kind is not float or math.isfinite(value))
+    for key, reads in readers.items():
+        if isinstance(data.get(key), str):
+            try:
+                data = {**data, key: reads(data[key])}
+            except BadInput as error:
+                raise BadInput(f"{where}.{key}: {error}") from None
+    values = {key: value if type(value) in as_they_are[key] and _within(value)
               else convert(value, hints[key], where=f"{where}.{key}") for key, value in data.items()}
     missing = [name for name in required if name not in values]
     if missing:
@@ -115,8 +123,9 @@ def build(cls: type[T], data: object, *, where: str) -> T:
 
 
 @functools.cache
-def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple[str, ...]]:
-    """Field -> annotation; field -> types whose values stay as they are (floats that are finite); what must be given.
+def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple[str, ...], dict[str, Callable[[str], Any]]]:
+    """Field -> annotation; field -> types whose values stay as they are (numbers within bounds); what must be given; who
+    reads a text.
 
     Once a class: a logbook builds 100,000 records.
     """
@@ -127,8 +136,9 @@ def _known(cls: Any) -> tuple[dict[str, Any], dict[str, tuple[type, ...]], tuple
     for name, hint in hints.items():
         origin, args, _ = _form(hint)
         given = args if origin in (Union, types.UnionType) and len(args) == 2 and type(None) in args else (hint,)
-        plain[name] = given if all(one in (*_AS_THEY_ARE, float, type(None)) for one in given) else ()
-    return hints, plain, tuple(f.name for f in declared if _required(f))
+        plain[name] = given if all(one in (*_AS_THEY_ARE, type(None)) for one in given) else ()
+    readers = {f.name: about.read for f in declared if (about := f.metadata.get(ABOUT)) and about.read}
+    return hints, plain, tuple(f.name for f in declared if _required(f)), readers
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
@@ -137,7 +147,7 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 def convert(value: object, hint: Any, *, where: str) -> Any:
     """`value` as the annotated type, or a BadInput that names the place, the value and what was expected."""
-    if type(value) is hint and hint in _AS_THEY_ARE:
+    if type(value) is hint and hint in _AS_THEY_ARE and _within(value):
         return value
     origin, args, composed = _form(hint)
     if origin in (Union, types.UnionType):
@@ -163,14 +173,22 @@ def convert(value: object, hint: Any, *, where: str) -> Any:
         item = args[1] if len(args) == 2 else object
         if item is object:
             return {str(k): v for k, v in value.items()}
+        if item is str and set(map(type, value)) | set(map(type, value.values())) <= {str}:
+            return dict(value)  # the cells of thousands of rows
         return {str(k): convert(v, item, where=f"{where}.{k}") for k, v in value.items()}
     if hint in (object, Any):
         return value
     return _scalar(value, hint, where=where)
 
 
-_AS_THEY_ARE = (str, bool)
-"""Types whose values need no look; a number may be beyond all bounds."""
+_AS_THEY_ARE = (str, bool, int, float)
+_MOST = {int: MOST_WHOLE, float: MOST_FIGURE}
+
+
+def _within(value: Any) -> bool:
+    """Of one of those types: whether it can stay as it is. A number may be beyond all bounds."""
+    most = _MOST.get(type(value))
+    return most is None or -most <= value <= most
 
 
 @functools.cache

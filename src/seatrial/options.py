@@ -88,7 +88,7 @@ def _layout() -> Each:
     for name in KNOBS:
         column, flag = BY_FIELD[name], f"--{name.replace('_', '-')}"
         names = [f"{flag}/--no-{flag[2:]}"] if column.type is bool else [flag]
-        hint = str if column.choices else column.type
+        hint = column.type if column.type in (int, float, bool) else str
         made[name] = hint | None, typer.Option(None, *names, help=column.help, show_default=False)
     return Each(made)
 

@@ -144,28 +144,32 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 
 def bounded(data: Any, where: str) -> Any:
     """Walked with a list, since what is nested too deeply cannot be walked by calls."""
-    waiting: list[tuple[Any, Any, int]] = [(data, None, 0)]
+    waiting: list[tuple[Any, Any, int]] = [((data,), None, -1)]
     while waiting:
-        value, at, depth = waiting.pop()
-        kind = type(value)
-        if value is None or kind is str or kind is bool:
-            continue
-        if kind is int:
-            if not -MOST_WHOLE <= value <= MOST_WHOLE:
-                raise BadInput(f"{_place(where, at)}: a whole number beyond {MOST_WHOLE:.0e}, the largest there is here")
-        elif kind is float:
-            if not -MOST_FIGURE <= value <= MOST_FIGURE:
-                is_number = math.isfinite(value)
-                raise BadInput(f"{_place(where, at)}: {value} is " + (f"beyond {MOST_FIGURE:.0e}, the largest there is here"
-                                                                      if is_number else "not a finite number"))
-        elif depth >= DEEPEST:
-            raise BadInput(f"{where}: nested too deeply: {DEEPEST} tables in each other are the most")
-        elif isinstance(value, Mapping):
-            waiting.extend((inner, (at, key), depth + 1) for key, inner in value.items())
-        elif isinstance(value, list | tuple):
-            waiting.extend((inner, (at, n), depth + 1) for n, inner in enumerate(value))
-        elif not isinstance(value, str | int | float):
-            raise BadInput(f"{_place(where, at)}: {value} is a {kind.__name__}, which nothing here takes; write it in quotes")
+        holder, at, depth = waiting.pop()
+        for key, value in holder.items() if type(holder) is dict or isinstance(holder, Mapping) else enumerate(holder):
+            kind = type(value)
+            if kind is str or kind is bool or value is None:
+                continue
+            if kind is int:
+                if -MOST_WHOLE <= value <= MOST_WHOLE:
+                    continue
+                wrong = f"a whole number beyond {MOST_WHOLE:.0e}, the largest there is here"
+            elif kind is float:
+                if -MOST_FIGURE <= value <= MOST_FIGURE:
+                    continue
+                wrong = (f"{value} is beyond {MOST_FIGURE:.0e}, the largest there is here" if math.isfinite(value) else
+                         f"{value} is not a finite number")
+            elif kind is dict or kind is list or isinstance(value, Mapping | list | tuple):
+                if depth + 1 < DEEPEST:
+                    waiting.append((value, (at, key) if depth >= 0 else None, depth + 1))
+                    continue
+                raise BadInput(f"{where}: nested too deeply: {DEEPEST} tables in each other are the most")
+            elif isinstance(value, str | int | float):
+                continue
+            else:
+                wrong = f"{value} is a {kind.__name__}, which nothing here takes; write it in quotes"
+            raise BadInput(f"{_place(where, (at, key) if depth >= 0 else None)}: {wrong}")
     return data
 
 

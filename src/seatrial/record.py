@@ -113,6 +113,8 @@ class Record:
     schedule: str = ""
     dtype: str = ""
     sequence_parallel: bool | None = None
+    stage_layers: str = ""
+    """1-4-3: layers of each stage, where they are not the default."""
     zero_group: int | None = None
     gradients_group: int | None = None
     weights_group: int | None = None

@@ -16,7 +16,8 @@ from typing import Literal
 from seatrial.engines import model as engine_models
 from seatrial.errors import Infeasible
 from seatrial.schedule import GROUPED, KINDS
-from seatrial.spec import Batch, Cluster, Model, Topology, Trial, context_split, divisors, divisors_near, kv_fits, stages_of
+from seatrial.spec import Batch, Cluster, Model, Topology, Trial, context_split, divisors, divisors_near, kv_fits, stage_split
+from seatrial.stages import said, short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +147,15 @@ def context_fits(model: Model, t: Topology, facts: engine_models.EngineModel) ->
 def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
     stages, layers = t.pp * t.vp, model.layers
     uneven = _facts(engine).uneven
-    if uneven in ("equal", "embedding-slots") and t.stage_layers is None:
+    if t.stage_layers is not None and sum(t.stage_layers) != layers:
+        yield Violation(code="layers-divisible", message=f"stage_layers {t.stages_said} adds up to {sum(t.stage_layers)}, the "
+                                                         f"model has {layers} layers")
+        return
+    if t.stage_layers not in (None, stage_split(layers, stages)) and uneven != "any":
+        yield Violation(code="stages-own", message=f"stage_layers {t.stages_said}: {_facts(engine).name} divides layers by "
+                                                   f"itself; left out they would be {said(stage_split(layers, stages))}")
+        return
+    if uneven in ("equal", "embedding-slots"):
         if layers % stages and uneven == "equal":
             yield Violation(code="layers-divisible",
                             message=f"{layers} layers over {stages} stages: {layers} % {stages} = {layers % stages}; "
@@ -161,12 +170,9 @@ def stages_fit(model: Model, t: Topology, engine: str) -> Iterator[Violation]:
     if t.stage_layers is None and layers < stages:
         yield Violation(code="layers-divisible", message=f"{layers} layers over {stages} stages leave some without a layer: "
                                                          f"PP x VP can be {layers} at most")
-    elif t.stage_layers is not None and (sum(t.stage_layers) != layers or min(t.stage_layers) < 0):
-        yield Violation(code="layers-divisible", message=f"stage_layers {list(t.stage_layers)} adds up to "
-                                                         f"{sum(t.stage_layers)}, the model has {layers} layers")
-    elif layers % stages and (layers + 2) % stages:
+    elif t.stage_layers is None and layers % stages and (layers + 2) % stages:
         yield Violation(code="uneven-stages", level="warning",
-                        message=f"{layers} layers over {stages} stages are uneven ({_shape(stages_of(model, t))}): "
+                        message=f"{layers} layers over {stages} stages are uneven ({short(stage_split(layers, stages))}): "
                                 "the longest stage sets the pace; "
                                 f"{divisors_near(layers, stages, between=' or ')} stages would be even")
 
@@ -220,13 +226,3 @@ def _multiples_near(value: int, multiple: int) -> str:
         return f"{multiple} and {2 * multiple}"
     return f"{below}" if below == value else f"{below} and {below + multiple}"
 
-
-def _shape(split: tuple[int, ...]) -> str:
-    """Run lengths of a stage split: 5 + 10 x 6 + 5."""
-    runs: list[list[int]] = []
-    for n in split:
-        if runs and runs[-1][1] == n:
-            runs[-1][0] += 1
-        else:
-            runs.append([1, n])
-    return " + ".join(f"{count} x {n}" if count > 1 else f"{n}" for count, n in runs)

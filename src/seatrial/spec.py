@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from seatrial import fields
+from seatrial import fields, stages
 from seatrial.documents import Documents
 from seatrial.errors import BadInput
 from seatrial.schedule import ScheduleKind, virtual_stages_wrong
@@ -328,8 +328,13 @@ class Topology:
     sequence_parallel: bool = fields.field(False, label="SP", kind="yesno", title="Sequence parallel",
         names="sp, sequence parallel, seq parallel, sequence parallelism")
     """Whether norms and dropout split the sequence over TP."""
-    stage_layers: tuple[int, ...] | None = None
-    """Layers of each of the pp x vp stages, in model order; by default `stage_split` decides."""
+    stage_layers: tuple[int, ...] | None = fields.field(None, label="Stage layers", kind="stages", title="Layers per stage",
+        word="layers per stage", of_trial="topology.stages_said", read=stages.read,
+        names="stage layers, layers per stage, layers per pipeline stage, num layers per stage, pipeline layout, "
+              "pipeline model parallel layout, pipeline split, layer split, layers split, stage split, pp split, pp layout, "
+              "layers by stage, split of layers, layer partition, stage sizes")
+    """Layers of each of the PP x VP stages, in model order, as 1-4-3; auto: the split whose longest stage is the shortest, with
+    embedding, loss and memory counted. By default as even as can be."""
     zero_group: int | None = fields.field(None, label="ZG", kind="count", title="ZeRO group", word="ZeRO group",
         names="zero group, shard group, sharding group, hsdp shard, dp shard, data parallel shard degree, "
               "data parallel shard, mics shard size")
@@ -359,8 +364,15 @@ class Topology:
             if group is not None:
                 whole, of = group, f"{name} {group}"
         if self.stage_layers is not None and len(self.stage_layers) != self.pp * self.vp:
-            raise BadInput(f"topology.stage_layers: {len(self.stage_layers)} entries for pp {self.pp} x vp {self.vp} "
-                           f"= {self.pp * self.vp} stages")
+            raise BadInput(f"topology.stage_layers {self.stages_said}: {len(self.stage_layers)} entries for pp {self.pp} x vp "
+                           f"{self.vp} = {self.pp * self.vp} stages")
+        if self.stage_layers is not None and min(self.stage_layers) < 0:
+            raise BadInput(f"topology.stage_layers {list(self.stage_layers)}: a stage has 0 layers at least")
+
+    @property
+    def stages_said(self) -> str:
+        """1-4-3; nothing where the default is."""
+        return stages.said(self.stage_layers)
 
     @property
     def world(self) -> int:
@@ -773,8 +785,8 @@ def stage_split(layers: int, stages: int) -> tuple[int, ...]:
 
 def stages_of(model: Model, topology: Topology) -> tuple[int, ...]:
     """Layers of each of the pp x vp stages; stage `chunk * pp + rank` runs on pipeline rank `rank`."""
-    stages = topology.pp * topology.vp
-    split = topology.stage_layers or stage_split(model.layers, stages)
-    if sum(split) != model.layers or min(split) < 0:
-        raise BadInput(f"topology.stage_layers: {list(split)} adds up to {sum(split)}, the model has {model.layers} layers")
+    split = topology.stage_layers or stage_split(model.layers, topology.pp * topology.vp)
+    if sum(split) != model.layers:
+        raise BadInput(f"topology.stage_layers {stages.said(split)} adds up to {sum(split)}, the model has {model.layers} "
+                       "layers")
     return split

@@ -1,5 +1,6 @@
 """Tables, bars and small pictures for people: with colour on a terminal, as plain aligned text in a pipe or with NO_COLOR.
 
+    say("A line of words, which goes on below itself where the terminal is narrow.")
     table(["DP", "s/it"], [["8", "103.1"], ["4", "105.9"]])
     painted([("███", "blue"), (" 1.2 s", "")])
     stacked({"matmul": 70.0, "bubble": 30.0}, longest=120.0, cells=40)          [("██████████████", "blue"), ("······", …)]
@@ -64,11 +65,17 @@ def width() -> int:
     return shutil.get_terminal_size((120, 24)).columns
 
 
-def folded(text: str, indent: int) -> str:
+def say(text: str, indent: int = 4, *, to: Any = None) -> None:
+    """Lines of words, each folded where it is printed; `to` is standard output where nothing is said."""
+    for line in text.split("\n"):
+        print(folded(line, indent, on=to), file=to or sys.stdout)
+
+
+def folded(text: str, indent: int, *, on: Any = None) -> str:
     """On a terminal that is too narrow for it, below itself; elsewhere one line, as programs read it."""
     import textwrap
 
-    if not sys.stdout.isatty() or len(text) <= width():
+    if not (on or sys.stdout).isatty() or len(text) <= width():
         return text
     return textwrap.fill(text, max(40, width()), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
                          replace_whitespace=False, drop_whitespace=True)
@@ -82,6 +89,34 @@ def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: Seq
         return "  ".join(c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths))).rstrip()
 
     return "\n".join(line(cells) for cells in (headers, *rows))
+
+
+def fitting(headers: list[str], rows: list[list[str]], *, alike: Iterable[str] = (),
+            spare: Iterable[str] = ()) -> tuple[list[str], list[list[str]], str]:
+    """On a terminal too narrow for a table: what is left of it, and what became of the rest in words.
+
+    Columns of `alike` go first, where all rows say the same; then those of `spare`, which are named.
+    """
+    def without(name: str) -> tuple[list[str], list[list[str]]]:
+        place = headers.index(name)
+        return headers[:place] + headers[place + 1 :], [row[:place] + row[place + 1 :] for row in rows]
+
+    def too_wide(name: str) -> bool:
+        return sum(max(map(len, column)) + 2 for column in zip(headers, *rows)) > width() and name in headers
+
+    same, gone = [], []
+    if sys.stdout.isatty():
+        for name in alike if len(rows) > 1 else ():
+            if too_wide(name) and len(said := {row[headers.index(name)] for row in rows}) == 1:
+                same.append(f"{name} {said.pop()}".rstrip())
+                headers, rows = without(name)
+        for name in spare:
+            if too_wide(name):
+                gone.append(name)
+                headers, rows = without(name)
+    words = [f"All of them: {', '.join(same)}."] if same else []
+    words += [f"No room for {', '.join(gone)}: a wider terminal, a pipe or --json has them."] if gone else []
+    return headers, rows, " ".join(words)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (), bold: int = 0) -> None:

@@ -19,6 +19,7 @@ from seatrial.engines import engine_name
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe, moved, moved_path
 from seatrial.spec import Batch, Cluster, Command, Environment, Execution, Model, Topology, Trial
+from seatrial.stages import AUTO
 
 TABLES = ("model", "topology", "batch", "cluster", "environment", "execution", "recipe", "command")
 _WORDS = {*TABLES, *presets.KINDS, "engine", "repeat"}
@@ -40,10 +41,12 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
     for table in ("model", "batch"):
         if table not in data:
             raise BadInput(f"{where}: [{table}] must be given")
+    layout = data.get("topology", {})
+    balanced = isinstance(layout, Mapping) and layout.get("stage_layers") == AUTO
     trial = Trial(
         model=read_model(data["model"], book),
         batch=fields.build(Batch, data["batch"], where="batch"),
-        topology=fields.build(Topology, data.get("topology", {}), where="topology"),
+        topology=fields.build(Topology, {**layout, "stage_layers": None} if balanced else layout, where="topology"),
         cluster=read_cluster(data["cluster"], book) if "cluster" in data else None,
         environment=fields.build(Environment, data.get("environment", {}), where="environment"),
         execution=fields.build(Execution, data.get("execution", {}), where="execution"),
@@ -51,6 +54,10 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
         command=fields.build(Command, data["command"], where="command") if "command" in data else None,
         repeat=fields.convert(data.get("repeat", 0), int, where="repeat"),
     )
+    if balanced:
+        from seatrial.plan.stages import resolved  # numpy is loaded only where it is asked for
+
+        trial = resolved(trial)
     recipe = fields.build(Recipe, data.get("recipe", {}), where="recipe")
     recipe.check(trial.execution)
     return trial, recipe

@@ -150,6 +150,18 @@ def test_ones_own_model_and_cluster_are_planned_with_every_knob(browser: Any, se
     browser.driver.get("about:blank")
 
 
+def test_the_form_begins_with_what_the_logbook_is_about(browser: Any, server: Server, book: Logbook) -> None:
+    shape = {"layers": 16, "hidden": 2048, "heads": 16, "vocab": 50257}
+    book.append_many([{**ROW, **shape, "machine": "jz-a100", "mbs": mbs, "gbs": 96} for mbs in (1, 2)])
+    browser.open(server.address)
+    browser.until("return document.querySelectorAll('#ranking tbody tr').length > 2", "a ranking")
+    shown = browser.js("const e = document.getElementById('whatif-form').elements; "
+                       "return [e.model_text.value.includes('layers = 16'), e.model_text.offsetHeight > 0, e.cluster.value, "
+                       "e.nodes.value, e.gbs.value]")
+    assert shown == [True, True, "jz-a100", "1", "96"]
+    browser.driver.get("about:blank")
+
+
 def test_a_remark_is_kept_in_the_logbook_and_shown_to_all(browser: Any, server: Server, book: Logbook, made: Any) -> None:
     browser.open(server.address)
     browser.js("return openRow(0)")

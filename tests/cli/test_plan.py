@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -305,3 +306,10 @@ def test_the_first_layouts_are_drawn_with_their_parts_and_what_was_measured(seat
     assert 111.71 in measured[16, 4, 6, 2]
     said = seatrial(*AS_ASKED, "--calibrate", ROWS)
     assert "GEMMs" in said.out and "◆ measured" in said.out and "\x1b" not in said.out
+
+
+def test_a_short_iteration_is_told_with_an_interval_that_has_two_ends(seatrial):
+    said = seatrial("explain", "--model", "tiny", "--cluster", "jz-a100", "--nodes", 1, "--gbs", 8, "--dp", 8, "--tp", 1,
+                    "--pp", 1, "--mbs", 1)
+    middle, low, high = re.search(r"([\d.]+) s per iteration \(90 %: ([\d.]+) to ([\d.]+)\)", said.out).groups()
+    assert float(low) < float(middle) < float(high) < 1

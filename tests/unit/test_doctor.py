@@ -184,7 +184,9 @@ def test_a_topology_is_cut_to_the_ranks_and_what_was_split_stays_split(ranks: in
 
 LAYOUTS = [{"dp": 4, "zero": 3}, {"tp": 5}, {"tp": 6, "sequence_parallel": True}, {"pp": 4, "vp": 6, "schedule": "interleaved"},
            {"pp": 2, "dp": 3, "schedule": "zb-h1"}, {"dp": 100}, {"tp": 8, "pp": 8, "dp": 8},
-           {"pp": 7, "stage_layers": (1,) * 7}]
+           {"pp": 7, "stage_layers": (1,) * 7}, {"cp": 16}, {"cp": 4, "cp_kind": "ulysses", "tp": 2},
+           {"cp": 8, "cp_kind": "ulysses+ring"}, {"cp": 8, "cp_kind": "ulysses+ring", "tp": 8, "dp": 4},
+           {"cp": 4, "cp_kind": "gather", "tp": 4, "sequence_parallel": True}]
 MODELS = [Model(layers=7, hidden=32, heads=4, vocab=101, seq=16), presets.model("llama3-70b"), presets.model("tiny")]
 
 

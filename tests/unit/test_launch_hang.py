@@ -29,6 +29,8 @@ def program(rank: int, t: Topology, *, microbatches: int, steps: int, overlap: b
                 yield "receive", (step, source, (at, action))
             if action.kind is not Kind.WEIGHT:
                 yield "enter and wait", "tp"
+                yield "shift", "cp"
+                yield "shift", "cp"
                 if overlap and action.kind is Kind.BACKWARD:
                     yield "enter", "dp"
                 yield "enter and wait", "tp"
@@ -86,7 +88,7 @@ class World:
             me.step = about  # type: ignore[assignment]
         elif what == "phase":
             me.phase = about  # type: ignore[assignment]
-        elif what in ("enter", "enter and wait", "wait"):
+        elif what in ("enter", "enter and wait", "wait", "shift"):
             group = str(about)
             members = peers(group, r, self.t)
             if len(members) == 1:
@@ -95,10 +97,12 @@ class World:
                 me.entered, me.last = True, group
                 me.groups[group] = me.groups.get(group, 0) + 1
             me.wait = "collective"
+            if what == "shift":  # of a ring only the one before is waited for
+                members = [members[members.index(r) - 1]]
             return what == "enter" or all(self.ranks[p].groups.get(group, 0) >= me.groups[group] for p in members)
         elif what in ("send", "receive"):
             step, source, target = about  # type: ignore[misc]
-            key = (r % (self.t.tp * self.t.dp), step, source, target)
+            key = (r % (self.t.tp * self.t.data_ranks), step, source, target)
             if what == "send":
                 self.messages.add(key)
                 me.sent.append(key)
@@ -124,10 +128,12 @@ class World:
 def drawn(seed: random.Random) -> tuple[Topology, int]:
     while True:
         dp, tp, pp = (seed.choice((1, 2, 3, 4, 8)) for _ in range(3))
+        cp = seed.choice((1, 1, 2, 4))
         kind = seed.choice(list(KINDS))
         vp = seed.choice((2, 3)) if KINDS[kind].virtual else 1
-        if 2 <= dp * tp * pp <= 8 and (pp > 1 or vp == 1):
-            return Topology(dp=dp, tp=tp, pp=pp, schedule=kind, vp=vp), pp * seed.choice((1, 2, 3))  # type: ignore[arg-type]
+        if 2 <= dp * tp * pp * cp <= 8 and (pp > 1 or vp == 1):
+            layout = Topology(dp=dp, tp=tp, pp=pp, cp=cp, schedule=kind, vp=vp)  # type: ignore[arg-type]
+            return layout, pp * seed.choice((1, 2, 3))
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["in code of its own", "without a word"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 from dataclasses import replace
@@ -77,6 +78,30 @@ def test_llama_comes_out_in_megatron_lm():
     assert pairs["--num-layers-per-virtual-pipeline-stage"] == "4" and pairs["--num-query-groups"] == "8"
     assert pairs["--recompute-granularity"] == "selective"
     assert {"--use-distributed-optimizer", "--sequence-parallel", "--swiglu"} <= set(flags)
+
+
+@pytest.mark.parametrize("layers, split, vp, said", [
+    (32, None, 1, ""), (30, None, 1, "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"),
+    (31, (8, 8, 8, 7), 1, "--decoder-last-pipeline-num-layers 7"),
+    (31, (7, 8, 8, 8), 1, "--decoder-first-pipeline-num-layers 7"),
+    (32, (9, 8, 8, 7), 1, "--decoder-first-pipeline-num-layers 9 --decoder-last-pipeline-num-layers 7"),
+    (31, (9, 8, 7, 7), 1, "--pipeline-model-parallel-layout Et*9|t*8|t*7|t*7L"),
+    (30, (8, 8, 8, 6), 1, "--decoder-last-pipeline-num-layers 6"),
+    (16, (0, 8, 8, 0), 1, "--pipeline-model-parallel-layout E|t*8|t*8|L"),
+    (32, None, 2, "--num-layers-per-virtual-pipeline-stage 4"),
+    (31, (4, 4, 4, 4, 4, 4, 4, 3), 2, "--pipeline-model-parallel-layout Etttt|(tttt|)*6tttL"),
+])
+def test_stages_come_out_in_the_plainest_flags_that_can_say_them(layers, split, vp, said):
+    topology = Topology(dp=2, tp=2, pp=4, vp=vp, schedule="interleaved" if vp > 1 else "1f1b", precision="bf16",
+                        stage_layers=split)
+    trial = replace(LLAMA, model=replace(LLAMA.model, layers=layers), topology=topology)
+    text = emit.megatron(trial)["megatron-lm.args"]
+    found = [word for flag in text.splitlines() if not flag.startswith("#") and re.search(
+        "stage|pipeline-num-layers|pipeline-split|layout", flag) for word in words(flag)]
+    assert " ".join(found) == said
+    assert ("core 0.13" in text) == ("layout" in said)
+    if said and "account" not in said and vp == 1:
+        assert "not for Megatron-DeepSpeed: its stages are equal" in emit.megatron_deepspeed(trial).text()
 
 
 def test_what_neither_can_run_is_refused_with_both_reasons():

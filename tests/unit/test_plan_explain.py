@@ -93,6 +93,18 @@ def test_very_many_stages_are_explained_without_a_picture():
 def test_a_layout_that_does_not_fit_is_explained_and_says_so():
     told = explain.explain(replace(AS_RUN, topology=replace(AS_RUN.topology, recompute="none", mbs=8)))
     assert not told.fits and "would run out" in told.limits[0]
+    near = explain.explain(replace(AS_RUN, topology=replace(AS_RUN.topology, recompute="selective", mbs=4)))
+    chosen = explain.better(near)
+    assert not near.fits and chosen and all(change.odds >= explain.LIKELY for change in chosen), "also what makes it slower"
+    assert min(change.gain for change in chosen) < 0
+
+
+@pytest.mark.parametrize(("engine", "has_it"), [("megatron-core", True), ("megatron-deepspeed", False), ("deepspeed", False)])
+def test_sequence_parallelism_is_proposed_where_the_engine_has_it(engine, has_it):
+    told = explain.explain(replace(AS_RUN, engine=engine))
+    assert any(what == "sequence parallelism on" for what, _ in explain.neighbours(told.trial)) == has_it
+    slow = explain.limits({"memory": 1.0}, 2.0, 1.0, 80.0, 1.0, told.engine)[0]
+    assert ("sequence parallelism" in slow) == has_it
 
 
 def test_the_picture_as_svg_stands_alone_and_holds_every_action():

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial import presets, rules
-from seatrial.plan.configs import RECOMPUTE, SCHEDULES
+from seatrial.plan.configs import CONTEXTS, RECOMPUTE, SCHEDULES
 from seatrial.plan.space import Space, chunks
 from seatrial.plan.verdicts import CODES, verdicts
-from seatrial.spec import Batch, Model, Topology, Trial
+from seatrial.spec import Batch, Model, Topology, Trial, divisors
 
 models = st.builds(
     lambda layers, heads, size, kv, seq, pad, family: Model(
@@ -38,17 +38,25 @@ def first_error(trial: Trial) -> str:
 
 @settings(max_examples=120, deadline=None)
 @given(models, batches(), st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4, 8]),
-       st.sampled_from(["megatron", "seatrial"]), st.sampled_from(["bf16", "fp8"]), st.randoms(use_true_random=False))
+       st.sampled_from(["megatron", "seatrial", "deepspeed", "plain-3d"]), st.sampled_from(["bf16", "fp8"]),
+       st.randoms(use_true_random=False))
 def test_a_layout_is_rejected_in_bulk_as_it_is_alone(model, batch, nodes, procs, engine, precision, random):
     cluster = presets.cluster("jz-a100", nodes=nodes, procs_per_node=procs)
-    space = Space(models=(model,), cluster=cluster, gbs=(batch.gbs,), sequence_parallel=(False, True), engine=engine)
+    space = Space(models=(model,), cluster=cluster, gbs=(batch.gbs,), sequence_parallel=(False, True), engine=engine,
+                  cp=(1, 2, 4, 6) if random.random() < 0.5 else None)
     for columns in chunks(space):
+        count = len(columns["dp"])
+        columns["cp_kind"] = np.array([random.randrange(len(CONTEXTS)) for _ in range(count)], dtype=np.int64)
+        # Groups that do not divide what they must are no topology at all.
+        shards = columns["dp"] * columns["cp"]
+        columns["zero_group"] = np.array([random.choice([0, *divisors(int(n))]) for n in shards], dtype=np.int64)
         codes = verdicts(columns, space, batch, precision)
         rows = random.sample(range(len(codes)), min(30, len(codes)))
         for i in rows:
             row = {name: int(column[i]) for name, column in columns.items()}
             topology = Topology(
-                dp=row["dp"], tp=row["tp"], pp=row["pp"], vp=row["vp"], mbs=row["mbs"], zero=row["zero"],
+                dp=row["dp"], tp=row["tp"], pp=row["pp"], cp=row["cp"], cp_kind=CONTEXTS[row["cp_kind"]], vp=row["vp"],
+                zero_group=row["zero_group"] or None, mbs=row["mbs"], zero=row["zero"],
                 recompute=RECOMPUTE[row["recompute"]], schedule=SCHEDULES[row["schedule"]], precision=precision,
                 sequence_parallel=bool(row["sequence_parallel"]))
             trial = Trial(model=model, topology=topology, batch=batch, cluster=cluster, engine=engine)

@@ -1,6 +1,8 @@
 """A search of the past told again: the question is found in the rows, and every row has its verdict."""
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from seatrial.errors import BadInput
@@ -75,6 +77,14 @@ def test_a_table_of_ones_own_is_told_too(tmp_path):
     assert story["log"] == "mine.csv" and story["topologies"] == 5 and story["best"]["sec_per_it"] == 1.9
     assert [stage["each_from_others"] for stage in story["stages"]] == [False, True], "four rows have no first five"
     assert "Before any row" in replay.text(story)
+
+
+def test_its_story_fits_a_terminal_of_eighty_columns(bloom, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = replay.text(bloom).split("\n")
+    assert max(map(len, lines)) <= 80
+    assert any("oom_device" in line and "18 %" in line for line in lines), "a row of a table stays on one line"
 
 
 def test_text_and_markdown_tell_the_same_story(bloom):

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from pathlib import Path
 
-from seatrial.report import live
+from seatrial.logbook import Logbook
+from seatrial.report import data, forecasts, live, source
 
 
 def started(book: Path, **logs: str) -> Path:
@@ -51,3 +53,36 @@ def test_a_log_without_an_end_or_of_nonsense_costs_nothing(tmp_path):
     started(tmp_path, rank0="iteration 1/" + "9" * 4000 + "\n\0\xff iteration x/y")
     (one,) = live.running(tmp_path)
     assert one["phase"] == "starting"
+
+
+def test_the_first_page_does_not_wait_for_what_takes_long_and_a_later_one_has_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "FORECAST_AT_ONCE", 2)
+    go_on = threading.Event()
+    lint = data.run_lint
+    monkeypatch.setattr(data, "run_lint", lambda records: go_on.wait(20) and lint(records))
+    row = {"state": "measured", "machine": "jz-a100", "layers": 72, "hidden": 14336, "heads": 64, "seq": 2048, "vocab": 50257,
+           "nodes": 48, "dp": 8, "tp": 4, "pp": 12, "mbs": 2, "gbs": 2048, "dtype": "bf16", "sec_per_it": 100.0}
+    with Logbook(tmp_path, create=True) as book:
+        book.append_many([{**row, "source_file": "a.md", "source_line": n} for n in range(3)])
+    served = source.Source(tmp_path, title="")
+    first, made = served.current()
+    assert made.view["waiting"] == 3 and made.view["linted"] == "being checked" and made.view["rows"]["sec"] == [100.0] * 3
+    assert "f_sec" not in made.view["rows"]
+
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name == "later":
+            thread.join(20)
+    served._next = 0
+    version, made = served.current()
+    assert version > first and made.view["waiting"] == 0 and made.view["linted"] == ""
+    assert len(made.view["rows"]["f_sec"]) == 3 and None not in made.view["rows"]["f_sec"]
+
+    # A row more costs its own forecast and no other.
+    asked = []
+    monkeypatch.setattr(forecasts, "of", lambda records, clusters: asked.append(len(records)) or {})
+    with Logbook(tmp_path) as book:
+        book.append({**row, "tp": 8, "pp": 6})
+    served._next = 0
+    assert served.current()[1].view["count"] == 4 and asked == [1]
+    served.close()

@@ -5,8 +5,12 @@ import json
 
 import pytest
 
+from seatrial import fields, presets
 from seatrial.columns import SEARCHED
 from seatrial.errors import BadInput
+from seatrial.record import Record
+from seatrial.report import data
+from seatrial.report.start import start
 from seatrial.report.whatif import choices, own_cluster, own_model, what_if
 
 ASKED = {"model": "gpt2-124m", "cluster": "jz-a100", "nodes": "1", "gbs": "64", "pp": "1", "mbs": "4"}
@@ -62,3 +66,23 @@ def test_what_cannot_be_is_said_and_no_file_is_read(query, said):
     with pytest.raises(BadInput) as error:
         what_if({**ASKED, **query})
     assert said in str(error.value), str(error.value)
+
+
+def test_the_form_begins_with_the_logbooks_own_model_and_cluster():
+    said = {"state": "measured", "layers": 72, "hidden": 14336, "heads": 64, "seq": 2048, "vocab": 50257, "nodes": 48,
+            "procs_per_node": 8, "dp": 8, "tp": 4, "pp": 12, "mbs": 2, "gbs": 1024, "dtype": "bf16", "sec_per_it": 100.0}
+
+    def begun(record: Record) -> dict[str, str]:
+        return start(data.build([record], title=""))
+
+    known = begun(Record(**said, machine="jz-a100", engine="megatron-core"))
+    assert {key: known[key] for key in ("cluster", "engine", "nodes", "gbs")} == {
+        "cluster": "jz-a100", "engine": "megatron-core", "nodes": "48", "gbs": "1024"}
+    assert own_model(known["model_text"]).hidden == 14336 and what_if({**known, "tp": "4"})["candidates"]
+
+    trial = {"model": fields.plain(presets.model("tiny")), "batch": {"gbs": 16},
+             "cluster": {**fields.plain(presets.cluster("jz-a100")), "name": "ours", "nodes": 2}}
+    own = begun(Record(state="measured", trial=trial, gbs=16, nodes=2, sec_per_it=1.0))
+    assert own["model"] == "tiny" and own_cluster(own["cluster_text"]).name == "ours" and own["nodes"] == "2"
+    assert what_if(own)["candidates"]
+    assert start(data.build([], title=""))["model"] == "bloom-176b"

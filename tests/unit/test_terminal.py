@@ -90,8 +90,15 @@ def test_colours_are_for_a_terminal_without_no_color(capsys, monkeypatch):
 
 def test_on_a_narrow_terminal_what_is_alike_leaves_the_table(monkeypatch):
     headers, rows = ["#", "DP", "VP", "schedule"], [["1", "16", "1", "1f1b"], ["2", "8", "1", "1f1b"]]
-    monkeypatch.setattr(terminal, "on_terminal", lambda: True)
+    alike = ("schedule", "VP", "DP")
+    monkeypatch.setattr(terminal.sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(terminal, "width", lambda: 14)
-    assert show._fitting(headers, rows) == (["#", "DP", "VP"], [["1", "16", "1"], ["2", "8", "1"]], ["schedule 1f1b"])
+    assert terminal.fitting(headers, rows, alike=alike) == (["#", "DP", "VP"], [["1", "16", "1"], ["2", "8", "1"]],
+                                                            "All of them: schedule 1f1b.")
+    left, _, said = terminal.fitting(headers, rows, alike=alike, spare=("#", "DP"))
+    assert left == ["#", "DP", "VP"]
+    monkeypatch.setattr(terminal, "width", lambda: 6)
+    left, cells, said = terminal.fitting(headers, rows, alike=alike, spare=("#", "VP"))
+    assert (left, cells) == (["DP"], [["16"], ["8"]]) and "schedule 1f1b, VP 1." in said and "No room for #:" in said
     monkeypatch.setattr(terminal, "width", lambda: 80)
-    assert show._fitting(headers, rows) == (headers, rows, [])
+    assert terminal.fitting(headers, rows, alike=alike) == (headers, rows, "")

@@ -13,6 +13,7 @@ The last two are habits of tables that people keep; no command of ours counts by
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from seatrial.arith.layer import matrices
@@ -34,6 +35,7 @@ def attention_core_forward(model: Model) -> float:
     return 4.0 * model.seq**2 * model.heads * model.head_size
 
 
+@lru_cache(maxsize=1024)
 def layer_forward(model: Model) -> float:
     """One layer forward for one sequence."""
     return 2.0 * model.seq * matrices(model) + attention_core_forward(model)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from seatrial.arith import layer
 from seatrial.spec import Model, Topology, stages_of
@@ -32,6 +33,7 @@ class Parameters:
         return self.layer * self.layers + self.final_norm
 
 
+@lru_cache(maxsize=1024)
 def parameters(model: Model) -> Parameters:
     return Parameters(
         embedding=model.vocab * model.hidden,

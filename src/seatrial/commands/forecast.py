@@ -17,6 +17,7 @@ import typer
 
 from seatrial.commands.plan import say_gaps
 from seatrial.options import CALIBRATE, HEADROOM, JSON, MACHINE, engine
+from seatrial.terminal import say
 
 if TYPE_CHECKING:
     from seatrial.plan.calibrate import Calibration
@@ -44,7 +45,10 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan.rows import DEFAULTS
 
         if defaults:
-            print(json.dumps(DEFAULTS) if as_json else "\n".join(f"{k:32} {v}" for k, v in DEFAULTS.items()))
+            if as_json:
+                print(json.dumps(DEFAULTS))
+            else:
+                say("\n".join(f"{name:32} {meant}" for name, meant in DEFAULTS.items()), 33)
             return EXIT_GOOD
         if rows is None:
             raise BadInput("which table? seatrial forecast ROWS.csv --cluster NAME -o OUT.csv")
@@ -55,7 +59,7 @@ def register(app: typer.Typer) -> None:
         if output is not None:
             forecasting.write(output, table, made)
         if table.ignored:
-            print(f"{rows}: nothing reads {', '.join(table.ignored)}", file=sys.stderr)
+            say(f"{rows}: nothing reads {', '.join(table.ignored)}", to=sys.stderr)
         _unread(table.unread)
         lines = [{**row.cells, **line} for row, line in zip(table.rows, made)]
         document = {"rows": lines, "rejected": rejected, "learned": fit.describe() if fit.rows else None,
@@ -97,7 +101,7 @@ def register(app: typer.Typer) -> None:
             print(f"  {name:52} x {value['factor']:<8} ± {value['percent']} %")
         _doubts(fit)
         if fit.ignored:
-            print(f"{rows}: nothing reads {', '.join(fit.ignored)}", file=sys.stderr)
+            say(f"{rows}: nothing reads {', '.join(fit.ignored)}", to=sys.stderr)
         _unread(fit.unread)
         if output is not None:
             print(f"written to {output}", file=sys.stderr)
@@ -105,29 +109,44 @@ def register(app: typer.Typer) -> None:
 
 
 MOST_UNREAD = 20
+REJECT = "forecast_reject"
+SPARE = ("mem_lo", "mem_hi", "fit_odds", "engine", "hidden", "tflops", "nodes", "layers", "sec_lo", "sec_hi")
+"""What a narrow terminal does without, first to last."""
 
 
 def _unread(lines: tuple[str, ...]) -> None:
     for line in lines[:MOST_UNREAD]:
-        print(f"not read: {line}", file=sys.stderr)
+        say(f"not read: {line}", to=sys.stderr)
     if len(lines) > MOST_UNREAD:
         print(f"not read: {len(lines) - MOST_UNREAD} more like these", file=sys.stderr)
 
 
 def _doubts(fit: Calibration) -> None:
     for doubt in fit.doubted:
-        print(f"not believed: {doubt.where}: {doubt.measured_s:.5g} s where {doubt.expected_s:.4g} s were expected",
-              file=sys.stderr)
+        say(f"not believed: {doubt.where}: {doubt.measured_s:.5g} s where {doubt.expected_s:.4g} s were expected",
+            to=sys.stderr)
 
 
 def _screen(header: tuple[str, ...], lines: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
-    """The trial, what tells it from the others, and the forecast."""
-    from seatrial.terminal import plain_table
+    """The trial, what tells it from the others, and the forecast; why there is none stands below on a terminal."""
+    from seatrial.terminal import fitting, plain_table
 
-    own = [c for c in ("trial", "nodes", "layers", "hidden", "dp", "tp", "pp", "mbs", "gbs") if c in header]
+    own = [c for c in ("trial", "nodes", "layers", "hidden", "dp", "tp", "pp", "cp", "mbs", "gbs") if c in header]
     if "trial" in own:
         own = [c for c in own if c == "trial" or len({line.get(c, "") for line in lines}) > 1]
     made = [c for c in columns if any(line.get(c) for line in lines)]
     shown = dict(zip([*own, *made], [*own, *(c.removeprefix("forecast_") for c in made)]))
-    print(plain_table(list(shown.values()), [[str(line.get(c, "")) for c in shown] for line in lines],
-                      left=[n for n, c in enumerate(shown) if c in ("trial", "forecast_reject")]))
+    why: dict[str, list[str]] = {}
+    if sys.stdout.isatty() and shown.pop(REJECT, None):
+        shown = {"#": "#", **shown}
+        for number, line in enumerate(lines, 1):
+            line["#"] = str(number)
+            if line[REJECT]:
+                why.setdefault(line[REJECT], []).append(str(number))
+    headers, cells, said = fitting(list(shown.values()), [[str(line.get(c, "")) for c in shown] for line in lines],
+                                   alike=shown.values(), spare=SPARE)
+    print(plain_table(headers, cells, left=[n for n, c in enumerate(headers) if c in ("trial", "reject")]))
+    for reason, numbers in why.items():
+        say(f"{', '.join(numbers)}: {reason}")
+    if said:
+        say(said)

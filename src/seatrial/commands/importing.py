@@ -18,6 +18,8 @@ from typing import IO, Any
 
 import typer
 
+from seatrial.terminal import say
+
 BATCH = 10_000
 """Records in one write: fewer are all or nothing, more are written once all were read, and writing again adds none twice."""
 SHOWN = 20
@@ -71,9 +73,9 @@ def import_command(
         for path, found, unknown in problems:
             _print_problems(found)
             if unknown:
-                print(f"{path}: no field takes {', '.join(unknown)}: kept as text", file=sys.stderr)
+                say(f"{path}: no field takes {', '.join(unknown)}: kept as text", to=sys.stderr)
         said = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        print(f"{len(rows)} records from {len(files)} file{'s' if len(files) > 1 else ''} in {logbook} ({said}); {new} are new")
+        say(f"{len(rows)} records from {len(files)} file{'s' if len(files) > 1 else ''} in {logbook} ({said}); {new} are new")
     return 1 if unread else 0
 
 
@@ -114,7 +116,7 @@ class _Waiting:
 
 def _print_problems(found: list[Any]) -> None:
     for problem in found[:SHOWN]:
-        print(problem, file=sys.stderr)
+        say(str(problem), to=sys.stderr)
     if len(found) > SHOWN:
         print(f"{found[0].file}: {len(found) - SHOWN} more like these", file=sys.stderr)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from seatrial.terminal import say
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +52,7 @@ def lint(
         print(json.dumps([finding.to_dict() for finding in shown], indent=2, ensure_ascii=False))
     else:
         for finding in shown:
-            print(f"{finding.file}:{finding.line}: {finding.level} {finding.code}: {finding.message}")
+            say(f"{finding.file}:{finding.line}: {finding.level} {finding.code}: {finding.message}")
         counts = {name: sum(finding.level == name for finding in findings) for name in LEVELS}
         said = ", ".join(f"{n} {name}{'s' if n != 1 and name != 'info' else ''}" for name, n in counts.items())
         print(f"{len(sheet.rows)} rows in {len(dict.fromkeys(files))} files: {said}", file=sys.stderr)

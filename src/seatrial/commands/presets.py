@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         from seatrial import arith, fields, presets
         from seatrial.errors import BadInput
+        from seatrial.terminal import say
 
         models, clusters = presets.names("models"), presets.names("clusters")
         if name is not None:
@@ -39,11 +40,11 @@ def register(app: typer.Typer) -> None:
         print("models")
         for each in models:
             m = presets.model(each)
-            print(f"  {each:14s} {m.family:7s} {arith.label_sizes(m)[0]:8.3f}B  {m.layers} layers, hidden {m.hidden}, "
-                  f"{m.heads} heads, sequence {m.seq}, vocabulary {m.vocab}")
+            say(f"  {each:14s} {m.family:7s} {arith.label_sizes(m)[0]:8.3f}B  {m.layers} layers, hidden {m.hidden}, "
+                f"{m.heads} heads, sequence {m.seq}, vocabulary {m.vocab}", 17)
         print("clusters")
         for each in clusters:
             c = presets.cluster(each)
             peak = max(c.device.peak_tflops, key=lambda p: (p in ("bf16", "fp16"), c.device.peak_tflops[p]))
-            print(f"  {each:14s} {c.nodes} x {c.procs_per_node} {c.device.name}, {c.device.peak_tflops[peak]:g} TFLOPs {peak}, "
-                  f"{c.device.memory_gib:g} GiB; {c.intra.name} inside, {c.inter.name} between nodes")
+            say(f"  {each:14s} {c.nodes} x {c.procs_per_node} {c.device.name}, {c.device.peak_tflops[peak]:g} TFLOPs {peak}, "
+                f"{c.device.memory_gib:g} GiB; {c.intra.name} inside, {c.inter.name} between nodes", 17)

@@ -34,7 +34,8 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         from seatrial.plan.request import number
         from seatrial.report.forecasts import Clusters
-        from seatrial.report.serve import Server, Source, is_loopback
+        from seatrial.report.serve import Server, is_loopback
+        from seatrial.report.source import Source
 
         if token is not None and not TOKEN.fullmatch(token):
             raise BadInput(f"--token: {len(token)} letters; it takes {SHORTEST_TOKEN} or more, of letters, digits, - and _")

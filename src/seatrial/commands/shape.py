@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         recompute: str = typer.Option("full", help="none, selective, full."),
         reach: str = typer.Option("5%", help="How far from the hidden size to look."),
         settings: list[str] = SET,
-        top: int = typer.Option(8, min=0, help="How many near shapes to terminal."),
+        top: int = typer.Option(8, min=0, help="How many near shapes to show."),
         as_json: bool = JSON,
     ) -> None:
         from seatrial.plan import request
@@ -66,14 +66,17 @@ def _tell(report: ShapeReport, device: str, precision: str, top: int) -> None:
     from seatrial import terminal
 
     m = report.model
-    print(f"{m.name or 'the model'}: hidden {m.hidden}, {m.heads} heads of {m.head_size}, ffn {m.inner}, sequence {m.seq}, "
-          f"vocabulary {m.vocab}; TP {report.tp}, MBS {report.mbs}, {precision} on {device}\n")
+    terminal.say(f"{m.name or 'the model'}: hidden {m.hidden}, {m.heads} heads of {m.head_size}, ffn {m.inner}, "
+                 f"sequence {m.seq}, vocabulary {m.vocab}; TP {report.tp}, MBS {report.mbs}, {precision} on {device}\n")
     headers = ["GEMM", "rows", "cols", "inner", "each", "align", "tile", "tile fill", "waves", "wave fill", "of the best"]
     rows = [[p.name, str(p.rows), str(p.cols), str(p.inner), str(p.count), f"{p.align_bytes} B", p.tile, f"{p.tile_fill:.0%}",
              f"{p.waves:.2f}", f"{p.wave_fill:.0%}", f"{p.efficiency:.0%}"] for p in report.gemms]  # fmt: skip
+    headers, rows, said = terminal.fitting(headers, rows, spare=("each", "align", "tile", "waves"))
     terminal.table(headers, rows, left=[0])
+    if said:
+        terminal.say(said)
     print("\nWhat stands out")
-    print("\n".join(f"  {remark}" for remark in report.remarks) or "  nothing: tiles, waves and borders all fit")
+    terminal.say("\n".join(f"  {remark}" for remark in report.remarks) or "  nothing: tiles, waves and borders all fit")
     print("\nNear shapes that the device likes better, by time for each operation")
     for near in report.near[:top]:
         print(f"  {near.what}: {near.gain:.1%} faster, {near.parameters / 1e9:.1f}B parameters")

@@ -93,7 +93,7 @@ def _listed(wanted: Any, launcher: str, config: Path | None, folder: Path, scrip
 
     from seatrial.launch import registry
     from seatrial.sweep.dryrun import shown
-    from seatrial.terminal import folded
+    from seatrial.terminal import say
 
     kind = registry.LAUNCHERS.get(launcher)
     with contextlib.closing(registry.launcher(launcher, registry.load(config).get(launcher, kind.Settings()))) as chosen:
@@ -105,14 +105,13 @@ def _listed(wanted: Any, launcher: str, config: Path | None, folder: Path, scrip
         return EXIT_GOOD
     for one in trials:
         again = f" repeat {one.task.repeat}" if one.task.repeat else ""
-        print(f"{one.task.key}  {one.task.label}{again}" + (f"  invalid: {one.task.invalid}" if one.task.invalid else ""))
+        say(f"{one.task.key}  {one.task.label}{again}" + (f"  invalid: {one.task.invalid}" if one.task.invalid else ""))
         for line in _details(one) if not one.task.repeat else ():
-            print(folded(f"    {line}", 8))
+            say(f"    {line}", 8)
     for rule, count in wanted.left_out.items():
         print(f"{count} left out by {rule}")
     if not any(one.forecast for one in trials):
-        print(folded("No forecast: the file names no cluster; cluster = \"local\" is this machine, `seatrial presets` has "
-                     "others", 4))
+        say("No forecast: the file names no cluster; cluster = \"local\" is this machine, `seatrial presets` has others")
     if written:
         print(f"{written} scripts are in {scripts}")
     elif first := next((one for one in trials if one.script), None):

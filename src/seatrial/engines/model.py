@@ -23,7 +23,7 @@ from seatrial.plaindata import read_toml
 from seatrial.schedule import ScheduleKind
 from seatrial.spec import Attention, ContextKind, Device
 
-Uneven = Literal["equal", "embedding-slots", "by-flags", "any"]
+Uneven = Literal["equal", "embedding-slots", "balanced", "any"]
 Selective = Literal["attention", "half-gemms", "elements"]
 
 
@@ -44,7 +44,7 @@ class EngineModel:
     """Pipeline schedules that it has."""
     uneven: Uneven = "any"
     """Layers that the stages do not divide: refused (equal), taken where the embedding and the head fill two places
-    (embedding-slots), searched so and otherwise left to flags that a run may have (by-flags), or any."""
+    (embedding-slots), always taken and divided by the engine itself (balanced), or as a list says (any)."""
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     """Those that it has, and the planner searches."""
     usual_zero: int = 0
@@ -200,7 +200,10 @@ class EngineModel:
     ring_hidden: float = 0.0
     """Share of attention behind which a ring's next block of keys and values travels …"""
     gather_hidden: float = 0.0
-    """… share of the first block's attention (one of CP) behind which all are gathered …"""
+    """… share of the first block's attention (one of CP) behind which all are gathered; 0: attention waits for them, and has
+    all at once …"""
+    exchanged_gradient_bytes: float = 2.0
+    """… bytes of each number of their gradients on the way back …"""
     ring_blocks: float = 2.0
     """… and blocks that a ring holds at a time; 0: all of the sequence's, with the output of each step, until the last."""
     tensor_hidden: float = 0.0

@@ -14,7 +14,7 @@ from typing import Any
 from seatrial import arith, rules
 from seatrial.arith import TIE
 from seatrial.columns import DEGREES
-from seatrial.plan import cost, step
+from seatrial.plan import cost, memory, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
 from seatrial.plan.nearest import Way
@@ -23,7 +23,7 @@ from seatrial.plan.request import Request
 from seatrial.plan.rows import Row
 from seatrial.plan.search import By, Found, configs_of, learned
 from seatrial.plan.space import not_searched
-from seatrial.spec import Batch, Topology, Trial
+from seatrial.spec import GIB, Batch, Topology, Trial
 
 Document = dict[str, Any]
 
@@ -102,7 +102,7 @@ def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
              "sec_normalised": round(float(found.sec[i]) * found.normal(i), 6)} if several else {}
     return {
         **shape,
-        **decoded(c),
+        **decoded(c) | ({"stage_layers": trial.topology.stages_said} if trial.topology.stage_layers else {}),
         "nodes": c["nodes"],
         "microbatches": trial.microbatches,
         "sec_per_it": round(float(found.sec[i]), 6),
@@ -184,10 +184,12 @@ def _runner_up(found: Found, runs: dict[int, cost.WholeRun]) -> dict[str, Any] |
 def reason(found: Found) -> str:
     """Why nothing is left, in one line."""
     if found.closest is not None:
-        _, gib, odds = found.closest
+        layout, gib, odds = found.closest
         limit = limit_gib(found.space.cluster, found.space.headroom)
+        states = float(memory.states_gib(configs_of(layout, found.space, found.precision))[0])
+        alone = f": weights, gradients and optimizer alone take {states:.1f} GiB ({states * GIB / 1e9:.0f} GB)"
         return (f"nothing fits: the lightest layout needs {gib:.1f} GiB and {found.space.cluster.device.name} has {limit:.1f} "
-                f"(odds {percent(odds)})")
+                f"(odds {percent(odds)}){alone if states > limit else ''}")
     if not found.considered:
         nodes = found.space.nodes or (found.space.cluster.nodes,)
         worlds = sorted({n * found.space.cluster.procs_per_node for n in nodes})

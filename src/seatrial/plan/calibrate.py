@@ -472,7 +472,7 @@ def _shapes_of(rows: Sequence[Row]) -> tuple[Shape, ...]:
     for row in rows:
         if row.trial is not None:
             m, t = row.trial.model, row.trial.topology
-            one = Shape(hidden=m.hidden, heads=m.heads, seq=m.seq, tp=t.tp, mbs=t.mbs)
+            one = Shape(hidden=m.hidden, heads=m.heads, seq=m.seq // t.cp, tp=t.tp, mbs=t.mbs)
             found |= {one, one._replace(hidden=0), one._replace(hidden=0, heads=0)}
     return tuple(sorted(found))
 

@@ -43,16 +43,18 @@ ATTENTION = BY_FIELD["attention"].choices
 
 
 def encode(knobs: Mapping[str, Any]) -> dict[str, int]:
-    """What is not stated counts 0."""
+    """What is not stated counts 0. Layers of each stage are no number: `split` has them."""
     return {name: CHOICES[name].index(value) if name in CHOICES else documents_code(value) if name == "documents"
-            else int(value or 0) for name, value in knobs.items()}  # fmt: skip
+            else int(value or 0) for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
 
 
 def decoded(row: Mapping[str, int]) -> dict[str, Any]:
     """The knobs among a row's numbers, as a topology and a batch have them."""
-    return {name: CHOICES[name][row[name]] if name in CHOICES else DOCUMENTS[row[name]] if name == "documents"
-            else BY_FIELD[name].type(row[name])
-            for name in KNOBS if name in row and (row[name] or BY_FIELD[name].default is not None)}  # fmt: skip
+    found = {name: CHOICES[name][row[name]] if name in CHOICES else DOCUMENTS[row[name]] if name == "documents"
+             else BY_FIELD[name].type(row[name])
+             for name in KNOBS if name in row and (row[name] or BY_FIELD[name].default is not None)}  # fmt: skip
+    split = SPLITS[row["split"]] if "split" in row else ()
+    return {**found, "stage_layers": split} if split and split != stage_split(sum(split), len(split)) else found
 
 
 DOCUMENTS: list[str | None] = [None]
@@ -158,9 +160,14 @@ class Configs:
         return self.dp * self.tp * self.pp * self.cp
 
     @property
+    def stretch(self) -> Ints:
+        """Tokens of a sequence on one rank …"""
+        return self.seq // self.cp
+
+    @property
     def tokens(self) -> Ints:
-        """Of a micro-batch on one rank."""
-        return self.mbs * (self.seq // self.cp)
+        """… and of a micro-batch."""
+        return self.mbs * self.stretch
 
     @property
     def data_ranks(self) -> Ints:
@@ -222,6 +229,8 @@ class Configs:
         got.setdefault("inner", np.where(got["gated"] == 1, -(-(8 * got["hidden"] // 3) // 256) * 256, 4 * got["hidden"]))
         if "split" not in got:
             got.update(split_stages(got["layers"], got["pp"], got["vp"]))
+        elif "first_layers" not in got:
+            got.update(over_ranks(got["split"], got["pp"]))
         return cls(**got)
 
     @classmethod
@@ -300,6 +309,13 @@ def rank_layers(split: tuple[int, ...], pp: int) -> dict[str, int]:
     ranks = [sum(split[rank::pp]) for rank in range(pp)]
     return {"split": _CODES[split], "first_layers": ranks[0], "middle_layers": max(ranks[1:-1], default=0),
             "last_layers": ranks[-1]}
+
+
+def over_ranks(split: Ints, pp: Ints) -> dict[str, Ints]:
+    """`rank_layers` for columns of codes."""
+    packed, back = np.unique(split << 24 | pp, return_inverse=True)
+    rows = [rank_layers(SPLITS[n >> 24], n & 0xFFFFFF) for n in packed.tolist()]
+    return {name: np.array([row[name] for row in rows], dtype=np.int64)[back] for name in (rows[0] if rows else ())}
 
 
 def split_stages(layers: Ints, pp: Ints, vp: Ints) -> dict[str, Ints]:

@@ -21,7 +21,7 @@ from seatrial.plan.configs import BOTH, CONTEXTS, GATHER, ULYSSES, Configs, Floa
 from seatrial.plan.kernels import Machine
 from seatrial.spec import Cluster
 
-CLEARLY = 0.02
+CLEARLY = 0.05
 """Share of attention with its exchange by which another kind than the engine's default must be faster to be proposed."""
 
 
@@ -29,7 +29,7 @@ def pieces(c: Configs) -> tuple[Ints, Ints, Ints]:
     """How attention is cut: heads by so many, a sequence into so many stretches worked on one after the other, and queries by
     so many that meet all keys at once."""
     heads, rest = c.context_split
-    gathers = c.cp_kind == GATHER
+    gathers = (c.cp_kind == GATHER) & (np.asarray(facts.of(c, "gather_hidden")) == 0)
     return heads, np.where(gathers, 1, rest), np.where(gathers, rest, 1)
 
 
@@ -50,9 +50,11 @@ def exchange_s(c: Configs, cluster: Cluster, machine: Machine, attention_f: Floa
 
     # Of so many steps of attention all but one have a block under way; backward, their gradients as well.
     hidden = np.asarray(facts.of(c, "ring_hidden")) * (rest - 1) / rest
-    first = np.asarray(facts.of(c, "gather_hidden")) / rest
+    # What is waited for after the first block of attention; then gradients go round, one step behind.
+    ahead = np.asarray(facts.of(c, "gather_hidden"))
     ways = []
-    for blocks, attention in ((1, attention_f), (2, attention_b)):
+    wide = np.maximum(np.asarray(facts.of(c, "exchanged_gradient_bytes")), e) / e
+    for blocks, first, attention in ((1.0, ahead / rest, attention_f), (1 + wide, ahead * hidden, attention_b)):
         ways.append(shown(blocks * travel, np.where(gathers, first, hidden) * attention))
     # Queries, keys, values there and the output back; backward their gradients the other way.
     deal = network.all_to_all_s(cluster, network.heads_group(c), c.tokens * (w.qkv + w.context) * e, messages=2)
@@ -65,12 +67,13 @@ def exchanged_bytes(c: Configs, element: Floats) -> Floats:
     where they are gathered, the redistributed copies; backward the gradients of each."""
     w, (heads, rest) = widths(c, c.tp), c.context_split
     tokens = c.tokens.astype(np.float64) * element
-    keys = w.qkv - w.context
+    keys, both = w.qkv - w.context, 1 + np.maximum(np.asarray(facts.of(c, "exchanged_gradient_bytes")), element) / element
     most = np.asarray(facts.of(c, "ring_blocks"))
     every = most == 0
     # With the outputs of each step, which are put together at the end: that is forward, and more than two blocks with theirs.
-    ring = np.where(every, np.maximum(rest * (keys + w.context), 4 * keys), np.minimum(most, rest) * 2 * keys)
-    found = np.where(rest > 1, np.where(c.cp_kind == GATHER, rest * 2 * keys, ring), 0)
+    ring = np.where(every, np.maximum(rest * (keys + w.context), 2 * both * keys),
+                    np.minimum(most, rest) * both * keys)
+    found = np.where(rest > 1, np.where(c.cp_kind == GATHER, rest * both * keys, ring), 0)
     return tokens * (found + np.where(heads > 1, w.qkv + w.context, 0) * 2)
 
 
@@ -83,7 +86,7 @@ def allowed(c: Configs, kind: int) -> Any:
     """Where the rules let the kind be: `rules.context_fits`."""
     heads, rest = replace(c, cp_kind=np.full_like(c.cp, kind)).context_split
     parts = np.lcm(np.where(rest > 1, 2 * rest, 1), c.cp * np.where(c.sequence_parallel == 1, c.tp, 1))
-    fits = c.seq % parts == 0
+    fits = (c.seq % parts == 0) & (c.heads % c.tp == 0)
     if kind == ULYSSES:
         return fits & (np.maximum(1, c.kv // c.tp) % c.cp == 0)
     return fits & (heads > 1) & (rest > 1) if kind == BOTH else fits
@@ -97,11 +100,11 @@ def chosen(c: Configs, cluster: Cluster, kinds: Sequence[str]) -> Ints:
     best, least = np.full(len(c), codes[0]), np.full(len(c), np.inf)
     if len(codes) == 1:
         return best
-    machine = Machine.of(c, cluster)
     for code in codes:
-        one = replace(c, cp_kind=np.full(len(c), code))
-        (own_f, own_b), (there, back) = scores_s(one, cluster, machine)
-        seconds = np.where(allowed(one, code), own_f + own_b + there + back, np.inf)
-        wins = (seconds < least * (1 - CLEARLY)) | (np.isinf(least) & ~np.isinf(seconds))
-        best, least = np.where(wins, code, best), np.where(wins, seconds, least)
+        can = np.flatnonzero(allowed(c, code))
+        one = replace(c.take(can), cp_kind=np.full(len(can), code))
+        own, exchange = scores_s(one, cluster, Machine.of(one, cluster))
+        seconds = sum((*own, *exchange), np.zeros(len(can)))
+        wins = seconds < least[can] * (1 - CLEARLY)
+        best[can[wins]], least[can[wins]] = code, seconds[wins]
     return best

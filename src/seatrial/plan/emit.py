@@ -19,7 +19,8 @@ from pathlib import Path
 
 from seatrial.errors import BadInput
 from seatrial.files import save
-from seatrial.spec import Model, Trial, context_split, stages_of
+from seatrial.spec import Model, Trial, context_split, stage_split, stages_of
+from seatrial.stages import megatron as megatron_layout
 
 Flags = list[tuple[str, ...]]
 """Each a flag with its values, as separate words."""
@@ -88,7 +89,8 @@ def _shared(trial: Trial) -> Iterator[tuple[str, ...]]:
 def _embedding_slots(trial: Trial) -> bool:
     """Whether the embedding and the head each take a layer's place among the stages."""
     split = stages_of(trial.model, trial.topology)
-    return len(split) > 1 and len(set(split)) > 1 and (trial.model.layers + 2) % len(split) == 0
+    own = split == stage_split(trial.model.layers, len(split))
+    return own and len(set(split)) > 1 and (trial.model.layers + 2) % len(split) == 0
 
 
 def _uneven(trial: Trial) -> bool:
@@ -121,6 +123,26 @@ def _architecture(m: Model) -> Iterator[tuple[str, ...]]:
         yield "--num-query-groups", str(m.kv)
 
 
+LAYOUT = "--pipeline-model-parallel-layout"
+
+
+def _stages(trial: Trial) -> Flags:
+    """Which layers each stage has, in the plainest flags that can say it. Only a list can say virtual stages that differ, or
+    one without layers."""
+    t, split = trial.topology, stages_of(trial.model, trial.topology)
+    if len(set(split)) == 1:
+        return [("--num-layers-per-virtual-pipeline-stage", str(split[0]))] if t.vp > 1 else []
+    if t.vp == 1 and _embedding_slots(trial):
+        return [("--account-for-embedding-in-pipeline-split",), ("--account-for-loss-in-pipeline-split",)]
+    first: Flags = [("--decoder-first-pipeline-num-layers", str(split[0]))]
+    last: Flags = [("--decoder-last-pipeline-num-layers", str(split[-1]))]
+    if t.vp == 1 and 0 not in split:
+        for flags, others in ((first, split[1:]), (last, split[:-1]), ([*first, *last], split[1:-1])):
+            if len(set(others)) == 1:
+                return flags
+    return [(LAYOUT, megatron_layout(split))]
+
+
 def megatron_lm(trial: Trial) -> Dialect:
     m, t = trial.model, trial.topology
     why_not, notes = [], []
@@ -136,10 +158,6 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append(f"ZeRO {t.zero} is not in Megatron-LM's pipeline; its distributed optimizer is ZeRO 1")
     if t.schedule not in ("1f1b", "interleaved"):
         why_not.append(f"schedule {t.schedule} is not in Megatron-LM; 1f1b and interleaved are")
-    if t.schedule == "interleaved" and m.layers % (t.pp * t.vp):
-        why_not.append(f"Megatron-LM interleaves equal stages: {m.layers} layers are not a multiple of PP {t.pp} x VP {t.vp}")
-    elif _uneven(trial) or t.stage_layers is not None:
-        why_not.append("Megatron-LM's stages are equal, or equal with a place each for embedding and loss")
     if t.gradients_group is not None or t.weights_group is not None:
         why_not.append("gradients and weights have no groups of their own in Megatron-LM; its optimizer's are zero_group")
     if why_not:
@@ -149,10 +167,9 @@ def megatron_lm(trial: Trial) -> Dialect:
         flags.append(("--make-vocab-size-divisible-by", "128"))
     else:
         notes.append(f"pad_vocab_to {m.pad_vocab_to}: give a tokenizer, or --vocab-size, of that size")
-    if t.schedule == "interleaved":
-        flags.append(("--num-layers-per-virtual-pipeline-stage", str(m.layers // (t.pp * t.vp))))
-    if _embedding_slots(trial):
-        flags += [("--account-for-embedding-in-pipeline-split",), ("--account-for-loss-in-pipeline-split",)]
+    flags += _stages(trial)
+    if any(flag[0] == LAYOUT for flag in flags):
+        notes.append(f"{LAYOUT} takes Megatron core 0.13 or later")
     if t.sequence_parallel:
         flags.append(("--sequence-parallel",))
     if t.zero == 1:
@@ -212,7 +229,7 @@ def megatron_deepspeed(trial: Trial) -> Dialect:
         why_not.append(f"zero_group {t.zero_group} with ZeRO {t.zero}: MiCS is of ZeRO 3")
     if t.gradients_group is not None:
         why_not.append("gradients have no group of their own in it")
-    if _uneven(trial) or t.stage_layers is not None:
+    if _uneven(trial):
         why_not.append("its stages are equal, or equal with a place each for the two embeddings")
     if why_not:
         return Dialect(flags=[], notes=[f"not for Megatron-DeepSpeed: {reason}" for reason in why_not])

@@ -3,8 +3,8 @@
     explained = explain(trial)
     explained.parts["bubble"], explained.memory["weights"], explained.limits, explained.changes[0]
 
-A change is one knob (micro-batch, ZeRO and its group, recompute, schedule, sequence parallelism, the kind of context
-parallelism) or one factor moved between DP, TP, PP and CP.
+A change is one knob (micro-batch, ZeRO and its group, recompute, schedule, layers per stage, sequence parallelism, the kind of
+context parallelism) or one factor moved between DP, TP, PP and CP.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seatrial.columns import DEGREES, LAYOUT, by_field
 from seatrial.documents import CORPUS
 from seatrial.engines.model import EngineModel, model_of
 from seatrial.errors import BadInput
-from seatrial.plan import step
+from seatrial.plan import stages, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
 from seatrial.plan.context import exchanged_bytes
@@ -30,7 +30,8 @@ from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY, UNLIKELY, Headroom, percent, word
 from seatrial.plan.search import learned, whole_nodes
 from seatrial.schedule import KINDS, Kind, Timeline, walk
-from seatrial.spec import BYTES, GIB, Topology, Trial, context_split, round_up
+from seatrial.spec import BYTES, GIB, Topology, Trial, context_split, round_up, stages_of
+from seatrial.stages import short
 
 WHY = {
     "matmul": "the GEMMs of the layers: what the run is for",
@@ -56,7 +57,7 @@ REMEDY = {
     "p2p": "fewer stages, or fewer virtual ones",
     "gradients": "a larger batch, or fewer replicas",
     "launch": "a larger MBS or a smaller TP, so that kernels are longer",
-    "memory": "a larger TP with sequence parallelism, or selective recompute in place of full",
+    "memory": "selective recompute in place of full",
     "accumulate": "a larger MBS: fewer, larger micro-batches",
     "optimizer": "ZeRO 1, which shares the optimizer out",
     "matmul": "shapes that fill tiles and waves (seatrial shape), or less recompute",
@@ -139,7 +140,7 @@ def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 1
         memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, odds=odds,
         engine=model_of(trial.engine), attention=kernel_of(trial), timeline=timeline, drawn=drawn,
         context=in_context(configs, trial), documents=in_documents(trial),
-        limits=limits(parts, sec, need, limit, odds), warnings=warnings,
+        limits=limits(parts, sec, need, limit, odds, model_of(trial.engine)), warnings=warnings,
         changes=changes(trial, sec, fit, headroom),
     )  # fmt: skip
 
@@ -192,7 +193,7 @@ def kernel_of(trial: Trial) -> str:
 SAID = {"tight": "tight", "no": "it would run out"}
 
 
-def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: float, odds: float) -> list[str]:
+def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: float, odds: float, can: EngineModel) -> list[str]:
     """What takes more than its due, in words."""
     lines = []
     if said := SAID.get(word(odds)):
@@ -201,16 +202,19 @@ def limits(parts: dict[str, float], sec: float, need_gib: float, limit_gib: floa
     for name, value in sorted(parts.items(), key=lambda item: -item[1]):
         due = 0.6 if name == "matmul" else 0.05
         if value > due * sec and name in REMEDY:
-            lines.append(f"{name}: {value / sec:.0%} of the time; {REMEDY[name]}")
+            with_tp = "a larger TP with sequence parallelism, or " if name == "memory" and can.cuts_sequence else ""
+            lines.append(f"{name}: {value / sec:.0%} of the time; {with_tp}{REMEDY[name]}")
     return lines
 
 
 def changes(trial: Trial, sec: float, fit: Calibration | None = None, headroom: Headroom = Headroom()) -> list[Change]:
     """Everything one step away, forecast together."""
     assert trial.cluster is not None
-    if trial.topology.stage_layers is not None:
-        return []
     steps = [(what, replace(trial, topology=t)) for what, t in neighbours(trial) if t != trial.topology]
+    split, balanced = stages_of(trial.model, trial.topology), stages.balanced(trial, fit, headroom)
+    if balanced != split:
+        steps.append((f"layers per stage {short(split)} -> {short(balanced)}",
+                      replace(trial, topology=replace(trial.topology, stage_layers=balanced))))
     if not model_of(trial.engine).footprint:  # ours takes the fastest by itself
         steps += [(f"attention {now} -> {kernel}", replace(trial, execution=replace(trial.execution, attention=kernel)))  # type: ignore[arg-type]
                   for now in (kernel_of(trial),) for kernel in ATTENTION if kernel != now]
@@ -232,16 +236,10 @@ def _refused(trial: Trial) -> str:
     return next((v.code for v in rules.violations(trial) if v.level == "error" or v.code == "zero-pipeline"), "")
 
 
-def better(found: list[Change]) -> list[Change]:
-    """Those that are likely to fit and are worth it: beyond what nobody can tell."""
-    return [change for change in found if change.odds is not None and change.odds >= LIKELY and (change.gain or 0) > TIE]
-
-
-def fitting(explained: Explained) -> list[Change]:
-    """Where the layout itself is not likely to fit: what would make it, the fastest first."""
-    if explained.odds >= LIKELY:
-        return []
-    return [change for change in explained.changes if change.odds is not None and change.odds >= LIKELY]
+def better(explained: Explained) -> list[Change]:
+    """Those that are likely to fit and gain more than what nobody can tell; of a layout that does not fit, all that do."""
+    return [change for change in explained.changes if change.odds is not None and change.odds >= LIKELY
+            and (not explained.fits or (change.gain or 0) > TIE)]
 
 
 def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
@@ -250,7 +248,7 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
 
     def add(what: str, **other: Any) -> None:
         try:
-            out.append((what, replace(t, **other)))
+            out.append((what, _moved(t, **other)))
         except BadInput:  # groups that the degrees would no longer be multiples of
             pass
 
@@ -289,11 +287,17 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
             for vp in (2, 3, 4) if KINDS[kind].virtual else (1,):
                 if (kind, vp) != (t.schedule, t.vp):
                     what = f"schedule {t.schedule} -> {kind}" + (f" with {vp} virtual stages" if vp > 1 else "")
-                    out.append((what, replace(t, schedule=kind, vp=vp)))  # type: ignore[arg-type]
-    if t.tp > 1 and not can.sequence_parallel:
+                    out.append((what, _moved(t, schedule=kind, vp=vp)))
+    if t.tp > 1 and not can.sequence_parallel and (can.cuts_sequence or t.sequence_parallel):
         out.append((f"sequence parallelism {'off' if t.sequence_parallel else 'on'}",
                     replace(t, sequence_parallel=not t.sequence_parallel)))
     return out
+
+
+def _moved(t: Topology, **moved: Any) -> Topology:
+    """A list of layers is for as many stages as it has entries."""
+    changed = replace(t, stage_layers=None, **moved)
+    return replace(changed, stage_layers=t.stage_layers) if changed.pp * changed.vp == t.pp * t.vp else changed
 
 
 def document(explained: Explained, top: int) -> dict[str, Any]:
@@ -307,8 +311,7 @@ def document(explained: Explained, top: int) -> dict[str, Any]:
         "memory_gib": explained.memory,
         "context": explained.context, "documents": explained.documents,
         "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
-        "better": [_change(change) for change in better(explained.changes)[:top]],
-        "fitting": [_change(change) for change in fitting(explained)[:top]],
+        "better": [_change(change) for change in better(explained)[:top]],
         "changes": [_change(change) for change in explained.changes],
     }  # fmt: skip
 

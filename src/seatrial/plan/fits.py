@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from seatrial import rules
-from seatrial.spec import GIB, Cluster, Device, Link, Trial
+from seatrial.engines.model import model_of
+from seatrial.spec import GIB, Cluster, Device, Link, Trial, stages_of
+from seatrial.stages import short
 
 MOST_KNOBS = 4
 
@@ -32,7 +34,7 @@ def would_fit(trial: Trial, *, need_bytes: int, base_bytes: int, cap_bytes: int)
     # What was seen is a lower bound: the planner's count may be above it, and the larger of both is believed.
     mine = max(1.0, float(tensor_bytes([trial])[0][0]))
     scale = max(1.0, (need_bytes - base_bytes) / mine)
-    steps = smaller(trial)
+    steps = [*smaller(trial), *lighter(trial, here)]
     for tried in (steps, [(f"{a} with {b}", c) for a, one in steps for b, c in smaller(one) if c.topology != trial.topology]):
         if not tried:
             continue
@@ -49,11 +51,32 @@ def smaller(trial: Trial) -> list[tuple[str, Trial]]:
     """Valid layouts one knob away that may need less."""
     from seatrial.plan.explain import neighbours
 
-    if trial.topology.stage_layers is not None:
-        return [("an even split of the layers", replace(trial, topology=replace(trial.topology, stage_layers=None)))]
-    found = [(what, replace(trial, topology=t)) for what, t in neighbours(trial)
+    even = replace(trial.topology, stage_layers=None)
+    found = [("an even split of the layers", replace(trial, topology=even))] if even != trial.topology else []
+    found += [(what, replace(trial, topology=t)) for what, t in neighbours(trial)
              if t != trial.topology and t.mbs <= trial.topology.mbs]
     return [(what, other) for what, other in found if all(v.level == "warning" for v in rules.violations(other))]
+
+
+def lighter(trial: Trial, here: Cluster) -> list[tuple[str, Trial]]:
+    """Some layers moved from the fullest pipeline rank to the one with the most room."""
+    from seatrial.plan import memory
+    from seatrial.plan.configs import Configs
+
+    t, split = trial.topology, stages_of(trial.model, trial.topology)
+    if t.pp == 1 or t.vp > 1 or model_of(trial.engine).uneven != "any":
+        return []
+    held = memory.peak(Configs.from_trials([trial], here), here).by_rank[:, 0]
+    between = [max(range(1, t.pp - 1), key=split.__getitem__)] if t.pp > 2 else []
+    ranks = {0: held[0], **dict.fromkeys(between, held[1]), t.pp - 1: held[2]}
+    full, free = max(ranks, key=ranks.__getitem__), min(ranks, key=ranks.__getitem__)
+    found = []
+    for moved in (1, 2, 4, 8):
+        if moved < split[full]:
+            other = tuple(n + moved * ((rank == free) - (rank == full)) for rank, n in enumerate(split))
+            found.append((f"layers per stage {short(split)} -> {short(other)}", replace(trial, topology=replace(
+                t, stage_layers=other))))
+    return found
 
 
 def _this_machine(trial: Trial) -> Cluster:

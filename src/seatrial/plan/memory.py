@@ -128,8 +128,15 @@ def _tensors(c: Configs, cluster: Cluster, parameters: Floats, element: Floats) 
     return parts
 
 
-def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats]:
-    """Weights, gradients and optimizer, [3, n] bytes."""
+def states_gib(c: Configs) -> Floats:
+    """What the fullest rank holds of weights, gradients and optimizer whatever it does, nothing gathered or copied beside."""
+    element = np.array([float(max(2, BYTES[p])) for p in PRECISIONS])[c.precision]
+    found = _states(c, stage_parameters(c), element, at_work=False)
+    return np.asarray(sum(found.values(), np.zeros((3, len(c)))).max(axis=0) / GIB)
+
+
+def _states(c: Configs, parameters: Floats, element: Floats, *, at_work: bool = True) -> dict[str, Floats]:
+    """Weights, gradients and optimizer, [3, n] bytes; `at_work`: with what is gathered and copied for a while."""
     shards, held = c.shards.astype(np.float64), c.weight_shards
     mixed = c.precision != FP32
     wide = facts.of(c, "fp32_weights")
@@ -138,7 +145,7 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     computed = np.where(wide & (mixed | (c.zero > 0)) & (c.zero < 3), element, 0.0)
     masters = np.where(wide | ~mixed, 0.0, 4.0)
     alone = np.where(wide, facts.of(c, "moments_bytes"), FP32_BYTES)
-    optimizer = np.where(mixed, masters + facts.of(c, "moments_bytes") + _copies(c), alone)
+    optimizer = np.where(mixed, masters + facts.of(c, "moments_bytes") + _copies(c) * at_work, alone)
     gradient = np.where(mixed, facts.gradient_bytes(c, "gradient_bytes"), element)
     one_layer = (parameters[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
     one_layer = np.where(c.pp > 2, one_layer, (numbers(tensors(c, c.tp)))[None])
@@ -158,8 +165,8 @@ def _states(c: Configs, parameters: Floats, element: Floats) -> dict[str, Floats
     twice = np.where(held < c.shards, weights / shards, 0.0)
     own = np.where((c.zero == 3) | (np.asarray(wide) & (c.zero > 0)), weights / held + twice, weights)
     return {
-        "weights": parameters * (own + np.where(keeps, element, computed)) + np.where(keeps, 0.0, layer) + eight,
-        "gradients": parameters * np.where(cut & ~keeps, gradient / c.gradient_shards, gradient) + reduced,
+        "weights": parameters * (own + np.where(keeps, element, computed)) + (np.where(keeps, 0.0, layer) + eight) * at_work,
+        "gradients": parameters * np.where(cut & ~keeps, gradient / c.gradient_shards, gradient) + reduced * at_work,
         "optimizer": parameters * np.where(c.zero >= 1, optimizer / shards, optimizer),
     }
 

@@ -14,12 +14,13 @@ from seatrial.expression import Expression
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.odds import LIKELY
 from seatrial.plan.search import Found, search
-from seatrial.plan.space import Space, chunks
+from seatrial.plan.space import GROUPS, Space, chunks
 from seatrial.plan.verdicts import verdicts
 from seatrial.spec import Batch
 
-KNOBS = sorted((name for name in SEARCHED if BY_FIELD[name].table == "topology"), key=DEGREES.__contains__)
-"""In the order they are let go: the degrees last."""
+KNOBS = (*sorted((name for name in SEARCHED if BY_FIELD[name].table == "topology"), key=DEGREES.__contains__), "cp_kind",
+         *GROUPS)
+"""In the order they are let go: the degrees late, then what goes with them."""
 COUNTS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int and BY_FIELD[name].default != 0)
 """Those that lie steps of two apart."""
 

@@ -20,8 +20,9 @@ from seatrial.errors import BadInput, Infeasible
 from seatrial.plan.odds import Headroom
 from seatrial.plan.space import GROUPS, Space
 from seatrial.spec import Batch, Cluster, Device, Model
+from seatrial.stages import AUTO, read, said
 
-ASKED = (*SEARCHED, "cp_kind", *GROUPS)
+ASKED = (*SEARCHED, "cp_kind", *GROUPS, "stage_layers")
 """Knobs that can be given; those after SEARCHED are chosen for each layout where they are not."""
 NUMBERS = tuple(name for name in ASKED if BY_FIELD[name].type is int)
 WORDS: dict[str, tuple[str, ...]] = {name: BY_FIELD[name].choices for name in ASKED if BY_FIELD[name].choices}
@@ -80,6 +81,7 @@ class Request:
         given: dict[str, Any] = {name: integers(name, value) for name in NUMBERS if (value := knobs.get(name)) is not None}
         given |= {name: words(name, value) for name in WORDS if (value := knobs.get(name)) is not None}
         given |= {"long": 0} if auto else {}
+        given |= _stages(knobs.get("stage_layers"), trial.model, engine)
         space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
                       execution=trial.execution, documents=batch.documents, headroom=Headroom.read(headroom),
                       sequence_parallel=_cut(sequence_parallel, engine, trial.cluster.device), **given)
@@ -119,6 +121,19 @@ def words(name: str, value: Any) -> tuple[str, ...]:
         if word not in WORDS[name]:
             raise BadInput(f"--{name} {word!r}: {fields.nearest(word, WORDS[name])}")
     return values
+
+
+def _stages(value: Any, model: Model, engine: str) -> dict[str, Any]:
+    """The layers of each stage that every layout is to have; by default, and with auto, they are searched."""
+    if value is None or value == AUTO:
+        return {}
+    split = read(value) if isinstance(value, str) else fields.convert(value, tuple[int, ...], where="topology.stage_layers")
+    if sum(split) != model.layers:
+        raise BadInput(f"topology.stage_layers {said(split)} adds up to {sum(split)}, the model has {model.layers} layers")
+    if model_of(engine).uneven != "any":
+        raise Infeasible(f"topology.stage_layers {said(split)}: {model_of(engine).name} divides layers by itself",
+                         code="stages-own")
+    return {"stage_layers": split}
 
 
 def _switch(value: object) -> str:
@@ -193,7 +208,7 @@ def _with_settings(fixed: Mapping[str, Any], data: dict[str, Any]) -> dict[str, 
     for key, value in topology.items():
         if key not in known:
             raise BadInput(f"topology.{key}: the planner has no such knob; {fields.nearest(key, known)}")
-        if key in NUMBERS or key in WORDS:
+        if key in ASKED:
             knobs[key] = value
     batch = data.get("batch", {})
     if "gbs" in batch:

@@ -30,6 +30,8 @@ from seatrial.plaindata import read_text
 from seatrial.plan.configs import Configs
 from seatrial.plan.request import usual_precision
 from seatrial.spec import OVERLAPS, Batch, Cluster, Environment, Execution, Model, Topology, Trial, divisors
+from seatrial.stages import AUTO
+from seatrial.stages import read as read_split
 
 DEFAULTS = {
     "layers": "needed",
@@ -45,7 +47,8 @@ DEFAULTS = {
     "procs_per_node": "what the processes and the nodes make of it, at most the cluster's",
     "dp": "what the nodes leave beside TP x PP x CP",
     "cp_kind": "the engine's own: ring, with torchtitan gather, with DeepSpeed ulysses",
-    ", ".join(name for name in LAYOUT if COLUMNS[name].default == 1 and COLUMNS[name].type is int and name != "dp"): "1",
+    "tp, pp, vp, mbs": "1",
+    "cp": "1",
     "gbs": "DP x MBS",
     "zero_stage": "what the engine is usually run with: 0, with megatron-core 1, with FSDP 3",
     "activation_ckpt or recompute": "none",
@@ -448,11 +451,28 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     # The places first: what a row says of its nodes is refused before its model is.
     nodes, procs = _filled(knobs["dp"] * rest, nodes, procs, cluster.procs_per_node)
     here = cluster.with_procs(procs).with_nodes(nodes)
+    said = knobs.pop("stage_layers", "")
+    if said not in ("", AUTO):
+        knobs["stage_layers"] = _stages(said, knobs.get("pp", 1) * knobs.get("vp", 1))
     model, topology = _model(got, knobs.get("tp", 1)), Topology(**knobs)
-    return Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs, documents=documents),
+    made = Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs, documents=documents),
                  topology=topology, cluster=here,
                  environment=Environment(clock_ghz=got.number("freq_ghz")), execution=_execution(got, cluster, engine),
                  engine=engine)
+    if said != AUTO:
+        return made
+    from seatrial.plan.stages import resolved  # which learns from rows
+
+    return resolved(made)
+
+
+def _stages(text: str, stages: int) -> tuple[int, ...]:
+    """One number alone is that of each stage."""
+    try:
+        split = read_split(text)
+    except BadInput as error:
+        raise BadInput(f"stage_layers is {error}") from None
+    return split * stages if len(split) == 1 else split
 
 
 def _measure(said: str) -> str:

@@ -21,7 +21,7 @@ from seatrial import arith
 from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
-from seatrial.plan import context, step
+from seatrial.plan import context, stages, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import (
     CHOICES,
@@ -34,6 +34,7 @@ from seatrial.plan.configs import (
     decoded,
     documents_code,
     engine_code,
+    rank_layers,
 )
 from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY, UNLIKELY, expected
@@ -48,8 +49,8 @@ KEPT = 4096
 TIMED = 1 << 15
 """Layouts that fit memory and are timed together."""
 
-RULE_NAMES = (*(name for name in KNOBS if BY_FIELD[name].type is not str and name not in CHOICES), "nodes", "world",
-              "microbatches", "stages",
+NO_NUMBER = (*CHOICES, "stage_layers", "documents")
+RULE_NAMES = (*(name for name in KNOBS if name not in NO_NUMBER), "nodes", "world", "microbatches", "stages",
               *(name for name in SHAPE if COLUMNS[name].about.kind == "count"))  # fmt: skip
 """What a user's rule can speak of; `stages` is PP x VP, `world` all processes."""
 
@@ -175,6 +176,9 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
         c = _only(c, codes == 0)
         if space.zero is None:
             c = _counted(c, (c["zero"] <= space.facts.zero_with_pipeline) | (c["pp"] == 1), "zero-pipeline", rejected)
+        if space.stage_layers is not None:
+            c = _counted(c, c["pp"] * c["vp"] == len(space.stage_layers), "stage-layers", rejected)
+            c = {**c, "split": np.full(len(c["dp"]), rank_layers(space.stage_layers, 1)["split"])}
         for rule in rules:
             c = _counted(c, _holds(rule, c, space), f"rule: {rule.text}", rejected)
         if not len(c["dp"]):
@@ -196,8 +200,10 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
                 best = timed()
     if waiting:
         best = timed()
-    if len(best.sec) and space.zero_group is None and space.facts.hybrid_sharding:
-        best = _in_groups(best, space, precision, by, formula, fit).best(by)
+    for refined, wanted in ((_in_groups, space.zero_group is None and space.facts.hybrid_sharding),
+                            (_in_stages, space.stage_layers is None and space.facts.uneven == "any")):
+        if wanted and len(best.sec):
+            best = refined(best, space, precision, by, formula, fit).best(by)
     return Found(space=space, precision=precision, formula=formula, considered=considered, rejected=dict(rejected),
                  accepted=accepted, ranked=best.columns, sec=best.sec, lo=best.lo, hi=best.hi, mem_gib=best.mem, odds=best.odds,
                  key=best.rank(by), closest=None if accepted else closest)
@@ -246,7 +252,32 @@ def _in_groups(best: _Best, space: Space, precision: str, by: By, formula: str, 
     if not tried:
         return best
     rows, groups = (np.array(column) for column in zip(*tried))
-    other = {**_only(c, rows), "zero_group": groups}
+    return _where_better(best, rows, {**_only(c, rows), "zero_group": groups}, space, precision, by, formula, fit)
+
+
+STAGED_ROWS = 512
+"""Of the best layouts, how many are tried with the layers of each stage as `stages.py` shares them out."""
+
+
+def _in_stages(best: _Best, space: Space, precision: str, by: By, formula: str, fit: Calibration | None) -> _Best:
+    """The same, each with the split whose longest stage is the shortest, where that is worth it."""
+    first = np.arange(min(len(best.sec), STAGED_ROWS))
+    first = first[best.columns["pp"][first] > 1]
+    if not len(first):
+        return best
+    configs = configs_of(best.columns, space, precision)
+    best = _Best({**best.columns, "split": configs.split.copy()}, *best.figures)
+    rows, codes = stages.better(configs.take(first), space.cluster, learned(fit))
+    if not len(rows):
+        return best
+    other = {**_only(best.columns, first[rows]), "split": codes}
+    return _where_better(best, first[rows], other, space, precision, by, formula, fit)
+
+
+def _where_better(best: _Best, rows: np.ndarray, other: Columns, space: Space, precision: str, by: By, formula: str,
+                  fit: Calibration | None) -> _Best:
+    """`best`, with what is in `other` in the place of row `rows` where that is better by more than nobody can tell, and surely
+    fits; of several for one row the best."""
     configs = configs_of(other, space, precision)
     held = Held.of(configs, space.cluster, fit, space.headroom)
     found = step.time(configs, space.cluster, learned(fit))

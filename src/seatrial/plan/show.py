@@ -12,10 +12,12 @@ from seatrial import terminal
 from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
 from seatrial.plan.answer import Document
-from seatrial.plan.explain import WHY, Explained, better, fitting
+from seatrial.plan.explain import WHY, Explained, better
 from seatrial.plan.odds import LIKELY, percent
 from seatrial.plan.request import Request
+from seatrial.plan.space import GROUPS
 from seatrial.schedule import picture
+from seatrial.stages import read, short
 
 DRAWN = 6
 """Layouts that are drawn: more are a wall, and the table has them."""
@@ -39,50 +41,33 @@ def print_plan(document: Document, request: Request) -> None:
     cluster, candidates = request.cluster, document["candidates"]
     shapes = bool(candidates) and "layers" in candidates[0]
     of, nodes = "shapes" if shapes else request.model.name or "the model", f"{cluster.nodes} node{'s'[:cluster.nodes > 1]}"
-    print(f"{of} on {cluster.name}: {nodes} x "
-          f"{cluster.procs_per_node} = {cluster.world} devices, batch {','.join(map(str, request.space.gbs))}, "
-          f"{document['precision']}")
+    terminal.say(f"{of} on {cluster.name}: {nodes} x {cluster.procs_per_node} = {cluster.world} devices, "
+                 f"batch {','.join(map(str, request.space.gbs))}, {document['precision']}")
     print(ENGINE.format(**document))
     rejected = ", ".join(f"{code} {count:,}" for code, count in document["rejected"].items())
-    print(terminal.folded(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
-                          + (f"; rejected: {rejected}" if rejected else ""), 4))
+    terminal.say(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
+                 + (f"; rejected: {rejected}" if rejected else ""))
     print()
     if not candidates:
-        print(document["reason"])
+        terminal.say(document["reason"])
         for near in document["nearest"]:
             sure = near["fits"] == "yes"
             tight = "" if sure else f", tight {near['fit_odds']:.0%}"
-            print(f"  letting go of {near['freed']}: {layout(near)} {'would' if sure else 'may'} run: "
-                  f"{near['sec_per_it']:.2f} s, {near['mem_gib']:.1f} GiB{tight}")
+            terminal.say(f"  letting go of {near['freed']}: {layout(near)} {'would' if sure else 'may'} run: "
+                         f"{terminal.seconds(near['sec_per_it'])} s, {near['mem_gib']:.1f} GiB{tight}", 6)
         return
     columns = _columns(candidates, shapes, several_nodes=request.space.nodes is not None)
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
-    headers, rows, alike = _fitting(["#", *(column.header for column in columns)], rows)
+    headers, rows, said = terminal.fitting(["#", *(column.header for column in columns)], rows,
+                                           alike=(*(_header(name) for name in reversed(SEARCHED)), "nodes"))
     left = {column.header for column in columns if column.left}
     terminal.table(headers, rows, bold=max(1, min(document["ties"], len(rows))),
                left=[i for i, header in enumerate(headers) if header in left])  # fmt: skip
-    if alike:
-        print(f"All of them: {', '.join(alike)}.")
+    if said:
+        terminal.say(said)
     print()
     draw(candidates[:DRAWN], cells=min(terminal.width(), WIDEST))
     _remarks(document)
-
-
-def _fitting(headers: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]], list[str]]:
-    """On a terminal too narrow for the table, what is alike in all rows becomes a line of words below it."""
-    def wide() -> int:
-        return sum(max(map(len, column)) + 2 for column in zip(headers, *rows))
-
-    alike: list[str] = []
-    if terminal.on_terminal() and len(rows) > 1:
-        for name in (*(_header(name) for name in reversed(SEARCHED)), "nodes"):
-            if wide() > terminal.width() and name in headers:
-                place = headers.index(name)
-                if len({row[place] for row in rows}) == 1:
-                    alike.append(f"{name} {rows[0][place]}")
-                    headers = headers[:place] + headers[place + 1 :]
-                    rows = [row[:place] + row[place + 1 :] for row in rows]
-    return headers, rows, alike
 
 
 def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
@@ -162,36 +147,46 @@ def _knob(name: str) -> _Column:
 def _remarks(document: Document) -> None:
     candidates = document["candidates"]
     if document["ties"] > 1:
-        print(f"The first {document['ties']} cannot be told apart: under {document['tie_within']:.0%} only measuring can tell.")
+        within = f"{document['tie_within']:.0%}"
+        terminal.say(f"The first {document['ties']} cannot be told apart: under {within} only measuring can tell.")
     if (runner_up := document["runner_up"]) is not None:
         more = f", {runner_up['days_more']:.1f} days more" if "days_more" in runner_up else ""
         more += f", {terminal.price(runner_up['money_more'])} more money" if "money_more" in runner_up else ""
         sign, sec = "+" if runner_up["sec_more"] >= 0 else "-", terminal.seconds(abs(runner_up["sec_more"]))
-        print(f"The runner-up, number {runner_up['rank']}, is {runner_up['worse_by']:.1%} worse by {document['by']}: "
-              f"{sign}{sec} s per iteration{more}.")
+        terminal.say(f"The runner-up, number {runner_up['rank']}, is {runner_up['worse_by']:.1%} worse by {document['by']}: "
+                     f"{sign}{sec} s per iteration{more}.")
     first, tight = candidates[0], any(c["fits"] == "tight" for c in candidates)
-    print(f"The first takes {first['mem_gib']:.1f} GiB of {document['mem_limit_gib']:.1f}, and fits with "
-          f"{percent(first['fit_odds'])}."
-          + (" Tight ones rank by time over odds." if tight else ""))
+    terminal.say(f"The first takes {first['mem_gib']:.1f} GiB of {document['mem_limit_gib']:.1f}, and fits with "
+                 f"{percent(first['fit_odds'])}." + (" Tight ones rank by time over odds." if tight else ""))
     if "calibration" in document:
         learned = document["calibration"]
         doubted = ", ".join(doubt["where"].rsplit("/", 1)[-1] for doubt in learned["doubted"])
-        print(f"Learned from {learned['rows']} rows" + (f"; not believed: {doubted}." if doubted else "."))
+        terminal.say(f"Learned from {learned['rows']} rows" + (f"; not believed: {doubted}." if doubted else "."))
+    by_split: dict[str, list[str]] = {}
+    for i, c in enumerate(candidates, 1):
+        if c.get("stage_layers"):
+            by_split.setdefault(short(read(c["stage_layers"])), []).append(str(i))
+    if by_split:
+        terminal.say("Layers per stage, where not the engine's own split: " + "; ".join(
+            f"{', '.join(which)}: {split}" for split, which in by_split.items()) + ".")
     warned = sorted({code for c in candidates for code in c["warnings"]})
     if warned:
-        print(f"Warnings among these: {', '.join(warned)}.")
+        terminal.say(f"Warnings among these: {', '.join(warned)}.")
     marked = "; an s after TP is sequence parallelism" if any(c["sequence_parallel"] for c in candidates) else ""
-    print(f"TFLOPs and tok/s per device, TFLOPs by formula {document['tflops_formula']}, MFU by model{marked}.")
-    print(terminal.folded(f"Not searched: {'; '.join(document['not_searched'])}.", 4))
+    terminal.say(f"TFLOPs and tok/s per device, TFLOPs by formula {document['tflops_formula']}, MFU by model{marked}.")
+    terminal.say(f"Not searched: {'; '.join(document['not_searched'])}.")
     if "days" in candidates[0]:
-        print("Days of training at this pace alone; energy is the devices' rated power, without hosts, network and cooling.")
+        terminal.say("Days of training at this pace alone; energy is the devices' rated power, without hosts, network and "
+                     "cooling.")
 
 
 def layout(c: dict[str, Any]) -> str:
     """One layout in a few words."""
     knobs = [BY_FIELD[name].text(c[name]) for name in SEARCHED
              if name != "gbs" and (name, c[name]) not in (("vp", 1), ("cp", 1))]
-    knobs += [f"by {c['cp_kind']}"] * (c["cp"] > 1) + [f"ZeRO group {c['zero_group']}"] * bool(c.get("zero_group"))
+    knobs += [f"by {c['cp_kind']}"] if c["cp"] > 1 else []
+    knobs += [BY_FIELD[name].text(c[name]) for name in GROUPS if c.get(name)]
+    knobs += [f"layers per stage {short(read(c['stage_layers']))}"] if c.get("stage_layers") else []
     return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
 
 
@@ -201,17 +196,22 @@ def pipeline_title(explained: Explained) -> str:
             f"micro-batches, {trial.model.name or 'model'}")
 
 
+def _end(sec: float) -> str:
+    """Of an interval: three digits that count, one behind the point at least."""
+    return f"{sec:.1f}" if sec >= 10 else f"{sec:#.3g}"
+
+
 def explained(explained: Explained, top: int) -> None:
     """One layout taken apart, for a person."""
     t, cluster = explained.trial.topology, explained.trial.cluster
     assert cluster is not None
     degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES if name != "cp" or t.cp > 1)
-    print(terminal.folded(
+    terminal.say(
         f"{explained.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
         f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
-        f"recompute {t.recompute}, {t.precision}", 4))
+        f"recompute {t.recompute}, {t.precision}")
     print(ENGINE.format(engine=explained.engine.name, attention=explained.attention))
-    print(f"\n{explained.sec:.2f} s per iteration (90 %: {explained.lo:.1f} to {explained.hi:.1f})")
+    print(f"\n{terminal.seconds(explained.sec)} s per iteration (90 %: {_end(explained.lo)} to {_end(explained.hi)})")
     print(terminal.breakdown(explained.parts, "s", said=WHY))
     print(f"\n{explained.mem_gib:.1f} GiB of {explained.limit_gib:.1f} on the fullest device: it fits with "
           f"{percent(explained.odds)}")
@@ -220,24 +220,24 @@ def explained(explained: Explained, top: int) -> None:
         print(f"\n{pipeline_title(explained)}; dots are the bubble")
         print(picture(explained.timeline, width=min(terminal.width(), 160)))
     if explained.context:
-        print("\n" + terminal.folded(explained.context, 4))
+        terminal.say("\n" + explained.context)
     if explained.documents:
-        print("\n" + terminal.folded(explained.documents, 4))
+        terminal.say("\n" + explained.documents)
     print("\nWhat limits it")
-    print("\n".join(terminal.folded(f"  {line}", 4) for line in explained.limits) or "  nothing stands out")
+    terminal.say("\n".join(f"  {line}" for line in explained.limits) or "  nothing stands out")
     for warning in explained.warnings:
-        print(f"  {warning.code}: {warning.message}")
-    chosen = better(explained.changes)[:top]
+        terminal.say(f"  {warning.code}: {warning.message}")
+    chosen = better(explained)[:top]
     print("\nWhat to change")
     for change in chosen:
-        print(f"  {change.what}: {change.gain:.1%} faster, {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
+        gain = change.gain or 0.0
+        terminal.say(f"  {change.what}: " + ("" if explained.fits else f"fits with {percent(change.odds or 0.0)}, ")
+                     + f"{abs(gain):.1%} {'faster' if gain >= 0 else 'slower'}, {terminal.seconds(change.sec or 0.0)} s, "
+                     f"{change.mem_gib:.1f} GiB")
     if not chosen:
-        print("  no single change is forecast to gain more than 1 %")
-    for change in fitting(explained)[:top]:
-        print(f"  to fit: {change.what}: {change.sec:.2f} s, {change.mem_gib:.1f} GiB")
+        print("  no single change is forecast to gain more than 1 %" if explained.fits else "  no single change makes it fit")
     full = [(change, odds) for change in explained.changes if (odds := change.odds) is not None and odds < LIKELY
             and (change.gain or 0) > TIE]
     if full and top:
-        print(terminal.folded("  faster, but not sure to fit: " + "; ".join(
-            f"{c.what} ({c.mem_gib:.1f} GiB, {percent(odds)})"
-            for c, odds in sorted(full, key=lambda pair: -pair[1])[:top]), 4))
+        terminal.say("  faster, but not sure to fit: " + "; ".join(
+            f"{c.what} ({c.mem_gib:.1f} GiB, {percent(odds)})" for c, odds in sorted(full, key=lambda pair: -pair[1])[:top]))

@@ -36,7 +36,7 @@ MOST_LAYOUTS = 2_000_000_000
 """Some ten minutes of search; a space beyond it was not meant."""
 LONG = 16_384
 """Tokens from which on a sequence is worth dividing over ranks, where nobody asks …"""
-LEAST_TOKENS = 1024
+LEAST_TOKENS = 2048
 """… and of one rank, below which it is not."""
 _MOST_VIRTUAL = 12
 _MOST_ODD_MBS = 64
@@ -66,6 +66,8 @@ class Space:
     zero: tuple[int, ...] | None = None
     recompute: tuple[str, ...] | None = None
     schedule: tuple[str, ...] | None = None
+    stage_layers: tuple[int, ...] | None = None
+    """Of every layout; where it is None the engine's own split, and for the best layouts the one that balances them."""
     sequence_parallel: tuple[bool, ...] = (False,)
     zero_group: tuple[int, ...] | None = None
     """By default all of DP x CP; of the best layouts whole nodes as well, where the engine has hybrid sharding."""
@@ -242,7 +244,9 @@ def not_searched(space: Space, precision: str) -> list[str]:
     if space.cp is None and not space.divides_sequence:
         found.append("context parallelism " + (f"(sequences from {space.long:,} tokens on, or --cp auto)" if facts.context
                                                else f"(not in {facts.name})"))
-    return [*found, f"precisions other than {precision}", "stages of sizes of your own", "expert parallelism"]
+    if facts.uneven != "any":
+        found.append(f"layers per stage of one's own (not in {facts.name})")
+    return [*found, f"precisions other than {precision}", "expert parallelism"]
 
 
 def refuse_what_cannot_be(space: Space) -> None:

@@ -37,6 +37,7 @@ class Shape(NamedTuple):
     hidden: int
     heads: int
     seq: int
+    """Tokens of a sequence on one rank."""
     tp: int
     mbs: int
 
@@ -45,7 +46,7 @@ class Shape(NamedTuple):
         same = np.ones(len(c), dtype=bool)
         for name, value in self._asdict().items():
             if value:
-                same &= getattr(c, name) == value
+                same &= getattr(c, "stretch" if name == "seq" else name) == value
         return same
 
 
@@ -224,6 +225,11 @@ def time(configs: Configs, cluster: Cluster, coefficients: Coefficients = COLD) 
         hi=np.concatenate([p.hi for p in pieces]),
         parts={name: np.concatenate([p.parts.get(name, np.zeros(len(p.sec))) for p in pieces]) for name in names},
     )
+
+
+def stages(c: Configs, cluster: Cluster, k: Coefficients = COLD) -> Stages:
+    """What one micro-batch takes on the stages, before anything is scheduled."""
+    return _stages(measure(c, cluster), _scales(c, k))
 
 
 def measure(c: Configs, cluster: Cluster) -> Parts:

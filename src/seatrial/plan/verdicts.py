@@ -33,10 +33,12 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     def of_model(name: str) -> np.ndarray:
         return np.array([getattr(model, name) for model in space.models], dtype=np.int64)[c["shape"]]
 
+    if space.facts.uneven not in ("equal", "embedding-slots"):
+        reject("layers-divisible", of_model("layers") < c["pp"] * c["vp"])
     layers, tp, replica = of_model("layers"), c["tp"], c["dp"] * c["mbs"]
     stages = c["pp"] * c["vp"]
     facts, uneven = space.facts, space.facts.uneven
-    reject("layers-divisible", layers < stages if uneven == "any" else
+    reject("layers-divisible", layers < stages if uneven in ("any", "balanced") else
            (layers % stages != 0) & ((uneven == "equal") | ((layers + 2) % stages != 0)))
     reject("heads-divisible", of_model("heads") % tp != 0)
     reject("kv-heads-divisible", ~kv_fits(of_model("kv"), tp))
@@ -49,8 +51,9 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     else:
         reject("seq-divisible", (c["sequence_parallel"] != 0) & (of_model("seq") % tp != 0))
     shards = whole = c["dp"] * c["cp"]
-    for name in GROUPS:
+    for stage, name in enumerate(GROUPS, 1):
         if name in c:
+            reject("zero-group", (c[name] > 1) & (c["zero"] < stage))
             has = facts.hybrid_sharding if name == "zero_group" else name in facts.own_groups
             reject("zero-group", (c[name] > 0) & ((whole % np.maximum(c[name], 1) != 0) | (c[name] != shards) & (not has)))
             whole = np.where(c[name] > 0, c[name], whole)
@@ -71,7 +74,7 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
 
 def _context(c: Columns, space: Space, kv: np.ndarray, seq: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """`rules.context_fits`, in its order."""
-    cp, tp, kind = c["cp"], c["tp"], c["cp_kind"]
+    cp, tp, kind = c["cp"], c["tp"], c.get("cp_kind", np.full(len(c["cp"]), CONTEXTS.index(space.kinds[0])))
     several, held = cp > 1, np.maximum(1, kv // tp)
     heads = np.select([kind == ULYSSES, kind == BOTH], [cp, np.gcd(cp, held)], default=1)
     ring = cp // heads

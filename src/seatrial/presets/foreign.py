@@ -57,6 +57,11 @@ def _of_row(book: str, run_id: str) -> dict[str, Any]:
         some = f": {', '.join(list(found)[:4])}" if found else ""
         raise BadInput(f"{book}:{run_id}: {len(found) or 'no'} run ids begin so{some}")
     (row,) = found.values()
+    return model_values(row, where=f"{book}:{run_id}: ")
+
+
+def model_values(row: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+    """Of a record: its trial's, else what its columns say."""
     trial = row.get("trial")
     values = trial.get("model") if isinstance(trial, Mapping) else None
     if isinstance(values, Mapping):
@@ -64,5 +69,5 @@ def _of_row(book: str, run_id: str) -> dict[str, Any]:
     known = {field.name for field in dataclasses.fields(Model)}
     values = {key: value for key, value in row.items() if key in known and value not in (None, "")}
     if missing := [key for key in SHAPE if key not in values]:
-        raise BadInput(f"{book}:{run_id}: the row does not say the model's {', '.join(missing)}")
+        raise BadInput(f"{where}the row does not say the model's {', '.join(missing)}")
     return values

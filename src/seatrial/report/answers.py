@@ -238,22 +238,24 @@ def knobs(records: Sequence[Record], usable: Sequence[int]) -> list[Knob]:
     """`usable`: the rows whose figures count. What was compared most comes first."""
     found = []
     counted = [records[place] for place in usable]
-    rows = {place: _Row.of(records[place]) for place in usable}
+    varied = tuple(name for name in CONFIGURATION if len(set(map(operator.attrgetter(name), counted))) > 1)
+    rows = {place: _Row.of(records[place], varied) for place in usable}
     for name, title in KNOBS.items():
-        if name != ALLOCATOR and len(set(map(operator.attrgetter(name), counted))) < 2:
+        if name != ALLOCATOR and name not in varied:
             continue
+        free = [varied.index(one) for one in (name, *GIVES_WAY.get(name, ())) if one in varied]
         said = [(value, place) for place in usable if (value := _value(records[place], name)) is not None]
         if len({value for value, _ in said}) < 2:
             continue
         groups: dict[tuple[object, ...], list[tuple[Value, int]]] = {}
         for value, place in said:
-            groups.setdefault(rows[place].but_for(name), []).append((value, place))
+            groups.setdefault(rows[place].but_for(name, free), []).append((value, place))
+        compared = [(len(values), points) for points in groups.values() if len(values := {value for value, _ in points}) > 1]
+        compared.sort(key=lambda one: (-one[0], -len(one[1])))
         series = [Series(label=_label(records[points[0][1]], name), points=tuple(sorted(points, key=_order)))
-                  for points in groups.values() if len({value for value, _ in points}) > 1]
-        series.sort(key=lambda s: (-len({value for value, _ in s.points}), -len(s.points)))
+                  for _, points in compared[:MOST_SERIES]]
         if series:
-            found.append(Knob(name=name, title=title, series=tuple(series[:MOST_SERIES]),
-                              left_out=max(0, len(series) - MOST_SERIES)))
+            found.append(Knob(name=name, title=title, series=tuple(series), left_out=len(compared) - len(series)))
     return sorted(found, key=lambda knob: -sum(len(series.points) for series in knob.series))
 
 
@@ -291,11 +293,6 @@ def _value(record: Record, name: str) -> Value | None:
     return None if value in (None, "") else value
 
 
-_FREE = {knob: tuple(CONFIGURATION.index(name) for name in (knob, *GIVES_WAY.get(knob, ())) if name in CONFIGURATION)
-         for knob in KNOBS}
-"""Where in a configuration stands what moves with a knob."""
-
-
 class _Row(NamedTuple):
     """What a row is compared by, worked out once for all knobs."""
 
@@ -303,20 +300,23 @@ class _Row(NamedTuple):
     table: tuple[object, ...]
     asked: tuple[object, ...]
     config: tuple[object, ...]
-    env: Mapping[str, str]
+    env: tuple[tuple[str, str], ...]
 
     @classmethod
-    def of(cls, record: Record) -> _Row:
+    def of(cls, record: Record, varied: Sequence[str]) -> _Row:
+        """`varied`: in which of what is configured the rows differ at all."""
         file = (source(record), record.session)
-        return cls(file, (*file, record.section, record.table), (model(record), world(record)), _configured(record), record.env)
+        return cls(file, (*file, record.section, record.table), (model(record), world(record)),
+                   tuple([getattr(record, name) for name in varied]),
+                   tuple(sorted(record.env.items())))
 
-    def but_for(self, knob: str) -> tuple[object, ...]:
-        """Equal in rows that differ in this knob alone."""
+    def but_for(self, knob: str, free: Sequence[int]) -> tuple[object, ...]:
+        """Equal in rows that differ in this knob alone, with what moves with it: those places of the configuration."""
         others = list(self.config)
-        for place in _FREE[knob]:
+        for place in free:
             others[place] = None
-        env = [(key, value) for key, value in self.env.items() if not (knob == ALLOCATOR and key == "LD_PRELOAD")]
-        return (*(self.file if knob in ACROSS_TABLES else self.table), *self.asked, *others, tuple(sorted(env)))
+        env = self.env if knob != ALLOCATOR else tuple(pair for pair in self.env if pair[0] != "LD_PRELOAD")
+        return self.file if knob in ACROSS_TABLES else self.table, self.asked, tuple(others), env
 
 
 def _label(record: Record, knob: str) -> str:

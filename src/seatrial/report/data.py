@@ -14,10 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seatrial import __version__, columns
-from seatrial.notes.lint.sheet import Finding
 from seatrial.outcomes import OUTCOMES
 from seatrial.record import Record
 from seatrial.report import answers, forecasts, pipelines
@@ -25,6 +24,9 @@ from seatrial.report.answers import DOUBTFUL, Question, knobs, scaling
 from seatrial.report.forecasts import Clusters, Forecast
 from seatrial.report.read import Remarks
 from seatrial.tables.codec import number, shortest
+
+if TYPE_CHECKING:
+    from seatrial.notes.lint.sheet import Finding
 
 SCHEMA = 1
 MOST_LINTED = 2000
@@ -129,12 +131,13 @@ class Made:
 
 def build(records: Sequence[Record], *, title: str, clusters: Clusters = Clusters(), book: Path | None = None,
           lint: bool | None = None, tokens: float | None = None, price: float | None = None,
-          linted: Linted | None = None, remarks: Remarks | None = None) -> Made:
+          linted: Linted | None = None, remarks: Remarks | None = None,
+          forecast: Mapping[int, Forecast] | None = None) -> Made:
     """`lint` None: where the imported rows are not too many. `book` is the logbook's folder, for the traces of its runs.
 
-    `linted`: findings of an earlier run over these records.
+    `linted`, `forecast`: what an earlier look at these records found.
     """
-    made = forecasts.of(records, clusters)
+    made = forecasts.of(records, clusters) if forecast is None else forecast
     linted = linted or run_lint(records, lint)
     findings = linted.findings
     by_row = _by_row(records, findings)
@@ -212,7 +215,7 @@ def _rows(records: Sequence[Record], made: Mapping[int, Forecast], by_row: Mappi
     texts = {"sec": "sec_per_it", "tflops": "tflops", "mem": "mem_value"}
     for name, own in texts.items():
         rows[f"{name}_text"] = [_text(r, own, rows[name][i]) for i, r in enumerate(records)]
-    return {name: values for name, values in rows.items() if any(v is not None for v in values) or name in ("state", "sec")}
+    return {name: values for name, values in rows.items() if values.count(None) < len(values) or name in ("state", "sec")}
 
 
 def _text(record: Record, name: str, value: object) -> str | None:
@@ -244,7 +247,8 @@ def _short(value: float | None) -> float | None:
 
 
 def _question(q: Question) -> dict[str, Any]:
-    return {**asdict(q), "gap": q.gap, "ties": q.ties, "noise": q.noise, "verdict": q.verdict}
+    return {**vars(q), "ranked": tuple(vars(c) for c in q.ranked), "gap": q.gap, "ties": q.ties, "noise": q.noise,
+            "verdict": q.verdict}
 
 
 def _forecast(f: Forecast) -> dict[str, Any]:

@@ -123,14 +123,14 @@ def _stated(record: Record) -> Forecast | None:
 
 def elsewhere(record: Record, cluster: Cluster) -> str:
     """A trial that names a cluster may be run on any machine: its memory figures say of which kind that was."""
-    ran, kind = _ran_on(record), cluster.device.kind
+    ran, kind = ran_on(record), cluster.device.kind
     if ran in ("", kind):
         return ""
     where = f" ({record.machine})" if record.machine else ""
     return f"measured on a {ran.upper()}{where}, forecast for {cluster.device.name} of {cluster.name}"
 
 
-def _ran_on(record: Record) -> str:
+def ran_on(record: Record) -> str:
     """`cpu`, `gpu`, or nothing where it does not say."""
     fullest = record.memory.get("fullest")
     if isinstance(fullest, Mapping):

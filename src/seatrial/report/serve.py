@@ -1,6 +1,6 @@
 """The page live: a small server on this machine that reads a logbook, and adds to it what readers remark on its rows.
 
-    server = serve.Server(("127.0.0.1", 8765), serve.Source(Path("book"), title="Round one"))
+    server = serve.Server(("127.0.0.1", 8765), Source(Path("book"), title="Round one"))
     server.serve_forever()
 
 It answers a fixed list of paths out of memory, and serves no file by name. A request must carry the Host that the server goes
@@ -21,23 +21,17 @@ import time
 from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from seatrial.errors import BadInput, SeatrialError
-from seatrial.logbook import Logbook
-from seatrial.report import data, live, page
-from seatrial.report.data import Linted, Made
-from seatrial.report.forecasts import Clusters
-from seatrial.report.read import Known, from_book
-from seatrial.report.whatif import choices, fit_of, what_if
+from seatrial.report import live, page
+from seatrial.report.data import Made
+from seatrial.report.source import Source
+from seatrial.report.start import start
+from seatrial.report.whatif import choices, what_if
 
 COOKIE = "seatrial-token"
-POLL_EVERY_S = 0.25
-"""How often the logbook is checked for changes, however many pages poll."""
-REBUILD_SHARE = 0.5
-"""Of one core that rebuilding the page may take while a sweep writes row after row."""
 LONGEST_QUERY = 4000
 LONGEST_BODY = 64 * 1024
 MOST_CONNECTIONS = 64
@@ -46,90 +40,6 @@ REQUEST_S = 20.0
 """For a request to be there, counted from when the connection was opened or its last answer was taken."""
 ANSWER_S = 120.0
 """For an answer to be taken: 20,000 rows through a slow tunnel."""
-
-
-class Source:
-    """The logbook as the page shows it, made anew when it has changed."""
-
-    def __init__(self, book: Path, *, title: str, clusters: Clusters = Clusters(), tokens: float | None = None,
-                 price: float | None = None):
-        self.book, self.title, self.clusters, self.tokens, self.price = book, title, clusters, tokens, price
-        self._log = Logbook(book)
-        self._lock = threading.Lock()
-        self._built_from: object = None
-        """State of the segments that `made` was built from."""
-        self._linted: tuple[object, Linted] = ((), Linted(skipped="no imported rows"))
-        """Ids of the imported rows, and the findings about them."""
-        self._linting = False
-        self._next = 0.0
-        self._known: Known = {}
-        self._fits: tuple[int, dict[str, Any]] | None = None
-        self.version = 0
-        self.made: Made | None = None
-        self.row_by_id: dict[str, int] = {}
-
-    def current(self) -> tuple[int, Made]:
-        with self._lock:
-            began = time.monotonic()
-            if self.made is None or began >= self._next:
-                rebuilt_s = time.monotonic() - began if self._refresh() else 0.0
-                self._next = time.monotonic() + max(POLL_EVERY_S, rebuilt_s / REBUILD_SHARE)
-            assert self.made is not None
-            return self.version, self.made
-
-    def _refresh(self) -> bool:
-        state = self._state()
-        if self.made is not None and state == self._built_from:
-            return False
-        records, _ = from_book(self._log, self._known)
-        imported = tuple(r.record_id for r in records if r.source_file)
-        linted = self._linted[1]
-        if self._linted[0] != imported:
-            # Lint takes longer than a reader waits for a row: its findings come with a later poll.
-            linted = Linted(skipped="being checked")
-            if not self._linting:
-                self._linting = True
-                threading.Thread(target=self._lint, args=(imported, records), name="lint", daemon=True).start()
-        self.made = data.build(records, title=self.title, clusters=self.clusters, book=self.book, tokens=self.tokens,
-                               price=self.price, linted=linted, remarks=self._log.remarks())
-        self.row_by_id = {record.record_id: row for row, record in enumerate(records)}
-        self.version += 1
-        self._built_from = state
-        return True
-
-    def _lint(self, imported: tuple[str, ...], records: list[Any]) -> None:
-        found = data.run_lint(records)
-        with self._lock:
-            self._linted, self._linting, self._built_from = (imported, found), False, None
-
-    def _state(self) -> object:
-        """Changes with every record that is written."""
-        try:
-            return tuple(sorted((p.name, s.st_size, s.st_mtime_ns) for p in (self.book / "segments").iterdir()
-                                for s in (p.stat(),)))
-        except OSError:
-            return None
-
-    def fit(self, cluster: str) -> Any:
-        """What this logbook's rows teach about a cluster, worked out once per version."""
-        version, made = self.current()
-        if cluster not in choices()["clusters"]:
-            return None
-        if self._fits is None or self._fits[0] != version:
-            self._fits = (version, {})
-        if cluster not in self._fits[1]:
-            self._fits[1][cluster] = fit_of(made, cluster)
-        return self._fits[1][cluster]
-
-    def remark(self, record_id: str, text: str, tags: list[str]) -> list[dict[str, Any]]:
-        """Added to the logbook; all that was said about the record is returned."""
-        self._log.remark(record_id, text, tags)
-        with self._lock:
-            self._next = 0.0
-        return self._log.remarks()[record_id]
-
-    def close(self) -> None:
-        self._log.close()
 
 
 class Refused(Exception):
@@ -436,7 +346,7 @@ def _running(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
 
 
 def _choices(server: Server, query: dict[str, str]) -> tuple[str, bytes]:
-    return _json(choices())
+    return _json({**choices(), "start": start(server.source.current()[1])})
 
 
 def _whatif(server: Server, query: dict[str, str]) -> tuple[str, bytes]:

@@ -52,7 +52,7 @@ def fit_of(made: Made, cluster: str) -> Calibration | None:
 def what_if(query: Mapping[str, str], fit: Calibration | None = None) -> dict[str, Any]:
     """The planner's document; BadInput says in one line what cannot be."""
     from seatrial.plan import ask as planner
-    from seatrial.plan.request import integers, number
+    from seatrial.plan.request import ASKED, integers, number
 
     known = choices()
     model: str | Model = own_model(query["model_text"]) if query.get("model_text") else query.get("model", "")
@@ -72,7 +72,7 @@ def what_if(query: Mapping[str, str], fit: Calibration | None = None) -> dict[st
                              precision=query.get("precision") or None, headroom=query.get("headroom"),
                              settings=[f"model.seq={counts['seq']}"] if counts["seq"] else [],
                              sequence_parallel=query.get("sequence_parallel") or "auto",
-                             knobs={knob: query.get(knob) or None for knob in SEARCHED})
+                             knobs={knob: query.get(knob) or None for knob in ASKED})
     return planner.ask(asked.request, rules=asked.rules, top=SHOWN, tokens=tokens, fit=fit).document
 
 

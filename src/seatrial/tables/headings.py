@@ -13,6 +13,7 @@ import html
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from seatrial.tables.names import BY_NAME, EACH, MEASURES, SETTINGS, Kind, looked_up, normal
 from seatrial.tables.tongues import in_english
@@ -109,7 +110,7 @@ def read_heading(raw: str) -> Column:
         if len(words) > 1 and words[-1] in _UNIT_WORDS and (found := BY_NAME.get(" ".join(words[:-1]))):
             found = None if found[1] in ("count", "word") else found  # `GPU hours`, `run B`
             inside.append(words[-1])
-    found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text))
+    found = found or looked_up(text) or looked_up(_BRACKET.sub(" ", text)) or _memory_by_unit(plain, inside)
     if found is None:
         english = in_english(text, surely=True)
         column = read_heading(english) if english != text else None
@@ -141,6 +142,19 @@ def read_heading(raw: str) -> Column:
     return Column(heading=raw.strip(), field=field, kind=kind, unit=unit, per=per, formula=formula)
 
 
+_OF_MEMORY = frozenset("peak max maximum alloc allocated reserved active used per gpu device rank".split())
+
+
+def _memory_by_unit(plain: str, inside: list[str]) -> tuple[str, Kind] | None:
+    """`GiB`, `peak (GiB)`, `GB/GPU`: a unit of memory and nothing else that it could be of."""
+    words = plain.split()
+    units = [word for word in (*words, *(normal(part) for part in inside)) if word in ("gb", "gib", "mb", "mib", "go", "gio")]
+    if len(units) != 1 or not {*words} - {*units} <= _OF_MEMORY:
+        return None
+    inside += units
+    return "mem_value", "memory"
+
+
 def _parts(text: str) -> tuple[str, ...]:
     """`DP/TP/PP` and `TP x PP` name several counts, which their cells hold in the same order."""
     found = [BY_NAME.get(normal(part)) for part in re.split(r"\s*[/,×+&]\s*|\s+x\s+", text.strip("() "))]
@@ -154,6 +168,9 @@ _WEAK = {"model", "model name", "batch size", "batch", "bs", "time", "device", "
 
 def settle(columns: list[Column]) -> list[Column]:
     """A table's columns, where a vague heading (Model, Batch size, Time) loses its field to a clear one (Size, GBS, Sec/it)."""
+    for at, (before, column) in enumerate(pairwise(columns), 1):
+        if column.heading.strip() == "#" and before.field in ("gpus", "machine"):  # `GPU | #`: which, and how many
+            columns = [*columns[:at], Column(heading=column.heading, field="gpus", kind="count"), *columns[at + 1 :]]
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
     return [
         Column(heading=column.heading) if column.field in taken and normal(column.heading) in _WEAK else column

@@ -17,6 +17,7 @@ from seatrial.tables.tongues import plain_letters
 
 Kind = Literal[
     "count", "figure", "memory", "seconds", "rate", "percent", "frequency", "yesno", "recompute", "zero", "dtype",
+    "stages",
     "size", "date", "settings", "word", "notes", "state", "outcome", "flags", "names", "source",
     "unit",
 ]  # fmt: skip
@@ -41,6 +42,7 @@ mbs:
     micro batch,
     micro bsz, u batch size, u batch, ubatch size, batch micro, batch per gpu, batch size per gpu, per gpu batch size,
     per device batch size, per device train batch size,
+    per device batch, per chip batch, per chip batch size, batch per device, batch per chip, per gpu batch, per rank batch,
     local batch size, local bs, bs per gpu, device batch size, ubatch, local batch
 gbs:
     total batch size, effective batch size, global bsz, bsz, batch global, size of batch global, batch size global

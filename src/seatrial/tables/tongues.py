@@ -31,11 +31,13 @@ size: taille, tamano, groesse, grosse, dimensione, tamanho
 batch: lots, lote, lotto, stapel
 batch size: batchgroesse, batchgrosse, stapelgroesse, stapelgrosse, losgrosse, losgroesse
 micro batch size: mikrobatch, microlot, microlote, mikrobatchgrosse, mikrobatchgroesse
+global batch size: globalbatch, globalbatchgrosse, globalbatchgroesse, gesamtbatch, gesamtbatchgrosse, gesamtbatchgroesse
 global: globale, globaler, globales, globalen
 sequence: secuencia, sequenz, sequenza, sequencia
 sequences: secuencias, sequenzen
 sequence length: sequenzlange, sequenzlaenge, kontextlange, kontextlaenge
 length: longueur, longitud, laenge, lange, lunghezza
+recompute: recalcul, recalculo, neuberechnung, ricalcolo
 vocabulary: vokabular, vocabulaire, vocabulario
 throughput: debit, rendimiento, durchsatz
 number: anzahl, nombre, numero

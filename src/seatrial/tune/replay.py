@@ -11,6 +11,7 @@ and sees none before it asks.
 """
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from seatrial import presets, shipped
+from seatrial import presets, shipped, terminal
 from seatrial.errors import BadInput
 from seatrial.plan import calibrate
 from seatrial.plan import rows as table
@@ -29,7 +30,6 @@ from seatrial.plan.odds import EVEN, UNLIKELY, expected
 from seatrial.plan.rows import SLOW_ALLOCATOR, Row
 from seatrial.record import Record
 from seatrial.spec import Cluster, Trial
-from seatrial.terminal import plain_table
 from seatrial.tune.candidates import knobs, label
 from seatrial.tune.oracle import FAILED, Oracle, names, outcome_of
 from seatrial.tune.posterior import By, row_of, unit
@@ -307,7 +307,8 @@ WORDS = {"rule": "could never run, by the engine's rules", "memory": "forecast t
 
 def text(story: dict[str, Any]) -> str:
     lines = _lines(story, heading=lambda words: ["", words, "-" * len(words)], table=_aligned, item="  ")
-    return "\n".join(part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent=_indent(line)) or [""])
+    cells = min(WIDTH, terminal.width()) if sys.stdout.isatty() else WIDTH
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, cells, subsequent_indent=_indent(line)) or [""])
 
 
 def _indent(line: str) -> str:
@@ -396,8 +397,11 @@ def _percent(share: float) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    words = [i for i, column in enumerate(zip(*rows)) if any(cell and not cell[0].isdigit() for cell in column[1:])]
-    yield from plain_table(rows[0], rows[1:], left=words).splitlines()
+    headers, cells, said = terminal.fitting(list(rows[0]), [list(row) for row in rows[1:]], spare=("forecast", "trial"))
+    words = [i for i, column in enumerate(zip(*cells)) if any(cell and not cell[0].isdigit() for cell in column)]
+    yield from terminal.plain_table(headers, cells, left=words).splitlines()
+    if said:
+        yield said
 
 
 def _piped(rows: Sequence[Sequence[str]]) -> Iterable[str]:

@@ -82,7 +82,7 @@ class Efficient:
     """Every type, and a bias; keys of fewer heads are repeated."""
 
     ROWS = 32
-    """The log-sum-exps of a head come in a multiple of these."""
+    """The log-sum-exps of a head come in a multiple of these; what is beyond the last query is infinite, its weights are 0."""
     ALIGNED = 8
     """Numbers that a row of the bias is a multiple of."""
 
@@ -97,7 +97,7 @@ class Efficient:
         kv_heads, heads = k.shape[1], q.shape[1]
         d, *qkv, o = _padded(d_out, q, _repeated(k, heads), _repeated(v, heads), out)
         seed = torch.zeros((), dtype=torch.int64, device=q.device)
-        lse = F.pad(lse, (0, -lse.shape[-1] % self.ROWS)).contiguous()
+        lse = F.pad(lse, (0, -lse.shape[-1] % self.ROWS), value=math.inf).contiguous()
         found = aten._scaled_dot_product_efficient_attention_backward(
             d, *qkv, self._bias(bias, q), o, lse, seed, seed, 0.0, [True, True, True, False], causal, scale=_scale(q))
         dq, dk, dv = _cut(found[:3], q)

@@ -55,7 +55,9 @@ def look(
     """The findings, and the rows with what the findings propose for them."""
     sheet = Sheet.of(records, {name: Prose.of(text) for name, text in (prose or {}).items()})
     found = status.check_reading(sheet, problems)
+    layout.fill_axes(sheet)
     layout.count_processes(sheet)
+    layout.fill_batch(sheet)
     model_size.fill_shapes(sheet)
     found += model_size.mend_text(sheet)
     for rule in RULES:

@@ -107,9 +107,26 @@ def _aggregates(mates: list[Row]) -> Iterator[Finding]:
             kept = sum(aggregate_fits(mate, mate.record.tflops or 0.0) is not None for mate in rows)
             level: Level = "info" if kept < max(2, 0.5 * len(rows)) else "error" if abs(off) > 0.1 else "warning"
             yield row.find("aggregate", level, message, name="aggr_pflops", proposed=shown.like(exact))
+        elif (divisor := _only(row)) and (usual := _usual_of_all(rows)) and divisor != usual:
+            exact = row.record.tflops * (row.world or 1) / usual
+            message = f"{row.record.tflops:g} TFLOPs x {row.world} / {divisor:g}: the other rows divide by {usual:g}"
+            yield row.find("aggregate", "warning", message, name="aggr_pflops", proposed=shown.like(exact))
         elif habit.cut or habit.divisor == 1024 and 1024 not in reported and not aggregate_fits(row, row.record.tflops, USUAL):
             reported.add(habit.divisor)
             yield row.find("aggregate", "info", f"{row.record.tflops:g} TFLOPs x {row.world} {habit}", name="aggr_pflops")
+
+
+def _only(row: Row) -> float:
+    """The one divisor that gives the printed aggregate of all processes; 0 where both do or none."""
+    fits = [divisor for divisor in (1000.0, 1024.0)
+            if aggregate_fits(row, row.record.tflops or 0.0, (Habit(divisor, "processes", cut=False),))]  # fmt: skip
+    return fits[0] if len(fits) == 1 else 0.0
+
+
+def _usual_of_all(rows: list[Row]) -> float:
+    """The divisor that all rows but one or two have, of those that tell."""
+    told = [divisor for row in rows if (divisor := _only(row))]
+    return next((each for each in (1000.0, 1024.0) if told.count(each) >= max(3, 0.75 * len(told))), 0.0)
 
 
 def _usual_divisor(rows: list[Row]) -> float:

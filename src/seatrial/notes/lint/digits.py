@@ -7,7 +7,10 @@ digits.slip("183.64", 138.64)              'two digits exchanged'
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from seatrial.tables.headings import NUMBER, clean, decimal
@@ -26,6 +29,8 @@ class Printed:
     """A step of the last digit; 0 where it is `unit`."""
     scale: float = 1.0
     """What is printed over the value: 100 under a heading of percent, 1000 under one of ms."""
+    inverse: bool = False
+    """Steps a second for the seconds of a step."""
 
     @property
     def rounded(self) -> tuple[float, float]:
@@ -40,9 +45,17 @@ class Printed:
         """Half of the last digit as a share of the value."""
         return self.unit / 2 / abs(self.value) if self.value else 1.0
 
+    def shown(self, value: float) -> float:
+        """A value as the column has it; the same turns what is printed into a value where it is inverse."""
+        return 1 / value if self.inverse else value * self.scale
+
+    def meant(self, number: float) -> float:
+        return 1 / number if self.inverse else number / self.scale
+
     def like(self, value: float) -> str:
         """Another value with as many decimals, in the unit of the column."""
-        return as_printed(value * self.scale, (self.step or self.unit) * self.scale)
+        step = self.step or self.unit
+        return as_printed(self.shown(value), step / self.value**2 if self.inverse else step * self.scale)
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class Steps:
     def applied(self, figure: Printed) -> Printed:
         if figure.unit != self.halves_of:
             return figure
-        return Printed(figure.value, 10 * figure.unit, figure.text, figure.unit, figure.scale)
+        return replace(figure, unit=10 * figure.unit, step=figure.unit)
 
 
 def as_printed(value: float, unit: float) -> str:
@@ -73,6 +86,7 @@ def _exponent(unit: float) -> int:
     return int(f"{unit:e}".split("e")[1])
 
 
+@lru_cache(maxsize=16384, typed=True)
 def read(text: str, value: float | None) -> Printed | None:
     """The first number of a cell. `value` is what the importer made of it, which may be in another unit (ms to s)."""
     if value is None:
@@ -86,6 +100,15 @@ def read(text: str, value: float | None) -> Printed | None:
         return Printed(value, 10.0 ** -_decimals(shown), text)
     scale = number / value if value else 1.0
     return Printed(value, 10.0 ** -_decimals(shown) * abs(value / number), text, scale=scale if abs(scale - 1) > 1e-9 else 1.0)
+
+
+_ABBREVIATED = {"milliseconds": "ms", "seconds": "s", "minutes": "min", "hours": "h"}
+
+
+def as_time(cell: str, figure: Printed, value: float, unit: str) -> str:
+    """A time as its column has it; a cell that names its unit keeps its digits, and has the right one."""
+    said = re.fullmatch(r"([\d.,]+\s*)(?:m?s|m?secs?|seconds|milliseconds|min)", cell)
+    return said[1] + _ABBREVIATED[unit] if said and unit in _ABBREVIATED else f"{figure.shown(value):.6g}"
 
 
 def from_value(value: float) -> Printed:
@@ -127,16 +150,30 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     shown = decimal(match.group())
     width = math.log(high / low)
     found = []
-    for how, typed in _slips(shown).items():
-        inside = [t for t in typed if t != shown and low <= _or_none(t) <= high]
+    for how, count, values, texts in (_typed if len(shown) <= _BY_HAND else _typed.__wrapped__)(shown):
+        inside = range(bisect_left(values, low), bisect_right(values, high))
         if inside:
             # A slip lands anywhere within a factor of ten or so of what was meant.
-            best = min(inside, key=lambda t: abs(math.log(float(t) ** 2 / (low * high))))
-            found.append(Slip(float(best), best, how, min(1.0, len(typed) * width / 2.3)))
+            best = min(inside, key=lambda i: abs(math.log(values[i] / low) - math.log(high / values[i])))
+            found.append(Slip(values[best], texts[best], how, min(1.0, count * width / 2.3)))
     return min(found, key=lambda s: s.chance, default=None)
 
 
-def _or_none(typed: str) -> float:
+_BY_HAND = 24
+"""Letters of the longest number that is worth remembering."""
+
+
+@lru_cache(maxsize=512)
+def _typed(shown: str) -> list[tuple[str, int, list[float], list[str]]]:
+    """By the kind of slip how many texts one turns into `shown`, and those that are numbers, the smallest first."""
+    kinds = []
+    for how, typed in _slips(shown).items():
+        numbers = sorted((value, text) for text in typed if text != shown and (value := _or_nan(text)) > 0)
+        kinds.append((how, len(typed), [value for value, _ in numbers], [text for _, text in numbers]))
+    return kinds
+
+
+def _or_nan(typed: str) -> float:
     """Where the slip hits an exponent, what comes may be no number."""
     try:
         return float(typed)

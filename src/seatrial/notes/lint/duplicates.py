@@ -10,11 +10,13 @@ import math
 import re
 import statistics
 from collections.abc import Iterator
+from functools import lru_cache
 
 from seatrial.columns import LAYOUT
 from seatrial.notes.lint.digits import overlap, slip
 from seatrial.notes.lint.formulas import complete
-from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Row, Sheet, field_of
+from seatrial.notes.lint.repairs import broken_and_kept
+from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of
 
 _FAR = 0.15
 """Logarithm of the ratio from which a figure is far from its neighbours'."""
@@ -37,9 +39,12 @@ def check(sheet: Sheet) -> list[Finding]:
             swapped.add(wrong)
             figures = f"{right.record.sec_per_it:g} s and {right.record.tflops:g} TFLOPs"
             found.append(_swap(wrong, f"{right.where} has the same configuration with {figures}", certain=True))
+    near: dict[object, Nearby] = {}
     for row in rows:
         if row not in swapped and complete(row):
-            found += _out_of_order(row)
+            if row.key not in near:
+                near[row.key] = Nearby(row.mates, lambda mate: (mate.get("tflops") or 1.0) if _trusted(mate) else None)
+            found += _out_of_order(row, near[row.key])
     return found + _pasted(rows) + _memories(pairs) + _repeats(rows) + _duplicates(rows, pairs)
 
 
@@ -73,12 +78,20 @@ def _setting(row: Row, name: str) -> object:
 
 def printed_configuration(row: Row) -> tuple[tuple[str, str], ...]:
     """Every cell that says what was asked, as it is printed."""
-    results = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
-    return tuple(
-        (heading, re.sub(r"[\s^†‡]+", " ", cell).strip())
-        for heading, cell in row.record.printed.items()
-        if field_of(heading) not in results and heading.strip("# ")
-    )
+    return tuple((heading, _plain_cell(cell)) for heading, cell in row.record.printed.items() if _is_asked(heading))
+
+
+_RESULTS = {*MEASURED, "notes", "date", "mfu", "hfu", "loss", "tokens_per_s_per_process", "throughput", "outcome", "state"}
+
+
+@lru_cache(maxsize=4096)
+def _is_asked(heading: str) -> bool:
+    return field_of(heading) not in _RESULTS and bool(heading.strip("# "))
+
+
+@lru_cache(maxsize=16384)
+def _plain_cell(cell: str) -> str:
+    return re.sub(r"[\s^†‡]+", " ", cell).strip()
 
 
 def _pairs(rows: list[Row]) -> Iterator[tuple[Row, Row]]:
@@ -137,18 +150,26 @@ def _neighbour_tflops(row: Row) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _out_of_order(row: Row) -> list[Finding]:
+def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     """Without a twin: exchanged cells would make the row one of its table, and as it stands it is none."""
     if not _trusted(row):
         return []
-    others = [mate for mate in row.around if mate is not row and _trusted(mate)]
-    if len(others) < 3:
+    (sec, tflops), (count, middle) = _figures(row), nearby.middle(row)
+    if count < 3:
         return []
-    (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
-    low, high, middle = min(column), max(column), statistics.median(column)
     far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
     if far <= 0:
         return []
+    found = _swapped_alone(row, far)
+    nearby.changed(row)
+    return found
+
+
+def _swapped_alone(row: Row, far: float) -> list[Finding]:
+    """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
+    others = [mate for mate in row.around if mate is not row and _trusted(mate)]
+    (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
+    low, high = min(column), max(column)
     alike = ("mbs", "gbs", "zero_stage", "heads")
     near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
     if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
@@ -218,20 +239,36 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             if first is row or printed_configuration(first) == printed_configuration(row) or _same_but_names(first, row):
                 continue
             near = sum(abs(math.log(mate.record.sec_per_it / sec.value)) < 0.1 for mate in row.around if mate.record.sec_per_it)
-            chance = near * sec.unit / (0.2 * sec.value)
+            # As much for each device is as much time, but for a little; of two figures the finer one tells.
+            alike = _share(row) is not None and _share(row) == _share(first) and row.devices == first.devices
+            rate = row.printed(name)
+            open_ = min(2 * figure.slack for figure in (sec, rate) if figure is not None) if alike else sec.unit / sec.value
+            chance = near * open_ / (0.02 if alike else 0.2) * (len(row.around) / 4 if alike else 1)
             if chance > _LIKELY:
                 continue
-            wrong, source = (first, row) if first.settled and not row.settled else (row, first)
+            wrong, source = (first, row) if _doubts(first) > _doubts(row) else (row, first)
             figures = " and ".join(f"{wrong.column(n)} {wrong.cell(n)}" for n in ("sec_per_it", name))
             here = "pasted, and what was measured here is not known"
             message = f"{figures} are those of {source.where} to the last digit, at another layout: {here}"
-            found.append(wrong.find("pasted-pair", "error" if chance < _SURE else "warning", message, name="sec_per_it"))
+            level: Level = "error" if chance < _SURE or _doubts(wrong) else "warning"
+            found.append(wrong.find("pasted-pair", level, message, name="sec_per_it"))
             break
     return found
 
 
+def _share(row: Row) -> float | None:
+    return row.record.gbs / row.world if row.record.gbs and row.world else None
+
+
+def _doubts(row: Row) -> int:
+    """How many relations of its time and rates the row breaks."""
+    return sum(any(name in MEASURED for name, _ in relation.terms) for relation, _, _ in broken_and_kept(row)[0])
+
+
 def _same_but_names(a: Row, b: Row) -> bool:
     """The same layout as far as anybody says: one run in two tables."""
+    if a.record.machine and b.record.machine and a.record.machine != b.record.machine:
+        return False
     same = all((one := _setting(a, n)) == (two := _setting(b, n)) or None in (one, two) or "" in (one, two) for n in LAYOUT)
     return same and a.world == b.world and a.beside("cp") == b.beside("cp")
 
@@ -273,7 +310,8 @@ def _repeats(rows: list[Row]) -> list[Finding]:
         same = (other for other in seen.get(key, ())
                 if same_configuration(row, other, but=("torch_version",)) and _same_memory(row, other))  # fmt: skip
         first = next(same, None)
-        seen.setdefault(key, []).append(row)
+        if len(seen.setdefault(key, [])) < _MOST_TWINS:
+            seen[key].append(row)
         if first is None:
             continue
         apart = row.key == first.key and row.cell("notes") != first.cell("notes")
@@ -295,7 +333,7 @@ def _duplicates(rows: list[Row], pairs: list[tuple[Row, Row]]) -> list[Finding]:
     found: list[Finding] = []
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
-        if row.record.sec_per_it or row.record.tflops:
+        if (row.record.sec_per_it or row.record.tflops) and not {"machine", "size_label"} & set(row.reasons):
             groups.setdefault((row.key, printed_configuration(row)), []).append(row)
     for group in groups.values():
         for row in group:

@@ -10,6 +10,7 @@ and a table too small to tell takes that of its file. The formulas themselves ar
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 import statistics
@@ -25,6 +26,8 @@ from seatrial.notes.lint.sheet import Finding, Row, Sheet
 from seatrial.spec import Model, is_gated
 
 FORMULAS = ("sc21", "megatron-2022-old", "hardware", "palm", "parameters", "label")
+OF_TP, OF_PP = ("sc21", "megatron-2022-old"), ("megatron-2022-old",)
+"""The formulas in which tensor and pipeline parallelism count."""
 ALIKE = "alike"
 COMMON_VOCABULARIES = (50257, 32000, 128256, 250680, 50304, 51200, 100352, 151936, 256000, 30522)
 """Tokens of the tokenizers in wide use, tried where the text states none."""
@@ -49,6 +52,13 @@ class Reading:
     """Seconds in one unit of the printed time."""
     each: float | None = None
     """FLOPs of one sequence where the shape is not known but rows of one model agree on them: the formula is `alike` then."""
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.formula, self.recompute, self.plain, self.vocab, self.seq, self.per, self.scale, self.each))
+
+    def __hash__(self) -> int:
+        return self._hash  # the key of many tables: worked out once
 
     def __str__(self) -> str:
         if self.formula == ALIKE:
@@ -77,9 +87,13 @@ class Reading:
             return None
         record = row.record
         shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
-        return _per_sample(
-            self.formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), int(tp), int(pp), *shape
-        )
+        tp, pp = int(tp) if self.formula in OF_TP else 1, int(pp) if self.formula in OF_PP else 1
+        return _per_sample(self.formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
+
+    def rounded(self, row: Row) -> float:
+        """What a size that is only a label leaves open: 1.7B may be 1.65."""
+        size = label_parameters(row.record.size_label) if self.formula == "label" else None
+        return size[1] / size[0] if size and size[0] else 0.0
 
     def tflops(self, row: Row, **other: float) -> float | None:
         """The printed TFLOPs that this reading expects for the printed time."""
@@ -175,15 +189,22 @@ def _per_sample(
     kv_heads: int | None,
     ffn: int | None,
 ) -> float:
+    model = _model(layers, hidden, seq, vocab, family, heads, kv_heads, ffn)
+    return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp)
+
+
+@functools.lru_cache(maxsize=4096)
+def _model(
+    layers: float, hidden: int, seq: int, vocab: int, family: str, heads: int | None, kv_heads: int | None, ffn: int | None
+) -> Model:
     if layers != int(layers) or layers < 1:
         raise ValueError(f"{layers} layers")
     glu = is_gated(family)
     # Heads matter to no formula but for grouped queries, and a row's heads may be the very cell that is wrong.
     grouped = glu and heads and kv_heads and hidden % heads == 0 and (hidden // heads) % 2 == 0 and heads % kv_heads == 0
-    model = Model(layers=int(layers), hidden=hidden, heads=heads if grouped and heads else 1,
-                  kv_heads=kv_heads if grouped else None, vocab=vocab, seq=seq, ffn=ffn,
-                  family="llama" if glu and hidden % 2 == 0 else "gpt2")
-    return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp)
+    return Model(layers=int(layers), hidden=hidden, heads=heads if grouped and heads else 1,
+                 kv_heads=kv_heads if grouped else None, vocab=vocab, seq=seq, ffn=ffn,
+                 family="llama" if glu and hidden % 2 == 0 else "gpt2")
 
 
 def rough_vocabulary(row: Row) -> float | None:
@@ -192,34 +213,60 @@ def rough_vocabulary(row: Row) -> float | None:
     return float(match[1]) * 1000 if match else None
 
 
-def candidates(rows: Iterable[Row], formulas: Iterable[str] = FORMULAS) -> Iterator[Reading]:
+Recompute = Literal["full", "none", "selective"]
+
+
+def candidates(rows: Iterable[Row], formulas: Iterable[str] = FORMULAS) -> tuple[Reading, ...]:
     """Every reading worth trying on these rows, the likeliest first."""
     rows = list(rows)
     stated = {row.record.recompute for row in rows if row.record.recompute}
-    orders: list[Literal["full", "none", "selective"]] = ["none", "full"] if "none" in stated else ["full", "none"]
-    no_vocab = any(not row.vocab for row in rows)
-    vocabularies = sorted(COMMON_VOCABULARIES, key=lambda v: not any(_near(v, row) for row in rows))
-    no_seq = any(not row.seq for row in rows)
+    orders: tuple[Recompute, ...] = ("none", "full") if "none" in stated else ("full", "none")
+    near = {rough for row in rows if (rough := rough_vocabulary(row)) is not None}
+    vocabularies = sorted(COMMON_VOCABULARIES, key=lambda v: not any(abs(v / rough - 1) < 0.02 for rough in near))
+    no_vocab, no_seq = any(not row.vocab for row in rows), any(not row.seq for row in rows)
     gated = any(is_gated(row.record.family) for row in rows)
-    for formula in formulas:
-        modes = [*orders, "selective"] if "selective" in stated and formula == "hardware" else orders
-        needs = no_vocab and formula not in ("megatron-2022-old", "label")
-        for plain in (False, True) if gated and formula != "label" else (False,):
-            for seq in COMMON_SEQUENCES if no_seq else (None,):
-                for recompute in modes:
-                    for vocab in vocabularies if needs else (None,):
-                        yield Reading(formula=formula, recompute=recompute, vocab=vocab, seq=seq, plain=plain)  # type: ignore[arg-type]
+    return _candidates(tuple(formulas), orders, "selective" in stated, tuple(vocabularies) if no_vocab else (None,),
+                       COMMON_SEQUENCES if no_seq else (None,), gated)  # fmt: skip
 
 
-def _near(vocab: int, row: Row) -> bool:
-    rough = rough_vocabulary(row)
-    return rough is not None and abs(vocab / rough - 1) < 0.02
+@functools.lru_cache(maxsize=256)
+def _candidates(
+    formulas: tuple[str, ...], orders: tuple[Recompute, ...], selective: bool, vocabularies: tuple[int | None, ...],
+    sequences: tuple[int | None, ...], gated: bool
+) -> tuple[Reading, ...]:  # fmt: skip
+    return tuple(
+        Reading(formula=formula, recompute=recompute, vocab=vocab, seq=seq, plain=plain)
+        for formula in formulas
+        for plain in ((False, True) if gated and formula != "label" else (False,))
+        for seq in sequences
+        for recompute in ((*orders, "selective") if selective and formula == "hardware" else orders)
+        for vocab in (vocabularies if formula not in ("megatron-2022-old", "label") else (None,))
+    )
 
 
-def elsewhere(reading: Reading, row: Row) -> Iterator[Reading]:
+@functools.lru_cache(maxsize=256)
+def _in_other_units(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+    return tuple(replace(reading, scale=scale) for scale in TIME_SCALES for reading in readings)
+
+
+@functools.lru_cache(maxsize=256)
+def _families(readings: tuple[Reading, ...]) -> list[list[list[Reading]]]:
+    """Readings that differ in the vocabulary and the unit alone, by their vocabulary: the larger it is, the more FLOPs."""
+    families: dict[object, dict[int | None, list[Reading]]] = {}
+    for r in readings:
+        families.setdefault((r.formula, r.recompute, r.plain, r.seq), {}).setdefault(r.vocab, []).append(r)
+    return [list(family.values()) for family in families.values()]
+
+
+def elsewhere(reading: Reading, row: Row) -> tuple[Reading, ...]:
     """The other habits that one row of a table may follow: another formula, another factor, the whole node."""
-    known = row.vocab or reading.vocab
+    return _elsewhere(reading, row.vocab or reading.vocab)
+
+
+@functools.lru_cache(maxsize=4096)
+def _elsewhere(reading: Reading, known: int | None) -> tuple[Reading, ...]:
     formulas = (reading.formula,) if reading.formula == ALIKE else ("sc21", "megatron-2022-old", reading.formula)
+    found = []
     for formula in dict.fromkeys(formulas):
         for vocab in (known,) if known else COMMON_VOCABULARIES[:4]:
             for recompute in ("full", "none"):
@@ -227,7 +274,8 @@ def elsewhere(reading: Reading, row: Row) -> Iterator[Reading]:
                     other = replace(reading, formula=formula, recompute=recompute, per=per, vocab=vocab)  # type: ignore[arg-type]
                     same = (other.formula, other.recompute, other.per) == (reading.formula, reading.recompute, reading.per)
                     if not same and not (reading.formula == ALIKE and recompute != reading.recompute):
-                        yield other
+                        found.append(other)
+    return tuple(found)
 
 
 TIME_SCALES = {1e-3: "milliseconds", 1e3: "seconds", 60.0: "minutes", 3600.0: "hours"}
@@ -243,6 +291,12 @@ ALIKE_SLACK = 0.007
 """How far FLOPs of one model differ beyond the printed digits: padding of the vocabulary differs a little with TP."""
 
 
+@functools.lru_cache(maxsize=4096)
+def in_unit(reading: Reading, scale: float) -> Reading:
+    """The same with the time in another unit of so many seconds."""
+    return replace(reading, scale=scale * reading.scale)
+
+
 def complete(row: Row) -> bool:
     """Whether time and TFLOPs of the row can be compared at all."""
     sec, tflops = row.record.sec_per_it, row.record.tflops
@@ -256,7 +310,10 @@ def row_fits(row: Row, reading: Reading) -> bool:
 
 
 def _within(each: float, ranges: list[tuple[float, float]]) -> bool:
-    return any(low <= each <= high for low, high in ranges)
+    for low, high in ranges:  # asked too often for a generator
+        if low <= each <= high:
+            return True
+    return False
 
 
 def _ranges(row: Row) -> list[tuple[float, float]]:
@@ -285,16 +342,17 @@ def _establish_file(rows: list[Row]) -> None:
     tables: dict[object, list[Row]] = {}
     for row in rows:
         tables.setdefault(row.key, []).append(row)
-    readings = list(candidates(rows))
+    readings = candidates(rows)
     matched = {key: _matched(mates, readings) for key, mates in tables.items()}
-    tally = Counter({reading: sum(len(m[reading]) for m in matched.values()) for reading in readings})
+    tally: Counter[Reading] = Counter()
+    for by_reading in matched.values():
+        tally.update({reading: len(fitting) for reading, fitting in by_reading.items()})
     undecided = []
-    scaled: list[Reading] = []
     for key, mates in tables.items():
         known = [row for row in mates if row.layers and row.hidden]
         best = _best(matched[key], tally, readings)
         if best is None or len(matched[key][best]) < SAME_UNIT * len(known[:_MOST_ROWS]):
-            scaled = scaled or [replace(reading, scale=scale) for scale in TIME_SCALES for reading in readings]
+            scaled = _in_other_units(readings)
             found = _matched(mates, scaled)
             other = _best(found, Counter(), scaled)
             if other is not None and (best is None or len(found[other]) > len(matched[key][best])):
@@ -334,41 +392,68 @@ def slack(row: Row) -> float:
     return (sec.slack if sec else 0.0) + (shown.slack if shown else 0.0)
 
 
-def _matched(rows: list[Row], readings: list[Reading]) -> dict[Reading, list[Row]]:
-    # Asked more often than anything else: rows of one shape need the same FLOPs, and their ranges are worked out once.
-    shapes: dict[tuple[object, ...], list[tuple[Row, list[tuple[float, float]]]]] = {}
+Span = tuple[Row, list[tuple[float, float]]]
+
+
+def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, list[Row]]:
+    """Reading -> the rows that it fits; without those that fit none."""
+    # Asked more often than anything else: rows of one model need the same FLOPs but for what TP and PP add in some formulas,
+    # and most formulas miss all of them by far.
+    models: dict[tuple[object, ...], list[Span]] = {}
     for row in rows[: 2 * _MOST_ROWS]:
         if row.layers and row.hidden or row.record.size_label:
-            shapes.setdefault(_shape(row), []).append((row, _ranges(row)))
+            models.setdefault(_shape(row), []).append((row, _ranges(row)))
     matched: dict[Reading, list[Row]] = {}
-    for reading in readings:
-        fitting: list[Row] = []
-        for alike in shapes.values():
-            each = reading.per_sample(alike[0][0])
-            if each is not None:
-                fitting += [row for row, ranges in alike if _within(each / reading.scale, ranges)]
-        matched[reading] = fitting
+    for spans in models.values():
+        layouts: dict[tuple[object, ...], list[Span]] = {}
+        for span in spans:
+            layouts.setdefault((span[0].get("tp") or 1, span[0].get("pp") or 1), []).append(span)
+        for family in _families(readings):
+            of_layout = family[0][0].formula in OF_TP
+            if not _may_fit(spans, layouts if of_layout else (), family):
+                continue
+            for some in layouts.values() if of_layout else (spans,):
+                for alike in family:
+                    each = alike[0].per_sample(some[0][0])
+                    for reading in alike if each is not None else ():
+                        fitting = [row for row, ranges in some if _within(each / reading.scale, ranges)]  # type: ignore[operator]
+                        if fitting:
+                            matched.setdefault(reading, []).extend(fitting)
     return matched
 
 
+def _may_fit(spans: list[Span], layouts: Iterable[tuple[object, ...]], family: list[list[Reading]]) -> bool:
+    """Whether any row may lie between the fewest and the most FLOPs of a family: they grow with vocabulary, TP and PP."""
+    row, least, most = spans[0][0], family[0], family[0]
+    if len(family) > 1 and not row.vocab:
+        least, most = min(family, key=lambda r: r[0].vocab or 0), max(family, key=lambda r: r[0].vocab or 0)
+    elif not layouts:
+        return True  # one figure
+    large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)} if layouts else {}  # type: ignore[type-var]
+    low, high = least[0].per_sample(row, **dict.fromkeys(large, 1)), most[0].per_sample(row, **large)  # type: ignore[arg-type]
+    if low is None or high is None:
+        return False
+    bounds = [(low / reading.scale, high / reading.scale) for reading in least]
+    return any(low <= end and start <= high for _, ranges in spans for start, end in ranges for low, high in bounds)
+
+
 def _shape(row: Row) -> tuple[object, ...]:
-    """All that the FLOPs of a sequence depend on."""
+    """All that the FLOPs of a sequence depend on but for TP and PP."""
     record = row.record
-    return (row.layers, row.hidden, row.seq, row.vocab, row.get("tp"), row.get("pp"), record.size_label, record.family,
-            record.heads, record.kv_heads, record.ffn, row.mixture)  # fmt: skip
+    return (row.layers, row.hidden, row.seq, row.vocab, record.size_label, record.family, record.heads, record.kv_heads,
+            record.ffn, row.mixture)  # fmt: skip
 
 
 UNUSUAL = {"hardware": 1.0, "palm": 1.5, "parameters": 1.5, "label": 2.0}
 """How many rows more a formula must explain that tables are rarely made with."""
 
 
-def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: list[Reading]) -> Reading | None:
+def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: tuple[Reading, ...]) -> Reading | None:
     """The reading that most rows follow; what the rest of the file follows, and what is usual, counts as a row or so."""
-    place = {reading: i for i, reading in enumerate(order)}
-    first = {reading.formula: reading.vocab for reading in reversed(order)}
-
+    if not matched:
+        return None
+    first = _first_vocabularies(order)
     stated = {row.record.recompute for rows in matched.values() for row in rows if row.record.recompute}
-
     gated = any(is_gated(row.record.family) for rows in matched.values() for row in rows)
     unusual = {**UNUSUAL, "hardware": 0.25, "megatron-2022-old": 0.75} if gated else UNUSUAL
 
@@ -378,11 +463,16 @@ def _best(matched: dict[Reading, list[Row]], tally: Counter[Reading], order: lis
         rare += 0.5 * bool(stated and reading.recompute not in stated)
         return len(matched[reading]) + min(0.9, 0.15 * max(0, elsewhere)) - rare
 
-    best = max((reading for reading in order if matched[reading]), key=lambda r: (score(r), -place[r]), default=None)
-    return best
+    return max((reading for reading in order if reading in matched), key=score)
 
 
-def _best_of_file(tally: Counter[Reading], order: list[Reading]) -> Reading | None:
+@functools.lru_cache(maxsize=256)
+def _first_vocabularies(order: tuple[Reading, ...]) -> dict[str, int | None]:
+    """Formula -> the vocabulary that is tried first."""
+    return {reading.formula: reading.vocab for reading in reversed(order)}
+
+
+def _best_of_file(tally: Counter[Reading], order: tuple[Reading, ...]) -> Reading | None:
     best = max(order, key=lambda r: tally[r] - UNUSUAL.get(r.formula, 0.0), default=None)
     return best if best is not None and tally[best] and best.formula != "label" else (order[0] if order else None)
 
@@ -408,7 +498,7 @@ def borrow_hidden(sheet: Sheet) -> None:
                 row.hidden = same.most_common(1)[0][0] if same else last
 
 
-def _solve_layers(rows: list[Row], tally: Counter[Reading], readings: list[Reading]) -> bool:
+def _solve_layers(rows: list[Row], tally: Counter[Reading], readings: tuple[Reading, ...]) -> bool:
     """Layers are whole and divide over the stages, and only the right formula gives such numbers row after row."""
     rows = [row for row in rows if not row.layers and row.hidden]
     if not rows:
@@ -438,7 +528,7 @@ def _take_shape_of_mates(mates: list[Row]) -> None:
     for row in mates:
         if row.layers:
             continue
-        for (layers, hidden, seq, vocab), donor in donors.items():
+        for (layers, hidden, seq, vocab), donor in itertools.islice(donors.items(), _MOST_ROWS):
             before = row.hidden, row.seq, row.vocab, row.reading
             row.layers, row.hidden, row.reading = layers, hidden, donor.reading
             row.seq, row.vocab = row.seq or seq, row.vocab or vocab

@@ -12,6 +12,8 @@ _LABEL = re.compile(r"(\d+(?:\.\d+)?) ?([KMBT])", re.IGNORECASE)
 
 
 _MIXTURE = re.compile(r"\d\s?[x×]\s?\d|[-_ ]A\d+(?:\.\d+)?B|\bMoE\b|mixtral", re.IGNORECASE)
+_WHOLE = re.compile(r"\d{1,3}(?:[,'_ .]\d{3}){2,3}|\d{7,12}")
+"""All digits of a number of parameters."""
 _ACTIVE = re.compile(r"(?<=[-_ ]A)(\d+(?:\.\d+)?)(B)", re.IGNORECASE)
 """The parameters that a token passes through: 30B-A3B."""
 
@@ -24,6 +26,8 @@ def is_mixture(label: str) -> bool:
 @functools.cache
 def label_parameters(label: str) -> tuple[float, float] | None:
     """Parameters and half a step of the last digit of a label: '1.3B' -> (1.3e9, 0.05e9)."""
+    if _WHOLE.fullmatch(label.strip()):
+        return float(re.sub(r"\D", "", label)), 0.5
     match = _ACTIVE.search(label) or (None if is_mixture(label) else _LABEL.search(label))
     if match is None:
         return None

@@ -9,11 +9,15 @@ configuration; the column is otherwise constant.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
+from seatrial.errors import BadInput
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
+from seatrial.stages import read as read_split
+from seatrial.tables.headings import normal, read_heading
 
 # Scores of a change of one cell that would make the counts agree.
 TFLOPS_AGREE = {True: 4.0, False: -4.0, None: 0.0}
@@ -29,6 +33,77 @@ REPLICAS = 0.5
 MARGIN = 0.4
 """By how much the best change must lead to be proposed."""
 NAMES = {"dp": "DP", "tp": "TP", "pp": "PP", "cp": "CP", "nodes": "nodes", "gpus": "GPUs"}
+
+
+def fill_axes(sheet: Sheet) -> None:
+    """An axis that a table does not name is 1, and the devices are those that the text names, where most rows prove it."""
+    for mates in sheet.tables.values():
+        for row in mates:
+            shard = row.beside("shard") if row.tabular and row.record.dp is None else None
+            if shard is not None:
+                dp = shard * (row.beside("replicate") or 1)
+                row.record = replace(row.record, dp=dp, inferred=(*row.record.inferred, "dp"))
+                row.columns.setdefault("dp", row.columns["shard"])
+        rows = [row for row in mates if row.tabular and row.record.dp][:500]
+        if len(rows) < FEWEST or any(row.record.nodes and not row.record.gpus for row in rows):
+            continue
+        open_ = [name for name in ("tp", "pp") if all(getattr(row.record, name) is None for row in rows)]
+        said = sheet.text(rows[0]).hints.devices(rows[0].record.source_line or 0)
+        devices = None if any(row.record.gpus for row in rows) else said
+        if not open_ and devices is None:
+            continue
+        agree = [(row.record.gpus or devices) == _product(row) for row in rows if row.record.gpus or devices]
+        if len(agree) >= FEWEST and sum(agree) >= max(2, ALIKE * len(agree)):
+            for row in rows:
+                known = {name: 1 for name in open_} | ({} if row.record.gpus or not devices else {"gpus": devices})
+                row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]
+
+
+def fill_batch(sheet: Sheet) -> None:
+    """A batch that is each device's, where most rows prove it by their times and rates: all of them together are the batch."""
+    for mates in sheet.tables.values():
+        rows = [row for row in mates if row.tabular and row.record.sec_per_it and row.seq][:500]
+        said = [row.record.gbs for row in rows]
+        if len(rows) < FEWEST or any(said) and not all(_vague(row) for row in rows):
+            continue
+        each = {row: batch for row in rows if (batch := row.record.gbs or row.record.mbs)}
+        made = {row: batch * _replicas(row) * (row.beside("ga") or 1) for row, batch in each.items()}
+        proof = {row: [_follows(row, batch) for batch in (gbs, row.record.gbs)] for row, gbs in made.items()}
+        told = [after for after, _ in proof.values() if after is not None]
+        if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
+            for row, gbs in made.items():
+                inferred = tuple(sorted({*row.record.inferred, "gbs"}))
+                row.record = replace(row.record, gbs=gbs, mbs=each[row], inferred=inferred)
+
+
+def _vague(row: Row) -> bool:
+    """A column called `batch` beside none of the micro-batch may be either."""
+    heading = normal(row.columns.get("gbs", ""))
+    return bool(row.record.gbs) and row.record.mbs is None and heading in ("batch", "batch size", "bs", "bsz")
+
+
+def _replicas(row: Row) -> int:
+    record, shared = row.record, (row.record.tp or 1) * (row.record.pp or 1) * (row.beside("cp") or 1)
+    return record.dp or max(1, (row.counted or (record.nodes or 1) * (record.procs_per_node or 1)) // shared)
+
+
+def _follows(row: Row, gbs: int | None) -> bool | None:
+    """Whether the rates are those of a batch; None where there are none."""
+    record, each = row.record, (row.seq or 1) / (row.record.sec_per_it or 1.0)
+    world = row.counted or _product(row)
+    rates = [(record.tokens_per_s, each), (record.samples_per_s, 1 / (record.sec_per_it or 1.0)),
+             (record.tokens_per_s_per_process, each / world), (record.tokens_per_s, each / world)]
+    told = [rate for rate in rates if rate[0]]
+    return any(abs(gbs * share / rate - 1) < 0.01 for rate, share in told if rate) if told and gbs else None
+
+
+FEWEST, ALIKE = 3, 0.6
+"""Rows that prove a layout which is not said in full, and the share of them that has to agree."""
+
+
+def _product(row: Row) -> int:
+    record = row.record
+    return (record.dp or 1) * (record.tp or 1) * (record.pp or 1) * (row.beside("cp") or 1)
 
 
 def count_processes(sheet: Sheet) -> None:
@@ -81,10 +156,13 @@ def check_processes(sheet: Sheet) -> list[Finding]:
 
 
 def _counts_alike(row: Row) -> bool:
-    """Whether the processes of a node are said, or most rows around agree on them."""
-    if row.record.gpus is not None or row.record.procs_per_node is not None:
-        return True
+    """Whether the processes of a node are said, or most rows around agree on them.
+
+    Where they do not, the table counts in another way: experts as a further factor, or CP as a part of DP."""
     others = [mate for mate in row.around if mate is not row and mate.product and mate.counted]
+    said = row.record.gpus is not None or row.record.procs_per_node is not None
+    if said and len(others) < FEWEST:
+        return True
     return not others or 2 * sum(mate.product == mate.counted for mate in others) >= len(others)
 
 
@@ -216,7 +294,36 @@ def _tflops_agree(row: Row, name: str, value: int, world: int) -> bool | None:
 
 
 def check_divisible(sheet: Sheet) -> list[Finding]:
-    return [finding for row in sheet.rows for rule in (typed, batch, layers, heads, hidden) for finding in rule(row)]
+    rules = (swapped, typed, batch, layers, heads, hidden, experts)
+    return [finding for row in sheet.rows for rule in rules for finding in rule(row)]
+
+
+def swapped(row: Row) -> list[Finding]:
+    """Two counts side by side of which each is one of the other's column, where the columns have nothing in common."""
+    if not row.tabular or row.settled or row.place >= MOST_SWAPPED:
+        return []
+    shown = [name for heading in row.record.printed if (name := read_heading(heading).field) in SIDES]
+    for left, right in pairwise(shown):
+        one, two = getattr(row.record, left), getattr(row.record, right)
+        others = [mate.record for mate in row.around[:MOST_SWAPPED] if mate is not row]
+        first, second = ({getattr(other, name) for other in others} - {None} for name in (left, right))
+        apart = first and second and (max(first) < min(second) or max(second) < min(first)) and len(others) > 2
+        if not one or not two or not apart or one in first or two in second:
+            continue
+        if _near_to(two, first) and _near_to(one, second):
+            both = f"{row.column(left)} {one} and {row.column(right)} {two}"
+            message = f"{both} stand in each other's place: the other rows say so"
+            row.propose(left, two, "cells-shifted")
+            row.propose(right, one, "cells-shifted")
+            return [row.find("cells-shifted", "error", message, name=left, proposed=str(two))]
+    return []
+
+
+SIDES, MOST_SWAPPED = ("mbs", "gbs", "seq", "layers", "hidden", "heads", "gpus"), 300
+
+
+def _near_to(value: int, column: set[int]) -> bool:
+    return min(column) <= 2 * value and value <= 2 * max(column) and round_number(value)
 
 
 def typed(row: Row) -> list[Finding]:
@@ -282,6 +389,8 @@ def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
 def layers(row: Row) -> list[Finding]:
     count, pp = row.layers, row.whole("pp")
     stages = (pp or 1) * (row.record.vp or 1)
+    if len(split := _split(row)) > 1:
+        return _listed(row, split, count, pp)
     if not count or stages == 1 or count % stages == 0 or (count + 2) % stages == 0 or _ran(row) or row.sheet.text(row).uneven:
         return []
     failed = ", which may be why it failed" if row.record.state == "failed" else ""
@@ -291,6 +400,26 @@ def layers(row: Row) -> list[Finding]:
         f"{count + 2} % {stages} = {(count + 2) % stages}{failed}{swap}"
     )
     return [row.find("layers-divisible", "warning", message, name="pp", proposed=str(row.record.tp) if swap else None)]
+
+
+def _split(row: Row) -> tuple[int, ...]:
+    """Layers of each stage where the row says them; a number alone may be that of a rank or of a virtual stage."""
+    try:
+        return read_split(row.record.stage_layers) if row.record.stage_layers else ()
+    except BadInput:
+        return ()
+
+
+def _listed(row: Row, split: tuple[int, ...], count: int | None, pp: int | None) -> list[Finding]:
+    found = []
+    if count and sum(split) != count:
+        found.append(f"adds up to {sum(split)}, the model has {count} layers")
+    vp = row.record.vp or 1
+    if pp and len(split) not in (pp, pp * vp):
+        over = f"PP {pp} x VP {vp} = {pp * vp}" if vp > 1 else f"PP {pp}"
+        found.append(f"has {len(split)} entries for {over} stages")
+    return [row.find("stages-sum", "warning", f"layers per stage {row.record.stage_layers} {' and '.join(found)}",
+                     name="stage_layers")] if found else []
 
 
 def _ran(row: Row) -> bool:
@@ -315,6 +444,18 @@ def hidden(row: Row) -> list[Finding]:
     return [
         row.find("heads-divisible", "error", f"hidden {size} over {count} heads: {size} % {count} = {size % count}", name=name)
     ]
+
+
+def experts(row: Row) -> list[Finding]:
+    """The experts of a layer are spread over the devices of one stage: their number of groups divides those."""
+    ep, world, pp = row.beside("ep"), row.world, row.whole("pp") or 1
+    if not ep or not world or world % pp or (world // pp) % ep == 0:
+        return []
+    stage = world // pp
+    what = f"{world} devices" if pp == 1 else f"{world} devices in {pp} stages"
+    more = f"more than the {stage} of a stage" if ep > stage else f"{stage} % {ep} = {stage % ep}"
+    message = f"EP {ep} over {what}: {more}"
+    return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep))]
 
 
 def _exchange(row: Row) -> str:

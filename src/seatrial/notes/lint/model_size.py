@@ -70,7 +70,34 @@ def check(sheet: Sheet) -> list[Finding]:
         found += _two_labels([row for row in rows if row not in wrong])
     for mates in sheet.tables.values():
         found += _mixed([row for row in mates if row not in wrong])
+        found += _to_the_last_digit(mates)
     return found
+
+
+def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
+    """Of a table that counts parameters in full the one row whose count is not that of its shape."""
+    ratios: dict[Row, float] = {}
+    for row in mates[:500]:
+        size, counted = label_parameters(row.record.size_label), sizes(row)
+        if size is not None and size[1] == 0.5 and counted is not None and row.record.layers and row.record.hidden:
+            ratios[row] = size[0] / counted[1]
+    kept = [row for row, ratio in ratios.items() if abs(ratio - 1) < _COUNTED]
+    if len(kept) < 2 or len(kept) < 0.6 * len(ratios):
+        return []
+    found = []
+    for row, ratio in ratios.items():
+        if abs(ratio - 1) < 3 * _COUNTED:
+            continue
+        without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
+        tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
+        why = ": the embedding is counted twice, though it is tied" if tied else ""
+        message = f"{row.record.size_label} parameters, but {_billions(row)}, as the other rows count{why}"
+        found.append(row.find("label-vs-params", "error", message, name="size_label", proposed=f"{low:,.0f}"))
+    return found
+
+
+_COUNTED = 0.02
+"""Biases, norms and positions that nobody describes."""
 
 
 class Pairs:

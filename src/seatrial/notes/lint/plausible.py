@@ -4,13 +4,14 @@ TFLOPs stay below the peak."""
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from itertools import pairwise
 
 from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
-from seatrial.notes.lint.sheet import Finding, Row, Sheet
+from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
 
 _FALL = 0.03
 """Memory differs by so much between repeats; only a larger fall is one."""
@@ -18,9 +19,9 @@ _OFF_SCALE = 0.15
 
 
 def check(sheet: Sheet) -> list[Finding]:
-    found = [finding for mates in sheet.tables.values()
-             for finding in [*_memory_units(mates), *_memory_falls(mates), *_scaling(mates)]]  # fmt: skip
-    return found + [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row)]]
+    found = [finding for mates in sheet.tables.values() for finding in _memory_units(mates)]
+    found += [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row)]]
+    return found + [finding for mates in sheet.tables.values() for finding in [*_memory_falls(mates), *_scaling(mates)]]
 
 
 def _series(rows: list[Row], name: str) -> list[list[Row]]:
@@ -30,7 +31,8 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     for row in rows:
         key = (row.record.size_label, *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))
         series = alike.setdefault(key, [])
-        home = next((group for group in series if same_configuration(row, group[0], but=but)), None)
+        home = next((group for group in series if same_configuration(row, group[0], but=but)
+                     and _described(row) == _described(group[0])), None)  # fmt: skip
         if home is None:
             series.append([row])
         else:
@@ -38,6 +40,12 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     return [
         sorted(group, key=lambda row: row.get(name) or 0) for series in alike.values() for group in series if len(group) > 1
     ]
+
+
+def _described(row: Row) -> list[tuple[str, str]]:
+    """Words of the row in columns that no field takes: what else was on."""
+    return [(heading, cell) for heading, cell in row.record.extra.items()
+            if heading in row.record.printed and not re.search(r"\d", cell) or " " in cell.strip()]  # fmt: skip
 
 
 _THOUSANDFOLD = (1024.0, 1 / 1024.0)
@@ -48,28 +56,32 @@ def _memory_units(mates: list[Row]) -> list[Finding]:
     """A thousand times, or a thousandth of, what the other rows of the model need is another unit."""
     found = []
     rows = [row for row in mates if row.record.mem_gib][:2000]
+    near = Nearby(mates, lambda row: row.record.mem_gib or None)
     for row in rows if len(rows) > 2 else ():
-        others = [mate.record.mem_gib or 1.0 for mate in row.around if mate is not row and mate.record.mem_gib]
-        middle, memory = statistics.median(others), row.record.mem_gib or 1.0
+        (count, middle), memory = near.middle(row), row.record.mem_gib or 1.0
         times = next((times for times in _THOUSANDFOLD if 0.3 < memory / middle / times < 3.3), None)
         figure = row.printed("mem_value")
-        if times is None or figure is None or len(others) < 2:
+        if times is None or figure is None or count < 2:
             continue
         cell, unit = row.cell("mem_value"), row.record.mem_unit
         meant = _UNITS.get(unit, "")
         if unit and unit.lower() in cell.lower():
             proposed = f"{cell[: cell.lower().index(unit.lower())].strip()} {meant}"
         else:
-            proposed = figure.like(figure.value / times)
+            finest = min((mate.printed("mem_value") or figure for mate in row.around), key=lambda p: p.unit)
+            proposed = finest.like(figure.value / times)
         row.propose("mem_value", figure.value / times, "memory-unit")
-        message = f"{cell} is {memory / middle:.3g} times what the other rows need: the memory is in {meant or 'another unit'}"
+        slip = f"the memory is in {meant or 'another unit'}"
+        if re.fullmatch(r"\d{1,3}\.\d{3}", cell) and any("," in mate.cell("mem_value") for mate in row.around):
+            proposed, slip = cell.replace(".", ","), "a point for the comma of the thousands"
+        message = f"{cell} is {memory / middle:.3g} times what the other rows need: {slip}"
         found.append(row.find("memory-unit", "error", message, name="mem_value", proposed=proposed))
     return found
 
 
 def _memory_falls(mates: list[Row]) -> list[Finding]:
     found = []
-    rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.fixed][:2000]
+    rows = [row for row in mates if row.record.mem_gib and row.record.mbs and "mem_value" not in row.reasons][:2000]
     for group in _series(rows, "mbs"):
         for small, large in pairwise(group):
             one, two = small.record.mem_gib, large.record.mem_gib
@@ -79,6 +91,12 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
                 f"memory falls from {small.cell('mem_value')} at MBS {small.record.mbs} ({small.where}) "
                 f"to {large.cell('mem_value')} at MBS {large.record.mbs} ({large.where})"
             )
+            moved = _point_between(group, small) or _point_between(group, large)
+            if moved is not None:
+                row, text = moved
+                message = f"{row.cell('mem_value')} -> {text} (the point moved): {message}"
+                found.append(row.find("memory-monotone", "error", message, name="mem_value", proposed=text))
+                continue
             rest = [row.record.mem_gib or 0.0 for row in group if row not in (small, large)]
             exchange = _ordered(group, small, large)
             hint = "; exchanged they would rise" if exchange else ""
@@ -89,6 +107,19 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
                              proposed=other.cell("mem_value") if exchange else None)
                 )
     return found
+
+
+def _point_between(group: list[Row], row: Row) -> tuple[Row, str] | None:
+    """The row's memory with its point elsewhere, where that alone makes the series rise and it is far from its place now."""
+    place, figure = group.index(row), row.printed("mem_value")
+    others = [mate.record.mem_gib or 0.0 for mate in group if mate is not row]
+    if figure is None or len(others) < 2 or not all(b >= a for a, b in pairwise(others)):
+        return None
+    scale = figure.value / (row.record.mem_gib or 1.0)
+    low = others[place - 1] if place else 0.3 * others[0]
+    high = others[place] if place < len(others) else 3 * others[-1]
+    typed = slip(row.cell("mem_value"), (low * scale, high * scale))
+    return (row, typed.text) if typed is not None and typed.how == "the point moved" else None
 
 
 def _ordered(group: list[Row], small: Row, large: Row) -> bool:
@@ -111,6 +142,7 @@ def _capacity(row: Row) -> list[Finding]:
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
     if whole is not None and memory > most and not (nodewide and (row.procs or 1) > 1):
         message = f"{shown} is more than the device has ({whole[1]})"
+        row.reasons.setdefault("mem_value", "memory-over-capacity")
         return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=_point_moved(row))]
     if usable is not None and memory > usable[0] * 1.005 and usable[0] > 1:
         return [
@@ -128,6 +160,11 @@ def _point_moved(row: Row) -> str | None:
         return None
     scale = figure.value / (row.record.mem_gib or 1.0)
     typed = slip(row.cell("mem_value"), (0.7 * min(others) * scale, 1.4 * max(others) * scale))
+    if typed is not None and typed.how == "two digits exchanged":
+        near = [mate.record.mem_gib for mate in row.around if mate is not row and mate.record.mem_gib
+                and mate.record.mbs == row.record.mbs and same_configuration(row, mate, but=("nodes", "gpus", "dp", "gbs"))]
+        meant = typed.value / scale
+        return typed.text if near and 0.85 < meant / statistics.median(near) < 1.18 else None
     return typed.text if typed is not None and typed.how == "the point moved" else None
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from seatrial import fields, presets
 from seatrial.notes.read.markdown import scan
-from seatrial.notes.read.outline import HEADING, Tree
+from seatrial.notes.read.outline import HEADING, Outline, Tree
 from seatrial.record import Record
 from seatrial.spec import Device
 from seatrial.tables.tongues import in_english
@@ -29,7 +30,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "layers": (rf"\b(?:n_?)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
     "hidden": (
         rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
-        rf"\bd_?model{_IS}{_N}",
+        rf"\b(?:d_?model|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
         rf"{_N}[ -]hidden\b",
         rf"\bh\s?=\s?{_N}",
     ),
@@ -44,7 +45,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
     "seq": (
-        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?){_IS}{_N}",
+        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
         rf"\bs\s?=\s?{_N}",
     ),
@@ -55,7 +56,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\bGBS{_IS}{_N}{_NO_TOKENS}",
         rf"\bbatch(?:es)? of {_N}{_NO_TOKENS}\s?(?:sequences|samples)\b",
     ),
-    "mbs": (rf"\bmicro[ _-]?batch(?:[ _-]?size)?{_IS}{_N}{_NO_TOKENS}", rf"\bMBS{_IS}{_N}"),
+    "mbs": (rf"\b(?:micro[ _-]?|local[ _-]|per[ -](?:device|gpu|chip|rank)[ -])batch(?:[ _-]?size)?{_IS}{_N}{_NO_TOKENS}",
+            rf"\bMBS{_IS}{_N}"),
     "tp": (rf"\bTP{_IS}{_N}", rf"\btensor[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
     "pp": (rf"\bPP{_IS}{_N}", rf"\bpipeline[ _-](?:model[ _-])?parallel(?:ism)?(?:[ _-](?:size|degree))?{_IS}{_N}"),
     "gpus": (
@@ -66,11 +68,50 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\b(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,3}}?{_DEVICE}\b[^.|\n]{{0,12}}?(?:\bper\b|/|\ba\b|\beach\b) ?node",
         rf"\bnodes?\b,? ?(?:of|with|has|have|each(?: with| has)?|are|contains?)? ?(\d+)()\s?[x×]?\s?(?:[\w-]+ ){{0,2}}?"
         rf"{_DEVICE}\b",
-        rf"\b(\d+)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
+        rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
         r"\b(\d+)()-GPU nodes?\b",
     ),
 }
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""
+LOOSE: dict[str, tuple[str, ...]] = {
+    "seq": (rf"{_N}[ -]tokens?\b(?! ?(?:per|/|a|in|of|global|for|budget)\b)(?!/)",),
+    "gbs": (rf"(?<!micro )(?<!micro-)(?<!local )(?<!per )(?<![\w-])batch{_IS}{_N}{_NO_TOKENS}(?! (?:per|a|each))",
+            rf"\b{_N} (?:sequences|samples)(?: (?:a|per|each) (?:step|iteration|update)\b|[.,;]|$)"),
+    "gpus": (rf"(?:^|[\s(])(\d+)()\s?[x×]?\s?(?:[\w-]+ )?{_DEVICE}(?!\w)"
+             r"(?![^.|\n]{0,14}?(?:\bper\b|/|\ba\b|each|to a|je) ?node)",),
+}
+"""What a sentence hardly says surely: it may serve to read rows, and is never held against them."""
+
+
+def _shapes_of(text: str) -> dict[str, dict[str, object]]:
+    """Of a line that speaks of several sizes what it says of each: behind its label, or before it where they come first."""
+    marks = list(_LABEL.finditer(text))
+    wanted = {name: _COMPILED[name] for name in SHAPE}
+    before = bool(_values_of(text[: marks[0].start()], wanted))
+    ends = [0, *(mark.end() for mark in marks)] if before else [*(mark.start() for mark in marks), len(text)]
+    parts: dict[str, dict[str, object]] = {}
+    for mark, start, end in zip(marks, ends, ends[1:]):
+        parts.setdefault(f"{mark[1]}{mark[2]}".upper(), {}).update(_values_of(text[start:end], wanted))
+    return parts
+
+
+def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[str]]]:
+    return {name: [re.compile(pattern, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE) for pattern in patterns]
+            for name, patterns in wanted.items()}  # fmt: skip
+
+
+_COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
+_CUES: dict[str, tuple[str, ...]] = {
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group"),
+    "heads": ("head", "="),
+    "ffn": ("ffn", "feed", "intermediate", "mlp"), "seq": ("seq", "context", "=", "token", "target"), "vocab": ("vocab", "="),
+    "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
+}  # fmt: skip
+"""Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
+_OF_DEVICES = re.compile(_DEVICE, re.IGNORECASE)
+_LONG = re.compile(r"\d{40}")
+_SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
+_SELECTIVE, _AGAIN = re.compile(r"\bselective\b", re.IGNORECASE), re.compile("recomp|checkpoint", re.IGNORECASE)
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
 _RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
            "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
@@ -90,6 +131,7 @@ class Hints:
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = lines
         self._found: dict[int, dict[str, object]] = {}
+        self._loosely: dict[int, dict[str, object]] = {}
         self._near: dict[tuple[int | None, str], dict[str, object]] = {}
 
     def enriched(self, record: Record) -> Record:
@@ -123,9 +165,22 @@ class Hints:
         return record.table is not None and bool(self.lines) and "experts" in self._of(record)
 
     def near(self, line: int, label: str = "") -> dict[str, object]:
+        return {**self._agreed(line, label, self._loose), **self._agreed(line, label, self._said)}
+
+    def devices(self, line: int) -> int | None:
+        """How many devices the text near a line speaks of."""
+        found = self.near(line).get("gpus")
+        return found if isinstance(found, int) else None
+
+    def _agreed(self, line: int, label: str, read: Callable[[int], dict[str, object]]) -> dict[str, object]:
         said: dict[str, tuple[tuple[int, int], set[object]]] = {}
         for number, place in self._visible(line):
-            message = self._said(number)
+            message = read(number)
+            if isinstance(shapes := message.get("shapes"), dict):
+                rest = {name: value for name, value in message.items() if name not in (*SHAPE, "shapes")}
+                told = [part for part in shapes.values() if part]
+                only = told[0] if len(told) == 1 and label.upper() not in shapes else {}  # beside a number of tokens
+                message = {**rest, **shapes.get(label.upper(), only)}
             labels = message.get("labels")
             other_model = bool(label and labels) and label.upper() not in labels  # type: ignore[operator]
             for name, value in message.items():
@@ -156,7 +211,7 @@ class Hints:
                 in_table = False
                 if (heading := HEADING.match(token.text)) and not token.fenced:
                     tree.open(token.line, len(heading.group(1)), heading.group(2))
-                if self._said(token.line):
+                if self._said(token.line) or self._loose(token.line):
                     text.append((token.line, len(tree.sections) - 1, tables))
         return tree, text
 
@@ -170,35 +225,40 @@ class Hints:
         return self._found[number]
 
 
+    def _loose(self, number: int) -> dict[str, object]:
+        if number not in self._loosely:
+            text = self.lines[number - 1]
+            plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
+            found = _values_of(in_english(text), _LOOSE) if plain else {}
+            if not _in_use(found.get("seq")):
+                found.pop("seq", None)
+            self._loosely[number] = found
+        return self._loosely[number]
+
+
+def _in_use(seq: object) -> bool:
+    """Whether people train on sequences of such a length: a power of two, or three of them."""
+    return isinstance(seq, int) and seq >= 256 and seq // (seq & -seq) in (1, 3)
+
+
 def read_sentence(text: str) -> dict[str, object]:
     """What one line says; a field with two different values is left out."""
     if (
         len(text) > 2000
-        or re.search(r"\d{40}", text)  # no number that was ever measured, and the patterns take its length squared
-        or not re.search(r"\d|llama|glu|recompu|checkpointing|expert|moe", text, re.IGNORECASE)
+        or _LONG.search(text)  # no number that was ever measured, and the patterns take its length squared
+        or not _SAYS.search(text)
         or "iteration " in text
         and " | " in text
     ):
         return {}
-    found: dict[str, object] = {}
-    rest = text = in_english(text)
-    for name, patterns in PATTERNS.items():
-        for pattern in patterns:
-            values = set()
-            for match in re.finditer(pattern, rest, re.NOFLAG if pattern.startswith(r"\bV") else re.IGNORECASE):
-                value = float(match[1].replace(",", "")) * (1024 if match[2] and name == "seq" else 1000 if match[2] else 1)
-                low, high = _RANGES[name]
-                if value == int(value) and low <= value <= high:
-                    values.add(int(value))
-            if len(values) == 1:
-                found[name] = values.pop()
-                rest = re.sub(pattern, " ", rest, flags=re.IGNORECASE) if name == "kv_heads" else rest
-            if name in found or len(values) > 1:
-                break
+    text = in_english(text)
+    found = _values_of(text, _COMPILED)
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)}
     if labels and found:
         found["labels"] = labels
-    if re.search(r"\bselective\b", text, re.IGNORECASE) and re.search("recomp|checkpoint", text, re.IGNORECASE):
+    if len(labels) > 1 and any(name in found for name in SHAPE):
+        found["shapes"] = _shapes_of(text)
+    if _SELECTIVE.search(text) and _AGAIN.search(text):
         found["recompute"] = "selective"
     elif _NO.search(text):
         found["recompute"] = "none"
@@ -211,17 +271,43 @@ def read_sentence(text: str) -> dict[str, object]:
     return found
 
 
+def _values_of(text: str, wanted: dict[str, list[re.Pattern[str]]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    rest = text
+    letters, devices = text.casefold(), _OF_DEVICES.search(text)
+    for name, patterns in wanted.items():
+        if not (any(cue in letters for cue in _CUES[name]) if name in _CUES else devices):
+            continue
+        for pattern in patterns:
+            values = set()
+            for match in pattern.finditer(rest):
+                number = match[1].replace(",", "")
+                # 2.048 of what is counted are thousands, written as much of Europe does.
+                number = number.replace(".", "") if re.fullmatch(r"\d{1,3}\.\d{3}", number) else number
+                value = float(number) * (1024 if match[2] and name == "seq" else 1000 if match[2] else 1)
+                low, high = _RANGES[name]
+                if value == int(value) and low <= value <= high:
+                    values.add(int(value))
+            if len(values) == 1:
+                found[name] = values.pop()
+                rest = pattern.sub(" ", rest) if name == "kv_heads" else rest
+            if name in found or len(values) > 1:
+                break
+    return found
+
+
 _LIMIT = re.compile(
     r"\b(?:max(?:imum)?(?: usable)?|usable(?: maximum| memory)?|at most|limit|capacity)\b"
     r"[^|\d.\n]{0,40}?(\d+(?:\.\d+)?) ?(Gi?B|Mi?B)\b",
     re.IGNORECASE,
 )
 _OF_A_DEVICE = re.compile(
-    r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|B200|GH200|MI\d+X?)\b[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
+    r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|(?:TPU )?v[2-6][ep]?)\b"
+    r"[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
 )
 _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
-    r"(?:GPU|device|card|GCD|accelerator)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
+    r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
     re.IGNORECASE,
 )
@@ -277,6 +363,11 @@ class Prose:
         """The one device of our presets that the file names; none when it names several."""
         return device_named("\n".join(self.lines))
 
+    @cached_property
+    def comma(self) -> bool:
+        """Whether the rows of the file have a decimal comma."""
+        return Outline.of(self.lines).comma
+
     def capacity(self, line: int | None) -> tuple[float, str] | None:
         """The usable memory in GiB as the text puts it, and where: the nearest sentence above, or right below the table.
 
@@ -316,13 +407,15 @@ class Prose:
 
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
-    """The one device of our presets that a text names; of its sizes the one that is named too, else the largest."""
+    """The one device of our presets that a text names; of its forms the one that is named too, else the largest and fastest."""
     text = text.lower()
     found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
     if "fugaku" in text:
         found.add("a64fx")
     if len({name.split("-")[0] for name in found}) != 1:
         return None
-    devices = [presets.resolve("devices", name, presets.shipped()) for name in found]
+    form = [name for name in sorted(found) if name.endswith("pcie") == ("pcie" in text)]
+    devices = [presets.resolve("devices", name, presets.shipped()) for name in form or sorted(found)]
     sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
-    return fields.build(Device, max(sized or devices, key=lambda device: device["memory_gib"]), where="device")
+    most = max(sized or devices, key=lambda device: (device["memory_gib"], device["peak_tflops"].get("bf16", 0.0)))
+    return fields.build(Device, most, where="device")

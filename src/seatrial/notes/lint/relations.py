@@ -16,7 +16,7 @@ import re
 import statistics
 from dataclasses import dataclass
 
-from seatrial.notes.lint import discover
+from seatrial.notes.lint import discover, named
 from seatrial.notes.lint.formulas import ALIKE
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
 
@@ -53,6 +53,10 @@ RELATIONS = (
     Relation("MFU and time", (("mfu", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model", "device")),
     Relation("MFU and tokens", (("mfu", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
              apart=("model", "device")),
+    Relation("MFU of the peak and tokens", (("mfu", 1), ("peak", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)),
+             exact=False, apart=("model",)),
+    Relation("MFU of the peak and time", (("mfu", 1), ("peak", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False,
+             apart=("model",)),
     Relation("the aggregate", (("aggr_pflops", 1), ("tflops", -1), ("world", -1)), exact=False),
     Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
@@ -103,6 +107,8 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
         value = value / seq if name == "token_flops" else value  # type: ignore[operator]
     elif name == "seq":
         value = other.get("seq", row.seq)
+    elif name == "peak":
+        value = _peak(row if "machine" not in other else like_row(row, "machine", other["machine"]))
     elif name == "dp" and row.record.dp is None and "dp" not in other:
         value = _replicas(row, other)
     elif name in ("cp", "ga"):
@@ -110,6 +116,12 @@ def term(row: Row, name: str, other: dict[str, object]) -> float | None:
     else:
         value = other.get(name, row.get(name))
     return math.log(value) if isinstance(value, (int, float)) and 0 < value < math.inf else None
+
+
+def _peak(row: Row | None) -> float | None:
+    """Of the row's own device, where rows have different ones: else it is part of what is learned anyway."""
+    device = row.device if row is not None and row.record.machine else None
+    return None if device is None else device.peak_tflops.get("bf16") or device.peak_tflops.get("fp16")
 
 
 def _replicas(row: Row, other: dict[str, object]) -> float | None:
@@ -132,7 +144,7 @@ def _world(row: Row, other: dict[str, object]) -> object:
 def _flops(row: Row, other: dict[str, object]) -> float | None:
     """FLOPs of one sequence by the reading of the table, which need the row's shape."""
     if "size_label" in other:
-        like = _like(row, other["size_label"])
+        like = like_row(row, "size_label", other["size_label"])
         return None if like is None or like.reading is None else like.reading.per_sample(like)
     reading = row.reading
     if reading is None or reading.formula == ALIKE or row.mixture:
@@ -142,8 +154,22 @@ def _flops(row: Row, other: dict[str, object]) -> float | None:
     return reading.per_sample(row, **shape)  # type: ignore[arg-type]
 
 
-def _like(row: Row, label: object) -> Row | None:
-    return next((mate for mate in row.around if mate.record.size_label == label and mate is not row), None)
+def like_row(row: Row, name: str, value: object) -> Row | None:
+    """A row of another model or device; of those the one that has the most else in common."""
+    rest = [other for other in BELONGS if other != name]
+    mates = [mate for mate in row.around if getattr(mate.record, name) == value and mate is not row]
+    return max(mates, key=lambda mate: (sum(getattr(mate.record, n) == getattr(row.record, n) for n in rest),
+                                        mate.seq == row.seq), default=None)  # fmt: skip
+
+
+BELONGS = {"size_label": ("model", "label"), "machine": ("device",)}
+"""What a row may be of by mistake, and what the relations that it changes are learned apart by."""
+
+
+def belongs(row: Row, relation: Relation, name: str) -> bool:
+    """Whether a relation is another one for another model or device."""
+    own = name == "machine" and ("peak", 1) in relation.terms
+    return own or relation.name in row.groups or any(kind in relation.apart for kind in BELONGS[name])
 
 
 def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
@@ -153,10 +179,17 @@ def residue(row: Row, relation: Relation, other: dict[str, object] | None = None
         value = term(row, name, other or {})
         if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
             continue  # where nobody says it, it is part of what is learned
+        if value is None and name == "world" and not relation.exact and _same_devices(row):
+            continue
         if value is None or name in MEASURES and (name in row.record.inferred or name in row.record.estimated):
             return None
         total += power * value
     return total
+
+
+def _same_devices(row: Row) -> bool:
+    """Whether no row of the table says on how many devices it ran: all on the same, or the figures say otherwise."""
+    return all(mate.world is None and mate.product is None and not mate.record.dp for mate in row.around)
 
 
 def is_measure(name: str) -> bool:
@@ -181,6 +214,8 @@ def key_of(row: Row, relation: Relation, *, any_model: bool = False) -> tuple[ob
 
 def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...]:
     record = row.record
+    if relation.name in row.groups:
+        return relation.name, row.groups[relation.name]
     key: list[object] = [relation.name]
     if "device" in relation.apart:
         key += [record.machine, row.devices, record.dtype]
@@ -190,9 +225,12 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         key += [record.size_label, row.seq]
     if "model" in relation.apart:
         known = _flops(row, {}) is not None
+        # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
+        fitted = known and (row.reading is None or row.reading.formula == ALIKE or row.mixture)
         key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
-        key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if known else row.seq]
-    if ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms):
+        key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
+    unsaid = ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
+    if unsaid or not relation.exact and ("world", 1) in relation.terms and row.world is None:
         key.append(UNSAID)
     return tuple(key)
 
@@ -226,7 +264,9 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
         offset = low - slope * one
         if slope >= 0 < offset:
             best = max(best, (sum(abs(cost / (offset + slope * seq) - 1) < COST for seq, cost in points), offset, slope))
-    return best[1:] if best[0] > ENOUGH_ROWS + 1 and best[0] >= FEWER * len(points) else None
+    near = {seq for seq, cost in points if best[0] and abs(cost / (best[1] + best[2] * seq) - 1) < COST}
+    enough = best[0] > ENOUGH_ROWS + 1 or best[0] > ENOUGH_ROWS and len(near) >= ENOUGH_ROWS
+    return best[1:] if enough and best[0] >= FEWER * len(points) else None
 
 
 _LATER = re.compile(r"_(?:fixed|calc|inferred)$|^(?:line_no|table|section|size_label)$")
@@ -250,6 +290,25 @@ def _find_more(sheet: Sheet) -> None:
                 found.append(Relation(_named(terms), terms, exact=False, apart=apart))
         if found:
             sheet.found[key] = found
+
+
+def _find_named(sheet: Sheet) -> dict[tuple[str, object, object], Rule]:
+    """Columns that their headings explain, and the rules of their rows: one for each row that others are shares of."""
+    rules: dict[tuple[str, object, object], Rule] = {}
+    for key, ways in named.learn(sheet).items():
+        for way in ways:
+            relation = Relation(_named(way.terms), way.terms, exact=False)
+            known = sheet.found.setdefault(key, [])
+            # A much longer product that some rows keep to as well is an accident.
+            same = frozenset(way.terms)
+            known[:] = [other for other in known if frozenset(other.terms) != same
+                        and not (other.terms[0] == way.terms[0] and len(other.terms) > len(way.terms) + 1)]  # fmt: skip
+            known.append(relation)
+            for row, group in way.groups.items():
+                row.groups[relation.name] = group
+            for group, constant in way.constants.items():
+                rules["table", key, (relation.name, group)] = Rule(constant, 0.0, max(2, way.kept))
+    return rules
 
 
 def _named(terms: tuple[tuple[str, int], ...]) -> str:
@@ -283,6 +342,7 @@ def learn(sheet: Sheet) -> list[Finding]:
     """Sets `sheet.rules`: (table or file, which, relation with what rows differ in) -> rule."""
     _learn_costs(sheet)
     _find_more(sheet)
+    by_heading = _find_named(sheet)
     found: dict[tuple[str, object, tuple[object, ...]], list[tuple[float, float]]] = {}
     for rows in sheet.tables.values():
         for row in rows[:_MOST_ROWS]:
@@ -304,6 +364,7 @@ def learn(sheet: Sheet) -> list[Finding]:
         rule = _rule(offs[: 4 * _MOST_ROWS], known, UNSAID_MOST if UNSAID in name else MOST)
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
+    sheet.rules.update(by_heading)
     _keep_learned(sheet)
     return []
 
@@ -393,9 +454,10 @@ def _by_data_sheet(row: Row, relation: Relation) -> Rule | None:
 
 def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | None = None) -> tuple[float, float] | None:
     """How far the row is from the rule, and how far it may be."""
-    if other and "size_label" in other and "model" in relation.apart:
-        # Another model has its own rule, where its FLOPs are learned.
-        like = _like(row, other["size_label"])
+    name = next((name for name in BELONGS if name in other), "") if other else ""
+    if other and name and belongs(row, relation, name) and not (name == "machine" and ("peak", 1) in relation.terms):
+        # Another model has its own rule, where its FLOPs are learned; another device its peak and its price.
+        like = like_row(row, name, other[name])
         its = like and rule_of(like, relation)
         if not its:
             return None
@@ -404,7 +466,8 @@ def off_by(row: Row, relation: Relation, rule: Rule, other: dict[str, object] | 
     if off is None:
         return None
     but = next(iter(other)) if other else ""
-    return off - rule.constant, slack(row, relation, but) + 4 * rule.scatter + (0.0 if rule.constant == 0.0 else 0.002)
+    open_ = row.reading.rounded(row) if rule.constant == -TERA and row.reading is not None else 0.0
+    return off - rule.constant, open_ + slack(row, relation, but) + 4 * rule.scatter + (0.0 if rule.constant == 0.0 else 0.002)
 
 
 def holds(row: Row, **other: object) -> bool | None:

@@ -18,6 +18,7 @@ from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.relations import (
+    BELONGS,
     ENOUGH_ROWS,
     GRAVE,
     MEASURES,
@@ -27,8 +28,10 @@ from seatrial.notes.lint.relations import (
     UNSAID,
     Relation,
     Rule,
+    belongs,
     is_measure,
     key_of,
+    like_row,
     off_by,
     relations_of,
     rule_of,
@@ -41,6 +44,8 @@ from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of
 SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
 COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga", "iteration")
+SEVERAL = ("layers", "hidden", "seq", "size_label", "machine")
+"""Of which every value that other rows have is tried."""
 CLOSELY = 0.002
 """Beyond its digits by how much a row may miss what others keep to exactly."""
 # Scores: what speaks for a value.
@@ -50,12 +55,18 @@ GPU; another row has it and this row's in its place."""
 UNLIKELY = 1.5
 """Against a batch that does not divide, a configuration that another row has, and a number of devices that no other row and
 no power of two has."""
+DOUBLED = 1.5
+"""Against a figure that would be exactly twice or half: counts are doubled by people, what is measured is not."""
+WORKED_OUT = 2.0
+"""Steps of accumulation follow from batch, micro-batch and devices, which are chosen."""
 ODD = 2.0
 """A number that nobody chooses, 526 or 65356, is replaced by one that people do."""
 RECOMPUTED = 2.5
 """TFLOPs are exactly 4/3 or 3/4 of what they should be: the recomputed forward pass is counted, or is not."""
 PEAK = 1.5
 """A share of the peak that is off by the ratio of two devices' peaks, as their data sheets have them for 16 and 8 bits."""
+MANY = 3.0
+"""Logarithm of a factor by which nobody changes a batch without a word."""
 FAR = 1.2
 """Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
 ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
@@ -162,7 +173,7 @@ def _judge(row: Row) -> tuple[list[tuple[Relation, Rule, float]], list[tuple[Rel
 def _unstated(row: Row, relation: Relation, off: float) -> bool:
     """A power of two in a relation whose batch or sequence the row does not print: it ran with another one."""
     unsaid = UNSAID in key_of(row, relation) or ("gbs", -1) in relation.terms and not row.shows("gbs")
-    return unsaid and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
+    return unsaid and abs(off) < MANY and abs(off / math.log(2) - round(off / math.log(2))) < 0.02
 
 
 def _of_nodes(row: Row, relation: Relation) -> bool:
@@ -173,19 +184,31 @@ def _of_nodes(row: Row, relation: Relation) -> bool:
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
     """Rows and relations that they break by a factor that others break them by too: three rows, or two that stand together."""
     offs: dict[tuple[str, str], list[tuple[float, Row]]] = {}
+    plain: dict[tuple[Row, str], int] = {}
     for row, (broken, _) in judged.items():
-        for relation, _, off in broken:
+        for relation, rule, off in broken:
             if not any(abs(abs(off) - math.log(unit)) < 0.05 for unit in (10, 60, 1000)):
                 offs.setdefault((row.record.source_file, relation.name), []).append((off, row))
+                plain[row, relation.name] = rule.support if _all_said(row, relation, rule) else 0
     found = set()
     for (_, name), each in offs.items():
         each.sort(key=lambda pair: pair[0])
         for at, (off, row) in enumerate(each):
             alike = [other for other_off, other in each[max(0, at - 20) : at + 20] if abs(other_off - off) < 0.006]
+            if plain[row, name] >= 2 * len(alike):
+                continue  # pasted or typed together
             kin = [other for other in alike if other.key == row.key and abs(other.place - row.place) == 1]
             if len(alike) > 2 or len(alike) == 2 and (len(kin) == 1 or not row.shows("gbs")):
                 found.add((row, name))
     return found
+
+
+def _all_said(row: Row, relation: Relation, rule: Rule) -> bool:
+    """Whether nothing that the relation needs is left to what nobody says: then no habit explains that it does not hold."""
+    counts = {"gpus", "nodes", "dp"}
+    said = all(is_measure(name) or name == "seq" or row.shows(name) or name in ("world", "cp") and any(map(row.shows, counts))
+               for name, _ in relation.terms)  # fmt: skip
+    return relation.exact and rule.constant == 0.0 and said
 
 
 def _concerns(row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[tuple[Relation, Rule]]) -> bool:
@@ -223,19 +246,20 @@ def _repairs(
             bounds = _bounds(row, name, value, broken, kept)
             if bounds is not None:
                 yield from _scored(row, name, value, bounds, broken)
-                if name not in ("layers", "hidden", "seq", "size_label"):
+                if name not in SEVERAL:
                     break
 
 
 def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
     """Fields that every broken relation has, and that stand in the row."""
-    common = set.intersection(*({name for name, _ in relation.terms} for relation, _, _ in broken))
-    if "world" in common:
-        counted = [name for name in ("gpus", "nodes") if getattr(row.record, name) is not None]
-        common |= set(counted[:1]) or {"dp", "tp", "pp", "cp"}
+    counted = [name for name in ("gpus", "nodes") if getattr(row.record, name) is not None]
+    world = set(counted[:1]) or {"dp", "tp", "pp", "cp"}
+    every = [{name for name, _ in relation.terms} for relation, _, _ in broken]
+    common = set.intersection(*(names | world if "world" in names else names for names in every))
     if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
-        common |= {"layers", "hidden", "seq", "size_label"}
-    order = (*MEASURES, *(name for name in common if name[:1] == EXTRA), *COUNTS, "layers", "hidden", "seq", "size_label")
+        common |= {"layers", "hidden", "seq"}
+    common |= {name for name in BELONGS if all(belongs(row, relation, name) for relation, _, _ in broken)}
+    order = (*MEASURES, *sorted(name for name in common if name[:1] == EXTRA), *COUNTS, *SEVERAL)
     return [name for name in order if name in common and row.shows(name)]
 
 
@@ -281,9 +305,9 @@ def _bounds(
 ) -> tuple[float, float] | None:
     """How far the new value may be from the solved one, as logarithms, where everything agrees with it; else None."""
     low, high = -math.inf, math.inf
-    for relation, rule in [*((relation, rule) for relation, rule, _ in broken), *kept]:
+    for at, (relation, rule) in enumerate([*((relation, rule) for relation, rule, _ in broken), *kept]):
         found = off_by(row, relation, rule, {name: value})
-        if found is None and name == "size_label":
+        if found is None and name in BELONGS and at:
             continue
         if found is None:
             return None
@@ -302,21 +326,25 @@ def _scored(
 ) -> Iterator[Repair]:
     score = ANOTHER_RELATION * (len(broken) - 1)
     if is_measure(name):
-        yield _measure(row, name, float(value), bounds, score)  # type: ignore[arg-type]
+        last = any(relation.name in row.groups and relation.terms[0][0] == name for relation, _, _ in broken)
+        yield _measure(row, name, float(value), bounds, score + last * WORKED_OUT / 2)  # type: ignore[arg-type]
         return
     mates = [mate for mate in row.around if mate is not row]
-    column = [_said(mate, name) for mate in mates]
+    # Each size of a model has its micro-batch.
+    alike = [mate for mate in mates if mate.record.size_label == row.record.size_label] if name == "mbs" else mates
+    column = [_said(mate, name) for mate in alike or mates]
     usual, often = mode(column)
     stated = row.stated_above(name)
     why = ""
     if stated is not None and stated[0] == value:
         score, why = score + STATED_ABOVE, f" (line {stated[1]} says {value})"
-    elif usual == value and often >= max(1, 0.5 * len(column)):
+    elif usual == value and often > 0.5 * len(column) and 2 * column.count(_said(row, name)) <= often:
         score, why = score + USUAL, " (as in the other rows)"
     elif value in column:
         # In a column where every value comes once, that this one does says little.
-        score, why = score + IN_ANOTHER_ROW * (1.0 if len(set(column)) <= 3 else 0.5), " (as in another row)"
-    elif name == "size_label":
+        few = len(set(column)) <= min(3, len(column) - 1)
+        score, why = score + IN_ANOTHER_ROW * (1.0 if few else 0.5), " (as in another row)"
+    elif name in BELONGS:
         return
     else:
         text = row.cell(name) or str(_said(row, name) or "")
@@ -331,6 +359,12 @@ def _scored(
         score += ODD * (round_number(value) - round_number(was)) if value in column or round_number(value) else 0.0
     if not _divides(row, name, value):
         score -= UNLIKELY
+    score += WORKED_OUT if name == "ga" else 0.0
+    like = like_row(row, name, value) if name in BELONGS else None
+    if like is not None and name == "size_label" and row.record.hidden and _shape(like) == _shape(row):
+        score, why = score + USUAL, f" (the shape is that of {like.where})"
+    if like is not None and name == "machine" and _only_there(row, like):
+        score, why = score + ABOVE, f" (more than {row.record.machine} can do)"
     if any(_same_layout(row, mate, name, value) for mate in mates):
         score -= UNLIKELY
     elif any(_same_layout(row, mate, name, was) for mate in mates):
@@ -342,6 +376,16 @@ def _scored(
     if name == "gbs" and _of_each_device(row, float(value)):  # type: ignore[arg-type]
         score, why = score + USUAL / 2, why or " (as much for a device as in the other rows)"
     yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
+
+
+def _shape(row: Row) -> tuple[int | None, int | None]:
+    return row.record.layers, row.record.hidden
+
+
+def _only_there(row: Row, like: Row) -> bool:
+    """Whether the row's device cannot do what it is said to, and another can."""
+    most = [max(device.peak_tflops.values()) if device else 0.0 for device in (row.device, like.device)]
+    return 0 < most[0] < (row.get("tflops") or 0.0) <= most[1]
 
 
 def _of_each_device(row: Row, gbs: float) -> bool:
@@ -376,16 +420,18 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
     ratio = figure.value / value
     shown, why, code = figure.like(value), "", ""
-    slip = digits.slip(_number(row, name, figure), _in_print(figure, low, high))
+    half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)  # where the point moved the last digit did too
+    slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
     if slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
         score, why = score + points, f" ({slip.how})"
-        if points >= 3 or points >= 2 and abs(slip.value / figure.scale - value) <= 0.55 * figure.unit:
-            shown, value = slip.text, slip.value * (value / float(_in_print(figure, value, value)[0]))
+        if points >= 3 or points >= 2 and abs(figure.meant(slip.value) - value) <= 0.55 * figure.unit:
+            shown, value = slip.text, figure.meant(slip.value)
     tight = high / low - 1 + 0.004
     for times, (unit, its) in _TIMES.items() if name == "sec_per_it" else ():
         if abs(math.log(ratio / times)) < tight:
-            score, why, code, shown = score + UNIT, f" (the time is in {unit})", its, _in_column(row, figure, value)
+            score, why, code = score + UNIT, f" (the time is in {unit})", its
+            shown = digits.as_time(row.cell(name), figure, figure.value / times, unit)
     node = row.procs if row.procs and row.procs > 1 else 8  # what nodes have where nobody says it
     world = row.world or 1
     parts: dict[float, str] = {node: "of a whole node", world: "of all processes", 1 / world: "of one process"}
@@ -401,6 +447,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
         score, why = score + PEAK, " (over the peak of another device)"
+    if not why and any(abs(abs(math.log(ratio)) - math.log(power)) < 0.006 for power in (2, 4)):
+        score -= DOUBLED
     other = formula_of_another(row) if name == "tflops" and not why else None
     if other is not None:
         score, why, code = score + other.score, f" ({other.message})", other.code
@@ -408,18 +456,10 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     return Repair(name=name, value=value, shown=shown, score=score + _stale(row, name), why=why, code=code)
 
 
-def _number(row: Row, name: str, figure: Printed) -> str:
-    return row.cell(name) or f"{figure.value:g}"
-
-
 def _in_print(figure: Printed, low: float, high: float) -> tuple[float, float]:
     """Values of the record as the column prints them: 0.41 as 41 under a heading of percent."""
-    scale = figure.scale
-    return low * scale, high * scale
-
-
-def _in_column(row: Row, figure: Printed, value: float) -> str:
-    return f"{value * figure.scale:.6g}"
+    ends = sorted((figure.shown(low), figure.shown(high)))
+    return ends[0], ends[1]
 
 
 def _stale(row: Row, name: str) -> float:
@@ -501,6 +541,8 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
         code = best.code or _code(best.name, broken)
         if isinstance(best.value, (int, float)):
             row.propose(best.name, float(best.value), code)
+        else:
+            row.reasons[best.name] = code
         printed = row.cell(best.name) or str(_said(row, best.name))
         message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}: {facts}"
         gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") else level
@@ -531,8 +573,8 @@ def _code(name: str, broken: list[tuple[Relation, Rule, float]]) -> str:
         return "world-size"
     if name in ("ga", "mbs", "dp"):
         return "batch-divisible"
-    if name == "size_label":
-        return "label-vs-params"
+    if name in BELONGS:
+        return "label-vs-params" if name == "size_label" else "another-device"
     return "tflops-mismatch" if any("TFLOPs" in r.name or r.name == "MFU and time" for r, _, _ in broken) else "rate-mismatch"
 
 

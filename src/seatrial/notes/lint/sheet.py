@@ -9,10 +9,11 @@ values that a finding proposes. Later rules use those, so that one slip is repor
 """
 from __future__ import annotations
 
+import bisect
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,6 +39,7 @@ CODES: dict[str, str] = {
     "world-size": "dp x tp x pp is not nodes x processes per node",
     "batch-divisible": "the global batch is not a multiple of DP x MBS",
     "layers-divisible": "neither layers nor layers + 2 divide over the pipeline stages",
+    "stages-sum": "the layers of each stage do not add up to the model's, or are not one for each stage",
     "heads-divisible": "the heads do not divide over tensor parallelism, or the hidden size over the heads",
     "ms-not-s": "milliseconds in a column of seconds",
     "time-unit": "another slip of the unit of time: seconds under ms, minutes or hours under seconds",
@@ -45,6 +47,7 @@ CODES: dict[str, str] = {
     "rate-mismatch": "samples or tokens per second do not belong to the time and the batch",
     "formula-mixed": "a row of the table counts its TFLOPs by another formula",
     "tflops-per-node": "TFLOPs of a whole node where other rows give one process",
+    "another-device": "the figures of a row are those of another device of the table",
     "over-peak": "more TFLOPs than the device can do",
     "swap-twin": "the cells of time and TFLOPs are exchanged",
     "duplicate-config": "one configuration, two results",
@@ -54,6 +57,7 @@ CODES: dict[str, str] = {
     "memory-unit": "memory in another unit than the cell or the heading says",
     "memory-mismatch": "memory that a slip of the hand makes differ from the same configuration elsewhere",
     "memory-over-capacity": "more memory than the device has, or than the text says is usable",
+    "loss-outlier": "a loss ten times, or a tenth of, those of all other rows",
     "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
     "label-vs-params": "the size label does not fit the layers and the hidden size",
     "label-convention": "one table labels sizes with the embedding and without",
@@ -117,7 +121,13 @@ _BESIDE = {
     "cp": "cp, context parallel, context parallelism, context parallel size, cp size",
     "ep": "ep, expert parallel, expert parallelism, expert parallel size, ep size, expert model parallel size",
     "ga": "ga, gas, grad acc, grad accum, gradient accumulation, accumulation, gradient accumulation steps, accum, acc steps, "
-          "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps",
+          "micro batches, microbatches, num microbatches, grad acc steps, accumulation steps, "
+          "accum steps, accumulate, num micro batches, micro batches per step, accumulation de gradient, "
+          "akkumulation, gradientenakkumulation, acumulacion, accumulo",
+}  # fmt: skip
+_BESIDE |= {
+    "shard": "dp shard, data parallel shard degree, fsdp, fsdp degree, fsdp size, shard size, shard group, sharding group",
+    "replicate": "dp replicate, data parallel replicate degree, replicas, hsdp replicas, replicate, hsdp degree",
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 EXTRA = "+"
@@ -196,11 +206,17 @@ class Row:
     """Which relations it breaks and keeps, until a finding proposes another value."""
     keys: dict[tuple[str, bool], tuple[object, ...]] = field(default_factory=dict)
     """What it has in common with the rows that it keeps to a relation with: see `relations`."""
+    groups: dict[str, object] = field(default_factory=dict)
+    """Relation -> which rows of the table it shares the rule with: see `named`."""
 
     @cached_property
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
-        return {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+        found = {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+        if self.record.machine and "machine" not in found:
+            named = [heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine]
+            found.update(dict.fromkeys(["machine"], named[0]) if named else {})
+        return found
 
     def figure(self, heading: str) -> float | None:
         """The number in a column that no field takes."""
@@ -222,6 +238,10 @@ class Row:
             plain = (
                 None if value is None else digits.read(self.cell(name), value) if self.cell(name) else digits.from_value(value)
             )
+            if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
+                plain = replace(plain, scale=1.0, inverse=True)
+            elif plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
+                plain = replace(plain, scale=1.0)  # 7,042 with a decimal comma
             self._printed[name] = plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
         return self._printed[name]
 
@@ -236,9 +256,9 @@ class Row:
         return None if value is None else round(value)
 
     def beside(self, name: str) -> int | None:
-        """A count that records have no field for: context or expert parallelism, gradient accumulation."""
+        """A count that a layout is not always told by: context or expert parallelism, gradient accumulation."""
         if self._beside is None:
-            self._beside = {}
+            self._beside = {"cp": self.record.cp} if self.record.cp else {}
             for heading, cell in {**self.record.extra, **self.record.printed}.items():
                 kind = _kind_beside(heading)
                 if kind and cell.strip().isdigit() and int(cell) > 0:
@@ -333,10 +353,14 @@ class Row:
     @property
     def around(self) -> list[Row]:
         """The rows of the table that stand near this one: all of them, unless the table is a very long one."""
-        mates = self.mates
-        if len(mates) <= 2 * _NEAR:
-            return mates
-        return mates[max(0, self.place - _NEAR) : self.place + _NEAR]
+        start, end = self.nearby
+        return self.mates if end - start == len(self.mates) else self.mates[start:end]
+
+    @property
+    def nearby(self) -> tuple[int, int]:
+        """The first of the rows around and the one after the last, by their places."""
+        count = len(self.mates)
+        return (0, count) if count <= 2 * _NEAR else (max(0, self.place - _NEAR), min(count, self.place + _NEAR))
 
     @property
     def elsewhere(self) -> list[Row]:
@@ -361,6 +385,7 @@ class Row:
         """Something to say about this row, and of which cell: by its field, or by the heading and what is printed there."""
         if name:
             column, printed = self.column(name), self.cell(name) or _plain(getattr(self.record, name, None))
+            proposed = _as_there(printed or "", self.printed(name) if name in MEASURED else None, proposed)
         return Finding(file=self.record.source_file, line=self.record.source_line, code=code, level=level,
                        message=message, column=column, printed=printed, proposed=proposed)
 
@@ -370,6 +395,21 @@ class Row:
         self.reasons[name] = code
         if name in ("layers", "hidden", "seq"):
             setattr(self, name, round(value))
+
+
+def _in_thousands(scale: float) -> bool:
+    return abs(scale / 1000 - 1) < 1e-6
+
+
+def _as_there(cell: str, figure: Printed | None, proposed: str | None) -> str | None:
+    """A proposal with the decimal comma and the thousands that the cell has."""
+    if proposed is None or not re.fullmatch(r"\d+(?:\.\d+)?", proposed):
+        return proposed
+    times = re.fullmatch(r"\s*[\d.,]+ ?([kKM])", cell)
+    number = re.search(r"(?<![\d.,])\d+,\d+(?![\d.,])", cell)
+    read = number and float(number[0].replace(",", "."))
+    comma = read and (len(number[0].partition(",")[2]) != 3 if figure is None else abs(figure.value - read) < 1e-9)  # type: ignore[index]
+    return (proposed.replace(".", ",") if comma else proposed) + (times[1] if times else "")
 
 
 def _plain(value: object) -> str | None:
@@ -382,6 +422,8 @@ class Sheet:
 
     rows: list[Row]
     prose: Mapping[str, Prose]
+    readers: dict[str, dict[Reading | None, list[Row]]] = field(default_factory=dict)
+    """File -> the rows of each reading; filled when it is needed."""
     proven: dict[tuple[str, Reading, object], bool] = field(default_factory=dict)
     """(file, reading, model) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
@@ -463,6 +505,52 @@ class Sheet:
 
     def text(self, row: Row) -> Prose:
         return self.prose.get(row.record.source_file) or Prose.of("")
+
+
+class Nearby:
+    """The figures of the rows around one, kept in order while one walks down a table: their middle without its own."""
+
+    def __init__(self, mates: list[Row], figure: Callable[[Row], float | None]) -> None:
+        self._mates, self._figure = mates, figure
+        self._start = self._end = 0
+        self._held: dict[int, float] = {}
+        self._ordered: list[float] = []
+
+    def middle(self, row: Row) -> tuple[int, float]:
+        """How many other rows have a figure, and the median of theirs."""
+        start, end = row.nearby
+        if start < self._start:
+            self._start, self._end, self._held, self._ordered = start, start, {}, []
+        while self._end < end:
+            self._take(self._end)
+            self._end += 1
+        while self._start < start:
+            self._drop(self._start)
+            self._start += 1
+        own = self._held.get(row.place)
+        at = len(self._ordered) if own is None else bisect.bisect_left(self._ordered, own)
+        count = len(self._ordered) - (own is not None)
+        if not count:
+            return 0, math.nan
+        low, high = (self._ordered[i if i < at else i + 1] for i in ((count - 1) // 2, count // 2))
+        return count, low if count % 2 else (low + high) / 2
+
+    def changed(self, row: Row) -> None:
+        """A finding proposed another figure for the row."""
+        if self._start <= row.place < self._end:
+            self._drop(row.place)
+            self._take(row.place)
+
+    def _take(self, place: int) -> None:
+        figure = self._figure(self._mates[place])
+        if figure is not None:
+            self._held[place] = figure
+            bisect.insort(self._ordered, figure)
+
+    def _drop(self, place: int) -> None:
+        figure = self._held.pop(place, None)
+        if figure is not None:
+            del self._ordered[bisect.bisect_left(self._ordered, figure)]
 
 
 _SIZE = re.compile(r"\d+(?:\.\d+)? ?[MBT]")

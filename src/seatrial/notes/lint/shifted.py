@@ -8,6 +8,7 @@ under its heading and what follows from each other does.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -37,7 +38,10 @@ def check(sheet: Sheet) -> list[Finding]:
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
     columns = [read_heading(heading) for heading in row.record.printed]
-    wrong = sum(not _stands(column, cell) for column, cell in zip(columns, cells)) if broken or "" in cells else 0
+    foreign = [cell for column, cell in zip(columns, cells) if not _stands(column, cell)]
+    # A cell with the unit of its neighbour's column stands there.
+    unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
+    wrong = len(foreign) + _lost(row, cells)
     if not wrong and len(broken) < 2:
         return []
     best: tuple[int, int, list[str]] | None = None
@@ -45,7 +49,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
         if all(_stands(column, cell) for column, cell in zip(columns, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
-            better = len(holding) >= len(kept) + 2 - bool(wrong) and (best is None or len(holding) > best[0])
+            enough = len(kept) + 2 - bool(wrong) - (unit and _exchanged(cells, moved, at))
+            better = len(holding) >= enough and (best is None or len(holding) > best[0])
             if trial is not None and not faults and better:
                 best = len(holding), at, moved
     if best is None:
@@ -55,12 +60,23 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     name = next((field for field in changed if field in MEASURES), changed[0] if changed else "")
     there = next((cell for c, cell in zip(columns, moved) if c.field == name), None)
     row.settled = True
-    exchanged = cells[at] == moved[at + 1] and cells[at + 1] == moved[at]
+    exchanged = _exchanged(cells, moved, at)
     what = f"the cells from {columns[at].heading} on stand one column off: moved back"
     if exchanged:
         what = f"{columns[at].heading} and {columns[at + 1].heading} stand in each other's place: exchanged"
     message = f"{what} they can be read, and agree with each other"
     return [row.find("cells-shifted", "error", message, name=name, proposed=there)]
+
+
+def _exchanged(cells: list[str], moved: list[str], at: int) -> bool:
+    return cells[at] == moved[at + 1] and cells[at + 1] == moved[at]
+
+
+def _lost(row: Row, cells: list[str]) -> bool:
+    """Whether the last cell is empty, and in no other row is."""
+    last = list(row.record.printed)[-1]
+    others = [mate for mate in row.around if mate is not row]
+    return not cells[-1] and len(others) > 2 and all(mate.record.printed.get(last, "").strip() for mate in others)
 
 
 def _stands(column: Column, cell: str) -> bool:
@@ -78,17 +94,22 @@ def _shifts(cells: list[str]) -> Iterator[tuple[int, list[str]]]:
             yield at, [*cells[:at], "", *cells[at:-1]]
     for at, cell in enumerate(cells[:-1]):
         if not cell.strip("-"):
-            yield at, [*cells[:at], *cells[at + 1 :], ""]
+            for end in range(len(cells) - 1, at, -1):  # and one of those behind it may have been typed over
+                yield at, [*cells[:at], *cells[at + 1 : end + 1], "", *cells[end + 1 :]]
 
 
 def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     """The row as it would be read with other cells, in the surroundings that it has."""
-    record, _ = row_record(columns, cells, outline=Outline(), where=Where(file=row.record.source_file, line=0))
+    outline = Outline()
+    if row.sheet.text(row).comma:
+        outline.rows_at("27,92")
+    record, _ = row_record(columns, cells, outline=outline, where=Where(file=row.record.source_file, line=0))
     if record is None:
         return None
     stated = {name for column in columns for name in (column.field, *column.parts)} | {"mem_unit", "time_unit"}
     own = {name: getattr(record, name) for name in FIELDS if name in stated}
     moved: Record = replace(row.record, printed=dict(zip(row.record.printed, cells)), **own)  # type: ignore[arg-type]
-    return replace(row, record=moved, fixed={}, reasons={}, configuration=None, layers=moved.layers or row.layers,
-                   hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq, _printed={}, _beside=None, keys={},
-                   judged=None)  # fmt: skip
+    reading = row.reading or next((mate.reading for mate in row.around if mate.reading is not None), None)
+    return replace(row, record=moved, reading=reading, fixed={}, reasons={}, configuration=None, judged=None, keys={},
+                   layers=moved.layers or row.layers, hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq,
+                   _printed={}, _beside=None)  # fmt: skip

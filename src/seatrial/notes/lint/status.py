@@ -9,6 +9,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 
+from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
 from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
@@ -29,7 +30,7 @@ def check(sheet: Sheet) -> list[Finding]:
     rules = (clock, text_in_number, state, contradicted, text_above)
     found = [finding for row in sheet.rows for rule in rules for finding in rule(row)]
     for mates in sheet.tables.values():
-        found += [*extrapolated(mates), *dates(mates)]
+        found += [*extrapolated(mates), *dates(mates), *losses(mates)]
     return found
 
 
@@ -86,10 +87,15 @@ def contradicted(row: Row) -> Iterator[Finding]:
     cell = row.cell("outcome") or row.cell("state")
     failed = read_status(cell).failed if cell else ""
     record = row.record
-    if failed and record.sec_per_it and (record.tflops or record.tokens_per_s or record.tokens_per_s_per_process):
+    if not failed or not record.sec_per_it:
+        return
+    name = "outcome" if row.cell("outcome") else "state"
+    if record.tflops or record.tokens_per_s or record.tokens_per_s_per_process:
         message = f"{cell}, but {row.cell('sec_per_it') or record.sec_per_it} and a rate as of a run that went through"
-        name = "outcome" if row.cell("outcome") else "state"
         yield row.find("outcome-vs-figures", "warning", message, name=name, proposed="ok")
+    elif not any(mate is not row and mate.record.sec_per_it and read_status(mate.cell(name)).failed for mate in row.around):
+        message = f"{cell}, but a time of {row.cell('sec_per_it') or record.sec_per_it}: did it run?"
+        yield row.find("outcome-vs-figures", "warning", message, name=name)
 
 
 def text_above(row: Row) -> Iterator[Finding]:
@@ -107,17 +113,32 @@ def text_above(row: Row) -> Iterator[Finding]:
 def extrapolated(mates: list[Row]) -> Iterator[Finding]:
     """A long iteration that is a whole number of short ones, to the last digit, was not timed."""
     rows = [row for row in mates if row.record.sec_per_it and row.record.gbs and row.record.tflops][:500]
+    alike: dict[float | None, list[Row]] = {}
+    for row in rows:
+        alike.setdefault(row.record.tflops, []).append(row)
     for row in rows:
         figure = row.printed("sec_per_it")
         assert figure is not None
-        for other in rows:
+        for other in alike[row.record.tflops]:
             a, b = row.record, other.record
-            if row is other or not (a.sec_per_it and b.sec_per_it and a.gbs and b.gbs) or a.tflops != b.tflops or a.gbs % b.gbs:
+            if row is other or not (a.sec_per_it and b.sec_per_it and a.gbs and b.gbs) or a.gbs % b.gbs:
                 continue
             times = a.gbs // b.gbs
             if times > 1 and figure.slack < 0.002 and abs(a.sec_per_it - times * b.sec_per_it) < 1e-6 * a.sec_per_it:
                 exact = f"{a.sec_per_it:g} s is exactly {times} x the {b.sec_per_it:g} s of {other.where}, as its GBS is"
                 yield row.find("extrapolated", "warning", f"{exact}: extrapolated and not measured", name="sec_per_it")
+
+
+def losses(mates: list[Row]) -> Iterator[Finding]:
+    """A loss whose point moved: ten times or a tenth of a column that hardly differs."""
+    rows = [row for row in mates[:500] if row.record.loss and row.record.loss > 0]
+    for row in rows:
+        others = [mate.record.loss or 0.0 for mate in rows if mate is not row]
+        low, high = min(others, default=0.0), max(others, default=0.0)
+        typed = slip(row.cell("loss"), (0.8 * low, 1.25 * high)) if len(others) > 2 and high < 2 * low else None
+        if typed is not None and typed.how == "the point moved" and not 0.3 * low < (row.record.loss or 0.0) < 3 * high:
+            message = f"{row.cell('loss')} -> {typed.text} (the point moved): the other rows have {low:g} to {high:g}"
+            yield row.find("loss-outlier", "error", message, name="loss", proposed=typed.text)
 
 
 def dates(mates: list[Row]) -> Iterator[Finding]:

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits
-from seatrial.notes.lint.digits import Slip, slip
-from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, slack
+from seatrial.notes.lint.digits import Slip, as_time, slip
+from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, in_unit, slack
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -113,7 +113,7 @@ def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip |
 
 def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     for scale, unit in TIME_SCALES.items():
-        if replace(reading_of(row), scale=scale * reading_of(row).scale).fits(row):
+        if in_unit(reading_of(row), scale).fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
             message = f"the time is in {unit}"
             yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
@@ -317,7 +317,7 @@ def _times_alone(mates: list[Row]) -> list[Finding]:
     models: dict[str, dict[Row, float]] = {}
     for row in mates[:2000]:
         record = row.record
-        if record.sec_per_it and not record.tflops and record.gbs and row.world:
+        if record.sec_per_it and not record.tflops and record.gbs and row.world and "sec_per_it" not in row.fixed:
             models.setdefault(record.size_label, {})[row] = record.sec_per_it * row.world / (record.gbs * (row.seq or 1))
     found = []
     for each in models.values():
@@ -333,7 +333,7 @@ def _times_alone(mates: list[Row]) -> list[Finding]:
                     row.propose("sec_per_it", value, "ms-not-s")
                     times = f"{figure / middle:.3g} times what the other rows need for a sample"
                     message = f"{sec.value:g} s is {times}: the time is in {unit}"
-                    shown = f"{value:.6g}" if scale == 1e-3 else f"{sec.value:.6g}"
+                    shown = f"{value:.6g}" if scale == 1e-3 else as_time(row.cell("sec_per_it"), sec, value, unit)
                     code = "ms-not-s" if scale == 1e-3 else "time-unit"
                     found.append(row.find(code, "error", message, name="sec_per_it", proposed=shown))
     return found
@@ -360,10 +360,11 @@ def _unit_finding(row: Row, scale: float, why: str) -> Finding:
     calc = replace(reading_of(row), scale=scale).tflops(row) or 0.0
     unit = TIME_SCALES.get(scale, "another unit")
     message = f"the time is in {unit}: {sec.value * scale:.6g} s gives {calc:.4g} TFLOPs ({row.record.tflops:g} printed), {why}"
-    value = sec.value if scale == 1e3 else sec.value * scale
+    value = sec.value * scale
     decimals = max(0, -round(math.log10((sec.step or sec.unit) * (1e-3 if scale == 1e-3 else 1.0))))
     code = "ms-not-s" if scale == 1e-3 else "time-unit"
-    return row.find(code, "error", message, name="sec_per_it", proposed=f"{value:.{decimals}f}")
+    shown = as_time(row.cell("sec_per_it"), sec, value, unit) if scale == 1e3 else f"{value:.{decimals}f}"
+    return row.find(code, "error", message, name="sec_per_it", proposed=shown)
 
 
 def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
@@ -435,9 +436,19 @@ def _proven(row: Row) -> bool:
     model = _model(row)
     key = (row.record.source_file, reading, model)
     if key not in proven:
-        agreeing = [other for other in row.elsewhere if other.reading == reading and complete(other) and reading.fits(other)]
+        agreeing = [other for other in _readers(row, reading) if complete(other) and reading.fits(other)]
         models = {_model(other) for other in agreeing}
         # What holds for one model need not hold for another, whose feed-forward may be a gated one; what holds for two does.
         known = model in models or len(models) > 1
         proven[key] = known and (len(agreeing) >= 2 or any(slack(other) < 0.002 for other in agreeing))
     return proven[key]
+
+
+def _readers(row: Row, reading: Reading) -> list[Row]:
+    """The rows of the file that follow a reading: tables have theirs by now."""
+    file, readers = row.record.source_file, row.sheet.readers
+    if file not in readers:
+        readers[file] = {}
+        for other in row.elsewhere:
+            readers[file].setdefault(other.reading, []).append(other)
+    return readers[file].get(reading, [])

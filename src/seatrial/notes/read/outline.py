@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.statements import Statements, machine_cues, read_statements, read_status
 from seatrial.record import Stated
 from seatrial.tables.headings import clean, normal
+from seatrial.tables.tongues import in_english
 
 LOCAL = frozenset({"nodes", "gpus", "dp", "optimizer"})
 """What a line of text says of the case it introduces, not of every table in the subsections after it."""
@@ -148,6 +150,7 @@ class Rough(str):
 
 _COMMA = re.compile(r"(?<![\d.,])\d{1,4},\d{1,2}(?![\d,.])")
 _POINT = re.compile(r"(?<![\d.,])\d+\.\d{1,2}(?![\d,.])")
+_THREE = re.compile(r"(?<![\d.,])\d{1,3}([.,])\d{3}(?![\d,.])")
 LONGEST_LEGEND = 200
 HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _LEGEND = re.compile(r"\s*(?:[-*+]\s+)?(\^+|†+|‡+|§+|¶+|\\\*{1,3}|\*{1,3}(?=[^\s*]))\s*[:=]?\s*(\S.*)$")
@@ -164,14 +167,32 @@ class Outline:
         self.rules: list[KnownFailure] = []
         self._host = self._device = False
         self._searched = self._tables = self._commas = self._points = 0
-        self._in_table = False
+        self._in_table = self._foreign = False
+        self._threes: set[str] = set()
         self._cache: dict[tuple[int, int, str], Around] = {}
         self._lines: list[int] = []
 
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Outline:
+        """Of the lines of tables alone: how they write numbers."""
+        outline = cls()
+        for line in lines:
+            if "|" in line or "<td" in line:
+                outline.rows_at(line)
+            else:
+                outline.note_language(line)
+        return outline
+
+    def note_language(self, line: str) -> None:
+        self._foreign = self._foreign or not line.isascii() and in_english(line) != line
+
     @property
     def comma(self) -> bool:
-        """Whether the file writes 27,92 for 27.92, so that 27.823 are thousands."""
-        return self._commas > 2 * self._points
+        """Whether the file writes 27,92 for 27.92, so that 27.823 are thousands.
+
+        Where 3,788 stands beside 138.409 and nothing else tells which is the point, the language of the text does."""
+        either = self._foreign and self._commas == self._points == 0 and len(self._threes) == 2
+        return either or self._commas > 2 * self._points
 
     @property
     def on_host(self) -> bool:
@@ -192,6 +213,7 @@ class Outline:
         if not line.strip() or (code and line.lstrip().startswith("#")):
             return
         self._in_table = False
+        self.note_language(line)
         if len(self.statements) + len(self.tree.sections) > MOST_STATEMENTS:
             raise BadInput(f"line {number}: over {MOST_STATEMENTS} headings and settings, which is more than notes have")
         host, device = machine_cues(line)
@@ -211,6 +233,8 @@ class Outline:
         """A row or log line stands here, so this section and those around it are not mere overviews."""
         self._commas += len(_COMMA.findall(line))
         self._points += len(_POINT.findall(line))
+        if self._foreign and len(self._threes) < 2:
+            self._threes.update(_THREE.findall(line))
         self._tables += not self._in_table
         self._in_table = True
         if self._searched < ROWS_SEARCHED and not (self._host and self._device):

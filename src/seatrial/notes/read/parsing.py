@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from seatrial import stages
+from seatrial.errors import BadInput
 from seatrial.notes.read import units
 from seatrial.notes.read.units import shifted
 from seatrial.record import MEMORY_UNITS
@@ -149,8 +151,8 @@ def _no_number(column: Column, text: str, flags: tuple[str, ...]) -> Cell:
     return Cell(text=text, flags=flags, unread=f"{text!r} is not a number")
 
 
-_YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️"}
-_NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without"}
+_YES = {"yes", "y", "true", "on", "1", "✓", "✔", "✅", "x", "full", "enabled", "✔️", "oui", "ja", "si", "sí"}
+_NO = {"no", "n", "false", "off", "0", "✗", "✘", "❌", "none", "disabled", "w/o", "without", "non", "nein"}
 
 
 def _yesno(column: Column, text: str) -> Cell:
@@ -184,6 +186,19 @@ def _zero(column: Column, text: str) -> Cell:
     if text.lower() in _NO:
         return Cell(value=0, flags=flags)
     return Cell(flags=flags) if is_blank(text) else Cell(flags=flags, unread=f"{text!r} is not a ZeRO stage from 0 to 3")
+
+
+def _stages(column: Column, text: str) -> Cell:
+    """5-6-6-5, 5,6,6,5 and their like; `auto` and words are what nobody can count."""
+    text, flags = take_flags(text)
+    if is_blank(text) or len(text) > LONGEST_CELL:
+        return Cell(value="", flags=flags)
+    if text.lower() in (stages.AUTO, "even", "default", "uniform"):
+        return Cell(text=text, flags=flags)
+    try:
+        return Cell(value=stages.said(stages.read(text)), flags=flags)
+    except BadInput as error:
+        return Cell(flags=flags, unread=str(error))
 
 
 DTYPES = {
@@ -238,7 +253,7 @@ def _notes(column: Column, text: str) -> Cell:
 
 _READERS = {
     "yesno": _yesno, "recompute": _recompute, "zero": _zero, "dtype": _dtype, "notes": _notes, "date": _notes,
-    "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
+    "stages": _stages, "settings": _notes, "state": _notes, "outcome": _notes, "names": _notes, "source": _notes,
     "unit": _memory_unit,
     "flags": lambda column, text: Cell(flags=tuple(text.split())),
 }  # fmt: skip

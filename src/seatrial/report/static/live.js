@@ -77,15 +77,16 @@ async function planner() {
   const box = $("whatif-in");
   let known;
   try { known = await ask("/api/choices"); } catch (error) { box.replaceChildren(h("p", { class: "note", text: error.message })); return; }
+  const first = known.start; // the logbook's own
   const pick = (name, label, list, chosen) => h("label", {}, label, h("select", { name, "data-empty": list[0] === "any" ? "" : null }, list.map((v) => h("option", { value: v === "any" ? "" : v, selected: v === chosen, text: v }))));
   const field = (name, label, value, hint, cls) => h("label", { class: cls }, label, h("input", { name, value, placeholder: hint, autocomplete: "off" }));
-  const own = (name, label) => { const area = h("textarea", { name: `${name}_text`, rows: 6, spellcheck: "false", placeholder: STARTS[name], "aria-label": label }); return h("label", { class: "own", hidden: true, "data-own": name }, label, area); };
+  const own = (name, label) => { const area = h("textarea", { name: `${name}_text`, rows: 6, spellcheck: "false", placeholder: STARTS[name], "aria-label": label, text: first[`${name}_text`] || "" }); return h("label", { class: "own", hidden: true, "data-own": name }, label, area); };
   const knob = (c) => (known.words[c.field] ? pick(c.field, c.label, ["any", ...known.words[c.field]], "any") : field(c.field, c.label, "", "any"));
   const out = h("div", { "aria-live": "polite" });
   let turn = 0, timer = 0;
   const form = h("form", { id: "whatif-form", onsubmit: (event) => { event.preventDefault(); go(); }, oninput: (event) => { if (event.target.name === "cluster") form.elements.nodes.value = ""; clearTimeout(timer); timer = setTimeout(go, 350); } },
     h("div", { class: "form" },
-      pick("model", "Model", [...known.models, OWN], "bloom-176b"), pick("cluster", "Cluster", [...known.clusters, OWN], "jz-a100"), pick("engine", "Engine", known.engines, "megatron-deepspeed"), field("nodes", "Nodes", "48", "all"), field("gbs", "Global batch", "2048", "needed"), field("tokens", "Tokens", "300B", "none"),
+      pick("model", "Model", [...known.models, OWN], first.model || OWN), pick("cluster", "Cluster", [...known.clusters, OWN], first.cluster || OWN), pick("engine", "Engine", known.engines, first.engine), field("nodes", "Nodes", first.nodes, "all"), field("gbs", "Global batch", first.gbs, "needed"), field("tokens", "Tokens", A.tokens, "none"),
       own("model", "Your model, as TOML or config.json"), own("cluster", "Your cluster, as TOML")),
     h("details", { class: "more" }, h("summary", { text: "Every knob" }), h("div", { class: "form" },
       fields((c) => c.searched && c.name !== "gbs").map(knob),

@@ -4,7 +4,7 @@ const SECTIONS = [["running", "Running"], ["answer", "Answer"], ["whatif", "What
 function drawQuestion() { drawAnswer(); tableBody(); drawTime(); drawParts(); drawMemory(); }
 
 // What each picture is made from: one that has nothing new stays as it is, with what the reader opened in it.
-const MADE_FROM = new Map([[drawTime, ["questions"]], [drawParts, ["questions", "parts"]], [drawMemory, ["questions", "parts"]], [drawPipeline, ["pipelines"]], [drawScaling, ["scaling"]], [drawKnobs, ["knobs"]], [drawScatter, ["count", "columns"]], [drawFailures, ["failures"]], [drawFindings, ["findings", "linted"]]]);
+const MADE_FROM = new Map([[drawTime, ["questions", "waiting"]], [drawParts, ["questions", "parts"]], [drawMemory, ["questions", "parts", "waiting"]], [drawPipeline, ["pipelines"]], [drawScaling, ["scaling"]], [drawKnobs, ["knobs"]], [drawScatter, ["count", "columns"]], [drawFailures, ["failures"]], [drawFindings, ["findings", "linted"]]]);
 const last = new Map();
 
 function drawAll(view) {
@@ -12,7 +12,7 @@ function drawAll(view) {
   V = view;
   A.question = Math.max(0, asked ? V.questions.findIndex((q) => questionKey(q) === asked) : A.question);
   const files = new Set((V.rows.file || []).filter(has)), states = V.rows.state.reduce((all, v) => ({ ...all, [v]: (all[v] || 0) + 1 }), {});
-  $("about").textContent = [plural(V.count, "record"), files.size && plural(files.size, "file"), Object.entries(states).map(([k, n]) => `${n.toLocaleString("en")} ${k}`).join(", ")].filter(Boolean).join(" · ");
+  $("about").textContent = [plural(V.count, "record"), files.size && plural(files.size, "file"), Object.entries(states).map(([k, n]) => `${n.toLocaleString("en")} ${k}`).join(", "), V.waiting && `${V.waiting.toLocaleString("en")} forecasts on their way`].filter(Boolean).join(" · ");
   $("foot").textContent = `Made ${V.made} by seatrial ${V.version}.${V.forecast_on.length ? ` Forecast on ${V.forecast_on.join(", ")}.` : ""} Every figure leads to its record; an empty cell means that nobody said.`;
   drawTable();
   if (!["INPUT", "SELECT"].includes(document.activeElement?.closest("#answer-in") && document.activeElement.tagName)) drawAnswer();

@@ -1,0 +1,194 @@
+"""Columns that are worked out from others, known by their headings: speed-ups, efficiencies, days, GPU hours, costs.
+
+    learn(sheet)          what such columns of a table follow from, in few rows already: (relation, its rules) for each
+
+What a heading says is tried in the ways that people mean it, and a way counts where the rows keep to it to their digits. A
+speed-up and an efficiency are shares of a row that is printed as 1 or 100 %: of the one of the table, or of the nearest above;
+what a price or a model changes is learned for each device and model.
+"""
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from seatrial.notes.lint.sheet import EXTRA, Row, Sheet, is_extra
+from seatrial.tables.headings import normal
+from seatrial.tables.tongues import in_english
+
+Terms = tuple[tuple[str, int], ...]
+_ALL = ((("tokens_per_s", -1),), (("samples_per_s", -1),), (("tokens_per_s_per_process", -1), ("world", -1)),
+        (("tflops", -1), ("world", -1)), (("sec_per_it", 1), ("gbs", -1)), (("sec_per_it", 1),))  # fmt: skip
+_EACH = ((("tokens_per_s_per_process", -1),), (("tokens_per_s", -1), ("world", 1)), (("samples_per_s", -1), ("world", 1)),
+         (("tflops", -1),), (("mfu", -1),), (("sec_per_it", 1), ("world", 1), ("gbs", -1)), (("sec_per_it", 1), ("world", 1)),
+         (("sec_per_it", 1),))  # fmt: skip
+"""What a speed of the whole, and of one device, goes with: the product with it is the same in every row."""
+
+
+def _against(ways: tuple[Terms, ...]) -> tuple[Terms, ...]:
+    return tuple(tuple((name, -power) for name, power in way) for way in ways)
+
+
+KINDS: tuple[tuple[re.Pattern[str], str, tuple[Terms, ...]], ...] = (
+    (re.compile(r"\b(?:gpu|device|card|tpu|node|accelerator) (?:hours?|days?|h)\b"), "share", _against(_EACH)),
+    (re.compile(r"\b(?:costs?|price|usd|eur|kosten|cout|coste|dollars?)\b|[$€£]"), "price", _against(_EACH)),
+    (re.compile(r"\bdays?\b|\bhours?\b|\btime to (?:train|solution)\b|\bweeks?\b|\beta\b"), "share", _against(_ALL)),
+    (re.compile(r"\beff(?:iciency|izienz)?\b|\bscaling\b|\bweak\b|\bstrong\b"), "base", _EACH),
+    (re.compile(r"speed ?up|\bvs\b|\brelative\b|\bgain\b|\bacceleration\b|\bbeschleunigung\b|\baceleracion\b|\brel\b"), "base",
+     (*_ALL, *_EACH[:1], *_EACH[3:5])),
+)  # fmt: skip
+"""What a heading says, what its rows have in common, and what it goes with."""
+FEWEST, MOST_ROWS = 3, 60
+CLOSE, NEARLY = 0.002, 0.1
+CHANCE = 0.1
+"""How likely rows would agree so by accident, at most: the heading has said it already."""
+COUNTED = ("world", "gbs", "seq")
+
+
+@dataclass
+class Way:
+    """A column, what it follows from, and how the rows of the table keep to that."""
+
+    terms: Terms
+    constants: dict[object, float] = field(default_factory=dict)
+    """Group -> the logarithm of the product."""
+    groups: dict[Row, object] = field(default_factory=dict)
+    kept: int = 0
+
+
+def found(rows: list[Row]) -> Iterator[Way]:
+    """For each column of a table the way that most rows keep to."""
+    rows = [row for row in rows[:MOST_ROWS] if row.tabular and not row.planned]
+    for heading in rows[0].record.printed if len(rows) >= FEWEST else ():
+        kind = _kind(heading)
+        if kind is None:
+            continue
+        name, (shared, ways) = EXTRA + heading, kind
+        others = [EXTRA + other for other in rows[0].record.printed if other != heading and _kind(other)]
+        for other in others:
+            ways += (((other, -1),), ((other, -1), ("world", -1)), ((other, -1), ("world", 1)))
+        if shared == "price":
+            ways += tuple(((other, -1), *way) for other in others for way in ways[: len(_EACH)])
+        # The first that a heading is likely to mean needs the least proof.
+        tried = [way for at, terms in enumerate(ways, 1) for groups in _groupings(rows, name, shared)
+                 if (way := _tried(rows, ((name, 1), *terms), groups, at)) is not None]  # fmt: skip
+        if shared == "base" and not tried:
+            tried = [way for terms in ways if (way := _against_other(rows, ((name, 1), *terms), len(ways))) is not None]
+        if tried:
+            yield max(tried, key=lambda way: (way.kept, -len(way.terms), -len(way.constants)))
+
+
+def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
+    if not is_extra(heading):
+        return None
+    words = f"{normal(in_english(heading, surely=True))} {' '.join(re.findall('[$€£]', heading))}"
+    return next(((shared, ways) for pattern, shared, ways in KINDS if pattern.search(words)), None)
+
+
+def _groupings(rows: list[Row], name: str, shared: str) -> Iterator[dict[Row, object]]:
+    if shared == "base":
+        based = _by_base(rows, name)
+        if based:
+            yield based
+            return
+    yield dict.fromkeys(rows, "")
+    apart = {row: (row.record.size_label, row.record.machine, row.devices, row.seq) for row in rows}
+    if len(set(apart.values())) > 1:
+        yield apart  # type: ignore[misc]
+
+
+def _by_base(rows: list[Row], name: str) -> dict[Row, object]:
+    """Row -> the place of the row that it is compared with."""
+    bases = [at for at, row in enumerate(rows) if _is_base(row, name)]
+    return {row: max((base for base in bases if base <= at), default=bases[0]) for at, row in enumerate(rows)} if bases else {}
+
+
+def _is_base(row: Row, name: str) -> bool:
+    value = row.get(name)
+    return value == 1.0 or value == 100.0 and "%" in name + row.cell(name)
+
+
+def _tried(rows: list[Row], terms: Terms, groups: dict[Row, object], ways: int) -> Way | None:
+    offs: dict[object, list[tuple[float, float, Row]]] = {}
+    for row in rows:
+        off = _product(row, terms)
+        if off is not None:
+            offs.setdefault(groups[row], []).append((*off, row))
+    many = sum(map(len, offs.values()))
+    if many < FEWEST or many < 0.6 * len(rows):
+        return None
+    way = Way(terms, groups=groups)
+    name, chance, nearly, others = terms[0][0], float(ways), 0, 0
+    for group, each in offs.items():
+        middle = max(each, key=lambda one: (sum(abs(off - one[0]) <= may + one[1] + CLOSE for off, may, _ in each),
+                                            _is_base(one[2], name), -one[1]))  # fmt: skip
+        kept = [(off, may) for off, may, _ in each if abs(off - middle[0]) <= may + middle[1] + CLOSE]
+        fine = sorted(kept, key=lambda one: one[1])[: max(1, len(kept) // 2)]
+        if len(kept) > 1 or _is_base(middle[2], name):
+            way.constants[group] = statistics.median(off for off, _ in fine)
+        way.kept += len(kept) - 1
+        nearly += sum(CLOSE < abs(off - middle[0]) - may - middle[1] <= NEARLY for off, may, _ in each)
+        others += len(each) - len(kept)
+        for _, may in sorted(kept, key=lambda one: one[1])[1:]:
+            chance *= min(1.0, 2 * (may + middle[1] + CLOSE) / SPREAD)
+    few = others <= max(1, 0.75 * way.kept) and nearly <= max(1, 0.15 * many) and way.kept >= others
+    few = few and (way.kept > others or chance < 0.5 * CHANCE)
+    return way if few and chance < CHANCE and _changes(rows, name) else None
+
+
+def _against_other(rows: list[Row], terms: Terms, ways: int) -> Way | None:
+    """Shares of the rows that stand for the same in an earlier table: before a change, and after it."""
+    first = rows[0].record.table or 0
+    earlier: dict[tuple[object, ...], list[Row]] = {}
+    for other in rows[0].elsewhere:
+        if other.tabular and (other.record.table or 0) < first:
+            earlier.setdefault(_asked(other), []).append(other)
+    way, chance, others = Way(terms), float(ways), 0
+    for at, row in enumerate(rows):
+        match, off = earlier.get(_asked(row), []), _product(row, terms)
+        base = _product(match[0], terms[1:]) if len(match) == 1 else None
+        if base is None or off is None:
+            continue
+        way.groups[row], way.constants[at] = at, base[0]
+        may = off[1] + base[1] + CLOSE
+        if abs(off[0] - base[0]) <= may:
+            way.kept += 1
+            chance *= min(1.0, 2 * may / 0.1)  # people compare what is nearly alike
+        else:
+            others += 1
+    return way if way.kept >= 2 and way.kept > 1.5 * others and chance < CHANCE else None
+
+
+def _asked(row: Row) -> tuple[object, ...]:
+    record = row.record
+    return (record.size_label, row.world, record.tp, record.pp, row.beside("cp"), record.mbs, record.gbs, row.seq)
+
+
+SPREAD = 0.7
+"""Over how much, as a logarithm, such columns differ from row to row."""
+
+
+def _changes(rows: list[Row], name: str) -> bool:
+    values = [value for row in rows if (value := row.get(name))]
+    return len(values) >= FEWEST and max(values) > 1.01 * min(values)
+
+
+def _product(row: Row, terms: Terms) -> tuple[float, float] | None:
+    """The logarithm of the product, and what the printed digits leave open."""
+    total = open_ = 0.0
+    for name, power in terms:
+        value = row.world if name == "world" else row.seq if name == "seq" else row.get(name)
+        if not value or value <= 0 or name in row.record.inferred and name not in COUNTED:
+            return None
+        total += power * math.log(value)
+        figure = row.printed(name) if name not in COUNTED else None
+        open_ += figure.slack if figure is not None else 0.0
+    return total, open_
+
+
+def learn(sheet: Sheet) -> dict[tuple[str, int | None], list[Way]]:
+    """Of every table."""
+    made = {key: list(found(rows)) for key, rows in sheet.tables.items() if key[1] is not None}
+    return {key: ways for key, ways in made.items() if ways}

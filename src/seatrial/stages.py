@@ -1,0 +1,74 @@
+"""Layers of each pipeline stage as text, and back.
+
+    read("1-4-3")                       (1, 4, 3); so 1,4,3 and [1, 4, 3], 5 + 10 x 6 + 5, and Megatron's Et*5|(t*6|)*10t*5L
+    said((1, 4, 3))                     1-4-3: what a table, a CSV file and a record have
+    short((5, *(6,) * 10, 5))           5 + 10 x 6 + 5: what a sentence has
+    megatron((1, 4, 3))                 Et|tttt|tttL: what --pipeline-model-parallel-layout takes
+
+Entries are in model order, one for each of the PP x VP stages. The first has the embedding and the last the loss beside its
+layers, so either may have no layer of its own.
+"""
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+from seatrial.errors import BadInput
+
+AUTO = "auto"
+"""In the place of a list: the split of `plan/stages.py`, which is worked out where a trial is made, before its id is."""
+MOST = 100_000
+"""Stages that a text can stand for."""
+
+_RUN = re.compile(r"(?:(\d{1,6})\s*[x×*]\s*)?(\d{1,6})")
+_BETWEEN = re.compile(r"\s*[-–,;+/|→]\s*|\s+")
+_PLACES = re.compile(r"E[EtmL|()*,\d\s]*L")
+
+
+def read(text: str) -> tuple[int, ...]:
+    """Raises for what is no list of whole numbers."""
+    plain = text.strip().strip("[](){}").strip()
+    if _PLACES.fullmatch(text.strip()):
+        return _places(text.strip())
+    found: list[int] = []
+    # A run is one piece, whatever stands around its sign.
+    for piece in _BETWEEN.split(re.sub(r"\s*[x×*]\s*", "x", plain)):
+        run = _RUN.fullmatch(piece)
+        if run is None or len(found) + int(run[1] or 1) > MOST:
+            raise BadInput(f"{text[:60]!r}: expected the layers of each stage, as 1-4-3, a list, or {AUTO}")
+        found += [int(run[2])] * int(run[1] or 1)
+    return tuple(found)
+
+
+def _places(text: str) -> tuple[int, ...]:
+    """Megatron's own (pipeline_parallel_layer_layout.py): E, t, m and L of each stage, | between; t*5 and (tt|)*5 repeat."""
+    text = re.sub(r"[,\s]", "", text)
+    for pattern in (r"\(([^()]*)\)\*(\d{1,6})", r"([EtmL|])\*(\d{1,6})"):
+        if sum(len(run[1]) * int(run[2]) for run in re.finditer(pattern, text)) > 10 * MOST:
+            raise BadInput(f"{text[:60]!r}: a layout of more than {MOST:,} stages")
+        text = re.sub(pattern, lambda run: run[1] * int(run[2]), text)
+    if not re.fullmatch(r"E[tm|]*L", text):
+        raise BadInput(f"{text[:60]!r}: expected a layout as Et|tttt|tttL, the embedding first and the loss last")
+    return tuple(stage.count("t") for stage in text.split("|"))
+
+
+def said(split: Sequence[int] | None) -> str:
+    return "" if split is None else "-".join(map(str, split))
+
+
+def short(split: Sequence[int]) -> str:
+    runs = [(len(list(group)), layers) for layers, group in itertools.groupby(split)]
+    return " + ".join(f"{count} x {layers}" if count > 1 else f"{layers}" for count, layers in runs)
+
+
+def megatron(split: Sequence[int]) -> str:
+    """Runs of equal stages in brackets, so that a hundred of them stay readable."""
+    last = len(split) - 1
+    stages = ["E" * (i == 0) + _layers(count) + "L" * (i == last) for i, count in enumerate(split)]
+    runs = [(stage, len(list(group))) for stage, group in itertools.groupby(stages[:-1])]
+    return "".join(f"({stage}|)*{count}" if count > 2 else f"{stage}|" * count for stage, count in runs) + stages[-1]
+
+
+def _layers(count: int) -> str:
+    return "t" * count if count < 5 else f"t*{count}"

@@ -1,0 +1,239 @@
+"""What an expert sees in small tables: a note, the line of its slip, and what stood there. As it should be, nothing is said."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+
+
+@pytest.fixture
+def lint(tmp_path: Path):
+    def look(text: str) -> list[Finding]:
+        path = tmp_path / "notes.md"
+        path.write_text(text, encoding="utf-8")
+        return [finding for finding in look_at([str(path)])[0] if finding.level != "info"]
+
+    return look
+
+
+def table(text: str) -> str:
+    """Headings, and a row on each line, in words between spaces; two spaces part cells."""
+    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])
+
+
+UNIT = "MI300X, TP 1, 4096 tokens.\n\n" + table("""
+    GPUs  GBS  s/step  tok/s/GPU  GiB
+    16  1024  30.01  8736  141
+    32  1024  14.83  8838  139
+    64  1024  7.78  8424  138
+""")
+COUNTED = "Llama 2, sequence 4096, bf16.\n\n" + table("""
+    Model  GPU  #  TP  GBS  Latency (ms)  Tokens/s/GPU
+    7B  A100-80G  8  2  128  21109  3105
+    7B  H100-80G  8  2  128  6547  10010
+    13B  A100-80G  16  4  128  20731  1581
+    13B  H100-80G  16  4  128  6393  5126
+    13B  H200-141G  16  2  128  6331  5176
+""")
+GERMAN = "24 Schichten, Sequenzlänge 2.048, A100-40GB, 8 je Knoten.\n\n" + table("""
+    GPUs  Mikrobatch  GAS  Globalbatch  Schrittzeit (s)  Token/s
+    8  1  32  256  3,788  138.409
+    8  2  16  256  3,701  141.662
+    8  4  8  256  3,637  144.155
+    16  1  16  256  1,930  271.652
+    16  2  8  256  1,853  282.940
+""")
+FRENCH = "Modèle 13B, séquence 4096, lot global 1024.\n\n## Micro-lots à 64 GPU\n\n" + table("""
+    micro-lot  accumulation  s/pas  jetons/s
+    1  16  13,24  316\u202f908
+    2  8  12,75  328\u202f877
+    4  4  12,70  330\u202f260
+    8  2  12,60  332\u202f881
+""")
+SCALING = "Global batch 1024, 4096 tokens. Budget of 300B tokens, 2.10 $ an hour.\n\n" + table("""
+    GPUs  s/step  tokens/s  speed-up  efficiency (%)  days  cost (k$)
+    32  25.18  166573  1.00  100.0  20.8  33.6
+    64  12.89  325393  1.95  97.7  10.7  34.4
+    128  6.48  647269  3.89  97.1  5.4  34.6
+    256  3.31  1267160  7.61  95.1  2.7  35.4
+""")
+PAIRS = "8 x B200.\n\n" + table("""
+    model  precision  MBS  step (s)  vs BF16
+    8B  BF16  1  7.504  1.00x
+    8B  FP8  1  5.709  1.31x
+    8B  BF16  2  7.383  1.00x
+    8B  FP8  2  5.547  1.33x
+    70B  BF16  1  9.049  1.00x
+    70B  FP8  1  6.704  1.35x
+""")
+BEFORE = "Without:\n\n" + table("""
+    GPUs  s/it
+    16  53.70
+    32  26.85
+    64  13.79
+    128  6.90
+""") + "\nWith the overlap:\n\n" + table("""
+    GPUs  s/it  speed-up
+    16  52.20  1.03x
+    32  25.82  1.04x
+    64  12.75  1.08x
+    128  6.28  1.10x
+""")
+NO_PIPELINE = "7B, TP 2, micro batch 2, sequence 4096.\n\n" + table("""
+    GPUs  DP  GBS  s/step  tok/s/GPU
+    32  16  1024  13.68  9581
+    64  32  1024  6.92  9470
+    128  64  1024  3.52  9309
+    256  128  2048  3.54  9257
+""")
+IN_PROSE = "What fits on 32 H100 of 80 GB. GBS 256.\n\n" + table("""
+    DP  TP  PP  MBS  s/step  peak (GiB)
+    16  2  1  1  6.24  61.7
+    8  4  1  2  6.20  43.6
+    4  8  1  8  6.49  52.1
+    8  2  2  2  6.29  60.8
+    4  4  2  4  6.68  51.8
+""")
+EXPERTS = "Mixture of 16 experts, EP is taken out of DP, sequence 4096.\n\n" + table("""
+    gpus  tp  pp  ep  dp  mbs  gbs  sec/step  tok/s/gpu
+    16  1  1  4  16  1  512  5.230  25061
+    16  1  1  8  16  1  512  5.437  24107
+    32  1  1  8  32  1  512  2.715  24137
+    32  2  1  8  16  2  512  2.744  23882
+    64  1  2  16  32  2  1024  2.716  24129
+""")
+STEPS = "One node of eight A100, global batch 512, sequence 1024.\n\n" + table("""
+    size  micro-batch  steps/s  samples/s  tokens/s
+    125M  8  2.736  1400.8  1434450
+    125M  16  3.045  1559.0  1596457
+    125M  32  3.167  1621.5  1660420
+    350M  8  0.966  494.6  506462
+    350M  32  1.093  559.6  573047
+""")
+RENTED = "7B, 4096 tokens, global batch 256, 8 GPUs. Peaks: A100 312, H100 989, B200 2250.\n\n" + table("""
+    Accelerator  micro-batch  step (s)  tokens/s  TFLOPS/GPU  MFU
+    A100-80GB  1  36.15  29006  170  54.5%
+    A100-80GB  2  35.04  29925  175  56.1%
+    H100  1  12.86  81538  478  48.3%
+    H100  2  12.51  83819  491  49.6%
+    B200  1  6.11  171616  1005  44.7%
+    B200  2  5.99  175054  1026  45.6%
+    B200  4  5.86  178938  1049  46.6%
+""")
+LENGTHS = "Devices are TP x PP x CP x DP.\n\n" + table("""
+    GPUs  TP  PP  CP  DP  GBS  seq  s/step  tokens/s
+    128  2  8  1  8  256  4096  5.180  202430
+    128  4  4  1  8  256  8192  10.981  190979
+    256  2  8  2  8  256  8192  5.600  374491
+    256  4  8  4  2  128  16384  6.608  317366
+    512  4  8  8  2  64  65536  11.779  356080
+""")
+LOSSES = table("""
+    optimizer  ms/step  mem GiB  loss
+    AdamW  3305.5  38.8  2.425
+    Lion  3226.5  34.4  2.327
+    Muon  3442.4  35.7  2.429
+    Adafactor  3396.2  29.8  2.401
+""")
+AGGREGATE = "Aggr. PetaFLOPs = TFLOPs * Nodes / 1024\n\n" + table("""
+    Nodes  DP  TP  PP  TFLOPs  Aggr. PetaFLOPs
+    100  100  1  1  1.37  0.13379
+    200  200  1  1  1.35  0.26367
+    400  400  1  1  1.33  0.51953
+    800  800  1  1  1.32  1.03125
+""")
+COUNTED_IN_FULL = "Vocabulary 250,880, one embedding matrix used at both ends.\n\n" + table("""
+    name  n_layer  hidden  heads  parameters
+    560M  24  1024  16  559,210,496
+    1.1B  24  1536  16  1,065,308,160
+    1.7B  24  2048  16  1,722,400,768
+    3B  30  2560  32  3,002,547,200
+""")
+SIZES = "125M: 12 layers, hidden 768, 12 heads. 350M: 24 layers, hidden 1024, 16 heads. Tokens: 2.5B and 7B.\n\n" + table("""
+    size  GPUs  TP  s/step  peak (GiB)
+    125M  8  1  0.42  11.2
+    350M  8  1  1.02  17.5
+    350M  8  8  1.32  7.5
+""")
+FEATURES = table("""
+    Setup  Local batch  Step time (s)  Peak reserved (GiB)
+    selective AC  1  1.084  43.99
+    selective AC + compile  2  1.927  68.61
+    full AC + compile  4  4.689  55.27
+""")
+OUT_OF_MEMORY = table("""
+    GPUs  DP  TP  PP  MBS  GBS  Step [s]  Status
+    1024  8  8  16  1  512  29.36  done
+    1024  16  8  8  1  512  -  OOM
+    2048  16  8  16  1  1024  29.67  done
+""")
+
+
+@pytest.mark.parametrize("note", [SIZES, FEATURES], ids=["a line of several sizes", "what else was on"])
+def test_nothing_is_said_of_what_is_right(lint, note: str):
+    assert lint(note) == []
+
+
+def test_a_failed_run_with_a_time_is_asked_about(lint):
+    assert lint(OUT_OF_MEMORY) == []
+    found = lint(OUT_OF_MEMORY.replace("| - |", "| 31.24 |"))
+    assert [(f.line, f.code, f.level) for f in found] == [(4, "outcome-vs-figures", "warning")]
+
+
+def test_a_pair_of_another_device_names_its_row(lint):
+    found = lint(RENTED.replace("12.51 | 83819", "35.04 | 29925"))
+    assert (8, "pasted-pair") in [(f.line, f.code) for f in found if "line 6" in f.message]
+
+
+def test_a_cell_that_was_lost_moves_the_others(lint):
+    rows = "| GPUs | MBS | mem GiB | s/iter | tok/s/GPU |\n|---|---|---|---|---|\n"
+    rows += "".join(f"| {g} | {m} | {mem} | {s} | {1024 * 2048 / s / g:.0f} |\n"
+                    for g, m, mem, s in ((32, 1, 35.2, 88.1), (32, 2, 36.7, 85.4), (64, 1, 30.3, 45.3), (64, 2, 30.8, 44.6)))
+    assert lint("Sequence 2048, global batch 1024.\n\n" + rows) == []
+    found = lint("Sequence 2048, global batch 1024.\n\n" + rows.replace("| 30.8 | 44.6 | 735 |", "| 44.6 | 735 |  |"))
+    assert [(f.line, f.code, f.level) for f in found] == [(8, "cells-shifted", "error")]
+
+
+@pytest.mark.parametrize(
+    ("note", "was", "typed", "column", "proposed"),
+    [
+        pytest.param(UNIT, "| 138 |", "| 1381 |", "GiB", "138.1", id="a column of GiB is one of memory"),
+        pytest.param(COUNTED, "| 5176 |", "| 41408 |", "Tokens/s/GPU", "5176", id="GPU and # are which and how many"),
+        pytest.param(COUNTED, "| 20731 |", "| 20.73 |", "Latency (ms)", "20730", id="s under ms"),
+        pytest.param(GERMAN, "| 1 | 16 |", "| 1 | 8 |", "GAS", "16", id="accumulation, in German"),
+        pytest.param(GERMAN, "| 1,853 |", "| 1,583 |", "Schrittzeit (s)", "1,853", id="a proposal keeps the comma"),
+        pytest.param(FRENCH, "| 2 | 8 |", "| 2 | 4 |", "accumulation", "8", id="the heading says on how many devices"),
+        pytest.param(SCALING, "| 3.89 |", "| 3.98 |", "speed-up", "3.89", id="speed-up"),
+        pytest.param(SCALING, "| 97.1 |", "| 87.1 |", "efficiency (%)", "97.1", id="efficiency"),
+        pytest.param(SCALING, "| 5.4 |", "| 10.4 |", "days", "5.4", id="days"),
+        pytest.param(SCALING, "| 34.4 |", "| 68.9 |", "cost (k$)", "34.5", id="cost"),
+        pytest.param(PAIRS, "| 1.31x |", "| 1.53x |", "vs BF16", "1.31", id="of the row above"),
+        pytest.param(BEFORE, "| 1.08x |", "| 0.92x |", "speed-up", "1.08", id="of the table above"),
+        pytest.param(NO_PIPELINE, "| 128 | 64 |", "| 128 | 128 |", "DP", "64", id="no pipeline, TP in the text"),
+        pytest.param(IN_PROSE, "| 16 | 2 |", "| 32 | 2 |", "DP", "16", id="devices in the text"),
+        pytest.param(EXPERTS, "| 2 | 16 |", "| 2 | 64 |", "ep", None, id="experts over more than the devices of a stage"),
+        pytest.param(STEPS, "| 3.045 |", "| 30.45 |", "steps/s", "3.045", id="steps a second, the point moved"),
+        pytest.param(STEPS, "| 3.167 | 1621.5 |", "| 1621.5 | 3.167 |", "steps/s", "3.167", id="exchanged by the batch's 512"),
+        pytest.param(RENTED, "| B200 | 2 |", "| H100 | 2 |", "Accelerator", "B200", id="another device"),
+        pytest.param(RENTED, "| 12.86 |", "| 12.68 |", "step (s)", "12.86", id="devices in the text alone"),
+        pytest.param(LENGTHS, "| 128 | 16384 |", "| 16384 | 128 |", "GBS", "128", id="batch and length"),
+        pytest.param(LENGTHS, "| 11.779 |", "| 1.1779 |", "s/step", "11.779", id="fine digits, the point moved"),
+        pytest.param(LOSSES, "| 2.401 |", "| 24.01 |", "loss", "2.401", id="a loss"),
+        pytest.param(COUNTED_IN_FULL, "| 1,722,400,768 |", "| 2,236,203,008 |", "parameters", "1,726,599,168", id="tied twice"),
+    ],
+)
+def test_a_slip_is_named_with_what_stood_there(lint, note: str, was: str, typed: str, column: str, proposed: str):
+    assert lint(note) == []
+    assert note.count(was) == 1
+    found = lint(note.replace(was, typed))
+    line = note[: note.index(was)].count("\n") + 1
+    assert [(f.line, f.level, f.column, f.proposed) for f in found] == [(line, "error", column, proposed)]
+
+
+def test_a_row_divided_by_1000_among_those_by_1024(lint):
+    assert lint(AGGREGATE) == []
+    found = lint(AGGREGATE.replace("1.03125", "1.05600"))
+    assert [(f.line, f.code, f.level, f.proposed) for f in found] == [(8, "aggregate", "warning", "1.03125")]
