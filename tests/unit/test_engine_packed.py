@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,16 @@ from torch import Tensor
 from context_cases import in_pieces
 from seatrial import rules
 from seatrial.documents import Documents
-from seatrial.engine.core.context import alibi_bias, cut, positions_of, ring_stretches
-from seatrial.engine.core.lse_kernels import OnCpu
+from seatrial.engine.core.comm import Comm
+from seatrial.engine.core.context import Context, alibi_bias, cut, positions_of, ring_stretches
+from seatrial.engine.core.lse_kernels import Cudnn, Efficient, Flash, OnCpu
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.pieces import Piece, Starts, Stretch, packed
 from seatrial.engine.core.step import Engine
 from seatrial.engine.io import data
 from seatrial.engine.io.data import Batches
 from seatrial.engine.io.indexed import Writer
+from seatrial.engine.watch.timers import Timers
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
@@ -125,6 +128,20 @@ def test_pieces_are_all_the_pairs_that_meet_and_no_other(queries: list[Stretch],
         seen[p.samples, p.q : p.q + p.q_len, p.k : p.k + p.k_len] += square.tril() if p.causal else square
     assert torch.equal(seen, expected)
     assert sum(p.pairs(3) for p in found) == int(expected.sum())
+
+
+@pytest.mark.parametrize("starts, ends", [
+    (((0, 5, 6, 17), (0, 12)), [0, 5, 6, 17, 24, 36, 48]), (((0, 5), (0, 5)), [0, 5, 24, 29, 48])])
+def test_squares_of_all_samples_follow_each_other(starts: Starts, ends: list[int]) -> None:
+    topology = Topology(mbs=2)
+    context = Context(MODEL, topology, Comm(Mesh(topology, device=torch.device("cpu")), Timers()), packs=True)
+    found = context.use(starts)
+    assert found.squares is not None and found.squares.ends.tolist() == ends
+    assert found.squares.longest == max(b - a for a, b in pairwise(ends))
+    q = torch.empty(2, 24, 2, 8)
+    assert [found.squares.taken_by(kernel, q) for kernel in (Flash(), Cudnn(), Efficient(), OnCpu())] == [True, True, False, False]
+    assert not found.squares.taken_by(Cudnn(), q.expand(2, 24, -1, -1).repeat(1, 4096, 1, 1))
+    assert context.use(None).squares is None
 
 
 def test_between_two_stretches_there_is_one_rectangle_at_most() -> None:

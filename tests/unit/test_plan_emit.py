@@ -159,3 +159,9 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(BadInput, match="is already there"):
         emit.write({"c": "0", "b": "3"}, tmp_path / "new")
     assert (tmp_path / "new" / "b").read_text() == "2" and not (tmp_path / "new" / "c").exists()
+
+
+def test_packed_documents_reset_the_mask():
+    packed = replace(LLAMA, batch=replace(LLAMA.batch, documents="corpus"))
+    assert "--reset-attention-mask" in words(emit.megatron(packed)["megatron-lm.args"])
+    assert "--reset-attention-mask" not in words(emit.megatron(LLAMA)["megatron-lm.args"])

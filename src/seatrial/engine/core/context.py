@@ -72,7 +72,7 @@ class Layout(NamedTuple):
     pieces: list[list[Piece]]
     """Of its queries with the keys of each source."""
     squares: Squares | None = None
-    """Those with its own keys, where all are causal squares; on a GPU, which may take them in one call."""
+    """Those with its own keys, where all are causal squares: a GPU may take them in one call."""
     pairs: int = 0
     """Of queries and keys, in all samples."""
 
@@ -120,7 +120,7 @@ class Context:
         pairs = sum(piece.pairs(batch) for one in found for piece in one)
         own = found[keys.group.rank] if len(found) == keys.group.size else []
         squares = None
-        if own and self.positions.is_cuda:
+        if own:
             alike = range(batch) if own[0].sample is None else (0,)
             ends = [*((sample + (piece.sample or 0)) * tokens + piece.q for sample in alike for piece in own), batch * tokens]
             at = torch.tensor(ends, dtype=torch.int32).to(self.positions.device, non_blocking=True)
