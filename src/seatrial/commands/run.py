@@ -48,6 +48,9 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         from seatrial.terminal import breakdown
 
         print(breakdown(found["breakdown"], "s"))
+        if "attended_max" in found:
+            print(f"  attention inside documents: ranks have {found['attended_min']:.2f} to {found['attended_max']:.2f} of the "
+                  "mean's pairs of tokens")
         print(f"  {found['events']}")
     else:
         _say(f"seatrial: {status}: {found['message']}")
