@@ -392,6 +392,14 @@ class Topology:
         return weights if self.zero == 3 else 1, gradients if self.zero >= 2 else 1, state if self.zero else 1
 
     @property
+    def levels(self) -> list[tuple[str, int, int]]:
+        """Groups that divide weights, gradients and state, each what the one before holds, and those that hold the same state:
+        name, how far apart their ranks are among the `data_ranks`, and how many they are."""
+        over = 1, *self.divided_over, self.data_ranks
+        names = ("shard", "gradients", "state", "replicas")
+        return [(name if inner > 1 else "shard", inner, outer // inner) for name, inner, outer in zip(names, over, over[1:])]
+
+    @property
     def product(self) -> str:
         """DP 2 x TP 2 x PP 2 = 8 processes; CP where there is one."""
         degrees = [("DP", self.dp), ("TP", self.tp), ("PP", self.pp), *([("CP", self.cp)] if self.cp > 1 else [])]

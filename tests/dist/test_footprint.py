@@ -42,6 +42,8 @@ TRIALS = {
     "zero 1": _trial(dp=2, zero=1),
     "zero 2": _trial(dp=2, zero=2, precision="bf16"),
     "zero 3": _trial("llama", dp=2, zero=3, recompute="selective"),
+    "zero 1 in groups": _trial(dp=4, zero=1, zero_group=2),
+    "groups of their own": _trial("llama", dp=4, zero=3, weights_group=2),
     "all at once": _trial(dp=2, tp=2, pp=2, zero=1),
 }
 

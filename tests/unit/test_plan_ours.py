@@ -27,6 +27,15 @@ MODELS = {
 }
 
 
+def _groups(rng: random.Random, whole: int) -> dict[str, int | None]:
+    """Some of those that ZeRO divides over, each a divisor of the one before."""
+    found: dict[str, int | None] = {}
+    for name in ("zero_group", "gradients_group", "weights_group"):
+        found[name] = rng.choice([None, None, *(n for n in (1, 2, 4) if whole % n == 0)])
+        whole = found[name] or whole
+    return found
+
+
 def _drawn(rng: random.Random) -> Trial:
     while True:
         pp, schedule = rng.choice([1, 2, 4, 5]), rng.choice(["1f1b", "gpipe", "zb-h1", "interleaved"])
@@ -37,7 +46,7 @@ def _drawn(rng: random.Random) -> Trial:
             trial = Trial(model=model, batch=Batch(gbs=dp * mbs * pp * rng.choice([1, 2, 5])), topology=Topology(
                 dp=dp, tp=rng.choice([1, 2, 4]), pp=pp, vp=vp, mbs=mbs, zero=rng.randrange(4), schedule=schedule,  # type: ignore[arg-type]
                 recompute=rng.choice(["none", "selective", "full"]), precision=rng.choice(["fp32", "bf16", "fp16"]),  # type: ignore[arg-type]
-                sequence_parallel=rng.random() < 0.5,
+                sequence_parallel=rng.random() < 0.5, **_groups(rng, dp),
                 stage_layers=None if uneven is None else (*uneven, model.layers - sum(uneven))))
             rules.check(trial)
         except SeatrialError:
@@ -82,6 +91,10 @@ REHEARSED: list[tuple[str, bool, dict[str, Any], int]] = [
     ("qwen3", True, {"precision": "bf16", "pp": 2, "schedule": "zb-h1", "recompute": "full"}, 4),
     ("qwen3", False, {"precision": "fp16", "pp": 2, "vp": 2, "schedule": "interleaved"}, 2),
     ("gpt2", False, {"dp": 2, "zero": 2, "pp": 3}, 4),
+    ("gpt2", False, {"dp": 4, "zero": 1, "zero_group": 2}, 2),
+    ("llama", True, {"dp": 8, "zero": 3, "zero_group": 4, "weights_group": 2, "precision": "bf16"}, 3),
+    ("llama", False, {"dp": 8, "zero": 3, "gradients_group": 4, "weights_group": 2, "pp": 2, "schedule": "zb-h1"}, 4),
+    ("gpt2", True, {"dp": 8, "zero": 2, "gradients_group": 2, "precision": "bf16"}, 2),
 ]
 
 

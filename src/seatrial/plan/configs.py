@@ -190,6 +190,12 @@ class Configs:
         return np.where((self.zero == 3) & (self.weights_group > 0), self.weights_group, self.gradient_shards)
 
     @property
+    def divided_over(self) -> tuple[Ints, Ints, Ints]:
+        """`Topology.divided_over`."""
+        weights, gradients, state = self.weight_shards, self.gradient_shards, self.shards
+        return np.where(self.zero == 3, weights, 1), np.where(self.zero >= 2, gradients, 1), np.where(self.zero > 0, state, 1)
+
+    @property
     def context_split(self) -> tuple[Ints, Ints]:
         """Context parallelism as neighbours that share heads, and the ring or the gathering of such: `spec.context_split`."""
         held = np.maximum(1, self.kv // self.tp)

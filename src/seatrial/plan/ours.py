@@ -118,10 +118,8 @@ def _by_rank(found: Floats, group: Ints, *, alone: NDArray[np.bool_]) -> Footpri
 
 
 def _alone(c: Configs) -> Configs:
-    """A rank's own stretch of a sequence, and as many replicas as ZeRO cuts over."""
-    if not ((c.cp > 1) | (c.zero_group > 0)).any():
-        return c
-    return replace(c, seq=c.seq // c.cp, dp=c.shards, cp=np.ones_like(c.cp), zero_group=np.zeros_like(c.cp))
+    """With a rank's own stretch of a sequence."""
+    return replace(c, seq=c.seq // c.cp) if (c.cp > 1).any() else c
 
 
 def _layout(c: Configs, execution: Execution) -> Layout:
@@ -137,7 +135,7 @@ def _layout(c: Configs, execution: Execution) -> Layout:
 
 def _cut(c: Configs) -> Ints:
     """1 where replicas share gradients."""
-    return ((c.zero >= 2) & (c.shards > 1)).astype(np.int64)
+    return (c.divided_over[1] > 1).astype(np.int64)
 
 
 # what schedules hold, each worked out once

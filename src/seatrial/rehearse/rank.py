@@ -91,7 +91,8 @@ class _Comm(Comm):
         if group.size == 1:
             return super().all_gather(out, part, group, timer=timer, wait=wait)
         number = self._issue("all_gather", out, group)
-        made = Pending(None, lambda: out, self.timers, timer)
+        # What leaves is held until it has.
+        made = Pending(None, lambda _leaves=part: out, self.timers, timer)  # type: ignore[misc]
         if timer != UPDATED:
             # The fake backend copies this rank's part to where the others' would come.
             with self.recorder.aside():

@@ -23,7 +23,7 @@ from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import MOMENTS, AdamW, LossScale, compute_type, divisor, learning_rate, squared_norm
 from seatrial.engine.core.pipeline import Chunk, Feeder, Messages, Pipeline, plan_of, positions_in_plan
 from seatrial.engine.core.state import Shard, iter_shards
-from seatrial.engine.core.zero import Bucket, buckets_of
+from seatrial.engine.core.zero import Bucket, OnTheWay, buckets_of
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
@@ -69,9 +69,7 @@ class Engine:
                              recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile)
         self.chunks = [self._chunk(c, dtype, recipe.seed if first_values else None) for c in range(t.vp)]
         self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
-        in_flight: list[Bucket] = []
-        for bucket in self.buckets:
-            bucket.in_flight = in_flight
+        OnTheWay(mesh, self.buckets)
         part = m.seq // t.cp // (t.tp if self.tp.sequence_parallel else 1)
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
