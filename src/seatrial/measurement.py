@@ -65,14 +65,15 @@ def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch
     counted = [e for e, mark in zip(rows, marked) if number(e.get("sec")) and not mark.get("warmup")]
     found = Measurement(iterations=kept, loss=losses[-1] if losses else None,
                         breakdown=_mean([e["timers"] for e in counted or rows if "timers" in e]),
-                        memory=next((e for e in reversed(events) if e["event"] == "memory"), {}))
+                        memory=next((e for e in reversed(events) if e["event"] == "memory"), {}),
+                        about=_uneven([e["attended_pairs"] for e in counted or rows if "attended_pairs" in e]))
     if ran is not None and ran != trial.batch:
         return _estimated(found, trial, groups)
     grows = trial.batch.rampup_start is not None
     timed = groups.get(trial.batch.gbs) or (next(iter(groups.values())) if len(groups) == 1 and not grows else [])
     if timed:
         known = median_of(timed)
-        about = _about(known, timed, marked, recipe)
+        about = {**_about(known, timed, marked, recipe), **found.about}
         first = next((i["sec"] for i in marked if i.get("warmup") and number(i.get("sec"))), None)
         if trial.execution.compile and first is not None:
             about["compile_s"] = max(0.0, first - known.value)
@@ -80,6 +81,12 @@ def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch
     # So few iterations that all were the warm-up: better than nothing, and `about` says nothing of how well it is known.
     all_timed = [] if grows else [e["sec"] for e in rows if number(e.get("sec"))]
     return replace(found, sec_per_it=statistics.median(all_timed)) if all_timed else found
+
+
+def _uneven(attended: list[dict[str, float]]) -> dict[str, float]:
+    """What ranks attend of packed documents, least and most, over the mean of all: those with less wait."""
+    return {f"attended_{end}": round(statistics.fmean(one[end] / one["mean"] for one in attended), 4) for end in ("min", "max")
+            if attended}  # fmt: skip
 
 
 KEPT = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "warmup", "outlier")
@@ -192,7 +199,8 @@ def short_batch(trial: Trial, microbatches: int, *, warmup: int) -> Batch | None
         return None
     replica = trial.topology.dp * trial.topology.mbs
     small, large = found[0] * replica, found[1] * replica
-    return Batch(gbs=large, rampup_start=small, rampup_increment=large - small, rampup_samples=small * (warmup + TIMED_SHORT))
+    return Batch(gbs=large, rampup_start=small, rampup_increment=large - small, rampup_samples=small * (warmup + TIMED_SHORT),
+                 documents=trial.batch.documents)
 
 
 def _estimated(found: Measurement, trial: Trial, groups: dict[int, list[float]]) -> Measurement:

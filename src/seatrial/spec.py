@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from seatrial import fields, stages
+from seatrial.documents import Documents
 from seatrial.errors import BadInput
 from seatrial.schedule import ScheduleKind, virtual_stages_wrong
 
@@ -422,7 +423,7 @@ class Topology:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Global batch size and its ramp-up."""
+    """Global batch size, its ramp-up, and what a sequence is made of."""
 
     gbs: int = fields.field(label="GBS", kind="count", searched=True, title="Global batch (GBS)",
         names="gbs, global batch, global batch size, global bs, global batchsize, batch size, batch, bs, train batch size, "
@@ -434,8 +435,14 @@ class Batch:
     """… in steps of this …"""
     rampup_samples: int | None = None
     """… over this many samples."""
+    documents: str | None = fields.field(None, label="Docs", title="Documents of a sequence",
+        names="documents, packed, document lengths")
+    """Documents packed into a sequence, by their lengths: fixed:1024, uniform:256:4096, lognormal:MEAN:SIGMA,
+    exponential:MEAN, or corpus for those of the data's .idx file. Attention stays inside each; positions go on."""
 
     def __post_init__(self) -> None:
+        if self.documents is not None:
+            Documents.parse(self.documents)
         fields.positive("batch", gbs=self.gbs, rampup_start=self.rampup_start, rampup_increment=self.rampup_increment,
                         rampup_samples=self.rampup_samples)
         given = [self.rampup_start, self.rampup_increment, self.rampup_samples]

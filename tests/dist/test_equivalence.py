@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, QWEN3, SELDOM
+from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, PACKED, QWEN3, SELDOM
 from dist.many import Series, run_all
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
@@ -122,6 +122,8 @@ def _topologies() -> dict[str, Trial]:
     add("ramp-up", batch=ramp, dp=2, tp=2, pp=2)
     add("ramp-up", batch=ramp, pp=2, schedule="zb-h1")
     add("ramp-up", batch=replace(ramp, rampup_increment=4), pp=2, vp=2, schedule="interleaved")
+    for model, documents, layout in PACKED:
+        add(f"packed {model.family} {documents}", model, Batch(gbs=8, documents=documents), **layout)
     return found | {label: _trial(model, **{"mbs": 2, **layout}) for label, (model, layout) in LAYOUTS.items()}
 
 

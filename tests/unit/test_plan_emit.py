@@ -191,3 +191,9 @@ def _titan(split: tuple[int, ...], vp: int) -> tuple[dict[str, str], dict[str, s
     topology = Topology(dp=2, pp=4, vp=vp, zero=3, schedule="interleaved" if vp > 1 else "1f1b", stage_layers=split)
     files = torchtitan(replace(LLAMA, model=replace(LLAMA.model, layers=sum(split)), topology=topology))
     return dict(line.split("=") for line in files["torchtitan.args"].splitlines() if not line.startswith("#")), files
+
+
+def test_packed_documents_reset_the_mask():
+    packed = replace(LLAMA, batch=replace(LLAMA.batch, documents="corpus"))
+    assert "--reset-attention-mask" in words(emit.megatron(packed)["megatron-lm.args"])
+    assert "--reset-attention-mask" not in words(emit.megatron(LLAMA)["megatron-lm.args"])

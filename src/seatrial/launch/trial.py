@@ -246,6 +246,7 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
         "checkpoints": [e["step"] for e in events if e["event"] == "saved"],
         "resumed": next((e["message"] for e in events if e["event"] == "resume"), None),
     }  # fmt: skip
+    found |= {name: got.about[name] for name in ("attended_min", "attended_max") if name in got.about}
     if outcome.status != "ok":
         found |= {"message": outcome.message, "rank": outcome.rank, "iteration": outcome.iteration, "phase": outcome.phase,
                   "evidence": fields.plain(outcome.evidence)}

@@ -152,7 +152,7 @@ def whole_run(trial: Trial, ramp: Batch, *, tokens: float, price: float | None,
     """Each size of the ramp-up is forecast for itself: a small batch has more bubble."""
     assert trial.cluster is not None
     sizes = sorted({size for _, size in cost.ramp_stages(ramp)} | {ramp.gbs})
-    configs = Configs.from_trials([replace(trial, batch=Batch(gbs=size)) for size in sizes])
+    configs = Configs.from_trials([replace(trial, batch=Batch(gbs=size, documents=trial.batch.documents)) for size in sizes])
     seconds = dict(zip(sizes, step.time(configs, trial.cluster, coefficients).sec.tolist()))
     return cost.whole_run(seconds.__getitem__, ramp, tokens=tokens, seq=trial.model.seq, devices=trial.world, price=price,
                           power_w=trial.cluster.device.power_w)

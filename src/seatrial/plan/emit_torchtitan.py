@@ -90,6 +90,8 @@ def _beyond(trial: Trial) -> Iterator[str]:
         yield "tensor parallelism that leaves the sequence whole in norms"
     if trial.batch.rampup_start is not None:
         yield "a ramp-up of the batch"
+    if trial.batch.documents is not None:
+        yield "attention inside documents, which is a mask of the model's own arguments there and no option"
 
 
 def _options(trial: Trial) -> Iterator[tuple[str, object]]:

@@ -83,7 +83,7 @@ class Request:
         given |= {"long": 0} if auto else {}
         given |= _stages(knobs.get("stage_layers"), trial.model, engine)
         space = Space(models=(trial.model,), cluster=trial.cluster, nodes=_nodes(nodes, nodes_max), engine=engine,
-                      execution=trial.execution, headroom=Headroom.read(headroom),
+                      execution=trial.execution, documents=batch.documents, headroom=Headroom.read(headroom),
                       sequence_parallel=_cut(sequence_parallel, engine, trial.cluster.device), **given)
         return cls(space=space, batch=batch, precision=precision or usual_precision(trial.cluster.device))
 

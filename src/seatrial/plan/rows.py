@@ -433,7 +433,7 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     if got.of(COLUMNS["zero_stage"]) is None and (named := re.search(r"zero[\s_-]*([0-3])\b", got.text("engine").lower())):
         knobs["zero"] = int(named[1])
     cp = knobs.get("cp", 1)
-    gbs, rest = knobs.pop("gbs", None), knobs.get("tp", 1) * knobs.get("pp", 1) * cp
+    gbs, documents, rest = knobs.pop("gbs", None), knobs.pop("documents", None), knobs.get("tp", 1) * knobs.get("pp", 1) * cp
     nodes, procs, copies = got.whole("nodes"), got.whole("procs_per_node"), got.whole(*REPLICATED) or 1
     if cp > 1 and facts.context:
         knobs.setdefault("cp_kind", facts.context[0])
@@ -454,7 +454,8 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     if said not in ("", AUTO):
         knobs["stage_layers"] = _stages(said, knobs.get("pp", 1) * knobs.get("vp", 1))
     model, topology = _model(got, knobs.get("tp", 1)), Topology(**knobs)
-    made = Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs), topology=topology, cluster=here,
+    made = Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs, documents=documents),
+                 topology=topology, cluster=here,
                  environment=Environment(clock_ghz=got.number("freq_ghz")), execution=_execution(got, cluster, engine),
                  engine=engine)
     if said != AUTO:

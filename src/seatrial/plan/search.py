@@ -32,6 +32,7 @@ from seatrial.plan.configs import (
     Floats,
     asked,
     decoded,
+    documents_code,
     engine_code,
     rank_layers,
 )
@@ -48,7 +49,8 @@ KEPT = 4096
 TIMED = 1 << 15
 """Layouts that fit memory and are timed together."""
 
-RULE_NAMES = (*(name for name in KNOBS if name not in (*CHOICES, "stage_layers")), "nodes", "world", "microbatches", "stages",
+NO_NUMBER = (*CHOICES, "stage_layers", "documents")
+RULE_NAMES = (*(name for name in KNOBS if name not in NO_NUMBER), "nodes", "world", "microbatches", "stages",
               *(name for name in SHAPE if COLUMNS[name].about.kind == "count"))  # fmt: skip
 """What a user's rule can speak of; `stages` is PP x VP, `world` all processes."""
 
@@ -112,8 +114,8 @@ def _excess(key: Floats) -> Floats:
 
 def trial_of(row: dict[str, int], space: Space, precision: str) -> Trial:
     knobs = decoded(row)
-    return Trial(model=space.models[row["shape"]], batch=Batch(gbs=knobs.pop("gbs")), engine=space.engine,
-                 execution=space.execution,
+    return Trial(model=space.models[row["shape"]], batch=Batch(gbs=knobs.pop("gbs"), documents=space.documents),
+                 engine=space.engine, execution=space.execution,
                  topology=Topology(**{**knobs, "precision": precision}), cluster=space.cluster.with_nodes(row["nodes"]))
 
 
@@ -129,6 +131,7 @@ def configs_of(c: Columns, space: Space, precision: str) -> Configs:
     return Configs.from_columns(
         len(c["shape"]), **of_models, vocab=_padded_vocab(c, models), precision=PRECISIONS.index(precision),
         procs_per_node=space.cluster.procs_per_node, engine=engine_code(space.engine), **asked(space.execution),
+        documents=documents_code(space.documents),
         **{name: column for name, column in c.items() if name != "shape"},
     )  # fmt: skip
 

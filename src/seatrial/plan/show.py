@@ -223,6 +223,8 @@ def explained(explained: Explained, top: int) -> None:
         print(picture(explained.timeline, width=min(terminal.width(), 160)))
     if explained.context:
         terminal.say("\n" + explained.context)
+    if explained.documents:
+        terminal.say("\n" + explained.documents)
     print("\nWhat limits it")
     terminal.say("\n".join(f"  {line}" for line in explained.limits) or "  nothing stands out")
     for warning in explained.warnings:

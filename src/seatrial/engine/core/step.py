@@ -59,7 +59,8 @@ class Engine:
         if m.kv < t.tp:
             # Before anything else, on every rank alike: one without a layer would not ask for it.
             mesh.neighbours(t.tp // m.kv, mesh.tp, "kv")
-        context = Context(m, t, self.comm) if t.cp > 1 else None
+        packs = trial.batch.documents is not None
+        context = Context(m, t, self.comm, packs=packs) if t.cp > 1 or packs else None
         self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not execution.compile)
         heads = m.heads // t.tp
         positions = Positions(m, first_head=mesh.place.tp * heads, heads=heads, device=mesh.device, dtype=dtype,
@@ -161,6 +162,15 @@ class Engine:
             total.zero_()
         self.comm.all_reduce(total, self.mesh.world, timer="evaluation")
         return total.item() / (samples * self.trial.model.seq)
+
+    def take_pairs(self) -> int:
+        """Pairs of queries and keys that this rank attended since the last call, in one layer; counted where documents are
+        packed."""
+        context = self.shared.positions.context
+        if context is None:
+            return 0
+        found, context.attended = context.attended, 0
+        return found
 
     def microbatches(self, gbs: int) -> int:
         return gbs // (self.trial.topology.dp * self.trial.topology.mbs)
