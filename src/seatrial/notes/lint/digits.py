@@ -108,7 +108,10 @@ _ABBREVIATED = {"milliseconds": "ms", "seconds": "s", "minutes": "min", "hours":
 def as_time(cell: str, figure: Printed, value: float, unit: str) -> str:
     """A time as its column has it; a cell that names its unit keeps its digits, and has the right one."""
     said = re.fullmatch(r"([\d.,]+\s*)(?:m?s|m?secs?|seconds|milliseconds|min)", cell)
-    return said[1] + _ABBREVIATED[unit] if said and unit in _ABBREVIATED else f"{figure.shown(value):.6g}"
+    if said and unit in _ABBREVIATED:
+        return said[1] + _ABBREVIATED[unit]
+    step = figure.shown(figure.step or figure.unit) * value / figure.value
+    return f"{figure.shown(value):.6g}" if figure.inverse else as_printed(figure.shown(value), step)
 
 
 def from_value(value: float) -> Printed:

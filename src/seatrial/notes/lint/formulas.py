@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from seatrial import arith
+from seatrial.errors import BadInput
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Row, Sheet
@@ -188,8 +189,11 @@ def _per_sample(
     heads: int | None,
     kv_heads: int | None,
     ffn: int | None,
-) -> float:
-    model = _model(layers, hidden, seq, vocab, family, heads, kv_heads, ffn)
+) -> float | None:
+    try:
+        model = _model(layers, hidden, seq, vocab, family, heads, kv_heads, ffn)
+    except BadInput:
+        return None  # no model that anybody could train: a cell of another column
     return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp)
 
 

@@ -26,7 +26,7 @@ LAYOUT_ELSEWHERE, CONTRADICTED, NOT_DIVISIBLE = 2.0, -3.0, -2.0
 """Another row of the file has the layout; one of the table has it with another time; the batch does not divide any more."""
 UNEVEN = -1.0
 """The layers do not divide over the stages: some engines do that, most people do not."""
-REPLICAS = 0.5
+REPLICAS = 1.5
 """DP is counted last and typed from memory; the other three are chosen with care."""
 MARGIN = 0.4
 """By how much the best change must lead to be proposed."""

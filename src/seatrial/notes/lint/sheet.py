@@ -56,7 +56,7 @@ CODES: dict[str, str] = {
     "memory-unit": "memory in another unit than the cell or the heading says",
     "memory-mismatch": "memory that a slip of the hand makes differ from the same configuration elsewhere",
     "memory-over-capacity": "more memory than the device has, or than the text says is usable",
-    "loss-outlier": "a loss ten times, or a tenth of, those of all other rows",
+    "outlier": "ten times, or a tenth of, a column that hardly differs",
     "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
     "label-vs-params": "the size label does not fit the layers and the hidden size",
     "label-convention": "one table labels sizes with the embedding and without",
@@ -212,6 +212,8 @@ class Row:
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
         found = {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+        if self.record.sec_per_it and self.record.iteration is None and "sec_per_it" not in found and "iteration" in found:
+            found["sec_per_it"] = found.pop("iteration")
         if self.record.machine and "machine" not in found:
             named = [heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine]
             found.update(dict.fromkeys(["machine"], named[0]) if named else {})

@@ -246,9 +246,12 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         # The common figure is a mean of rounded ones.
         expected, times = ((low * (1 - ALIKE_SLACK / 2), high * (1 + ALIKE_SLACK / 2)) for low, high in (expected, times))
     for name, figure, value, bounds in (("sec_per_it", sec, work / shown.value, times), ("tflops", shown, calc, expected)):
-        half = figure.unit / 2
-        score, why, typed = _typing_slip(figure.text, bounds[0] - half, bounds[1] + half)
-        meant, text = (typed.value, typed.text) if typed is not None and score >= 2 else (value, figure.like(value))
+        # Where the point moved, the last digit did too.
+        half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value + figure.unit / 2)
+        ends = sorted((figure.shown(bounds[0] - half), figure.shown(bounds[1] + half)))
+        score, why, typed = _typing_slip(figure.like(figure.value), ends[0], ends[1])
+        slipped = typed is not None and score >= 2
+        meant, text = (figure.meant(typed.value), typed.text) if typed and slipped else (value, figure.like(value))
         vote = derived.vote(row, name, value)
         if vote is not None:
             score, why = score + DERIVED_COLUMN[vote], why + (" (another column agrees)" if vote else "")
