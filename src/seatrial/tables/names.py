@@ -24,7 +24,7 @@ Kind = Literal[
 
 _NAMES = """
 machine word:
-    machine, cluster, system, hardware, device, gpu type, gpu model, accelerator, device type, accelerator type
+    machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type
 gpus:
     npu num, gpus used
 nodes:

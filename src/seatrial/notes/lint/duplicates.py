@@ -333,7 +333,8 @@ def _duplicates(rows: list[Row], pairs: list[tuple[Row, Row]]) -> list[Finding]:
     found: list[Finding] = []
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
-        if (row.record.sec_per_it or row.record.tflops) and not {"machine", "size_label"} & set(row.reasons):
+        of_another = row.settled and {"machine", "size_label", "gpus", "nodes", "gbs", "mbs", "seq"} & set(row.reasons)
+        if (row.record.sec_per_it or row.record.tflops) and not of_another:
             groups.setdefault((row.key, printed_configuration(row)), []).append(row)
     for group in groups.values():
         for row in group:

@@ -69,9 +69,12 @@ def fill_batch(sheet: Sheet) -> None:
         proof = {row: [_follows(row, batch) for batch in (gbs, row.record.gbs)] for row, gbs in made.items()}
         told = [after for after, _ in proof.values() if after is not None]
         if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
-            for row, gbs in made.items():
-                inferred = tuple(sorted({*row.record.inferred, "gbs"}))
-                row.record = replace(row.record, gbs=gbs, mbs=each[row], inferred=inferred)
+            for row in mates:
+                batch = row.record.gbs if _vague(row) else row.record.mbs if row.record.gbs is None else None
+                if batch:
+                    inferred = tuple(sorted({*row.record.inferred, "gbs"}))
+                    gbs = batch * _replicas(row) * (row.beside("ga") or 1)
+                    row.record = replace(row.record, gbs=gbs, mbs=batch, inferred=inferred)
 
 
 def _vague(row: Row) -> bool:

@@ -45,7 +45,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
     "seq": (
-        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length){_IS}{_N}",
+        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
         rf"\bs\s?=\s?{_N}",
     ),
@@ -104,7 +104,8 @@ _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
     "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group"),
     "heads": ("head", "="),
-    "ffn": ("ffn", "feed", "intermediate", "mlp"), "seq": ("seq", "context", "=", "token", "target"), "vocab": ("vocab", "="),
+    "ffn": ("ffn", "feed", "intermediate", "mlp"),
+    "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip
 """Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
