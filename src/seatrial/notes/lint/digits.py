@@ -7,6 +7,7 @@ digits.slip("183.64", 138.64)              'two digits exchanged'
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
@@ -130,27 +131,60 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     shown = decimal(match.group())
     width = math.log(high / low)
     found = []
-    for how, count, values, texts in (_typed if len(shown) <= _BY_HAND else _typed.__wrapped__)(shown):
+    for how, (count, values, texts) in (_typed if len(shown) <= _BY_HAND else _typed.__wrapped__)(shown).items():
         inside = range(bisect_left(values, low), bisect_right(values, high))
         if inside:
             # A slip lands anywhere within a factor of ten or so of what was meant.
             best = min(inside, key=lambda i: abs(math.log(values[i] / low) - math.log(high / values[i])))
             found.append(Slip(values[best], texts[best], how, min(1.0, count * width / 2.3)))
+    if len(shown) <= _BY_HAND and _PLAIN.fullmatch(shown):
+        for how, count, one in _one_digit(shown, low, high):
+            best_text = min(one, key=lambda t: (abs(math.log(float(t) / low) - math.log(high / float(t))), float(t), t))
+            found.append(Slip(float(best_text), best_text, how, min(1.0, count * width / 2.3)))
     return min(found, key=lambda s: s.chance, default=None)
 
 
-_BY_HAND = 24
-"""Letters of the longest number that is worth remembering."""
+_BY_HAND = 12
+"""Letters of the longest number that is worth remembering, and exact enough to reckon with its digits."""
+_PLAIN = re.compile(r"\d+(?:\.\d+)?")
 
 
-@lru_cache(maxsize=512)
-def _typed(shown: str) -> list[tuple[str, int, list[float], list[str]]]:
-    """By the kind of slip how many texts one turns into `shown`, and those that are numbers, the smallest first."""
-    kinds = []
-    for how, typed in _slips(shown).items():
+@lru_cache(maxsize=2048)
+def _typed(shown: str) -> dict[str, tuple[int, list[float], list[str]]]:
+    """By the kind of slip how many texts one turns into `shown`, and those that are numbers, the smallest first. The many
+    with one other digit are reckoned where the number is a plain one: see `_one_digit`."""
+    kinds = {}
+    for how, typed in _slips(shown, few=len(shown) <= _BY_HAND and bool(_PLAIN.fullmatch(shown))).items():
         numbers = sorted((value, text) for text in typed if text != shown and (value := _or_nan(text)) > 0)
-        kinds.append((how, len(typed), [value for value, _ in numbers], [text for _, text in numbers]))
+        kinds[how] = len(typed), [value for value, _ in numbers], [text for _, text in numbers]
     return kinds
+
+
+def _one_digit(shown: str, low: float, high: float) -> list[tuple[str, int, list[str]]]:
+    """Numbers within the range that one changed digit, or one that was lost, turns into `shown`; of how many in all."""
+    value, point = float(shown), (shown + ".").index(".")
+    digits = [i for i in range(len(shown)) if i != point]
+    changed, lost = [], []
+    for i in digits:
+        weight = 10.0 ** (point - i - (i < point))
+        for digit in _digits(int(shown[i]) + (low - value) / weight, int(shown[i]) + (high - value) / weight):
+            changed.append(shown[:i] + digit + shown[i + 1 :])
+    for i in range(len(shown) + 1):
+        weight = 10.0 ** (point - i)
+        without = float(f"{shown[:i]}0{shown[i:]}")
+        for digit in _digits((low - without) / weight, (high - without) / weight):
+            lost.append(shown[:i] + digit + shown[i:])
+    found = []
+    for how, count, texts in (("one digit changed", 9 * len(digits) + 1, changed),
+                              ("a digit lost", 10 * (len(shown) + 1) - len(digits), lost)):  # fmt: skip
+        inside = [text for text in texts if text != shown and low <= float(text) <= high]
+        found += [(how, count, inside)] if inside else []
+    return found
+
+
+def _digits(low: float, high: float) -> str:
+    """Those between two numbers, and a little beyond, since the numbers are rounded."""
+    return "0123456789"[math.ceil(max(0.0, min(10.0, low - 0.01))) : math.floor(max(-1.0, min(9.0, high + 0.01))) + 1]
 
 
 def _or_nan(typed: str) -> float:
@@ -161,22 +195,17 @@ def _or_nan(typed: str) -> float:
         return math.nan
 
 
-def _slips(shown: str) -> dict[str, set[str]]:
-    """Every text that one slip turns into `shown`, by the kind of slip."""
+def _slips(shown: str, *, few: bool = False) -> dict[str, set[str]]:
+    """Every text that one slip turns into `shown`, by the kind of slip; `few`: without those of one other digit."""
     whole, _, part = shown.partition(".")
     plain, point = whole + part, len(whole)
     digits = [i for i, c in enumerate(shown) if c.isdigit()]
     exchanged = {shown[:i] + shown[j] + shown[i + 1 : j] + shown[i] + shown[j + 1 :] for i, j in pairwise(digits)}
     moved = {f"{plain[:at] or '0'}.{plain[at:]}".rstrip(".") for at in range(len(plain) + 1) if at != point}
     moved |= {plain + "0" * zeros for zeros in (1, 2, 3)} if not part else set()
-    changed = {shown[:i] + d + shown[i + 1 :] for i in digits for d in "0123456789"}
     added = {shown[:i] + shown[i + 1 :] for i in digits if len(digits) > 1}
-    lost = {shown[:i] + d + shown[i:] for i in range(len(shown) + 1) for d in "0123456789"}
-    kinds = {
-        "the point moved": moved,
-        "two digits exchanged": exchanged,
-        "a digit too many": added,
-        "one digit changed": changed,
-        "a digit lost": lost,
-    }
+    kinds = {"the point moved": moved, "two digits exchanged": exchanged, "a digit too many": added}
+    if not few:
+        kinds["one digit changed"] = {shown[:i] + d + shown[i + 1 :] for i in digits for d in "0123456789"}
+        kinds["a digit lost"] = {shown[:i] + d + shown[i:] for i in range(len(shown) + 1) for d in "0123456789"}
     return {how: {t for t in typed if t[:1] != "." and t[-1:] not in (".", "")} for how, typed in kinds.items()}

@@ -56,9 +56,11 @@ def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
         return False
     if a.record.env != b.record.env or (a.record.freq_ghz or b.record.freq_ghz) != (b.record.freq_ghz or a.record.freq_ghz):
         return False
-    for name, one, two in zip(CONFIGURATION, _configuration(a), _configuration(b)):
-        if one != two and one is not None and two is not None and name not in but:
-            return False
+    here, there = _configuration(a), _configuration(b)
+    if here != there:
+        for name, one, two in zip(CONFIGURATION, here, there):
+            if one != two and one is not None and two is not None and name not in but:
+                return False
     return True
 
 

@@ -15,7 +15,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -120,7 +120,8 @@ class Reading:
         return None if low <= 0 else (work / high, work / low)
 
     def fits(self, row: Row, **other: float) -> bool:
-        return self._agrees(row, self.expected(row, False, **other), row.printed("tflops"), truncated=False)
+        shown = row.printed("tflops")
+        return shown is not None and self._agrees(row, self.expected(row, False, **other), shown, truncated=False)
 
     def fits_truncated(self, row: Row, **other: float) -> bool:
         """Whether cutting digits off the time, off the TFLOPs, or off both in place of rounding would explain the row."""
@@ -305,7 +306,7 @@ def row_fits(row: Row, reading: Reading) -> bool:
 
 
 def _within(each: float, ranges: list[tuple[float, float]]) -> bool:
-    for low, high in ranges:  # asked too often for a generator
+    for low, high in ranges:  # noqa: SIM110, asked too often for a generator
         if low <= each <= high:
             return True
     return False

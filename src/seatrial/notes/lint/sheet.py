@@ -293,6 +293,8 @@ class Row:
     @property
     def world(self) -> int | None:
         """Processes, after corrections."""
+        if not self.fixed and (counted := self.counted) is not None:
+            return counted
         if {"dp", "tp", "pp"} & set(self.fixed) or self.counted is None:
             parts = [self.whole(n) for n in ("dp", "tp", "pp")]
             if None not in parts:
@@ -387,8 +389,8 @@ class Sheet:
 
     rows: list[Row]
     prose: Mapping[str, Prose]
-    readers: dict[str, dict[Reading | None, list[Row]]] = field(default_factory=dict)
-    """File -> the rows of each reading; filled when it is needed."""
+    readers: dict[tuple[str, Reading], list[Row]] = field(default_factory=dict)
+    """(file, reading) -> the rows that follow it and agree; filled when it is needed."""
     proven: dict[tuple[str, Reading, object], bool] = field(default_factory=dict)
     """(file, reading, model) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)

@@ -435,7 +435,7 @@ def _proven(row: Row) -> bool:
     model = _model(row)
     key = (row.record.source_file, reading, model)
     if key not in proven:
-        agreeing = [other for other in _readers(row, reading) if complete(other) and reading.fits(other)]
+        agreeing = _readers(row, reading)
         models = {_model(other) for other in agreeing}
         # What holds for one model need not hold for another, whose feed-forward may be a gated one; what holds for two does.
         known = model in models or len(models) > 1
@@ -444,10 +444,9 @@ def _proven(row: Row) -> bool:
 
 
 def _readers(row: Row, reading: Reading) -> list[Row]:
-    """The rows of the file that follow a reading: tables have theirs by now."""
-    file, readers = row.record.source_file, row.sheet.readers
-    if file not in readers:
-        readers[file] = {}
-        for other in row.elsewhere:
-            readers[file].setdefault(other.reading, []).append(other)
-    return readers[file].get(reading, [])
+    """The rows of the file that follow a reading and agree with it."""
+    key = row.record.source_file, reading
+    if key not in row.sheet.readers:
+        row.sheet.readers[key] = [other for other in row.elsewhere
+                                  if other.reading == reading and complete(other) and reading.fits(other)]  # fmt: skip
+    return row.sheet.readers[key]
