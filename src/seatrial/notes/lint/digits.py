@@ -162,29 +162,29 @@ def _typed(shown: str) -> dict[str, tuple[int, list[float], list[str]]]:
 
 def _one_digit(shown: str, low: float, high: float) -> list[tuple[str, int, list[str]]]:
     """Numbers within the range that one changed digit, or one that was lost, turns into `shown`; of how many in all."""
-    value, point = float(shown), (shown + ".").index(".")
-    digits = [i for i in range(len(shown)) if i != point]
-    changed, lost = [], []
-    for i in digits:
-        weight = 10.0 ** (point - i - (i < point))
-        for digit in _digits(int(shown[i]) + (low - value) / weight, int(shown[i]) + (high - value) / weight):
-            changed.append(shown[:i] + digit + shown[i + 1 :])
-    for i in range(len(shown) + 1):
-        weight = 10.0 ** (point - i)
-        without = float(f"{shown[:i]}0{shown[i:]}")
-        for digit in _digits((low - without) / weight, (high - without) / weight):
-            lost.append(shown[:i] + digit + shown[i:])
     found = []
-    for how, count, texts in (("one digit changed", 9 * len(digits) + 1, changed),
-                              ("a digit lost", 10 * (len(shown) + 1) - len(digits), lost)):  # fmt: skip
-        inside = [text for text in texts if text != shown and low <= float(text) <= high]
+    for how, count, places in _places(shown):
+        inside = []
+        for at, after, without, weight in places:
+            first, last = (low - without) / weight, (high - without) / weight
+            if last > -0.01 and first < 9.01:  # a little beyond, since numbers are rounded
+                for digit in "0123456789"[math.ceil(max(0.0, first - 0.01)) : math.floor(min(9.0, last + 0.01)) + 1]:
+                    text = shown[:at] + digit + shown[after:]
+                    if text != shown and low <= float(text) <= high:
+                        inside.append(text)
         found += [(how, count, inside)] if inside else []
     return found
 
 
-def _digits(low: float, high: float) -> str:
-    """Those between two numbers, and a little beyond, since the numbers are rounded."""
-    return "0123456789"[math.ceil(max(0.0, min(10.0, low - 0.01))) : math.floor(max(-1.0, min(9.0, high + 0.01))) + 1]
+@lru_cache(maxsize=2048)
+def _places(shown: str) -> list[tuple[str, int, list[tuple[int, int, float, float]]]]:
+    """By the kind of slip how many texts there are, and where a digit may stand: between which letters, the number with a 0
+    there, and what a 1 adds."""
+    point = (shown + ".").index(".")
+    digits = [i for i in range(len(shown)) if i != point]
+    changed = [(i, i + 1, float(f"{shown[:i]}0{shown[i + 1:]}"), 10.0 ** (point - i - (i < point))) for i in digits]
+    lost = [(i, i, float(f"{shown[:i]}0{shown[i:]}"), 10.0 ** (point - i)) for i in range(len(shown) + 1)]
+    return [("one digit changed", 9 * len(digits) + 1, changed), ("a digit lost", 10 * (len(shown) + 1) - len(digits), lost)]
 
 
 def _or_nan(typed: str) -> float:

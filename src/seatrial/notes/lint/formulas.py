@@ -70,35 +70,42 @@ class Reading:
 
     def per_sample(self, row: Row, **other: float) -> float | None:
         """FLOPs of one sequence, or None where the shape is not known. `other` replaces fields of the row."""
-        if self.formula == ALIKE:
+        return self._per_sample(row, other)
+
+    def _per_sample(self, row: Row, other: dict[str, float]) -> float | None:
+        formula = self.formula
+        if formula == ALIKE:
             return None if {"layers", "hidden", "seq"} & set(other) else self.each
         layers, hidden, seq, vocab = row.layers, row.hidden, row.seq or self.seq, row.vocab or self.vocab
-        tp, pp = row.get("tp") or 1, row.get("pp") or 1
         if other:
             layers, hidden = other.get("layers", layers), other.get("hidden", hidden)  # type: ignore[assignment]
             seq, vocab = other.get("seq", seq), other.get("vocab", vocab)  # type: ignore[assignment]
-            tp, pp = other.get("tp", tp), other.get("pp", pp)
-        if not seq or row.mixture and self.formula != "label":
+        if not seq or row.mixture and formula != "label":
             return None
-        if self.formula == "label":
+        if formula == "label":
             size = label_parameters(row.record.size_label)
             return None if size is None else arith.per_parameter(size[0], seq=int(seq), recompute=self.recompute)
-        if not layers or not hidden or (not vocab and self.formula != "megatron-2022-old"):
+        if not layers or not hidden or (not vocab and formula != "megatron-2022-old"):
             return None
-        record = row.record
-        shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
-        tp, pp = int(tp) if self.formula in OF_TP else 1, int(pp) if self.formula in OF_PP else 1
-        return _per_sample(self.formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
+        record, tp, pp = row.record, 1, 1
+        if formula in OF_TP:
+            tp = int(other.get("tp") or row.get("tp") or 1)
+        if formula in OF_PP:
+            pp = int(other.get("pp") or row.get("pp") or 1)
+        if self.plain:
+            return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, "", None, None, None)
+        return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, record.family,
+                           record.heads, record.kv_heads, record.ffn)  # fmt: skip
 
     def tflops(self, row: Row, **other: float) -> float | None:
         """The printed TFLOPs that this reading expects for the printed time."""
         sec = row.printed("sec_per_it")
-        work = self._work(row, **other)
+        work = self._work(row, other)
         return None if sec is None or work is None or sec.value <= 0 else work / sec.value
 
-    def _work(self, row: Row, **other: float) -> float | None:
+    def _work(self, row: Row, other: dict[str, float]) -> float | None:
         """TFLOPs times printed time."""
-        return self.work(row, self.per_sample(row, **other), other.get("world", row.world), other.get("gbs"))
+        return self.work(row, self._per_sample(row, other), other["world"] if "world" in other else row.world, other.get("gbs"))
 
     def work(self, row: Row, each: float | None, world: float | None, gbs: float | None = None) -> float | None:
         """The same from the FLOPs of a sequence and the processes."""
@@ -110,7 +117,7 @@ class Reading:
 
     def expected(self, row: Row, truncated: bool = False, **other: float) -> tuple[float, float] | None:
         """The range of TFLOPs that belongs to the printed time."""
-        return self._range(row, self._work(row, **other), truncated)
+        return self._range(row, self._work(row, other), truncated)
 
     def _range(self, row: Row, work: float | None, truncated: bool) -> tuple[float, float] | None:
         sec = row.printed("sec_per_it")
@@ -121,7 +128,9 @@ class Reading:
 
     def fits(self, row: Row, **other: float) -> bool:
         shown = row.printed("tflops")
-        return shown is not None and self._agrees(row, self.expected(row, False, **other), shown, truncated=False)
+        if shown is None:
+            return False
+        return self._agrees(row, self._range(row, self._work(row, other), False), shown, truncated=False)
 
     def fits_truncated(self, row: Row, **other: float) -> bool:
         """Whether cutting digits off the time, off the TFLOPs, or off both in place of rounding would explain the row."""
@@ -130,7 +139,7 @@ class Reading:
 
     def cut_time(self, row: Row) -> tuple[float, float]:
         """The range of the time before digits were cut off, in the first way that explains the row."""
-        sec, shown, work = row.printed("sec_per_it"), row.printed("tflops"), self._work(row)
+        sec, shown, work = row.printed("sec_per_it"), row.printed("tflops"), self._work(row, {})
         assert sec is not None and shown is not None and work is not None
         cut = next(c for c in _CUTS if self._agrees(row, self.expected(row, c[0]), shown, truncated=c[1]))
         time, tflops = sec.truncated if cut[0] else sec.rounded, shown.truncated if cut[1] else shown.rounded

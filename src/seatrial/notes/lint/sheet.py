@@ -197,6 +197,8 @@ class Row:
     """Which relations it breaks and keeps, until a finding proposes another value."""
     keys: dict[tuple[str, bool], tuple[object, ...]] = field(default_factory=dict)
     """What it has in common with the rows that it keeps to a relation with: see `relations`."""
+    terms: dict[str, float | None] = field(default_factory=dict)
+    """The logarithms of its fields, until a finding proposes another value: see `relations`."""
 
     @cached_property
     def columns(self) -> dict[str, str]:
@@ -276,7 +278,7 @@ class Row:
         text = self.sheet.prose.get(self.record.source_file)
         return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
 
-    @property
+    @cached_property
     def product(self) -> int | None:
         """dp x tp x pp, and cp where there is one, as printed."""
         parts = (self.record.dp, self.record.tp, self.record.pp)
@@ -321,7 +323,7 @@ class Row:
     @cached_property
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
-        own = " ".join((self.record.machine, *(cell for cell in self.record.printed.values() if DEVICES.search(cell))))
+        own = " ".join((self.record.machine, *(cell for cell in self.record.printed.values() if cell.lower() != cell.upper() and DEVICES.search(cell))))
         return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
 
     @property
@@ -373,6 +375,7 @@ class Row:
 
     def propose(self, name: str, value: float, code: str) -> None:
         self.configuration = self.judged = None
+        self.terms.clear()
         self.fixed[name] = value
         self.reasons[name] = code
         if name in ("layers", "hidden", "seq"):
@@ -407,7 +410,7 @@ class Sheet:
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
-    _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
+    _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
@@ -456,18 +459,19 @@ class Sheet:
             self._unknown[key] = any(len({row.figure(heading) for row in rows} - {None}) > 1 for heading in headings)
         return self._unknown[key]
 
-    def in_file(self, row: Row, name: str) -> list[object]:
-        """The values that the other rows of the file have in a field, each once, in the order they first come."""
-        file = row.record.source_file
-        if (file, name) not in self._bearers:
+    def in_file(self, row: Row, name: str, *, hidden: int | None = None) -> list[object]:
+        """The values that the other rows of the file have in a field, each once, in the order they first come; of rows with
+        one hidden size, where that is said."""
+        key = row.record.source_file, name, hidden
+        if key not in self._bearers:
             bearers: dict[object, list[Row]] = {}
             for other in row.elsewhere:
-                if value := getattr(other.record, name):
+                if (value := getattr(other.record, name)) and (hidden is None or other.hidden == hidden):
                     first = bearers.setdefault(value, [])
                     if len(first) < 2:
                         first.append(other)
-            self._bearers[file, name] = bearers
-        others = ((value, [b for b in first if b is not row]) for value, first in self._bearers[file, name].items())
+            self._bearers[key] = bearers
+        others = ((value, [b for b in first if b is not row]) for value, first in self._bearers[key].items())
         return [value for value, first in sorted(((v, b) for v, b in others if b), key=lambda pair: pair[1][0].index)]
 
     def text(self, row: Row) -> Prose:

@@ -91,4 +91,4 @@ def _as_row(row: Row, columns: list[Column], cells: list[str]) -> Row | None:
     moved: Record = replace(row.record, printed=dict(zip(row.record.printed, cells)), **own)  # type: ignore[arg-type]
     return replace(row, record=moved, fixed={}, reasons={}, configuration=None, layers=moved.layers or row.layers,
                    hidden=moved.hidden or row.hidden, seq=moved.seq or row.seq, _printed={}, _beside=None, keys={},
-                   judged=None)  # fmt: skip
+                   terms={}, judged=None)  # fmt: skip

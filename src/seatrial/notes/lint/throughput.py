@@ -156,7 +156,7 @@ def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers", agreeing):
         return
     bounds, pp = reading_of(row).solve_layers(row), row.whole("pp") or 1
-    others = [mate.record.layers for mate in row.elsewhere if mate is not row and mate.hidden == row.hidden]
+    others = row.sheet.in_file(row, "layers", hidden=row.hidden)
     stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.around if mate is not row])[0]
     solved = [math.ceil(bounds[0] - 1e-6)] if bounds is not None and bounds[1] - bounds[0] < 0.8 else []
     known = [value for value in (stated[0] if stated else None, usual, *others) if isinstance(value, int)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import bisect
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.statements import Statements, machine_cues, read_statements, read_status
@@ -49,7 +50,7 @@ class Section:
     label: str = ""
     has_rows: bool = False
 
-    @property
+    @cached_property
     def sets_up(self) -> bool:
         words = set(re.findall(r"[^\W\d_]+", self.title.lower()))
         return bool(words & _SETS_UP) and words <= _SETS_UP | _BESIDE
