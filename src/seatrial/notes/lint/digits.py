@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -131,16 +130,14 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     shown = decimal(match.group())
     width = math.log(high / low)
     found = []
-    for how, (count, values, texts) in (_typed if len(shown) <= _BY_HAND else _typed.__wrapped__)(shown).items():
-        inside = range(bisect_left(values, low), bisect_right(values, high))
+    by_hand = len(shown) <= _BY_HAND and _PLAIN.fullmatch(shown) is not None
+    kinds = [(how, count, [t for value, t in typed if low <= value <= high]) for how, count, typed in
+             (_typed(shown) if by_hand else _typed.__wrapped__(shown, few=False))]  # fmt: skip
+    for how, count, inside in [*kinds, *(_one_digit(shown, low, high) if by_hand else ())]:
         if inside:
             # A slip lands anywhere within a factor of ten or so of what was meant.
-            best = min(inside, key=lambda i: abs(math.log(values[i] / low) - math.log(high / values[i])))
-            found.append(Slip(values[best], texts[best], how, min(1.0, count * width / 2.3)))
-    if len(shown) <= _BY_HAND and _PLAIN.fullmatch(shown):
-        for how, count, one in _one_digit(shown, low, high):
-            best_text = min(one, key=lambda t: (abs(math.log(float(t) / low) - math.log(high / float(t))), float(t), t))
-            found.append(Slip(float(best_text), best_text, how, min(1.0, count * width / 2.3)))
+            best = min(inside, key=lambda t: (abs(math.log(float(t) / low) - math.log(high / float(t))), float(t), t))
+            found.append(Slip(float(best), best, how, min(1.0, count * width / 2.3)))
     return min(found, key=lambda s: s.chance, default=None)
 
 
@@ -150,14 +147,11 @@ _PLAIN = re.compile(r"\d+(?:\.\d+)?")
 
 
 @lru_cache(maxsize=2048)
-def _typed(shown: str) -> dict[str, tuple[int, list[float], list[str]]]:
-    """By the kind of slip how many texts one turns into `shown`, and those that are numbers, the smallest first. The many
-    with one other digit are reckoned where the number is a plain one: see `_one_digit`."""
-    kinds = {}
-    for how, typed in _slips(shown, few=len(shown) <= _BY_HAND and bool(_PLAIN.fullmatch(shown))).items():
-        numbers = sorted((value, text) for text in typed if text != shown and (value := _or_nan(text)) > 0)
-        kinds[how] = len(typed), [value for value, _ in numbers], [text for _, text in numbers]
-    return kinds
+def _typed(shown: str, *, few: bool = True) -> list[tuple[str, int, list[tuple[float, str]]]]:
+    """By the kind of slip how many texts one turns into `shown`, and those that are numbers; `few`: without those of one other
+    digit, which are many and can be reckoned where the number is a plain one."""
+    return [(how, len(typed), [(_or_nan(text), text) for text in typed if text != shown])
+            for how, typed in _slips(shown, few=few).items()]  # fmt: skip
 
 
 def _one_digit(shown: str, low: float, high: float) -> list[tuple[str, int, list[str]]]:

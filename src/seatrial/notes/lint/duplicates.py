@@ -7,6 +7,7 @@ same configuration elsewhere) or neighbours that only one of the two orders agre
 from __future__ import annotations
 
 import math
+import operator
 import re
 import statistics
 from collections.abc import Iterator
@@ -63,10 +64,17 @@ def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
     return a.record.env == b.record.env and freq
 
 
+_SETTINGS, _SHAPE = operator.attrgetter(*CONFIGURATION), CONFIGURATION.index("layers")
+
+
 def _configuration(row: Row) -> tuple[object, ...]:
     """All that was asked, None where nobody said; kept until a finding proposes another value."""
     if row.configuration is None:
-        row.configuration = tuple(None if (value := _setting(row, name)) == "" else value for name in CONFIGURATION)
+        values = _SETTINGS(row.record)
+        if row.fixed:
+            values = tuple(_setting(row, name) for name in CONFIGURATION)
+        known = tuple(None if value == "" else value for value in values)
+        row.configuration = (*known[:_SHAPE], row.layers, row.hidden, *known[_SHAPE + 2 :])
     return row.configuration
 
 

@@ -92,10 +92,8 @@ class Reading:
             tp = int(other.get("tp") or row.get("tp") or 1)
         if formula in OF_PP:
             pp = int(other.get("pp") or row.get("pp") or 1)
-        if self.plain:
-            return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, "", None, None, None)
-        return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, record.family,
-                           record.heads, record.kv_heads, record.ffn)  # fmt: skip
+        shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
+        return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
 
     def tflops(self, row: Row, **other: float) -> float | None:
         """The printed TFLOPs that this reading expects for the printed time."""
@@ -105,7 +103,8 @@ class Reading:
 
     def _work(self, row: Row, other: dict[str, float]) -> float | None:
         """TFLOPs times printed time."""
-        return self.work(row, self._per_sample(row, other), other["world"] if "world" in other else row.world, other.get("gbs"))
+        world = other.get("world") or row.world
+        return self.work(row, self._per_sample(row, other), world, other.get("gbs"))
 
     def work(self, row: Row, each: float | None, world: float | None, gbs: float | None = None) -> float | None:
         """The same from the FLOPs of a sequence and the processes."""
@@ -131,6 +130,16 @@ class Reading:
         if shown is None:
             return False
         return self._agrees(row, self._range(row, self._work(row, other), False), shown, truncated=False)
+
+    def may_fit(self, row: Row, open_: Open, **other: float) -> bool:
+        """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far."""
+        each = self._per_sample(row, other)
+        if each is None:
+            return False
+        node = self.per == "node"
+        low, high = open_[node]
+        each *= ((row.procs or 1) if node else 1) / self.scale
+        return low <= each <= high
 
     def fits_truncated(self, row: Row, **other: float) -> bool:
         """Whether cutting digits off the time, off the TFLOPs, or off both in place of rounding would explain the row."""
@@ -300,6 +309,20 @@ ALIKE_SLACK = 0.007
 def in_unit(reading: Reading, scale: float) -> Reading:
     """The same with the time in another unit of so many seconds."""
     return replace(reading, scale=scale * reading.scale)
+
+
+Open = tuple[tuple[float, float], tuple[float, float]]
+
+
+def left_open(row: Row) -> Open:
+    """What one sequence may cost by the row's figures and a little beyond: with TFLOPs of a process, and of a node."""
+    sec, shown, gbs, world = row.printed("sec_per_it"), row.printed("tflops"), row.get("gbs"), row.world
+    if sec is None or shown is None or not gbs or not world:
+        return (math.inf, -math.inf), (math.inf, -math.inf)
+    each, (least, most) = world * 1e12 / gbs, sec.rounded
+    halves = (shown.unit / 2, shown.unit / 2 * (row.procs or 1))
+    process, node = (((shown.value - half) * least * each * 0.98, (shown.value + half) * most * each * 1.02) for half in halves)
+    return process, node
 
 
 def complete(row: Row) -> bool:

@@ -323,7 +323,8 @@ class Row:
     @cached_property
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
-        own = " ".join((self.record.machine, *(cell for cell in self.record.printed.values() if cell.lower() != cell.upper() and DEVICES.search(cell))))
+        words = [cell for cell in self.record.printed.values() if cell.lower() != cell.upper() and DEVICES.search(cell)]
+        own = " ".join((self.record.machine, *words))
         return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
 
     @property

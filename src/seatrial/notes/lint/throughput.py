@@ -17,7 +17,17 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Slip, slip
-from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, in_unit, slack
+from seatrial.notes.lint.formulas import (
+    ALIKE,
+    ALIKE_SLACK,
+    TIME_SCALES,
+    Reading,
+    complete,
+    elsewhere,
+    in_unit,
+    left_open,
+    slack,
+)
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -112,8 +122,10 @@ def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip |
 
 
 def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    open_ = left_open(row)
     for scale, unit in TIME_SCALES.items():
-        if in_unit(reading_of(row), scale).fits(row):
+        reading = in_unit(reading_of(row), scale)
+        if reading.may_fit(row, open_) and reading.fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
             message = f"the time is in {unit}"
             yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
@@ -176,13 +188,14 @@ def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 
 def _shape(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Hidden size and sequence take only values that are in use."""
+    reading, open_ = reading_of(row), left_open(row)
     for name, was, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
         if was is None or not _may_be_wrong(row, name, agreeing):
             continue
         seen = [value for value in row.sheet.in_file(row, name) if isinstance(value, int)]
         near = [getattr(mate.record, name) for mate in row.around if mate is not row]
         for value in dict.fromkeys(seen + list(extra)):
-            if value != was and reading_of(row).fits(row, **{name: value}):
+            if value != was and reading.may_fit(row, open_, **{name: value}) and reading.fits(row, **{name: value}):
                 if mode(near)[0] == value and row.states(name):
                     score = USUAL_SHAPE
                 else:
@@ -206,10 +219,12 @@ def _nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 
 def _formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Another habit of counting: only believable when the digits are fine enough to tell formulas apart."""
-    reading, shown = reading_of(row), row.printed("tflops")
+    reading, shown, open_ = reading_of(row), row.printed("tflops"), left_open(row)
     file = row.elsewhere
     for other in elsewhere(reading, row):
-        if other.per == "node" and (row.procs or 1) == 1 or not other.fits(row) or shown is None:
+        if other.per == "node" and (row.procs or 1) == 1 or shown is None:
+            continue
+        if not other.may_fit(row, open_) or not other.fits(row):
             continue
         used = sum(1 for mate in file if mate is not row and complete(mate) and mate.reading == other)
         score = next(score for coarse, score in FORMULA if slack(row) < coarse) + (2.0 if used >= 3 else 0.0)
