@@ -190,9 +190,10 @@ def _calibrated(path: Path, rng: random.Random) -> None:
 
 def _config(path: Path, rng: random.Random) -> None:
     from seatrial.huggingface import hfconfig
-    from seatrial.huggingface.convert import _read_json
+    from seatrial.plaindata import read_json
 
-    hfconfig.config_of(hfconfig.model_of(_read_json(path), where=str(path)), dtype="float32")
+    if isinstance(found := read_json(path), dict):
+        hfconfig.config_of(hfconfig.model_of(found, where=str(path)), dtype="float32")
 
 
 def _manifest(path: Path, rng: random.Random) -> None:

@@ -77,11 +77,11 @@ def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:
     return finding
 
 
-def look_at(paths: Iterable[str]) -> tuple[list[Finding], Sheet]:
-    """All files together, so that a row copied from one into another is seen."""
+def look_at(paths: Iterable[str], *, format: str | Path | None = None) -> tuple[list[Finding], Sheet]:
+    """All files together, so that a row copied from one into another is seen. `format`: of logs, as `import_file` has it."""
     records, problems, prose = [], [], {}
     for path in dict.fromkeys(paths):
-        imported = import_file(path)
+        imported = import_file(path, format=format)
         # A collection of rows names the notes that each was taken from: those lines are not lines of this file.
         name = Path(path).name
         records += [replace(record, source_file=path) if record.source_file == name else record for record in imported.records]

@@ -244,7 +244,7 @@ class Row:
             self._beside = {}
             for heading, cell in {**self.record.extra, **self.record.printed}.items():
                 kind = _kind_beside(heading)
-                if kind and cell.strip().isdigit() and int(cell) > 0:
+                if kind and cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)
         return self._beside.get(name)
