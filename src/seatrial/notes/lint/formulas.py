@@ -17,7 +17,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from seatrial import arith
 from seatrial.notes.lint.digits import Printed, overlap
@@ -263,13 +263,29 @@ def _in_other_units(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
     return tuple(replace(reading, scale=scale) for scale in TIME_SCALES for reading in readings)
 
 
+class Family(NamedTuple):
+    """Readings that differ in the vocabulary and the unit alone: the larger a vocabulary, the more FLOPs."""
+
+    alike: list[list[Reading]]
+    """By vocabulary, of each its units."""
+    least: Reading
+    most: Reading
+    scales: list[float]
+    of_layout: bool
+    """Whether TP and PP count."""
+
+
 @functools.lru_cache(maxsize=256)
-def _families(readings: tuple[Reading, ...]) -> list[list[list[Reading]]]:
-    """Readings that differ in the vocabulary and the unit alone, by their vocabulary: the larger it is, the more FLOPs."""
+def _families(readings: tuple[Reading, ...]) -> list[Family]:
     families: dict[object, dict[int | None, list[Reading]]] = {}
     for r in readings:
         families.setdefault((r.formula, r.recompute, r.plain, r.seq), {}).setdefault(r.vocab, []).append(r)
-    return [list(family.values()) for family in families.values()]
+    found = []
+    for family in families.values():
+        alike = list(family.values())
+        least, *_, most = sorted((same[0] for same in (*alike, *alike)), key=lambda r: r.vocab or 0)
+        found.append(Family(alike, least, most, [reading.scale for reading in alike[0]], least.formula in OF_TP))
+    return found
 
 
 def elsewhere(reading: Reading, row: Row) -> tuple[Reading, ...]:
@@ -433,15 +449,18 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
             models.setdefault(_shape(row), []).append((row, _ranges(row)))
     matched: dict[Reading, list[Row]] = {}
     for spans in models.values():
-        layouts: dict[tuple[object, ...], list[Span]] = {}
+        layouts: dict[tuple[float, float], list[Span]] = {}
         for span in spans:
             layouts.setdefault((span[0].get("tp") or 1, span[0].get("pp") or 1), []).append(span)
+        ranges = [each for _, some in spans for each in some]
+        if not ranges:
+            continue
+        bounds = min(low for low, _ in ranges), max(high for _, high in ranges)
         for family in _families(readings):
-            of_layout = family[0][0].formula in OF_TP
-            if not _may_fit(spans, layouts if of_layout else (), family):
+            if not _may_fit(spans[0][0], ranges, bounds, layouts, family):
                 continue
-            for some in layouts.values() if of_layout else (spans,):
-                for alike in family:
+            for some in layouts.values() if family.of_layout else (spans,):
+                for alike in family.alike:
                     each = alike[0].per_sample(some[0][0])
                     for reading in alike if each is not None else ():
                         fitting = [row for row, ranges in some if _within(each / reading.scale, ranges)]  # type: ignore[operator]
@@ -450,19 +469,20 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
     return matched
 
 
-def _may_fit(spans: list[Span], layouts: Iterable[tuple[object, ...]], family: list[list[Reading]]) -> bool:
+def _may_fit(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, float],
+             layouts: Iterable[tuple[float, float]], family: Family) -> bool:  # fmt: skip
     """Whether any row may lie between the fewest and the most FLOPs of a family: they grow with vocabulary, TP and PP."""
-    row, least, most = spans[0][0], family[0], family[0]
-    if len(family) > 1 and not row.vocab:
-        least, most = min(family, key=lambda r: r[0].vocab or 0), max(family, key=lambda r: r[0].vocab or 0)
-    elif not layouts:
-        return True  # one figure
-    large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)} if layouts else {}  # type: ignore[type-var]
-    low, high = least[0].per_sample(row, **dict.fromkeys(large, 1)), most[0].per_sample(row, **large)  # type: ignore[arg-type]
+    large: dict[str, float] = {}
+    if family.of_layout:
+        large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)}
+    low, high = family.least._per_sample(row, dict.fromkeys(large, 1.0)), family.most._per_sample(row, large)
     if low is None or high is None:
         return False
-    bounds = [(low / reading.scale, high / reading.scale) for reading in least]
-    return any(low <= end and start <= high for _, ranges in spans for start, end in ranges for low, high in bounds)
+    for scale in family.scales:
+        least, most = low / scale, high / scale
+        if least <= bounds[1] and bounds[0] <= most and any(least <= end and start <= most for start, end in ranges):
+            return True
+    return False
 
 
 def _shape(row: Row) -> tuple[object, ...]:

@@ -147,6 +147,11 @@ def _plain_figure(cell: str) -> float | None:
 
 
 @lru_cache(maxsize=4096)
+def _is_plan(cell: str) -> bool:
+    return _PLANNED.fullmatch(cell.strip().lower()) is not None
+
+
+@lru_cache(maxsize=4096)
 def _kind_beside(heading: str) -> str:
     return BESIDE.get(normal(heading), "")
 
@@ -311,7 +316,7 @@ class Row:
     def planned(self) -> bool:
         """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
         cells = (self.record.state, *self.record.extra.values())
-        return any(_PLANNED.fullmatch(cell.strip().lower()) for cell in cells if isinstance(cell, str))
+        return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
     @cached_property
     def devices(self) -> frozenset[str]:

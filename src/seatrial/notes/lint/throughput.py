@@ -304,9 +304,10 @@ def check(sheet: Sheet) -> list[Finding]:
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((_ratio(row) or 1) / factor)) > 0.02 + slack(row)]
-        habits = [ratio for row in wrong if (ratio := _ratio(row))]
+        habits = [math.log(ratio) for row in wrong if (ratio := _ratio(row))]
         for row in wrong:
-            shared = sum(abs(math.log(ratio / (_ratio(row) or 1.0))) < 0.004 + slack(row) for ratio in habits) > 1
+            own, open_ = math.log(_ratio(row) or 1.0), 0.004 + slack(row)
+            shared = sum(abs(habit - own) < open_ for habit in habits) > 1
             found += _report(row, explained.get(row, []), factor, shared=shared)
     return found
 
