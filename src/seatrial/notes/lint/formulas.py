@@ -132,13 +132,14 @@ class Reading:
         return self._agrees(row, self._range(row, self._work(row, other), False), shown, truncated=False)
 
     def may_fit(self, row: Row, open_: Open, **other: float) -> bool:
-        """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far."""
+        """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far. With
+        `scale`, in a unit of so many times the seconds."""
         each = self._per_sample(row, other)
         if each is None:
             return False
         node = self.per == "node"
         low, high = open_[node]
-        each *= ((row.procs or 1) if node else 1) / self.scale
+        each *= ((row.procs or 1) if node else 1) / (self.scale * other.get("scale", 1.0))
         return low <= each <= high
 
     def fits_truncated(self, row: Row, **other: float) -> bool:
@@ -475,7 +476,8 @@ def _may_fit(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, f
     large: dict[str, float] = {}
     if family.of_layout:
         large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)}
-    low, high = family.least._per_sample(row, dict.fromkeys(large, 1.0)), family.most._per_sample(row, large)
+    low = family.least._per_sample(row, dict.fromkeys(large, 1.0))
+    high = low if family.most is family.least and not large else family.most._per_sample(row, large)
     if low is None or high is None:
         return False
     for scale in family.scales:

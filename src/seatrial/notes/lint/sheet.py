@@ -147,6 +147,11 @@ def _plain_figure(cell: str) -> float | None:
 
 
 @lru_cache(maxsize=4096)
+def _devices(words: str) -> frozenset[str]:
+    return frozenset(name.lower() for name in DEVICES.findall(words))
+
+
+@lru_cache(maxsize=4096)
 def _is_plan(cell: str) -> bool:
     return _PLANNED.fullmatch(cell.strip().lower()) is not None
 
@@ -227,9 +232,9 @@ class Row:
     def printed(self, name: str) -> Printed | None:
         if name not in self._printed:
             value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
-            plain = (
-                None if value is None else digits.read(self.cell(name), value) if self.cell(name) else digits.from_value(value)
-            )
+            plain = None
+            if value is not None:
+                plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)
             self._printed[name] = plain if plain is None else self.sheet.steps(self.key, name).applied(plain)
         return self._printed[name]
 
@@ -323,7 +328,7 @@ class Row:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
         words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
-        return frozenset(name.lower() for name in DEVICES.findall(words))
+        return _devices(words)
 
     @cached_property
     def device(self) -> Device | None:
@@ -477,6 +482,9 @@ class Sheet:
                     if len(first) < 2:
                         first.append(other)
             self._bearers[key] = bearers
+        own = self._bearers[key].get(getattr(row.record, name))
+        if not own or own[0] is not row:
+            return list(self._bearers[key])  # in the order they first come without the row too
         others = ((value, [b for b in first if b is not row]) for value, first in self._bearers[key].items())
         return [value for value, first in sorted(((v, b) for v, b in others if b), key=lambda pair: pair[1][0].index)]
 

@@ -49,7 +49,7 @@ def clock(row: Row) -> Iterator[Finding]:
 def text_in_number(row: Row) -> Iterator[Finding]:
     """A number with words beside it; words alone say what happened and are read as such."""
     for heading, cell in row.record.printed.items():
-        number = number_among_words(heading, cell)
+        number = number_among_words(heading, cell) if cell.lower() != cell.upper() else ""
         if number:
             message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
             yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number)

@@ -122,10 +122,9 @@ def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip |
 
 
 def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
-    open_ = left_open(row)
+    reading, open_ = reading_of(row), left_open(row)
     for scale, unit in TIME_SCALES.items():
-        reading = in_unit(reading_of(row), scale)
-        if reading.may_fit(row, open_) and reading.fits(row):
+        if reading.may_fit(row, open_, scale=scale) and in_unit(reading, scale).fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
             message = f"the time is in {unit}"
             yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
