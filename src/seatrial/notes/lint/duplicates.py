@@ -7,6 +7,7 @@ same configuration elsewhere) or neighbours that only one of the two orders agre
 from __future__ import annotations
 
 import math
+import operator
 import re
 import statistics
 from collections.abc import Iterator
@@ -53,20 +54,28 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
     """As far as both rows say; settings in the environment must be equal."""
+    here, there = a.configuration or _configuration(a), b.configuration or _configuration(b)
+    if here != there:
+        for name, one, two in zip(CONFIGURATION, here, there):
+            if one != two and one is not None and two is not None and name not in but:
+                return False
     if (a.record.machine or b.record.machine) != (b.record.machine or a.record.machine) or a.devices != b.devices:
         return False
-    if a.record.env != b.record.env or (a.record.freq_ghz or b.record.freq_ghz) != (b.record.freq_ghz or a.record.freq_ghz):
-        return False
-    for name, one, two in zip(CONFIGURATION, _configuration(a), _configuration(b)):
-        if one != two and one is not None and two is not None and name not in but:
-            return False
-    return True
+    freq = (a.record.freq_ghz or b.record.freq_ghz) == (b.record.freq_ghz or a.record.freq_ghz)
+    return a.record.env == b.record.env and freq
+
+
+_SETTINGS, _SHAPE = operator.attrgetter(*CONFIGURATION), CONFIGURATION.index("layers")
 
 
 def _configuration(row: Row) -> tuple[object, ...]:
     """All that was asked, None where nobody said; kept until a finding proposes another value."""
     if row.configuration is None:
-        row.configuration = tuple(None if (value := _setting(row, name)) == "" else value for name in CONFIGURATION)
+        values = _SETTINGS(row.record)
+        if row.fixed:
+            values = tuple(_setting(row, name) for name in CONFIGURATION)
+        known = tuple(None if value == "" else value for value in values)
+        row.configuration = (*known[:_SHAPE], row.layers, row.hidden, *known[_SHAPE + 2 :])
     return row.configuration
 
 
@@ -171,14 +180,16 @@ def _swapped_alone(row: Row, far: float) -> list[Finding]:
     (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
     low, high = min(column), max(column)
     alike = ("mbs", "gbs", "zero_stage", "heads")
-    near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
+    slower = all((time > rate) == (sec <= tflops) for time, rate in map(_figures, others))
+    near: list[float] = []
+    if slower or any(abs(math.log(sec / t)) < 0.2 for t in column):
+        near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
     if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
         why = f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
         return [_swap(row, why, certain=True)]
-    slower = {time > rate for time, rate in map(_figures, others)}
     # The best of a few micro-batches is a little faster than the rest: that is no slip.
     beyond = bool(near) and min(abs(math.log(tflops / t)) for t in near) > _BEST
-    if len(near) > 1 and _within(sec, near) and beyond and slower == {sec <= tflops}:
+    if len(near) > 1 and _within(sec, near) and beyond and slower:
         reach = f"those that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
         why = f"no other row has this order, and {reach}"
         return [_swap(row, why, certain=False)]

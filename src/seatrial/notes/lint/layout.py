@@ -174,6 +174,7 @@ def _part_of_a_node(row: Row) -> bool:
     agrees = _tflops_agree(row, "nodes", 1, row.product)
     if agrees or agrees is None and (row.record.procs_per_node is None or "procs_per_node" in row.record.inferred):
         row.procs = row.product
+        row.terms.clear()
         return True
     return False
 

@@ -134,6 +134,7 @@ class Hints:
         self._found: dict[int, dict[str, object]] = {}
         self._loosely: dict[int, dict[str, object]] = {}
         self._near: dict[tuple[int | None, str], dict[str, object]] = {}
+        self._seen: dict[tuple[int, int], list[tuple[int, tuple[int, int]]]] = {}
 
     def enriched(self, record: Record) -> Record:
         """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
@@ -194,10 +195,13 @@ class Hints:
     def _visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
         """The lines of text above that hold for a table at `line`, the nearest first; with the section and the tables above."""
         tree, text = self._tree
-        depth = {section: place for place, section in enumerate(tree.chain(tree.at(line)))}
-        seen = [(depth[scope], -number, after) for number, section, after in text
-                if number < line and (scope := tree.scope(section)) in depth]  # fmt: skip
-        return [(-number, (scope, after)) for scope, number, after in sorted(seen)]
+        key = tree.at(line), bisect.bisect_left(text, (line,))
+        if key not in self._seen:
+            depth = {section: place for place, section in enumerate(tree.chain(key[0]))}
+            seen = [(depth[scope], -number, after) for number, section, after in text[: key[1]]
+                    if (scope := tree.scope(section)) in depth]  # fmt: skip
+            self._seen[key] = [(-number, (scope, after)) for scope, number, after in sorted(seen)]
+        return self._seen[key]
 
     @cached_property
     def _tree(self) -> tuple[Tree, list[tuple[int, int, int]]]:

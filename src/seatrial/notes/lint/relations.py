@@ -178,8 +178,11 @@ def belongs(row: Row, relation: Relation, name: str) -> bool:
 def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
     """The logarithm of the product; None where the row does not have all its fields."""
     total = 0.0
+    known = {} if other else row.terms
     for name, power in relation.terms:
-        value = term(row, name, other or {})
+        if name not in known:
+            known[name] = term(row, name, other or {})
+        value = known[name]
         if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
             continue  # where nobody says it, it is part of what is learned
         if value is None and name == "world" and not relation.exact and _same_devices(row):

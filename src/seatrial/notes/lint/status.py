@@ -37,7 +37,7 @@ def check(sheet: Sheet) -> list[Finding]:
 def clock(row: Row) -> Iterator[Finding]:
     """Processors run at some gigahertz."""
     for heading, cell in row.record.printed.items():
-        for match in _CLOCK.finditer(cell):
+        for match in _CLOCK.finditer(cell) if "z" in cell or "Z" in cell else ():
             value, prefix = float(match[1]), match[2].upper()
             ghz = value * {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0}[prefix]
             if 0.1 <= ghz <= 10:
@@ -50,7 +50,7 @@ def clock(row: Row) -> Iterator[Finding]:
 def text_in_number(row: Row) -> Iterator[Finding]:
     """A number with words beside it; words alone say what happened and are read as such."""
     for heading, cell in row.record.printed.items():
-        number = number_among_words(heading, cell)
+        number = number_among_words(heading, cell) if cell.lower() != cell.upper() else ""
         if number:
             message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
             yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number)

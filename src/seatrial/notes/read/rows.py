@@ -302,7 +302,7 @@ ACCUMULATED = frozenset(
 
 def _accumulated(row: _OpenRow) -> int | None:
     said = [text for heading, text in row.extra.items() if normal(heading) in ACCUMULATED]
-    return int(said[0]) if len(said) == 1 and said[0].isdigit() and 0 < int(said[0]) < 2**31 else None
+    return int(said[0]) if len(said) == 1 and said[0].isdecimal() and len(said[0]) < 10 and int(said[0]) > 0 else None
 
 
 def _is_other_model(values: dict[str, Any], around: Around) -> bool:
