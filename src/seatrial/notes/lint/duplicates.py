@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from seatrial.columns import LAYOUT
-from seatrial.notes.lint.digits import overlap, slip
+from seatrial.notes.lint.digits import Slip, overlap, slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of
@@ -287,17 +287,27 @@ def _same_but_names(a: Row, b: Row) -> bool:
 def _memories(pairs: list[tuple[Row, Row]]) -> list[Finding]:
     """One configuration, and memory that differs by exchanged or wrong digits."""
     found = []
+    oddness: dict[Row, float] = {}
     for a, b in pairs:
         one, two = a.record.mem_gib, b.record.mem_gib
         if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < 0.2:
             continue
-        wrong, right = (a, b) if _memory_oddness(a) > _memory_oddness(b) else (b, a)
-        there, cell, its = right.printed("mem_value"), wrong.cell("mem_value"), right.cell("mem_value")
-        typed = slip(cell, there.rounded) if there and wrong.record.mem_unit == right.record.mem_unit else None
+        if _memory_slip(a, b) is None and _memory_slip(b, a) is None:
+            continue
+        oddness.update({row: _memory_oddness(row) for row in (a, b) if row not in oddness})
+        wrong, right = (a, b) if oddness[a] > oddness[b] else (b, a)
+        typed = _memory_slip(wrong, right)
         if typed is not None:
+            cell, its = wrong.cell("mem_value"), right.cell("mem_value")
             message = f"{cell} where {right.where} has {its} for the same configuration: {typed.how}"
             found.append(wrong.find("memory-mismatch", "warning", message, name="mem_value", proposed=its))
     return found
+
+
+def _memory_slip(wrong: Row, right: Row) -> Slip | None:
+    there = right.printed("mem_value")
+    same = there is not None and wrong.record.mem_unit == right.record.mem_unit
+    return slip(wrong.cell("mem_value"), there.rounded) if same and there is not None else None
 
 
 def _memory_oddness(row: Row) -> float:
