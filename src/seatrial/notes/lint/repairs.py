@@ -220,7 +220,7 @@ def _concerns(row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[t
     if names == {"the layout"}:
         return False
     # A factor that the rows agree on and the formula does not give is no question of the formula.
-    if not throughput_can or any(abs(rule.constant + TERA) > SMALL for relation, rule, _ in broken if relation.name == OF_TIME):
+    if not throughput_can or any(abs(rule.constant + TERA) > GRAVE for relation, rule, _ in broken if relation.name == OF_TIME):
         return True
     return names != {OF_TIME} or any({"sec_per_it", "tflops"} & {n for n, _ in r.terms} for r, _ in kept)
 
@@ -425,7 +425,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
     ratio = figure.value / value
     shown, why, code = figure.like(value), "", ""
-    half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)  # where the point moved the last digit did too
+    # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
+    half = max(0.0, min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value) - (high - low) / 2)
     slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
     if slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
