@@ -45,9 +45,9 @@ DEFAULTS = {
     "nodes": "as many as DP x TP x PP x CP processes fill",
     "procs_per_node": "what the processes and the nodes make of it, at most the cluster's",
     "dp": "what the nodes leave beside TP x PP x CP",
-    "cp_kind": "the engine's own: ring, with torchtitan gather, with DeepSpeed ulysses",
     "tp, pp, vp, mbs": "1",
     "cp": "1",
+    "cp_kind": "the engine's own: ring, with torchtitan gather, with DeepSpeed ulysses",
     "gbs": "DP x MBS",
     "zero_stage": "what the engine is usually run with: 0, with megatron-core 1, with FSDP 3",
     "activation_ckpt or recompute": "none",
@@ -468,7 +468,7 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     here = cluster.with_procs(procs).with_nodes(nodes)
     said = knobs.pop("stage_layers", "")
     if said not in ("", AUTO):
-        knobs["stage_layers"] = _stages(said, knobs.get("pp", 1) * knobs.get("vp", 1))
+        knobs["stage_layers"] = _stages(said, knobs)
     model, topology = _model(got, knobs.get("tp", 1)), Topology(**knobs)
     made = Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs, documents=documents),
                  topology=topology, cluster=here,
@@ -481,10 +481,10 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     return resolved(made)
 
 
-def _stages(text: str, stages: int) -> tuple[int, ...]:
+def _stages(text: str, knobs: Mapping[str, int]) -> tuple[int, ...]:
     """One number alone is that of each stage."""
     split = listed(text, where="stage_layers")
-    return split * stages if len(split) == 1 else split
+    return split * (knobs.get("pp", 1) * knobs.get("vp", 1)) if len(split) == 1 else split
 
 
 def _measure(said: str) -> str:

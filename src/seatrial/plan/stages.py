@@ -14,18 +14,20 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from seatrial import rules
 from seatrial.engines.model import model_of
 from seatrial.plan import step
-from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import SPLITS, Configs, Floats, Ints, over_ranks, rank_layers
 from seatrial.plan.held import Held
 from seatrial.plan.odds import EVEN, LIKELY, UNLIKELY, Headroom, expected
 from seatrial.spec import Cluster, Device, Link, Trial, stage_split
+
+if TYPE_CHECKING:
+    from seatrial.plan.calibrate import Calibration
 
 SAME = 1e-9
 """Two forecasts that differ by less are equal: the default split stays."""
