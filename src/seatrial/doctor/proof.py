@@ -195,7 +195,7 @@ def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARN
 
 
 def described(t: Topology) -> str:
-    degrees = " x ".join(column.text(getattr(t, column.field)) for column in TOPOLOGY if column.about.degree)
+    degrees = t.product.rpartition(" = ")[0]
     more = [column.text(value) for column in TOPOLOGY if not column.about.degree and column.field != "mbs"
             and (value := getattr(t, column.field)) != column.default]
     return ", ".join([degrees, *more, f"on {t.world} gloo rank{'s' if t.world > 1 else ''}"])
