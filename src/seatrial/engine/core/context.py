@@ -100,8 +100,8 @@ class _Attend(Function):
         ctx.kernel = kernel_for(q.device, q.dtype, backend=backend, biased=bool(context.biases))
         q, kv = context.neighbours.enter(q, k, v)
         softmax = Softmax(q, ctx.kernel)
-        for source, (keys, values) in context.keys.blocks(kv):
-            softmax.add(keys, values, context.keys.pieces[source], context.bias_of(source))
+        for source, found, (keys, values) in context.keys.blocks(kv):
+            softmax.add(keys, values, found, context.bias_of(source))
         out, lse = softmax.result()
         ctx.save_for_backward(q, kv, out, lse)
         return context.neighbours.to_tokens(out)
@@ -111,8 +111,8 @@ class _Attend(Function):
         (q, kv, out, lse), context = ctx.saved_tensors, ctx.context
         backward = SoftmaxBackward(context.neighbours.to_heads(grads[0]), q, out, lse, ctx.kernel)
         gradients = context.keys.gradients(kv)
-        for source, (keys, values) in context.keys.blocks(kv):
-            gradients.add(source, *backward.add(keys, values, context.keys.pieces[source], context.bias_of(source)))
+        for source, found, (keys, values) in context.keys.blocks(kv, own_in_two=not context.biases):
+            gradients.add(source, *backward.add(keys, values, found, context.bias_of(source)))
         return *context.neighbours.leave(backward.result(), gradients.result()), None, None
 
 
@@ -177,6 +177,10 @@ class Gradients(Protocol):
     def result(self) -> Tensor: ...
 
 
+Block = tuple[int, list[Piece], Tensor]
+"""A source of keys, what of them is attended now, and the keys over the values."""
+
+
 class Keys(Protocol):
     queries: tuple[Stretch, ...]
     of: list[tuple[Stretch, ...]]
@@ -184,8 +188,9 @@ class Keys(Protocol):
     pieces: list[list[Piece]]
     """Of this rank's queries with them."""
 
-    def blocks(self, kv: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Each source of keys, with what comes from there."""
+    def blocks(self, kv: Tensor, *, own_in_two: bool = False) -> Iterator[Block]:
+        """Each source of keys. `own_in_two`: some of the work with this rank's own keys is left for the end, where gradients of
+        others' are still on their way."""
 
     def gradients(self, kv: Tensor) -> Gradients: ...
 
@@ -202,13 +207,22 @@ class Ring:
     def pass_on(self, x: Tensor) -> Pending:
         return self.comm.shift(torch.empty_like(x), x, self.group, timer=TIMER)
 
-    def blocks(self, kv: Tensor) -> Iterator[tuple[int, Tensor]]:
-        held = kv
+    def blocks(self, kv: Tensor, *, own_in_two: bool = False) -> Iterator[Block]:
+        held, own = kv, self.group.rank
+        first, last = self._halves() if own_in_two and self.group.size > 1 else (self.pieces[own], [])
         for step in range(self.group.size):
             coming = self.pass_on(held) if step + 1 < self.group.size else None
-            yield (self.group.rank - step) % self.group.size, held
+            source = (own - step) % self.group.size
+            yield source, self.pieces[source] if step else first, held
             if coming is not None:
                 held = coming.wait()
+        if last:
+            yield own, last, kv
+
+    def _halves(self) -> tuple[list[Piece], list[Piece]]:
+        """Own queries with own keys: those of the stretch in front, a quarter of the work, and the others."""
+        front, behind = self.queries
+        return pieces([front], [front]), pieces([behind], self.queries)
 
     def gradients(self, kv: Tensor) -> Gradients:
         return _Travelling(self, kv)
@@ -225,7 +239,7 @@ class _Travelling:
         both = dk.new_empty(self._shape, dtype=self._wide)
         both[0], both[1] = dk, dv
         if source == self.ring.group.rank:
-            self._own = both
+            self._own = both if self._own is None else self._own.add_(both)
             return
         if self._coming is not None:
             both += self._coming.wait()
@@ -246,7 +260,7 @@ class Gathered:
         self.of: list[tuple[Stretch, ...]] = [(Stretch(0, 0, seq),)]
         self.pieces = [pieces(self.queries, self.of[0])]
 
-    def blocks(self, kv: Tensor) -> Iterator[tuple[int, Tensor]]:
+    def blocks(self, kv: Tensor, *, own_in_two: bool = False) -> Iterator[Block]:
         parts = kv.new_empty(self.group.size, *kv.shape)
         self.comm.all_gather(parts, kv, self.group, timer=TIMER)
         whole = kv.new_empty(*kv.shape[:2], self.group.size * kv.shape[2], *kv.shape[3:])
@@ -254,7 +268,7 @@ class Gathered:
             for one in stretches:
                 whole[:, :, one.start : one.start + one.length] = part[:, :, one.at : one.at + one.length]
         del parts, part
-        yield 0, whole
+        yield 0, self.pieces[0], whole
 
     def gradients(self, kv: Tensor) -> Gradients:
         return _Scattered(self, kv)
