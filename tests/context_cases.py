@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seatrial.engine.core.context import alibi_bias, positions_of, ring_stretches
 from seatrial.engine.core.lse_kernels import Kernel
-from seatrial.engine.core.pieces import Bias, Piece, Softmax, SoftmaxBackward, pieces
+from seatrial.engine.core.pieces import Bias, Piece, Softmax, SoftmaxBackward, Starts, Stretch, packed, pieces
 
 
 def whole(q: Tensor, k: Tensor, v: Tensor, d_out: Tensor, *, slopes: Tensor | None) -> list[Tensor]:
@@ -26,7 +26,10 @@ def whole(q: Tensor, k: Tensor, v: Tensor, d_out: Tensor, *, slopes: Tensor | No
 
 
 def in_pieces(q: Tensor, k: Tensor, v: Tensor, d_out: Tensor, *, ring: int, kernel: Kernel,
-              slopes: Tensor | None) -> list[Tensor]:
+              slopes: Tensor | None, documents: Starts | None = None) -> list[Tensor]:
+    def met(mine: tuple[Stretch, ...], theirs: tuple[Stretch, ...]) -> list[Piece]:
+        return pieces(mine, theirs) if documents is None else packed(mine, theirs, documents, q.shape[1])
+
     of = [ring_stretches(q.shape[1], ring, member) for member in range(ring)]
     at = [positions_of(one, q.device) for one in of]
     out, dq, dk, dv = (torch.zeros_like(x) for x in (d_out, q, k, v))
@@ -41,12 +44,12 @@ def in_pieces(q: Tensor, k: Tensor, v: Tensor, d_out: Tensor, *, ring: int, kern
     for mine, here in zip(of, at):
         softmax = Softmax(q[:, here], kernel)
         for theirs, there in zip(of, at):
-            softmax.add(k[:, there], v[:, there], pieces(mine, theirs), bias_of(here, there))
+            softmax.add(k[:, there], v[:, there], met(mine, theirs), bias_of(here, there))
         out[:, here], lse = softmax.result()
         assert torch.isfinite(lse).all()
         backward = SoftmaxBackward(d_out[:, here], q[:, here], out[:, here], lse, kernel)
         for theirs, there in zip(of, at):
-            parts = backward.add(k[:, there], v[:, there], pieces(mine, theirs), bias_of(here, there))
+            parts = backward.add(k[:, there], v[:, there], met(mine, theirs), bias_of(here, there))
             for total, part in zip((dk, dv), parts):
                 total[:, there] += part
         dq[:, here] = backward.result()

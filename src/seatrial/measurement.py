@@ -20,13 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seatrial import arith, fields
+from seatrial import arith, fields, presets
 from seatrial.arith import FORMULA
 from seatrial.errors import BadInput
 from seatrial.median import Known, far_out, median_of
 from seatrial.recipe import Recipe
 from seatrial.schedule import KINDS
-from seatrial.spec import Batch, Trial, round_up, stages_of
+from seatrial.spec import Batch, Device, Trial, round_up, stages_of
 
 Event = dict[str, Any]
 RATES = ("sec_per_it", "tflops", "samples_per_s", "tokens_per_s")
@@ -65,14 +65,15 @@ def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch
     counted = [e for e, mark in zip(rows, marked) if number(e.get("sec")) and not mark.get("warmup")]
     found = Measurement(iterations=kept, loss=losses[-1] if losses else None,
                         breakdown=_mean([e["timers"] for e in counted or rows if "timers" in e]),
-                        memory=next((e for e in reversed(events) if e["event"] == "memory"), {}))
+                        memory=next((e for e in reversed(events) if e["event"] == "memory"), {}),
+                        about=_uneven([e["attended_pairs"] for e in counted or rows if "attended_pairs" in e]))
     if ran is not None and ran != trial.batch:
         return _estimated(found, trial, groups)
     grows = trial.batch.rampup_start is not None
     timed = groups.get(trial.batch.gbs) or (next(iter(groups.values())) if len(groups) == 1 and not grows else [])
     if timed:
         known = median_of(timed)
-        about = _about(known, timed, marked, recipe)
+        about = {**_about(known, timed, marked, recipe), **found.about}
         first = next((i["sec"] for i in marked if i.get("warmup") and number(i.get("sec"))), None)
         if trial.execution.compile and first is not None:
             about["compile_s"] = max(0.0, first - known.value)
@@ -80,6 +81,12 @@ def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch
     # So few iterations that all were the warm-up: better than nothing, and `about` says nothing of how well it is known.
     all_timed = [] if grows else [e["sec"] for e in rows if number(e.get("sec"))]
     return replace(found, sec_per_it=statistics.median(all_timed)) if all_timed else found
+
+
+def _uneven(attended: list[dict[str, float]]) -> dict[str, float]:
+    """What ranks attend of packed documents, least and most, over the mean of all: those with less wait."""
+    return {f"attended_{end}": round(statistics.fmean(one[end] / one["mean"] for one in attended), 4) for end in ("min", "max")
+            if attended}  # fmt: skip
 
 
 KEPT = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "warmup", "outlier")
@@ -134,15 +141,29 @@ def about(known: Known, timed: Sequence[float], marked: Sequence[dict]) -> dict[
     return found
 
 
-def rates(trial: Trial, sec_per_it: float) -> dict[str, Any]:
-    """What a time per iteration means, as fields of a record; MFU where the cluster's device says its peak."""
+def rates(trial: Trial, sec_per_it: float, said: Sequence[dict] = ()) -> dict[str, Any]:
+    """What a time per iteration means, as fields of a record; MFU where the peak of the device is known.
+
+    `said`: the run's events, which name the device that it ran on: a trial may name a cluster and be tried elsewhere.
+    """
     t = trial.topology
-    peak = trial.cluster.device.peak_tflops.get(t.precision) if trial.cluster is not None else None
+    device = _ran_on(trial, said)
+    peak = device.peak_tflops.get(t.precision) if device is not None else None
     found = arith.rates(FORMULA, trial.model, samples=trial.batch.gbs, sec_per_it=sec_per_it, processes=t.world,
                         recompute=t.recompute, tp=t.tp, pp=t.pp, peak_tflops=peak)
     return {"sec_per_it": digits(sec_per_it), "time_unit": "s", "tflops": digits(found.tflops), "formula": FORMULA,
             "tflops_per": "process", "samples_per_s": digits(found.samples_per_s), "tokens_per_s": digits(found.tokens_per_s),
             "mfu": None if found.mfu is None else digits(found.mfu)}
+
+
+def _ran_on(trial: Trial, said: Sequence[dict]) -> Device | None:
+    """The cluster's, where the run was on that kind; else the one that it says, where that is known by its name."""
+    fullest = next((e.get("fullest") or {} for e in reversed(said) if e["event"] == "memory"), {})
+    kind = "gpu" if {"reserved_peak_gib", "allocated_peak_gib"} & fullest.keys() else "cpu" if fullest else ""
+    if trial.cluster is not None and kind in ("", trial.cluster.device.kind):
+        return trial.cluster.device
+    name = next((str(e.get("device", "")) for e in said if e["event"] == "start"), "")
+    return presets.device_called(name) if kind == "gpu" else None
 
 
 def digits(value: float) -> float:
@@ -192,7 +213,8 @@ def short_batch(trial: Trial, microbatches: int, *, warmup: int) -> Batch | None
         return None
     replica = trial.topology.dp * trial.topology.mbs
     small, large = found[0] * replica, found[1] * replica
-    return Batch(gbs=large, rampup_start=small, rampup_increment=large - small, rampup_samples=small * (warmup + TIMED_SHORT))
+    return Batch(gbs=large, rampup_start=small, rampup_increment=large - small, rampup_samples=small * (warmup + TIMED_SHORT),
+                 documents=trial.batch.documents)
 
 
 def _estimated(found: Measurement, trial: Trial, groups: dict[int, list[float]]) -> Measurement:

@@ -106,6 +106,7 @@ class Record:
     vp: int | None = None
     mbs: int | None = None
     gbs: int | None = None
+    documents: str = ""
     zero_stage: int | None = None
     recompute: str = ""
     """none, selective or full; empty when nobody said."""

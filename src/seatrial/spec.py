@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from seatrial import fields, stages
+from seatrial.documents import Documents
 from seatrial.errors import BadInput
 from seatrial.schedule import ScheduleKind, virtual_stages_wrong
 
@@ -391,6 +392,14 @@ class Topology:
         return weights if self.zero == 3 else 1, gradients if self.zero >= 2 else 1, state if self.zero else 1
 
     @property
+    def levels(self) -> list[tuple[str, int, int]]:
+        """Groups that divide weights, gradients and state, each what the one before holds, and those that hold the same state:
+        name, how far apart their ranks are among the `data_ranks`, and how many they are."""
+        over = 1, *self.divided_over, self.data_ranks
+        names = ("shard", "gradients", "state", "replicas")
+        return [(name if inner > 1 else "shard", inner, outer // inner) for name, inner, outer in zip(names, over, over[1:])]
+
+    @property
     def product(self) -> str:
         """DP 2 x TP 2 x PP 2 = 8 processes; CP where there is one."""
         degrees = [("DP", self.dp), ("TP", self.tp), ("PP", self.pp), *([("CP", self.cp)] if self.cp > 1 else [])]
@@ -414,7 +423,7 @@ class Topology:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Global batch size and its ramp-up."""
+    """Global batch size, its ramp-up, and what a sequence is made of."""
 
     gbs: int = fields.field(label="GBS", kind="count", searched=True, title="Global batch (GBS)",
         names="gbs, global batch, global batch size, global bs, global batchsize, batch size, batch, bs, train batch size, "
@@ -426,8 +435,14 @@ class Batch:
     """… in steps of this …"""
     rampup_samples: int | None = None
     """… over this many samples."""
+    documents: str | None = fields.field(None, label="Docs", title="Documents of a sequence",
+        names="documents, packed, document lengths")
+    """Documents packed into a sequence, by their lengths: fixed:1024, uniform:256:4096, lognormal:MEAN:SIGMA,
+    exponential:MEAN, or corpus for those of the data's .idx file. Attention stays inside each; positions go on."""
 
     def __post_init__(self) -> None:
+        if self.documents is not None:
+            Documents.parse(self.documents)
         fields.positive("batch", gbs=self.gbs, rampup_start=self.rampup_start, rampup_increment=self.rampup_increment,
                         rampup_samples=self.rampup_samples)
         given = [self.rampup_start, self.rampup_increment, self.rampup_samples]

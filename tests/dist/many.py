@@ -81,7 +81,7 @@ def train(trial: Trial, recipe: Recipe, pool: Pool | None = None) -> list[StepRe
     """The trial's first steps in the world that this process is in."""
     mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
     engine = Engine(trial, recipe, mesh)
-    batches = Batches(recipe, trial.model, recipe.seed)
+    batches = Batches(recipe, trial.model, recipe.seed, documents=trial.batch.documents)
     results, sample = [], 0
     for step in range(1, recipe.steps + 1):
         results.append(engine.step(step, first_sample=sample, batches=batches))
@@ -125,6 +125,7 @@ def first_step(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[floa
     found, pool = {}, Pool()
     for label, trial in trials.items():
         engine = Engine(trial, recipe, Mesh(trial.topology, device=torch.device("cpu"), pool=pool))
-        result = engine.step(1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
+        batches = Batches(recipe, trial.model, recipe.seed, documents=trial.batch.documents)
+        result = engine.step(1, first_sample=0, batches=batches)
         found[label] = result.loss, result.grad_norm, {name: values.numpy() for name, _, values in gradients(engine)}
     return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, QWEN3, SELDOM
+from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, PACKED, QWEN3, SELDOM
 from dist.many import Series, run_all
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
@@ -52,9 +52,10 @@ def _topologies() -> dict[str, Trial]:
         add("zero", zero=zero, dp=2, tp=2, pp=2)
     for zero in (1, 2, 3):
         add("group", zero=zero, dp=4, zero_group=2)
+    for zero in (1, 3):
         add("group", LLAMA_TIED, zero=zero, dp=4, pp=2, zero_group=2)
         add("group", QWEN3, zero=zero, dp=4, tp=2, zero_group=2, sequence_parallel=True)
-    add("group", zero=2, dp=4, zero_group=1)
+    add("group", zero=2, dp=4, tp=2, zero_group=1, sequence_parallel=True)
     add("group", zero=3, dp=4, pp=2, zero_group=2, schedule="zb-h1")
     add("groups", zero=2, dp=4, gradients_group=2)
     add("groups", zero=2, dp=4, pp=2, vp=2, schedule="interleaved", gradients_group=1)
@@ -121,6 +122,8 @@ def _topologies() -> dict[str, Trial]:
     add("ramp-up", batch=ramp, dp=2, tp=2, pp=2)
     add("ramp-up", batch=ramp, pp=2, schedule="zb-h1")
     add("ramp-up", batch=replace(ramp, rampup_increment=4), pp=2, vp=2, schedule="interleaved")
+    for model, documents, layout in PACKED:
+        add(f"packed {model.family} {documents}", model, Batch(gbs=8, documents=documents), **layout)
     return found | {label: _trial(model, **{"mbs": 2, **layout}) for label, (model, layout) in LAYOUTS.items()}
 
 

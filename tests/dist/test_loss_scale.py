@@ -11,7 +11,7 @@ from seatrial.spec import Batch, Model, Topology, Trial
 RECIPE = Recipe(steps=8, lr=1e-2, loss_scale=2.0**22)
 ALONE = Topology(precision="fp16", mbs=8)
 SHARED = (replace(ALONE, dp=2, mbs=1), replace(ALONE, dp=2, mbs=4, zero=2), replace(ALONE, dp=2, mbs=2, zero=3),
-          replace(ALONE, tp=2), replace(ALONE, cp=2, mbs=4))  # fmt: skip
+          replace(ALONE, dp=2, mbs=2, zero=2, zero_group=1), replace(ALONE, tp=2), replace(ALONE, cp=2, mbs=4))  # fmt: skip
 
 
 def skipped(topologies: tuple[Topology, ...]) -> list[dict[str, list[bool]]]:

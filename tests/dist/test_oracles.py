@@ -1,6 +1,7 @@
 """The engine's gradients are those of others: of torch's own pipeline and FSDP2, and of transformers for each model type."""
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -54,12 +55,15 @@ HF = {
     "mistral": ("Mistral", dict(**ROTARY, sliding_window=32, head_dim=16)),
     "qwen2": ("Qwen2", ROTARY),
     "qwen3": ("Qwen3", dict(**ROTARY, head_dim=24)),
+    "llama packed": ("Llama", ROTARY),
 }  # fmt: skip
 
 
 DIVIDED = {"gpt2": dict(cp=4), "bloom": dict(cp=4, cp_kind="gather"), "llama-3.1": dict(cp=4, cp_kind="ulysses+ring"),
-           "qwen3": dict(cp=2, dp=2)}
+           "qwen3": dict(cp=2, dp=2), "llama packed": dict(cp=2, dp=2)}
 """The sequence over ranks, by the three kinds of positions and with norms over heads."""
+PACKED = {"llama packed": "uniform:1:12"}
+"""Documents, where they hide under a mask from those of transformers; positions go on."""
 
 
 def beside(family: str, **layout: Any) -> tuple[Any, Trial]:
@@ -70,12 +74,24 @@ def beside(family: str, **layout: Any) -> tuple[Any, Trial]:
     head = "LMHeadModel" if family == "gpt2" else "ForCausalLM"
     theirs = getattr(transformers, prefix + head)(getattr(transformers, prefix + "Config")(**config)).train()
     model = model_of(theirs.config.to_dict(), where=family)
-    return theirs, Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2, **layout), execution=EXECUTION)
+    batch = Batch(gbs=4, documents=PACKED.get(family))
+    return theirs, Trial(model=model, batch=batch, topology=Topology(mbs=2, **layout), execution=EXECUTION)
 
 
 @pytest.fixture(scope="module")
 def divided() -> dict[str, tuple[float, float, dict[str, Any]]]:
     return in_world(4, first_step, {family: beside(family, **layout)[1] for family, layout in DIVIDED.items()}, RECIPE)[0]
+
+
+def mask(documents: tuple[tuple[int, ...], ...] | None, seq: int) -> dict[str, torch.Tensor]:
+    """What is added to the scores, [samples, 1, queries, keys]; theirs is causal where there is none."""
+    if documents is None:
+        return {}
+    added = torch.full((len(documents), 1, seq, seq), torch.finfo(torch.float32).min)
+    for sample, starts in enumerate(documents):
+        for start, end in itertools.pairwise((*starts, seq)):
+            added[sample, 0, start:end, start:end].triu_(1)
+    return {"attention_mask": added}
 
 
 @pytest.mark.parametrize("family", HF)
@@ -88,9 +104,10 @@ def test_gradients_are_those_of_transformers(family: str, divided: dict[str, tup
     with torch.no_grad():
         for entry in entries:
             theirs.get_parameter(entry.theirs).copy_(entry.made_of(weights, model))
-    batches = Batches(RECIPE, model, RECIPE.seed)
+    batches = Batches(RECIPE, model, RECIPE.seed, documents=trial.batch.documents)
     tokens, targets = batches.microbatch(0, 4)
-    loss = torch.nn.functional.cross_entropy(theirs(tokens).logits.flatten(0, 1), targets.flatten())
+    loss = torch.nn.functional.cross_entropy(theirs(tokens, **mask(batches.documents(0, 4), model.seq)).logits.flatten(0, 1),
+                                             targets.flatten())
     loss.backward()
     result = engine.step(1, first_sample=0, batches=batches)
     found = [(result.loss, result.grad_norm, {name: values for name, _, values in gradients(engine)})]

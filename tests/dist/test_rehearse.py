@@ -25,6 +25,7 @@ TRIALS = {
     "zero bubble": _trial(pp=2, schedule="zb-h1"),
     "zero 3": _trial("llama", dp=2, zero=3, recompute="selective", precision="bf16"),
     "interleaved": _trial("bloom", pp=2, tp=2, vp=2, schedule="interleaved", recompute="full"),
+    "groups": _trial("llama", dp=4, zero=3, weights_group=2, recompute="selective", precision="bf16"),
     "all at once": _trial(dp=2, pp=2, zero=1),
 }
 

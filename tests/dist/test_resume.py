@@ -40,11 +40,13 @@ WRITERS = {
     "llama": ("llama", {"dp": 4, "zero": 2}),
     "shared-kv": ("qwen3", {"tp": 4}),
     "cp": ("gpt2", {"dp": 2, "cp": 2, "zero": 3}),
+    "hybrid": ("gpt2", {"dp": 4, "zero": 3, "zero_group": 2, "weights_group": 1}),
 }
 READERS = {
     "one": {}, "tp4": {"tp": 4}, "pp4": {"pp": 4}, "zero2": {"dp": 4, "zero": 2}, "zero3": {"dp": 2, "tp": 2, "zero": 3},
     "interleaved": {"pp": 2, "vp": 2, "dp": 2, "schedule": "interleaved", "zero": 1},
     "cp": {"cp": 4, "zero": 1},
+    "groups": {"dp": 4, "zero": 3, "gradients_group": 2},
 }  # fmt: skip
 BATCH = Batch(gbs=8, rampup_start=4, rampup_increment=4, rampup_samples=16)
 PAIRS = [(w, r) for i, w in enumerate(WRITERS) for j, r in enumerate(READERS) if (i + j) % 3 == 0]

@@ -27,7 +27,7 @@ MODEL = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
 CONFIG = KernelConfig(fused=True, logits_in_16_bits=True, one_pass_update=True, narrow_gradients=True, release_gradients=True)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "replicas": {}, "zero 1": {"zero": 1}, "zero 2": {"zero": 2}, "zero 3": {"zero": 3},
-    "fp8": {"precision": "fp8", "zero": 1},
+    "fp8": {"precision": "fp8", "zero": 1}, "whole weights": {"zero": 3, "weights_group": 1},
 }  # fmt: skip
 
 

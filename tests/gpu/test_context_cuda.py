@@ -7,7 +7,13 @@ from torch.nn.attention import SDPBackend
 
 from context_cases import in_pieces, whole
 from seatrial.engine.core.attention import alibi_slopes
-from seatrial.engine.core.lse_kernels import Cudnn, Efficient, Flash, Kernel, kernel_for
+from seatrial.engine.core.comm import Comm
+from seatrial.engine.core.context import Context
+from seatrial.engine.core.lse_kernels import Cudnn, Efficient, Flash, Kernel, OnCpu, kernel_for
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.pieces import Starts
+from seatrial.engine.watch.timers import Timers
+from seatrial.spec import Model, Topology
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda", 0)
@@ -41,3 +47,23 @@ def test_the_kernel_is_the_one_that_was_chosen_or_what_takes_the_numbers() -> No
     assert name(torch.bfloat16, SDPBackend.FLASH_ATTENTION) == "Flash"
     assert name(torch.bfloat16, SDPBackend.CUDNN_ATTENTION) == "Cudnn"
     assert name(torch.float32, SDPBackend.FLASH_ATTENTION) == name(torch.bfloat16, biased=True) == "Efficient"
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize(("size", "kv_heads"), [(64, 4), (92, 2)])
+def test_documents_in_one_kernel_are_those_of_one_kernel_each(size: int, kv_heads: int, alike: bool) -> None:
+    starts: Starts = ((0, 100, 101, 300), (0, 100, 101, 300)) if alike else ((0, 100, 101, 300), (0, 250))
+    model = Model(layers=1, hidden=4 * size, heads=4, kv_heads=kv_heads, vocab=50, seq=384, family="llama")
+    topology = Topology(mbs=2, precision="bf16")
+    context = Context(model, topology, Comm(Mesh(topology, device=CUDA), Timers("cuda")), packs=True)
+    torch.manual_seed(1)
+    q, d_out = (torch.randn(2, 384, 4, size, device=CUDA).bfloat16() for _ in range(2))
+    k, v = (torch.randn(2, 384, kv_heads, size, device=CUDA).bfloat16() for _ in range(2))
+    assert context.use(starts).squares is not None
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    out = context.attend(*leaves)
+    out.backward(d_out)
+    expected = in_pieces(*(x.double().cpu() for x in (q, k, v, d_out)), ring=1, kernel=OnCpu(), slopes=None, documents=starts)
+    for ours, theirs in zip([out, *(x.grad for x in leaves)], expected, strict=True):
+        assert ours is not None
+        assert (ours.double().cpu() - theirs).norm() / theirs.norm() < 2e-2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seatrial.engine.io import data, indexed
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
-from seatrial.spec import Model
+from seatrial.spec import Batch, Model
 
 MODEL = Model(layers=2, hidden=8, heads=2, vocab=300, seq=16)
 
@@ -144,4 +144,4 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
 
 def test_validation_on_a_file_needs_held_out_tokens(corpus):
     with pytest.raises(BadInput, match="valid_data"):
-        data.check(Recipe(data=str(corpus[0]), eval_every=5), MODEL)
+        data.check(Recipe(data=str(corpus[0]), eval_every=5), MODEL, Batch(gbs=1))

@@ -95,6 +95,14 @@ def test_a_modelled_network_is_the_planners():
     assert network.seconds("all_reduce", "world", 24) > 0 and network.send_s(2**26) > 0
 
 
+def test_groups_of_a_node_are_as_fast_as_its_links():
+    cluster = presets.cluster("jz-a100")
+    trial = trial_of(dp=32, layers=12, gbs=64, family="gpt2", zero=3, zero_group=16, weights_group=8)
+    network = Modelled(replace(trial, cluster=cluster), cluster)
+    inside, across, replicas = (network.seconds("all_gather", name, 2**26) for name in ("shard", "gradients", "replicas"))
+    assert 0 < inside < across and across == pytest.approx(replicas)
+
+
 # assembled
 
 

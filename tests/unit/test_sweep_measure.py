@@ -8,10 +8,11 @@ import pytest
 
 from seatrial.errors import BadInput
 from seatrial.launch.trial import record_of
-from seatrial.measurement import by_size, estimate, sizes
+from seatrial.measurement import by_size, estimate, measure, sizes
+from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.schedule.vector import makespan
-from seatrial.spec import Batch, Topology, stages_of
+from seatrial.spec import Batch, Model, Topology, Trial, stages_of
 from seatrial.sweep.file import Measure, build, run_config
 
 
@@ -146,3 +147,15 @@ def test_a_short_iteration_is_run_whole():
     assert run_config(one, Measure(microbatches=4)).trial.batch == Batch(gbs=8, rampup_start=4, rampup_increment=4,
                                                                     rampup_samples=4 * 9)
     assert sizes(replace(one.trial, topology=Topology(pp=8)), 4) is None
+
+
+def test_what_ranks_attend_of_documents_is_kept_over_their_mean():
+    pairs = [{"min": 50, "mean": 100.0, "max": 150}, {"min": 80, "mean": 100.0, "max": 130}]
+    events = [{"event": "iteration", "step": i, "sec": 1.0, "gbs": 4, "loss": 2.0, "attended_pairs": pairs[i % 2]}
+              for i in range(5)]
+    trial = Trial(model=Model(layers=1, hidden=8, heads=1, vocab=20, seq=4), batch=Batch(gbs=4, documents="fixed:2"))
+    about = measure(events, trial, Recipe()).about
+    assert (about["attended_min"], about["attended_max"]) == (0.65, 1.4)
+    for event in events:
+        del event["attended_pairs"]
+    assert "attended_max" not in measure(events, trial, Recipe()).about

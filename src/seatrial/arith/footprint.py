@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from seatrial.arith import layer
 from seatrial.arith.held import Held, held_by
 from seatrial.schedule import splits_backward
-from seatrial.spec import BYTES, Trial, stages_of
+from seatrial.spec import BYTES, Trial, context_split, stages_of
 
 FP32 = 4
 TOKEN = 8
@@ -86,6 +86,10 @@ class Layout:
     bucket: Count
     """Numbers in a full bucket."""
     logits_chunk: Count
+    neighbours: Count = 1
+    """Context-parallel ranks that share heads …"""
+    gathers_keys: Count = 0
+    """… and whether keys of the others are gathered, where they do not come round a ring."""
 
     @classmethod
     def of(cls, trial: Trial) -> Layout:
@@ -96,7 +100,25 @@ class Layout:
             element=max(2, BYTES[t.precision]), bf16=int(t.precision in ("bf16", "fp8")), fp8=int(t.precision == "fp8"),
             moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
             bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
+            neighbours=context_split(m, t)[0], gathers_keys=int(t.cp_kind == "gather"),
         )  # fmt: skip
+
+    @cached_property
+    def seq(self) -> Count:
+        """Tokens of a sequence that a rank has."""
+        return self.shape.seq // self.topology.cp
+
+    @cached_property
+    def divided(self) -> Count:
+        """Whether other ranks have the rest."""
+        return (self.topology.cp > 1) * 1
+
+    @cached_property
+    def fuses(self) -> Count:
+        """Whether a GPU runs a block as one function (`engine/fast/config.py`)."""
+        s = self.shape
+        return ((s.kv == s.heads) * (s.heads * s.head_size == s.hidden) * s.layernorm * s.qkv_bias * s.out_bias * s.mlp_bias
+                * (1 - s.gated) * (1 - s.rope) * (1 - s.normed_qk) * self.half * (1 - self.divided))
 
     @cached_property
     def rows(self) -> Count:
@@ -106,7 +128,7 @@ class Layout:
     @cached_property
     def row(self) -> Count:
         """Bytes."""
-        return self.topology.mbs * self.shape.seq * self.shape.hidden * self.element
+        return self.topology.mbs * self.seq * self.shape.hidden * self.element
 
     @cached_property
     def cuts(self) -> Count:
@@ -119,9 +141,10 @@ class Layout:
         return 1 / pick(self.cuts, self.topology.tp, 1)
 
     @cached_property
-    def stage(self) -> Count:
-        """Of ZeRO: with one replica there is nothing to cut."""
-        return self.topology.zero * (self.topology.dp > 1)
+    def over(self) -> tuple[Count, Count, Count]:
+        """Ranks that weights, gradients and optimizer state are divided over."""
+        found: tuple[Count, Count, Count] = self.topology.divided_over
+        return found
 
     @cached_property
     def half(self) -> Count:
@@ -167,7 +190,7 @@ class State(NamedTuple):
 
 def state_of(lay: Layout, chunks: list[Chunk]) -> State:
     s, tp = lay.shape, lay.topology.tp
-    unit = s.hidden * pick((lay.stage > 0) * 1, lay.topology.dp, 1)
+    unit = s.hidden * lay.over[2]
     tensors, entries = layer.tensors(s, tp), layer.entry(s)
     block, raw = _aligned(tensors, s), layer.numbers(tensors)
     entry, raw_entry, norm = _aligned(entries, s), layer.numbers(entries), layer.norm(s, s.hidden)
@@ -241,11 +264,14 @@ class Block:
         s, o, cuts, splits, full, selective = lay.shape, lay.outside, lay.cuts, lay.splits, lay.full, lay.selective
         qkv, rotated, context, up, inner = (width / s.hidden for width in layer.widths(s, lay.topology.tp))
         grouped = (s.kv != s.heads) * 1
-        fused = gpu * lay.half * fusable(s)
+        fused = gpu * lay.fuses
         # No fused kernel of a GPU takes grouped heads in fp32: scores are kept, and queries, keys and values for each head.
-        stored = gpu * (1 - lay.half) * grouped
-        scores = stored * s.heads * s.seq / s.hidden / lay.topology.tp
+        stored = gpu * (1 - lay.half) * grouped * (1 - lay.divided)
+        scores = stored * s.heads * lay.seq / s.hidden / lay.topology.tp
         attention = pick(stored, scores + 4 * context + s.normed_qk * qkv, qkv + rotated + context)
+        # Of a divided sequence queries, keys and values are copies; what some heads attended is kept beside its tokens.
+        shared = (lay.neighbours > 1) * 1
+        attention = pick(lay.divided, (1 + s.normed_qk) * qkv + (1 + shared) * context, attention)
         # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.
         small = (1 - stored) * s.heads / lay.topology.tp + 2 * (1 + s.layernorm)
         small = small + s.normed_qk * (1 + s.layernorm) * (s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp))
@@ -274,20 +300,48 @@ class Block:
         # A norm over heads sees the whole sequence.
         over_heads = s.normed_qk * (1 - s.layernorm) * (0 if gpu else 1)
         at_heads = over_heads * (again - gone + waiting - o - context - rotated + qkv + context * pick(lay.half, 10, 4))
+        at_keys = lay.divided * (again - gone + waiting - o - shared * context + Keys.of(lay, context).backward)
         gemms = (4 + qkv + context + up + inner) * pick(lay.fp8, 0.5, 1)
         at_input = splits * (gemms - kept + (2 + fused) * o + larger(1 + cuts * (lay.topology.mbs > 1), rms + o))
         forward = 1 + o + selective * (1 - lay.fp8) * (o + inner) + full * (2 * o + up + inner)
         return cls(
             kept=kept, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
-            at_scores=larger(at_scores, at_heads) + o, at_input=at_input, forward=forward, gemms=gemms,
+            at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward, gemms=gemms,
             last_gemm=(1 + qkv) * pick(lay.fp8, 0.5, 1),
         )  # fmt: skip
 
 
-def fusable(s: layer.Shape) -> Count:
-    """Whether a GPU runs a block as one function (`engine/fast/config.py`)."""
-    return ((s.kv == s.heads) * (s.heads * s.head_size == s.hidden) * s.layernorm * s.qkv_bias * s.out_bias * s.mlp_bias
-            * (1 - s.gated) * (1 - s.rope) * (1 - s.normed_qk))
+class Keys(NamedTuple):
+    """What attention over the keys of other ranks makes for a while, in rows (`engine/core/context.py`)."""
+
+    backward: Count
+
+    @classmethod
+    def of(cls, lay: Layout, queries: Count) -> Keys:
+        wide = larger(FP32 / lay.element, 1)
+        both = 2 * -(-lay.shape.kv // lay.topology.tp) * lay.shape.head_size / lay.shape.hidden
+        """Keys and values of this rank's tokens."""
+        ring = lay.topology.cp // lay.neighbours
+        more, several = (ring > 2) * 1, (ring > 1) * 1
+        mixed = queries + both
+        # At hand and on their way; gradients of this rank's own, of others on their way, and of those just attended.
+        round_ = queries * wide + (1 + more) * both + (1 + 2 * more) * both * wide + larger(mixed, 2 * both * wide)
+        gathered = queries * wide + ring * both + larger(2 * ring * both * wide, ring * both * wide + mixed)
+        alone = queries + both + both * wide
+        found = queries + pick(several, pick(lay.gathers_keys, gathered, round_), alone)
+        # Gradients on their way back to whose tokens they are of: side by side, by rank, and as they come.
+        return cls(backward=larger(found, (lay.neighbours > 1) * (2 * queries + both * wide + 3 * mixed + both)))
+
+
+def _positions(lay: Layout) -> Count:
+    """Bytes of what all blocks share: angles, or the biases of every piece of attention; and where the tokens stand."""
+    s, ring = lay.shape, lay.topology.cp // lay.neighbours
+    heads = s.heads // lay.topology.tp // lay.neighbours
+    member = lay.seq * lay.neighbours
+    # Of its own keys all pairs, of the others' half; gathered, of two stretches the keys up to each.
+    pairs = member * member * pick(lay.gathers_keys * (ring > 1), (2 * ring + 1) / 4, (ring + 1) / 2)
+    alibi = 1 - s.learned - s.rope
+    return (alibi * heads * pairs + s.rope * s.head_size * lay.seq) * lay.element + lay.divided * lay.seq * TOKEN
 
 
 # the moments of a step
@@ -295,7 +349,7 @@ def fusable(s: layer.Shape) -> Count:
 
 def workspaces(lay: Layout) -> Count:
     """What libraries keep on a GPU that no tensor of the engine is: forward and backward passes run on a thread each."""
-    return WORKSPACE * (2 + lay.half * fusable(lay.shape))
+    return WORKSPACE * (2 + lay.fuses)
 
 
 class Moment(NamedTuple):
@@ -344,8 +398,8 @@ class Rank:
     """Whether one matrix is both embedding and head here."""
     flat: Count
     """Numbers in all buckets …"""
-    own: Count
-    """… and of this replica's share."""
+    summed: Count
+    """… and of the gradients that stay, where they are cut."""
     block: Count
     """Numbers of a block …"""
     gathered: Count
@@ -378,20 +432,26 @@ class Rank:
     exchanged: Count
     """Gradients of a tied embedding that come from the other end of the pipeline."""
     update: Count
-    """What the optimizer makes for a while."""
+    """What the optimizer makes for a while …"""
+    published: Count
+    """… and copies of new weights on their way to the ranks that keep them: gloo's."""
 
     @classmethod
     def of(cls, lay: Layout, chunks: list[Chunk], *, gpu: bool) -> Rank:
         s, row, o, element = lay.shape, lay.row, lay.outside, lay.element
         state, block = state_of(lay, chunks), Block.of(lay, gpu=gpu)
-        shards = pick((lay.stage > 0) * 1, lay.topology.dp, 1)
-        own, whole = state.flat // shards, (lay.stage < 3) * 1
+        by_weights, by_gradients, shards = lay.over
+        own, whole = state.flat // shards, (by_weights == 1) * 1
         has_words, has_head, layers = (sum(c.count * what for c, what in zip(chunks, which)) for which in (
             [c.first for c in chunks], [c.last for c in chunks], [c.layers for c in chunks]))  # fmt: skip
+        # Of the largest bucket, what is left when it was summed among those that share the weights and travels on.
+        largest = larger(state.bucket, (has_words + has_head > 0) * _up(lay.rows, s.hidden * shards))
+        between = (1 - whole) * (by_gradients > by_weights) * (largest // by_weights)
         # Moments, and what masters take beside the weights: on a GPU the 16 bits that these leave out.
         split = gpu * lay.bf16 * (1 - lay.plain)
         # On a GPU gradients stay in 16 bits where nothing is added to them.
-        narrow = gpu * lay.bf16 * (lay.topology.dp == 1) * (lay.topology.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
+        alone = (lay.topology.data_ranks == 1) * (lay.topology.pp == 1) * (lay.microbatches == 1) * (1 - lay.cuts)
+        narrow = gpu * lay.bf16 * alone
         # Eight bits beside the sixteen, as they are and transposed; with ZeRO 3 of the block at work.
         eight = lay.fp8 * 2 * layer.matrices(s, lay.topology.tp)
         half_on_cpu = 0 if gpu else lay.half
@@ -399,17 +459,18 @@ class Rank:
         temporary = half_on_cpu * (1 - lay.splits) * s.hidden * element
         widths = layer.widths(s, lay.topology.tp)
         return cls(
-            weights=pick(whole, state.flat, own) * element + whole * layers * eight,
+            weights=state.flat // by_weights * element + whole * layers * eight,
             optimizer=own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
-            buffers=((1 - s.learned - s.rope) * (s.heads // lay.topology.tp) * s.seq + s.rope * s.head_size) * s.seq * element,
+            buffers=_positions(lay),
             workspaces=workspaces(lay) if gpu else 0,
-            row=row, outside=o, tokens=lay.topology.mbs * s.seq * TOKEN, words=lay.rows, number=element,
-            gradient=pick(narrow, element, FP32), shares=(lay.stage >= 2) * 1, gathers=1 - whole, splits=lay.splits,
+            row=row, outside=o, tokens=lay.topology.mbs * lay.seq * TOKEN, words=lay.rows, number=element,
+            gradient=pick(narrow, element, FP32), shares=(by_gradients > 1) * 1, gathers=1 - whole, splits=lay.splits,
             small=(2 + 2 * s.normed_qk) * (1 + s.layernorm) + s.qkv_bias + s.out_bias + 2 * s.mlp_bias,
             head_travels=state.joined,
-            tied=has_head * has_words * s.ties, flat=state.flat, own=own, block=state.block, gathered=state.gathered * element,
-            cast=eight, deep=state.deep, bucket=state.bucket, kept=block.kept * row, waits=block.gemms * row,
-            last_gemm=block.last_gemm * row, normed=s.normed_embedding * o * row, ends=2 * o * row,
+            tied=has_head * has_words * s.ties, flat=state.flat, summed=state.flat // by_gradients + between,
+            block=state.block, gathered=state.gathered * element, cast=eight, deep=state.deep, bucket=state.bucket,
+            kept=block.kept * row, waits=block.gemms * row, last_gemm=block.last_gemm * row,
+            normed=s.normed_embedding * o * row, ends=2 * o * row,
             in_mlp=larger(block.inside_mlp * row + (1 - s.gated) * temporary * widths.inner,
                           block.at_weight * row + temporary * widths.up),
             after=larger(block.at_norm, block.at_scores, block.at_input) * row, forward=block.forward * row,
@@ -417,6 +478,7 @@ class Rank:
             to_words=(1 + half_on_cpu + (lay.topology.tp > 1)) * row,
             exchanged=s.ties * (lay.topology.pp > 1) * (has_head + has_words > 0) * (lay.rows // shards) * FP32,
             update=_update(lay, state, has_words, shards, gpu=gpu),
+            published=0 if gpu else (shards > by_weights) * own * element,
         )  # fmt: skip
 
     def moment(self, *, gathered: Count = 0, gradients: Count, held: Count = 0, working: Count = 0, logits: Count = 0,
@@ -427,8 +489,9 @@ class Rank:
 
     def update_moments(self) -> list[Moment]:
         """After the last micro-batch."""
-        gradients = pick(self.shares, self.own * FP32, self.flat * self.gradient)
-        return [self.moment(gradients=gradients + self.exchanged), self.moment(gradients=gradients, working=self.update)]
+        gradients = pick(self.shares, self.summed * FP32, self.flat * self.gradient)
+        return [self.moment(gradients=gradients + self.exchanged), self.moment(gradients=gradients, working=self.published),
+                self.moment(gradients=gradients, working=self.update)]
 
     def moments(self, h: Held, *, gpu: bool) -> list[Moment]:
         """Around a backward pass, with what the schedule holds then."""
@@ -464,7 +527,7 @@ class Rank:
         """At the end of a backward pass and, where weights are gathered, in the forward pass."""
         last = pick(h.low, 1, h.running)
         left = (h.layers - last) * self.kept + h.deferred * self.waits + h.lingers * self.last_gemm
-        travels = self.own + h.left_words * (1 - self.splits) * self.words
+        travels = self.summed + h.left_words * (1 - self.splits) * self.words
         return [
             self.moment(gradients=h.starts * self._end_gradients(h, gpu=gpu), messages=h.messages,
                         held=left + self.splits * last * self.waits, working=h.starts * self.to_words),
@@ -482,7 +545,7 @@ class Rank:
 
     def _gradients(self, h: Held, blocks: Count, on_the_way: tuple[Count, Count], *, begun: int = 1, at_loss: bool = False,
                    further: Count = 0, gpu: bool) -> Count:
-        """`blocks`: of the chunk at work. ZeRO 2 and 3 have the own shard, a bucket that fills and one that travels."""
+        """`blocks`: of the chunk at work. Cut, there are those that stay, a bucket that fills and one that travels."""
         whole = self._on_gpu(h, blocks, larger(h.head_ready, begun * h.head), h.words_ready) if gpu else self.flat * FP32
         if not ever(self.shares):
             return whole
@@ -499,11 +562,11 @@ class Rank:
             travels = pick(further, self.bucket, pick(h.head * apart, self.head_travels * self.words, travels))
             filling = larger(waits, pick(self.splits, blocks, smaller(self.deep, blocks)) * self.block)
             fills = self.tied * h.head * self.words + pick(completes, smaller(filling, 2 * self.bucket), filling)
-        return pick(self.shares, (self.own + travels + fills) * FP32, whole)
+        return pick(self.shares, (self.summed + travels + fills) * FP32, whole)
 
     def _end_gradients(self, h: Held, *, gpu: bool) -> Count:
         """When the embedding's come."""
-        shared = (self.own + self.words + pick(self.splits, h.running * self.block, self.bucket)) * FP32
+        shared = (self.summed + self.words + pick(self.splits, h.running * self.block, self.bucket)) * FP32
         whole = self._on_gpu(h, h.running, larger(h.head_ready, h.head), 1) if gpu else self.flat * FP32
         return pick(self.shares, shared, whole)
 
@@ -527,7 +590,7 @@ def _update(lay: Layout, state: State, has_words: Count, shards: Count, *, gpu: 
 
 def logits_of(lay: Layout, *, gpu: bool) -> Count:
     """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
-    columns, tokens = lay.vocab // lay.topology.tp, lay.topology.mbs * lay.shape.seq
+    columns, tokens = lay.vocab // lay.topology.tp, lay.topology.mbs * lay.seq
     if not gpu:
         return smaller(lay.logits_chunk, tokens) * columns * (FP32 + lay.half * lay.element)
     # The largest power of two that fits.
@@ -572,7 +635,7 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
     chunks = chunks_of(layers, first=rank == 0, last=rank == t.pp - 1)
     own = Rank.of(Layout.of(trial), chunks, gpu=gpu)
     held = held_by(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, layers=layers, gpu=gpu,
-                   cut=t.dp > 1 and t.zero >= 2)
+                   cut=t.divided_over[1] > 1)
     found = [*(one for h in held for one in own.moments(h, gpu=gpu)), *own.update_moments()]
     fullest = max(found, key=sum)
     peaks = {part: max(round(getattr(one, part)) for one in found)

@@ -48,6 +48,9 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
         from seatrial.terminal import breakdown
 
         print(breakdown(found["breakdown"], "s"))
+        if "attended_max" in found:
+            print(f"  attention inside documents: ranks have {found['attended_min']:.2f} to {found['attended_max']:.2f} of the "
+                  "mean's pairs of tokens")
         print(f"  {found['events']}")
     else:
         _say(f"seatrial: {status}: {found['message']}")
@@ -63,19 +66,20 @@ def asked_for(file: Path | None, given: dict[str, dict[str, Any]], settings: lis
 
     from seatrial import trialfile
     from seatrial.recipe import moved
-    from seatrial.spec import Batch
     from seatrial.sweep import file as one
 
     data, label = one.tables(file, which) if file is not None else ({}, "")
     if label and not which:
         _say(f"{file}: {label}; --trial names another")
     data = trialfile.over(moved(data, where=str(file)), given)
-    stated = file is not None or "batch" in data or any(setting.startswith("batch") for setting in settings)
+    batch = data.get("batch", {})
+    stated = file is not None or bool(set(batch) - {"documents"}) or any(
+        setting.startswith("batch") and not setting.startswith("batch.documents") for setting in settings)
     where = str(file or "seatrial run")
-    trial, recipe = trialfile.build(data if stated else {**data, "batch": {"gbs": 1}}, settings, where=where)
+    trial, recipe = trialfile.build(data if stated else {**data, "batch": {**batch, "gbs": 1}}, settings, where=where)
     if not stated:
         t = trial.topology
-        trial = replace(trial, batch=Batch(gbs=t.dp * t.mbs * 2 * t.pp))
+        trial = replace(trial, batch=replace(trial.batch, gbs=t.dp * t.mbs * 2 * t.pp))
         _say(f"batch {trial.batch.gbs}: two micro-batches for each stage and replica; --gbs says another")
     return trial, recipe
 

@@ -24,6 +24,7 @@ import torch.distributed as dist
 from seatrial import arith, columns, rules
 from seatrial.doctor import Finding, worst
 from seatrial.doctor.machine import usable_bytes
+from seatrial.documents import CORPUS
 from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
@@ -61,6 +62,9 @@ def scaled(trial: Trial, *, ranks: int, keep_model: bool = True) -> tuple[Trial,
         small = replace(small, topology=replace(topology, stage_layers=_same_stages(trial, topology)))
     if not keep_model or trial.batch.gbs > SMALL_BATCH or any(v.level == "error" for v in rules.violations(small)):
         small = replace(small, batch=_small_batch(trial.batch, topology))
+    if trial.batch.documents is not None and (small.model != trial.model or trial.batch.documents == CORPUS):
+        # Such that documents are of all lengths and end anywhere, in the short sequence too.
+        small = replace(small, batch=replace(small.batch, documents=f"uniform:1:{small.model.seq}"))
     rules.check(small)
     return small, _notes(trial, small, keep_model=keep_model)
 
@@ -115,8 +119,8 @@ def _small_batch(batch: Batch, t: Topology) -> Batch:
     """Two micro-batches per stage; a ramp-up stays one, of two sizes."""
     unit = t.dp * t.mbs * t.pp
     if batch.rampup_start is None:
-        return Batch(gbs=2 * unit)
-    return Batch(gbs=2 * unit, rampup_start=unit, rampup_increment=unit, rampup_samples=2 * unit)
+        return Batch(gbs=2 * unit, documents=batch.documents)
+    return Batch(gbs=2 * unit, rampup_start=unit, rampup_increment=unit, rampup_samples=2 * unit, documents=batch.documents)
 
 
 def _notes(wanted: Trial, small: Trial, *, keep_model: bool) -> list[str]:
@@ -128,8 +132,10 @@ def _notes(wanted: Trial, small: Trial, *, keep_model: bool) -> list[str]:
             found.append(f"{column.text(before)} -> {after}{why}")
     if keep_model and wanted.model != small.model:
         found.append(f"the model -> {small.model.layers} layers of {small.model.hidden}, {small.model.heads} heads")
-    if keep_model and wanted.batch != small.batch:
+    if keep_model and wanted.batch.gbs != small.batch.gbs:
         found.append(f"GBS {wanted.batch.gbs} -> {small.batch.gbs}")
+    if wanted.batch.documents != small.batch.documents:
+        found.append(f"documents {wanted.batch.documents} -> {small.batch.documents}")
     if wanted.engine != "seatrial":
         found.append(f"engine {wanted.engine} -> seatrial")
     return found

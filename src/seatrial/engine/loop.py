@@ -104,9 +104,11 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
         report.say(f" resumes from {why}")
     report.kernels(kernels.summary(), notes)
     heartbeat.beat(phase="data")
-    batches = Batches(recipe, trial.model, recipe.seed)
+    batches = Batches(recipe, trial.model, recipe.seed, documents=trial.batch.documents)
     fault.arm(info.rank, batches)
-    held_out = Batches(recipe, trial.model, recipe.seed, split="valid") if recipe.eval_every else None
+    held_out = None
+    if recipe.eval_every:
+        held_out = Batches(recipe, trial.model, recipe.seed, split="valid", documents=trial.batch.documents)
     parts = partial(memory.parts, trial, pp_rank=mesh.place.pp, device=device)
     first, lost = True, False
     sound = Sound(recipe)
@@ -133,7 +135,7 @@ def train(run: RunFile, info: RankInfo, device: torch.device, heartbeat: Heartbe
             seconds = time.perf_counter() - began
             heartbeat.beat(phase="report")
             report.iteration(step=step, result=result, seconds=seconds, taken=taken, consumed_samples=progress.consumed,
-                             nan_here=not math.isfinite(engine.local_loss))
+                             nan_here=not math.isfinite(engine.local_loss), pairs=engine.take_pairs())
             if saved is not None:
                 report.checkpoint(step=step, seconds=saved)
             progress.say_whole(report)

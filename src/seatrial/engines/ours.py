@@ -43,7 +43,7 @@ class Ours(Adapter):
         if named and (here or all(_is_here(path) for path in named)):
             from seatrial.engine.io import data
 
-            data.check(recipe, trial.model)
+            data.check(recipe, trial.model, trial.batch)
         if recipe.checkpoint_dir is not None and (here or _is_here(recipe.checkpoint_dir)):
             resumed_from(trial, recipe)
 

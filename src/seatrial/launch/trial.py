@@ -192,7 +192,7 @@ def record_of(trial: Trial, recipe: Recipe, outcome: Outcome, said: list[Event],
     public = environment.public(trial)
     good = got.sec_per_it is not None and OUTCOMES[outcome.status].timed
     state = "planned" if outcome.status == "invalid" else "failed" if not good else "estimated" if got.estimated else "measured"
-    figures: dict[str, Any] = {} if got.sec_per_it is None else rates(trial, got.sec_per_it)
+    figures: dict[str, Any] = {} if got.sec_per_it is None else rates(trial, got.sec_per_it, said)
     estimated = [*RATES] if got.estimated else []
     if "mem_gib" in got.memory:
         figures |= {"mem_value": digits(got.memory["mem_gib"]), "mem_unit": "GiB"}
@@ -246,6 +246,7 @@ def summary(trial: Trial, record: Record, recipe: Recipe, events: list[Event], *
         "checkpoints": [e["step"] for e in events if e["event"] == "saved"],
         "resumed": next((e["message"] for e in events if e["event"] == "resume"), None),
     }  # fmt: skip
+    found |= {name: got.about[name] for name in ("attended_min", "attended_max") if name in got.about}
     if outcome.status != "ok":
         found |= {"message": outcome.message, "rank": outcome.rank, "iteration": outcome.iteration, "phase": outcome.phase,
                   "evidence": fields.plain(outcome.evidence)}

@@ -19,6 +19,7 @@ from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
 from seatrial.plan.nearest import Way
 from seatrial.plan.odds import limit_gib, percent, word
+from seatrial.plan.reasons import reasons
 from seatrial.plan.request import Request
 from seatrial.plan.rows import Row
 from seatrial.plan.search import By, Found, configs_of, learned
@@ -76,6 +77,7 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
         "ties": found.ties,
         "tie_within": TIE,
         "runner_up": _runner_up(found, runs),
+        "reasons": reasons(found, fit),
         "by": by,
         "engine": found.space.facts.name,
         "attention": found.space.execution.attention or found.space.facts.attention_on(cluster.device),
@@ -150,7 +152,7 @@ def whole_run(trial: Trial, ramp: Batch, *, tokens: float, price: float | None,
     """Each size of the ramp-up is forecast for itself: a small batch has more bubble."""
     assert trial.cluster is not None
     sizes = sorted({size for _, size in cost.ramp_stages(ramp)} | {ramp.gbs})
-    configs = Configs.from_trials([replace(trial, batch=Batch(gbs=size)) for size in sizes])
+    configs = Configs.from_trials([replace(trial, batch=Batch(gbs=size, documents=trial.batch.documents)) for size in sizes])
     seconds = dict(zip(sizes, step.time(configs, trial.cluster, coefficients).sec.tolist()))
     return cost.whole_run(seconds.__getitem__, ramp, tokens=tokens, seq=trial.model.seq, devices=trial.world, price=price,
                           power_w=trial.cluster.device.power_w)

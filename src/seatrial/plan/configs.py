@@ -44,16 +44,27 @@ ATTENTION = BY_FIELD["attention"].choices
 
 def encode(knobs: Mapping[str, Any]) -> dict[str, int]:
     """What is not stated counts 0. Layers of each stage are no number: `split` has them."""
-    return {name: CHOICES[name].index(value) if name in CHOICES else int(value or 0) for name, value in knobs.items()
-            if name != "stage_layers"}  # fmt: skip
+    return {name: CHOICES[name].index(value) if name in CHOICES else documents_code(value) if name == "documents"
+            else int(value or 0) for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
 
 
 def decoded(row: Mapping[str, int]) -> dict[str, Any]:
     """The knobs among a row's numbers, as a topology and a batch have them."""
-    found = {name: CHOICES[name][row[name]] if name in CHOICES else BY_FIELD[name].type(row[name])
+    found = {name: CHOICES[name][row[name]] if name in CHOICES else DOCUMENTS[row[name]] if name == "documents"
+             else BY_FIELD[name].type(row[name])
              for name in KNOBS if name in row and (row[name] or BY_FIELD[name].default is not None)}  # fmt: skip
     split = SPLITS[row["split"]] if "split" in row else ()
     return {**found, "stage_layers": split} if split and split != stage_split(sum(split), len(split)) else found
+
+
+DOCUMENTS: list[str | None] = [None]
+"""Every `Batch.documents` that was met, each once."""
+
+
+def documents_code(documents: str | None) -> int:
+    if documents not in DOCUMENTS:
+        DOCUMENTS.append(documents)
+    return DOCUMENTS.index(documents)
 
 
 def coded(trial: Trial) -> dict[str, int]:
@@ -63,7 +74,7 @@ def coded(trial: Trial) -> dict[str, int]:
 
 DEFAULTS: dict[str, float] = {
     "gated": 0, "layernorm": 1, "learned": 1, "rope": 0, "qkv_bias": 1, "out_bias": 1, "mlp_bias": 1, "normed_qk": 0,
-    "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "execution": 0, "nodes": 1,
+    "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "execution": 0, "documents": 0, "nodes": 1,
     "procs_per_node": 1, "clock_ghz": np.nan,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
@@ -103,6 +114,8 @@ class Configs:
     vp: Ints
     mbs: Ints
     gbs: Ints
+    documents: Ints
+    """Packed into a sequence: the index in DOCUMENTS."""
     zero: Ints
     recompute: Ints
     schedule: Ints
@@ -175,6 +188,12 @@ class Configs:
     def weight_shards(self) -> Ints:
         """… and the weights."""
         return np.where((self.zero == 3) & (self.weights_group > 0), self.weights_group, self.gradient_shards)
+
+    @property
+    def divided_over(self) -> tuple[Ints, Ints, Ints]:
+        """`Topology.divided_over`."""
+        weights, gradients, state = self.weight_shards, self.gradient_shards, self.shards
+        return np.where(self.zero == 3, weights, 1), np.where(self.zero >= 2, gradients, 1), np.where(self.zero > 0, state, 1)
 
     @property
     def context_split(self) -> tuple[Ints, Ints]:

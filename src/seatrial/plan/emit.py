@@ -79,6 +79,8 @@ def _shared(trial: Trial) -> Iterator[tuple[str, ...]]:
     yield "--global-batch-size", str(b.gbs)
     if b.rampup_start is not None:
         yield "--rampup-batch-size", str(b.rampup_start), str(b.rampup_increment), str(b.rampup_samples)
+    if b.documents is not None:
+        yield ("--reset-attention-mask",)  # at the ends of documents, which are those of its data
     if t.precision in ("bf16", "fp16"):
         yield (f"--{t.precision}",)
     if m.rope:  # trained without; Megatron's own default is 0.1

@@ -18,17 +18,19 @@ from seatrial import rules
 from seatrial.arith import TIE
 from seatrial.arith.layer import widths
 from seatrial.columns import DEGREES, LAYOUT, by_field
+from seatrial.documents import CORPUS
 from seatrial.engines.model import EngineModel, model_of
 from seatrial.errors import BadInput
 from seatrial.plan import stages, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
 from seatrial.plan.context import exchanged_bytes
+from seatrial.plan.documents import packed, slowest
 from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY, UNLIKELY, Headroom, percent, word
 from seatrial.plan.search import learned, whole_nodes
 from seatrial.schedule import KINDS, Kind, Timeline, walk
-from seatrial.spec import BYTES, GIB, Topology, Trial, round_up, stages_of
+from seatrial.spec import BYTES, GIB, Topology, Trial, context_split, round_up, stages_of
 from seatrial.stages import short
 
 WHY = {
@@ -105,6 +107,8 @@ class Explained:
     """Micro-batches in the timeline: enough to see the pattern."""
     context: str
     """What context parallelism makes of it, in a line; empty without."""
+    documents: str
+    """What packed documents make of attention; empty without."""
     limits: list[str]
     """What holds it back, most first."""
     warnings: list[rules.Violation]
@@ -135,8 +139,8 @@ def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 1
         trial=trial, sec=sec, lo=float(timed.lo[0]), hi=float(timed.hi[0]), parts=parts, mem_gib=gib,
         memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, odds=odds,
         engine=model_of(trial.engine), attention=kernel_of(trial), timeline=timeline, drawn=drawn,
-        context=in_context(configs, trial), limits=limits(parts, sec, need, limit, odds, model_of(trial.engine)),
-        warnings=warnings,
+        context=in_context(configs, trial), documents=in_documents(trial),
+        limits=limits(parts, sec, need, limit, odds, model_of(trial.engine)), warnings=warnings,
         changes=changes(trial, sec, fit, headroom),
     )  # fmt: skip
 
@@ -151,9 +155,24 @@ def in_context(c: Configs, trial: Trial) -> str:
         return ""
     width = widths(c, c.tp)
     block = float((c.tokens * (width.qkv - width.context) * element)[0])
-    held = float(exchanged_bytes(c, element)[0])
+    # Our own engine counts it in what a block has at work.
+    held = 0.0 if model_of(trial.engine).footprint else float(exchanged_bytes(c, element)[0])
     return (f"CP {t.cp} by {t.cp_kind}: {trial.model.seq // t.cp:,} tokens of a sequence a rank, their keys and values "
-            f"{block / 2**20:,.0f} MiB a layer; {held / GIB:.2f} GiB of other ranks' while attention runs")
+            f"{block / 2**20:,.0f} MiB a layer" + f"; {held / GIB:.2f} GiB of other ranks' while attention runs" * (held > 0))
+
+
+def in_documents(trial: Trial) -> str:
+    """What of attention is left inside documents, and how unevenly it lies over the ranks."""
+    t, asked, seq = trial.topology, trial.batch.documents, trial.model.seq
+    if asked is None:
+        return ""
+    if asked == CORPUS:
+        return "documents of a corpus, whose lengths are not known here: attention as if each sequence were one of them"
+    found, ring = packed(asked, seq), context_split(trial.model, t)[1]
+    group, replica = slowest(asked, seq, ring, t.mbs, t.dp, trial.microbatches)
+    ranks = "" if ring == 1 else f", {group - 1:.0%} more of it on the slowest rank of a ring of {ring}"
+    replicas = "" if t.dp == 1 else f", {replica - 1:.1%} more on the slowest of {t.dp} replicas"
+    return f"documents {asked}: {found.each:.3g} a sequence, {found.share:.1%} of its attention left{ranks}{replicas}"
 
 
 def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
@@ -291,7 +310,8 @@ def document(explained: Explained, top: int) -> dict[str, Any]:
         "mem_gib": explained.mem_gib, "mem_limit_gib": explained.limit_gib, "fits": explained.fits,
         "fit_odds": explained.odds, "engine": explained.engine.name, "attention": explained.attention,
         "memory_gib": explained.memory,
-        "context": explained.context, "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
+        "context": explained.context, "documents": explained.documents,
+        "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
         "better": [_change(change) for change in better(explained)[:top]],
         "changes": [_change(change) for change in explained.changes],
     }  # fmt: skip

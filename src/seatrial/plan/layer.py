@@ -7,14 +7,16 @@ is what Megatron did before FlashAttention: a fused scale-mask-softmax, then dro
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from seatrial.arith.layer import Widths, gemms, widths
-from seatrial.plan import context, facts, network
+from seatrial.plan import context, documents, facts, network
 from seatrial.plan.attention import fused_s
-from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats, Ints
+from seatrial.plan.configs import CONTEXTS, PRECISIONS, RECOMPUTE, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, alignment_bytes, as_measured, copy_s, element_s, matmul_s
 from seatrial.plan.probed import Points, Probed, first_of, types
 from seatrial.spec import Cluster
@@ -55,7 +57,8 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     small = machine if back is None else machine.take(few)
     shapes = c if back is None else c.take(few)
     matmul_f, matmul_b = _spread(_linears(shapes, small), back)
-    scores_f, scores_b = _spread(_attention(shapes, cluster, small.wide()), back)
+    uneven = _uneven(c, cluster)
+    scores_f, scores_b = (uneven * seconds for seconds in _spread(_attention(shapes, cluster, small.wide()), back))
     # The activation reads and writes; backward it also reads what came in.
     activation_f, activation_b = e * (w.up + w.inner), e * (2 * w.up + w.inner)
     # Two norms (read, write) and two bias-dropout-adds (two read, one written, a mask byte).
@@ -97,7 +100,16 @@ def scores_s(c: Configs, cluster: Cluster, machine: Machine) -> tuple[tuple[Floa
     few, back = _distinct(c, machine)
     own = _spread(_attention(c.take(few), cluster, machine.take(few).wide()), back) if back is not None else _attention(
         c, cluster, machine.wide())
+    uneven = _uneven(c, cluster)
+    own = uneven * own[0], uneven * own[1]
     return own, context.exchange_s(c, cluster, machine, *own)
+
+
+def _uneven(c: Configs, cluster: Cluster) -> Any:
+    """By how much the slowest rank has more of attention inside documents; stored scores are all of the sequence's."""
+    if not c.documents.any():
+        return 1.0
+    return np.where(facts.attention(c, cluster.device) == facts.STORED, 1.0, documents.excess(c))
 
 
 RESTED = 0.12
@@ -149,7 +161,7 @@ def _casts(c: Configs, machine: Machine, tokens: Ints) -> tuple[Any, Any]:
 
 
 SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",
-          "attention", "engine", "procs_per_node", "cp", "cp_kind")
+          "attention", "engine", "procs_per_node", "cp", "cp_kind", "documents")
 """The columns that GEMMs and attention depend on."""
 
 
@@ -207,12 +219,16 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     softmax_b = elements * (5 * e + 1 + np.where(fused, 0.0, 4 * e + 12))
     stored_f = scores + weighted + element_s(machine, softmax_f)
     stored_b = scores + 3 * weighted + element_s(machine, softmax_b)
-    fused_f, fused_b = fused_attention_s(machine, kernel, heads, seq, c.head_size, queries)
+    # Inside documents: as much work as there is, at the rate of their length. Stored scores are masked and computed.
+    share, length = documents.shares(c)
+    inside = np.minimum(length, seq)
+    many = heads * share * (seq / inside) ** 2
+    fused_f, fused_b = fused_attention_s(machine, kernel, many, inside, c.head_size, queries)
     if machine.figures is not None:
         newest = (kernel == facts.newest(cluster.device)) | (not machine.gpu)
         # An engine that times kernels at its start is at least as good as the one that the probe met.
         most = np.where(facts.timed(c, machine)("tunes_attention"), 1.0, np.inf)
-        off_f, off_b = (np.minimum(_attention_factor(machine.figures, way, c, heads, seq), most)
+        off_f, off_b = (np.minimum(_attention_factor(machine.figures, way, c, many, inside), most)
                         for way in ("forward_s", "backward_s"))
         fused_f, fused_b = fused_f * np.where(newest, off_f, 1.0), fused_b * np.where(newest, off_b, 1.0)
     stored = kernel == facts.STORED
@@ -331,3 +347,23 @@ def embedding(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     size = c.tokens * c.hidden * e
     forward = element_s(machine, 6 * size) + network.all_reduce_s(cluster, network.tensor_group(c), size)
     return Cost(forward, copy_s(machine, 4 * size + c.vocab / c.tp * c.hidden * 4 * e))
+
+
+CLEARLY = 0.05
+"""Share of attention with its exchange by which another kind than the engine's default must be faster to be proposed."""
+
+
+def fastest_kinds(c: Configs, cluster: Cluster, kinds: Sequence[str]) -> Ints:
+    """The first of `kinds` that a layout allows, or another that is clearly faster; the first where none is allowed."""
+    codes = [CONTEXTS.index(kind) for kind in kinds]
+    best, least = np.full(len(c), codes[0]), np.full(len(c), np.inf)
+    if len(codes) == 1:
+        return best
+    for code in codes:
+        can = np.flatnonzero(context.allowed(c, code))
+        one = replace(c.take(can), cp_kind=np.full(len(can), code))
+        own, exchange = scores_s(one, cluster, Machine.of(one, cluster))
+        seconds = sum((*own, *exchange), np.zeros(len(can)))
+        wins = seconds < least[can] * (1 - CLEARLY)
+        best[can[wins]], least[can[wins]] = code, seconds[wins]
+    return best

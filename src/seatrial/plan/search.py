@@ -21,7 +21,7 @@ from seatrial import arith
 from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
-from seatrial.plan import context, stages, step
+from seatrial.plan import stages, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import (
     CHOICES,
@@ -32,10 +32,12 @@ from seatrial.plan.configs import (
     Floats,
     asked,
     decoded,
+    documents_code,
     engine_code,
     rank_layers,
 )
 from seatrial.plan.held import Held
+from seatrial.plan.layer import fastest_kinds
 from seatrial.plan.odds import LIKELY, UNLIKELY, expected
 from seatrial.plan.space import CHUNK, GROUPS, PLACE, TRIED, Columns, Space, divisors, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
@@ -48,7 +50,8 @@ KEPT = 4096
 TIMED = 1 << 15
 """Layouts that fit memory and are timed together."""
 
-RULE_NAMES = (*(name for name in KNOBS if name not in (*CHOICES, "stage_layers")), "nodes", "world", "microbatches", "stages",
+NO_NUMBER = (*CHOICES, "stage_layers", "documents")
+RULE_NAMES = (*(name for name in KNOBS if name not in NO_NUMBER), "nodes", "world", "microbatches", "stages",
               *(name for name in SHAPE if COLUMNS[name].about.kind == "count"))  # fmt: skip
 """What a user's rule can speak of; `stages` is PP x VP, `world` all processes."""
 
@@ -112,8 +115,8 @@ def _excess(key: Floats) -> Floats:
 
 def trial_of(row: dict[str, int], space: Space, precision: str) -> Trial:
     knobs = decoded(row)
-    return Trial(model=space.models[row["shape"]], batch=Batch(gbs=knobs.pop("gbs")), engine=space.engine,
-                 execution=space.execution,
+    return Trial(model=space.models[row["shape"]], batch=Batch(gbs=knobs.pop("gbs"), documents=space.documents),
+                 engine=space.engine, execution=space.execution,
                  topology=Topology(**{**knobs, "precision": precision}), cluster=space.cluster.with_nodes(row["nodes"]))
 
 
@@ -129,6 +132,7 @@ def configs_of(c: Columns, space: Space, precision: str) -> Configs:
     return Configs.from_columns(
         len(c["shape"]), **of_models, vocab=_padded_vocab(c, models), precision=PRECISIONS.index(precision),
         procs_per_node=space.cluster.procs_per_node, engine=engine_code(space.engine), **asked(space.execution),
+        documents=documents_code(space.documents),
         **{name: column for name, column in c.items() if name != "shape"},
     )  # fmt: skip
 
@@ -197,7 +201,8 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
                 best = timed()
     if waiting:
         best = timed()
-    for refined, wanted in ((_in_groups, space.zero_group is None and space.facts.hybrid_sharding),
+    groups_open = space.zero_group is None and not any("zero_group" in rule.names for rule in rules)
+    for refined, wanted in ((_in_groups, groups_open and space.facts.hybrid_sharding),
                             (_in_stages, space.stage_layers is None and space.facts.uneven == "any")):
         if wanted and len(best.sec):
             best = refined(best, space, precision, by, formula, fit).best(by)
@@ -230,7 +235,7 @@ def _kinds(c: Columns, space: Space, precision: str) -> np.ndarray:
     _, first, back = np.unique(packed, return_index=True, return_inverse=True)
     few = _only(c, rows[first])
     # TP that heads do not divide is rejected for that.
-    found[rows] = context.chosen(configs_of(few, space, precision), space.cluster, space.kinds)[back.reshape(-1)]
+    found[rows] = fastest_kinds(configs_of(few, space, precision), space.cluster, space.kinds)[back.reshape(-1)]
     return found
 
 

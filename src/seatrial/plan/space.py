@@ -76,6 +76,8 @@ class Space:
     options: tuple[tuple[int, ...], ...] | None = None
     """Rows of OPTIONS, in numbers, to use in place of the product of those fields."""
     engine: str = "megatron"
+    documents: str | None = None
+    """Packed into each sequence."""
     execution: Execution = field(default_factory=Execution)
     """Attention and overlap, where they are not the engine's own."""
     headroom: Headroom = field(default_factory=Headroom)

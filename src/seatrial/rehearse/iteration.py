@@ -77,6 +77,9 @@ class Modelled:
             return network.data_group(self.configs)
         if name == "pp":
             return network.embedding_group(self.configs)
+        for level, stride, size in self.trial.topology.levels:
+            if level == name and size > 1:
+                return network.replica_group(self.configs, np.array([stride]), np.array([stride * size]))
         per_node = min(self._world, self.cluster.procs_per_node)
         return network.Group(size=np.array([self._world]), per_node=np.array([per_node]), sharers=np.array([1]))
 

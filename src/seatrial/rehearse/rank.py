@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from seatrial.arith.footprint import Layout, workspaces
+from seatrial.documents import CORPUS
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.layers import swiglu_by_autograd
 from seatrial.engine.core.mesh import Group, Mesh
@@ -90,7 +91,8 @@ class _Comm(Comm):
         if group.size == 1:
             return super().all_gather(out, part, group, timer=timer, wait=wait)
         number = self._issue("all_gather", out, group)
-        made = Pending(None, lambda: out, self.timers, timer)
+        # What leaves is held until it has.
+        made = Pending(None, lambda _leaves=part: out, self.timers, timer)  # type: ignore[misc]
         if timer != UPDATED:
             # The fake backend copies this rank's part to where the others' would come.
             with self.recorder.aside():
@@ -229,7 +231,8 @@ class Memory:
 
 def with_microbatches(trial: Trial, count: int) -> Trial:
     """The same layout on a shorter batch."""
-    return replace(trial, batch=Batch(gbs=count * trial.topology.dp * trial.topology.mbs))
+    gbs = count * trial.topology.dp * trial.topology.mbs
+    return replace(trial, batch=Batch(gbs=gbs, documents=trial.batch.documents))
 
 
 def microbatches_to_peak(trial: Trial, pp_rank: int) -> int:
@@ -292,7 +295,8 @@ def _engine(trial: Trial, recipe: Recipe, device: torch.device, *, as_gpu: bool,
 def _one_by_one(engine: StandIn, trial: Trial, recipe: Recipe, count: int) -> list[Moment]:
     engine.take_part(with_microbatches(trial, count), whole=False)
     engine.recorder.take()
-    engine.step(1, first_sample=0, batches=Batches(recipe, trial.model, recipe.seed))
+    batches = Batches(recipe, trial.model, recipe.seed, documents=trial.batch.documents)
+    engine.step(1, first_sample=0, batches=batches)
     engine.recorder.mark("end")
     return engine.recorder.take()
 
@@ -302,8 +306,9 @@ def _watched(engine: StandIn, trial: Trial, recipe: Recipe, *, fake: bool, works
     device, count = engine.mesh.device, microbatches_to_peak(trial, engine.mesh.place.pp)
     on_gpu = device.type == "cuda"
     engine.take_part(with_microbatches(trial, count), whole=True)
-    # Tokens without values need no corpus.
-    batches = Batches(replace(recipe, data=None) if fake else recipe, trial.model, recipe.seed)
+    # Tokens without values need no corpus; documents that are in none are taken for one.
+    documents = None if fake and trial.batch.documents == CORPUS else trial.batch.documents
+    batches = Batches(replace(recipe, data=None) if fake else recipe, trial.model, recipe.seed, documents=documents)
     if isinstance(engine.ops, FastOps) and engine.ops.scales is not None:
         # The first step of all computes in bf16 and looks; memory is that of the others, with weights in eight bits.
         engine.ops.scales.updates += 1

@@ -3,6 +3,7 @@
     context = Context(model, topology, comm)            every rank calls it, in the same order
     context.own                                         this rank's stretches of a sequence
     out = context.attend(q, k, v)                       [batch, tokens of this rank, heads, head size], differentiable
+    context.use(((0, 7), (0, 3, 12)))                   where documents begin in the micro-batch that comes next
 
 `u` neighbours share heads by all-to-all, and r = CP / u such neighbourhoods are the members of a ring (`spec.context_split`).
 Ring member j has stretches j and 2r - 1 - j of 2r equal ones: of the pairs that a causal mask leaves, each member has as many,
@@ -10,11 +11,17 @@ and as many with the keys of each other one. Its tokens are dealt to its u neigh
 
 Kept for the backward pass: queries, keys and values as they were attended, the output and its log-sum-exp; keys of others come
 again. The next block of keys travels while this one is attended, and gradients of keys follow them one step behind, in fp32.
+
+Where documents are packed, a micro-batch has pieces of its own. `use` comes before its forward and before its backward pass,
+where blocks may be recomputed; what one attention did forward it keeps for its own way back. One rank alone is a ring of one.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,12 +29,12 @@ from torch.autograd import Function
 from torch.nn.attention import SDPBackend
 
 from seatrial.engine.core.comm import Comm, Pending
-from seatrial.engine.core.lse_kernels import kernel_for
+from seatrial.engine.core.lse_kernels import Kernel, Squares, kernel_for
 from seatrial.engine.core.mesh import Group
-from seatrial.engine.core.pieces import Bias, Piece, Softmax, SoftmaxBackward, Stretch, pieces
+from seatrial.engine.core.pieces import Bias, Piece, Softmax, SoftmaxBackward, Starts, Stretch, packed, pieces
 from seatrial.spec import Model, Topology, context_split
 
-TIMER = "cp_comm"
+TIMER, ATTENTION = "cp_comm", "attention"
 
 
 def ring_stretches(seq: int, ring: int, member: int) -> tuple[Stretch, ...]:
@@ -59,32 +66,93 @@ def positions_of(stretches: Sequence[Stretch], device: torch.device | None = Non
     return torch.cat([torch.arange(one.start, one.start + one.length, device=device) for one in stretches])
 
 
+class Layout(NamedTuple):
+    """What this rank attends of a micro-batch."""
+
+    pieces: list[list[Piece]]
+    """Of its queries with the keys of each source."""
+    squares: Squares | None = None
+    """Those with its own keys, where all are causal squares: a GPU may take them in one call."""
+    pairs: int = 0
+    """Of queries and keys, in all samples."""
+
+
 class Context:
-    def __init__(self, model: Model, topology: Topology, comm: Comm):
+    def __init__(self, model: Model, topology: Topology, comm: Comm, *, packs: bool = False):
+        """`packs`: whether attention stays inside documents."""
         mesh, (heads, ring) = comm.mesh, context_split(model, topology)
+        self.seq, self.batch, self.packs, self.timers = model.seq, topology.mbs, packs, comm.timers
         self.neighbours = Neighbours(comm, mesh.neighbours(heads, mesh.cp, "heads"))
         across = mesh.across(heads, mesh.cp, "ring")
-        self.keys: Keys = (Gathered if topology.cp_kind == "gather" else Ring)(comm, across, model.seq)
+        self.keys: Keys = (Gathered if topology.cp_kind == "gather" and ring > 1 else Ring)(comm, across, model.seq)
         self.own = own_stretches(model.seq, heads=heads, ring=ring, rank=mesh.cp.rank)
         self.positions = positions_of(self.own, mesh.device)
+        self.layout = self.whole = Layout([pieces(self.keys.queries, keys) for keys in self.keys.of])
+        self.layout_of = lru_cache(maxsize=4 * topology.pp * topology.vp)(self._layout_of)
+        self.slopes: Tensor | None = None
+        """ALiBi's, of the heads that this rank attends …"""
         self.biases: dict[tuple[int, Piece], Tensor] = {}
-        """ALiBi's, by source of the keys and piece: the same in every layer."""
+        """… and what they make of each piece, by source of the keys: the same in every layer, while nothing is packed."""
+        self.dtype = torch.float32
+        self.attended = 0
+        """Pairs of queries and keys that passed here, in one layer: what makes ranks differ where documents are packed."""
 
     def use_alibi(self, slopes: Tensor, dtype: torch.dtype) -> None:
         """`slopes`: of this rank's heads, of which it attends some."""
-        here = slopes.chunk(self.neighbours.size)[self.neighbours.group.rank]
-        q = positions_of(self.keys.queries, slopes.device).float()
-        for source, (keys, found) in enumerate(zip(self.keys.of, self.keys.pieces)):
-            k = positions_of(keys, slopes.device).float()
-            for p in found:
-                bias = alibi_bias(here, q[p.q : p.q + p.q_len], k[p.k : p.k + p.k_len])
-                self.biases[source, p] = bias.to(dtype)
+        self.slopes, self.dtype = slopes.chunk(self.neighbours.size)[self.neighbours.group.rank], dtype
+        if not self.packs:
+            self.biases = {(source, piece): self._bias(source, piece) for source, found in enumerate(self.whole.pieces)
+                           for piece in found}
+
+    def _bias(self, source: int, p: Piece) -> Tensor:
+        assert self.slopes is not None
+        q, k = (positions_of(one, self.slopes.device).float() for one in (self.keys.queries, self.keys.of[source]))
+        return alibi_bias(self.slopes, q[p.q : p.q + p.q_len], k[p.k : p.k + p.k_len]).to(self.dtype)
+
+    def use(self, documents: Starts | None) -> Layout:
+        """Those of the micro-batch whose pass comes next."""
+        self.layout = self.whole if documents is None else self.layout_of(documents)
+        return self.layout
+
+    def _layout_of(self, documents: Starts) -> Layout:
+        keys, (batch, tokens) = self.keys, (len(documents), sum(one.length for one in self.keys.queries))
+        found = [packed(keys.queries, of, documents, self.seq) for of in keys.of]
+        pairs = sum(piece.pairs(batch) for one in found for piece in one)
+        own = found[keys.group.rank] if len(found) == keys.group.size else []
+        squares = None
+        if own:
+            alike = range(batch) if own[0].sample is None else (0,)
+            ends = [*((sample + (piece.sample or 0)) * tokens + piece.q for sample in alike for piece in own), batch * tokens]
+            at = torch.tensor(ends, dtype=torch.int32).to(self.positions.device, non_blocking=True)
+            squares = Squares(at, max(b - a for a, b in pairwise(ends)))
+        return Layout(found, squares, pairs)
 
     def attend(self, q_BSND: Tensor, k_BSND: Tensor, v_BSND: Tensor, *, backend: SDPBackend | None = None) -> Tensor:
         return _attend(q_BSND, k_BSND, v_BSND, self, backend)
 
+    def timed(self) -> AbstractContextManager:
+        """Where documents are packed ranks have more or less of it, and those with less wait."""
+        return self.timers(ATTENTION) if self.packs else nullcontext()
+
     def bias_of(self, source: int) -> Bias | None:
-        return (lambda piece: self.biases[source, piece]) if self.biases else None
+        if self.slopes is None:
+            return None
+        return lambda piece: self._bias(source, piece) if self.packs else self.biases[source, piece]
+
+    def how(self, layout: Layout, source: int, q: Tensor, kernel: Kernel) -> tuple[list[Piece], Bias | None, Squares | None]:
+        """The pieces of this source's keys, and how they are attended."""
+        squares = layout.squares if source == self.keys.group.rank else None
+        together = squares is not None and squares.taken_by(kernel, q)
+        return layout.pieces[source], self.bias_of(source), squares if together else None
+
+
+    def own_in_two(self, layout: Layout) -> list[list[Piece]]:
+        """Own queries with own keys, those of the stretch in front first, a quarter of the work: the others are left for where
+        the last gradients of keys are still on their way. Empty where all is attended at once."""
+        if layout is not self.whole or self.slopes is not None or len(self.keys.of) == 1:
+            return []
+        front, behind = self.keys.queries
+        return [pieces([front], [front]), pieces([behind], self.keys.queries)]
 
 
 def alibi_bias(slopes_N: Tensor, q_S: Tensor, k_T: Tensor) -> Tensor:
@@ -96,13 +164,14 @@ def alibi_bias(slopes_N: Tensor, q_S: Tensor, k_T: Tensor) -> Tensor:
 class _Attend(Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Context, backend: SDPBackend | None) -> Tensor:
-        ctx.context = context
-        ctx.kernel = kernel_for(q.device, q.dtype, backend=backend, biased=bool(context.biases))
+        ctx.context, ctx.layout = context, context.layout
+        ctx.kernel = kernel_for(q.device, q.dtype, backend=backend, biased=context.slopes is not None)
         q, kv = context.neighbours.enter(q, k, v)
         softmax = Softmax(q, ctx.kernel)
-        for source, found, (keys, values) in context.keys.blocks(kv):
-            softmax.add(keys, values, found, context.bias_of(source))
-        out, lse = softmax.result()
+        with context.timed():
+            for source, (keys, values) in context.keys.blocks(kv):
+                softmax.add(keys, values, *context.how(ctx.layout, source, q, ctx.kernel))
+            out, lse = softmax.result()
         ctx.save_for_backward(q, kv, out, lse)
         return context.neighbours.to_tokens(out)
 
@@ -111,8 +180,13 @@ class _Attend(Function):
         (q, kv, out, lse), context = ctx.saved_tensors, ctx.context
         backward = SoftmaxBackward(context.neighbours.to_heads(grads[0]), q, out, lse, ctx.kernel)
         gradients = context.keys.gradients(kv)
-        for source, found, (keys, values) in context.keys.blocks(kv, own_in_two=not context.biases):
-            gradients.add(source, *backward.add(keys, values, found, context.bias_of(source)))
+        with context.timed():
+            own = context.own_in_two(ctx.layout)
+            for source, (keys, values) in context.keys.blocks(kv, own_again=bool(own)):
+                found, *how = context.how(ctx.layout, source, q, ctx.kernel)
+                if own and source == context.keys.group.rank:
+                    found = own.pop(0)
+                gradients.add(source, *backward.add(keys, values, found, *how))
         return *context.neighbours.leave(backward.result(), gradients.result()), None, None
 
 
@@ -177,20 +251,14 @@ class Gradients(Protocol):
     def result(self) -> Tensor: ...
 
 
-Block = tuple[int, list[Piece], Tensor]
-"""A source of keys, what of them is attended now, and the keys over the values."""
-
-
 class Keys(Protocol):
+    group: Group
     queries: tuple[Stretch, ...]
     of: list[tuple[Stretch, ...]]
-    """The keys of each source."""
-    pieces: list[list[Piece]]
-    """Of this rank's queries with them."""
+    """The keys of each source: of each member of the group, or all at once."""
 
-    def blocks(self, kv: Tensor, *, own_in_two: bool = False) -> Iterator[Block]:
-        """Each source of keys. `own_in_two`: some of the work with this rank's own keys is left for the end, where gradients of
-        others' are still on their way."""
+    def blocks(self, kv: Tensor, *, own_again: bool = False) -> Iterator[tuple[int, Tensor]]:
+        """Each source of keys, with what comes from there; `own_again`: this rank's own once more, at the end."""
 
     def gradients(self, kv: Tensor) -> Gradients: ...
 
@@ -202,27 +270,19 @@ class Ring:
         self.comm, self.group = comm, group
         self.of = [ring_stretches(seq, group.size, member) for member in range(group.size)]
         self.queries = self.of[group.rank]
-        self.pieces = [pieces(self.queries, keys) for keys in self.of]
 
     def pass_on(self, x: Tensor) -> Pending:
         return self.comm.shift(torch.empty_like(x), x, self.group, timer=TIMER)
 
-    def blocks(self, kv: Tensor, *, own_in_two: bool = False) -> Iterator[Block]:
-        held, own = kv, self.group.rank
-        first, last = self._halves() if own_in_two and self.group.size > 1 else (self.pieces[own], [])
+    def blocks(self, kv: Tensor, *, own_again: bool = False) -> Iterator[tuple[int, Tensor]]:
+        held = kv
         for step in range(self.group.size):
             coming = self.pass_on(held) if step + 1 < self.group.size else None
-            source = (own - step) % self.group.size
-            yield source, self.pieces[source] if step else first, held
+            yield (self.group.rank - step) % self.group.size, held
             if coming is not None:
                 held = coming.wait()
-        if last:
-            yield own, last, kv
-
-    def _halves(self) -> tuple[list[Piece], list[Piece]]:
-        """Own queries with own keys: those of the stretch in front, a quarter of the work, and the others."""
-        front, behind = self.queries
-        return pieces([front], [front]), pieces([behind], self.queries)
+        if own_again:
+            yield self.group.rank, kv
 
     def gradients(self, kv: Tensor) -> Gradients:
         return _Travelling(self, kv)
@@ -258,9 +318,8 @@ class Gathered:
         self.members = [ring_stretches(seq, group.size, member) for member in range(group.size)]
         self.queries = self.members[group.rank]
         self.of: list[tuple[Stretch, ...]] = [(Stretch(0, 0, seq),)]
-        self.pieces = [pieces(self.queries, self.of[0])]
 
-    def blocks(self, kv: Tensor, *, own_in_two: bool = False) -> Iterator[Block]:
+    def blocks(self, kv: Tensor, *, own_again: bool = False) -> Iterator[tuple[int, Tensor]]:
         parts = kv.new_empty(self.group.size, *kv.shape)
         self.comm.all_gather(parts, kv, self.group, timer=TIMER)
         whole = kv.new_empty(*kv.shape[:2], self.group.size * kv.shape[2], *kv.shape[3:])
@@ -268,7 +327,7 @@ class Gathered:
             for one in stretches:
                 whole[:, :, one.start : one.start + one.length] = part[:, :, one.at : one.at + one.length]
         del parts, part
-        yield 0, self.pieces[0], whole
+        yield 0, whole
 
     def gradients(self, kv: Tensor) -> Gradients:
         return _Scattered(self, kv)

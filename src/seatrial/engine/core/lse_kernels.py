@@ -5,6 +5,8 @@ together again.
     out, lse = kernel.forward(q, k, v, causal=True, bias=None)
     dq, dk, dv = kernel.backward(d_out, q, k, v, out, lse, causal=True, bias=None)
 
+    out, lse = squares_forward(q, k, v, squares)            many causal squares along the diagonal at once, on a GPU
+
 Tensors are [batch, heads, tokens, head size], log-sum-exps [batch, heads, tokens]. The backward pass takes the output and the
 log-sum-exp of the WHOLE softmax that these keys are a part of; its result is then this part's. Queries may have more heads than
 keys, a multiple.
@@ -12,7 +14,7 @@ keys, a multiple.
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -121,6 +123,44 @@ def kernel_for(device: torch.device, dtype: torch.dtype, *, backend: SDPBackend 
         hopper = torch.cuda.get_device_capability(device)[0] >= 9
         backend = SDPBackend.CUDNN_ATTENTION if hopper and torch.backends.cudnn.is_available() else SDPBackend.FLASH_ATTENTION
     return Cudnn() if backend is SDPBackend.CUDNN_ATTENTION else Flash()
+
+
+class Squares(NamedTuple):
+    """All tokens of a micro-batch, sample after sample, each among those of its square: documents of one kernel call."""
+
+    ends: Tensor
+    """Where squares begin, and where the last one ends; int32."""
+    longest: int
+
+    def taken_by(self, kernel: Kernel, q_BSND: Tensor) -> bool:
+        """Whether one call for all is better than one of this kernel for each."""
+        batch, tokens, heads, _ = q_BSND.shape
+        mean = batch * tokens / (len(self.ends) - 1)
+        return isinstance(kernel, Flash) or isinstance(kernel, Cudnn) and mean * heads <= SMALL_SQUARE
+
+
+SMALL_SQUARE = 1 << 15
+"""Tokens x heads: where squares are larger, the faster kernel of a Hopper makes up for its many calls. On an H200 the two are
+even at 1,300 tokens of 32 heads and at 6,000 of 4 (`benchmarks/gpu/packed.py`)."""
+
+
+def squares_forward(q_BSND: Tensor, k_BSND: Tensor, v_BSND: Tensor, squares: Squares) -> tuple[Tensor, Tensor]:
+    """Here [batch, tokens, heads, head size], as the kernel has it."""
+    flat = [x.flatten(0, 1) for x in _padded(q_BSND, k_BSND, v_BSND)]
+    out, lse, *_ = aten._flash_attention_forward(*flat, squares.ends, squares.ends, squares.longest, squares.longest, 0.0, True,
+                                                 False, scale=_scale(q_BSND))
+    lse = lse.unflatten(1, q_BSND.shape[:2]).transpose(0, 1)
+    return out.unflatten(0, q_BSND.shape[:2])[..., : q_BSND.shape[-1]], lse
+
+
+def squares_backward(d_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse_BNS: Tensor,
+                     squares: Squares) -> Gradients:
+    flat = [x.flatten(0, 1).contiguous() for x in _padded(d_out, q, k, v, out)]
+    seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
+    found = aten._flash_attention_backward(*flat, lse_BNS.transpose(0, 1).flatten(1).contiguous(), squares.ends, squares.ends,
+                                           squares.longest, squares.longest, 0.0, True, seed, seed, scale=_scale(q))
+    dq, dk, dv = (g.unflatten(0, q.shape[:2])[..., : q.shape[-1]] for g in found)
+    return dq, dk, dv
 
 
 def _scale(q: Tensor) -> float:

@@ -79,9 +79,7 @@ class Mesh:
         self.cp = self._group("cp", [t.rank_at(at._replace(cp=i)) for i in range(t.cp)])
         self.dp = self._group("dp", [t.rank_at(at._replace(dp=i, cp=j)) for i in range(t.dp) for j in range(t.cp)])
         self.pp = self._group("pp", [t.rank_at(at._replace(pp=i)) for i in range(t.pp)])
-        over = 1, *t.divided_over, t.data_ranks
-        self.levels = Levels(*(self.every(inner, outer // inner, self.dp, name if inner > 1 else "shard")
-                               for name, inner, outer in zip(Levels._fields, over, over[1:])))
+        self.levels = Levels(*(self.every(stride, size, self.dp, name) for name, stride, size in t.levels))
         # NCCL matches messages of a pair of ranks by order alone, so each direction needs a communicator of its own.
         directions = t.pp > 1 and self.backend == "nccl"
         self.channels = [self._group(f"pp{i}", list(self.pp.ranks)) if directions else self.pp for i in range(4)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -20,14 +20,19 @@ from seatrial.engine.core.layers import recompute_block
 from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.model import Block, Stage
-from seatrial.engine.core.pieces import Stretch
+from seatrial.engine.core.pieces import Starts, Stretch
 from seatrial.engine.core.zero import Bucket, with_weights
 from seatrial.engine.io.data import Batches
 from seatrial.schedule import Action, Kind, comes_from, goes_to, schedule, splits_backward
 from seatrial.spec import Topology
 
-Feed = Callable[[int], tuple[Tensor, Tensor]]
-"""Tokens and targets of a micro-batch of this rank's replica."""
+
+class Feed(Protocol):
+    def __call__(self, number: int) -> tuple[Tensor, Tensor]:
+        """Tokens and targets of a micro-batch of this rank's replica."""
+
+    def documents(self, number: int) -> Starts | None:
+        """Where documents begin in it; any stage can ask, none needs the tokens for it."""
 
 
 class _Root(Function):
@@ -82,19 +87,21 @@ class Feeder:
         self._prepared: tuple[Batches, int, tuple[Tensor, Tensor]] | None = None
 
     def feed(self, batches: Batches, first_sample: int) -> Feed:
+        return _Feed(self, batches, first_sample)
+
+    def first_of(self, number: int) -> int:
+        """A micro-batch's first sample, counted from the batch's."""
         t = self.topology
+        return (number * t.dp + self.mesh.place.dp) * t.mbs
 
-        def microbatch(number: int) -> tuple[Tensor, Tensor]:
-            first = first_sample + (number * t.dp + self.mesh.place.dp) * t.mbs
-            prepared, self._prepared = self._prepared, None
-            return prepared[2] if prepared is not None and prepared[:2] == (batches, first) else self._load(batches, first)
-
-        return microbatch
+    def load(self, batches: Batches, first: int) -> tuple[Tensor, Tensor]:
+        prepared, self._prepared = self._prepared, None
+        return prepared[2] if prepared is not None and prepared[:2] == (batches, first) else self._load(batches, first)
 
     def prepare(self, batches: Batches, first_sample: int) -> None:
         """The next step's first micro-batch, while the device still works on this one's: it then starts at once."""
         if self.ahead:
-            first = first_sample + self.mesh.place.dp * self.topology.mbs
+            first = first_sample + self.first_of(0)
             self._prepared = batches, first, self._load(batches, first)
 
     def _load(self, batches: Batches, first: int) -> tuple[Tensor, Tensor]:
@@ -103,6 +110,17 @@ class Feeder:
             # From pageable memory the copy would wait for the device.
             tokens, targets = tokens.pin_memory(), targets.pin_memory()
         return tokens.to(self.mesh.device, non_blocking=True), targets.to(self.mesh.device, non_blocking=True)
+
+
+class _Feed:
+    def __init__(self, feeder: Feeder, batches: Batches, first_sample: int):
+        self.feeder, self.batches, self.first_sample = feeder, batches, first_sample
+
+    def __call__(self, number: int) -> tuple[Tensor, Tensor]:
+        return self.feeder.load(self.batches, self.first_sample + self.feeder.first_of(number))
+
+    def documents(self, number: int) -> Starts | None:
+        return self.batches.documents(self.first_sample + self.feeder.first_of(number), self.feeder.topology.mbs)
 
 
 @lru_cache(maxsize=64)
@@ -123,6 +141,7 @@ class Pipeline:
         self.comm, self.tp = messages.comm, chunks[0].tp
         self.timers = self.comm.timers
         self.has_head = chunks[-1].stage.has_head
+        self.context = chunks[0].stage.shared.positions.context
 
     def run(self, plan: list[Action], feed: Feed, *, scale: float | None, order: Order | None = None) -> Tensor:
         """The summed loss of this rank's micro-batches (zero where there is no head). `scale` None: forward alone."""
@@ -145,6 +164,11 @@ class Pipeline:
                 if position + 1 < len(plan):
                     self.messages.expect(plan[position + 1])
                 chunk, at = self.chunks[action.chunk], (action.microbatch, action.chunk)
+                if self.context is not None and self.context.packs and action.kind is not Kind.WEIGHT:
+                    with self.timers("data"):
+                        found = self.context.use(feed.documents(action.microbatch))
+                    if action.kind is Kind.FORWARD and action.chunk == 0 and scale is not None:
+                        self.context.attended += found.pairs
                 if action.kind is Kind.FORWARD:
                     if chunk.stage.has_embedding:
                         x = batch(action.microbatch)[0]

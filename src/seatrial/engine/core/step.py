@@ -23,7 +23,7 @@ from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import MOMENTS, AdamW, LossScale, compute_type, divisor, learning_rate, squared_norm
 from seatrial.engine.core.pipeline import Chunk, Feeder, Messages, Pipeline, plan_of, positions_in_plan
 from seatrial.engine.core.state import Shard, iter_shards
-from seatrial.engine.core.zero import Bucket, buckets_of
+from seatrial.engine.core.zero import Bucket, OnTheWay, buckets_of
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
@@ -59,7 +59,8 @@ class Engine:
         if m.kv < t.tp:
             # Before anything else, on every rank alike: one without a layer would not ask for it.
             mesh.neighbours(t.tp // m.kv, mesh.tp, "kv")
-        context = Context(m, t, self.comm) if t.cp > 1 else None
+        packs = trial.batch.documents is not None
+        context = Context(m, t, self.comm, packs=packs) if t.cp > 1 or packs else None
         self.tp = TensorParallel(self.comm, sequence_parallel=t.sequence_parallel, direct=not execution.compile)
         heads = m.heads // t.tp
         positions = Positions(m, first_head=mesh.place.tp * heads, heads=heads, device=mesh.device, dtype=dtype,
@@ -68,9 +69,7 @@ class Engine:
                              recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile)
         self.chunks = [self._chunk(c, dtype, recipe.seed if first_values else None) for c in range(t.vp)]
         self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
-        in_flight: list[Bucket] = []
-        for bucket in self.buckets:
-            bucket.in_flight = in_flight
+        OnTheWay(mesh, self.buckets)
         part = m.seq // t.cp // (t.tp if self.tp.sequence_parallel else 1)
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
@@ -163,6 +162,15 @@ class Engine:
             total.zero_()
         self.comm.all_reduce(total, self.mesh.world, timer="evaluation")
         return total.item() / (samples * self.trial.model.seq)
+
+    def take_pairs(self) -> int:
+        """Pairs of queries and keys that this rank attended since the last call, in one layer; counted where documents are
+        packed."""
+        context = self.shared.positions.context
+        if context is None:
+            return 0
+        found, context.attended = context.attended, 0
+        return found
 
     def microbatches(self, gbs: int) -> int:
         return gbs // (self.trial.topology.dp * self.trial.topology.mbs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +32,32 @@ OWN_BUCKET = ("tokens", "head")
 """The vocabulary's matrices: as large as many layers, and the tied ones must lie alike on first and last stage."""
 FILLED_AT_ONCE = 1 << 26
 """Numbers: first values of split masters are made beside them."""
+
+
+class OnTheWay:
+    """What the buckets of a rank share while gradients travel."""
+
+    def __init__(self, mesh: Mesh, buckets: Sequence[Bucket] = ()):
+        self.buckets: list[Bucket] = []
+        """Those whose reduction does not end with what is under way."""
+        weights, gradients, *_ = mesh.levels
+        twice = buckets and weights.size > 1 and gradients.size > 1
+        most = max(b.layout.size for b in buckets) // weights.size if twice else 0
+        self.between = torch.empty(most, device=mesh.device)
+        """What is left of one bucket when it was summed among those that share the weights, and travels on."""
+        self._holder: Bucket | None = None
+        for bucket in buckets:
+            bucket.on_the_way = self
+
+    def hold(self, bucket: Bucket, part: Tensor) -> Tensor:
+        """A copy, so that the whole can go; the one before is out of its place by then."""
+        if self._holder is not None:
+            self._holder._advance()
+        self._holder = bucket
+        return self.between[: part.numel()].copy_(part)
+
+    def let_go(self) -> None:
+        self._holder = None
 
 
 class Bucket:
@@ -81,8 +107,8 @@ class Bucket:
         self._gathered = True
         self._ready = self._expected = self._left = 0
         self._reduced_once = False
-        self.in_flight: list[Bucket] = []
-        """Buckets of this rank whose reduction does not end with what is under way; one list for all of them."""
+        self.on_the_way = OnTheWay(comm.mesh)
+        """One for all buckets of a rank."""
         self.neighbours: tuple[Bucket | None, Bucket | None] = (None, None)
         """Who is gathered next in the forward and in the backward pass."""
 
@@ -162,7 +188,7 @@ class Bucket:
             self.comm.all_reduce(grad[low:high], group, timer="grad_reduce")
         self._ready = 0
         self._left -= 1
-        earlier, self.in_flight[:] = self.in_flight[:], []
+        earlier, self.on_the_way.buckets = self.on_the_way.buckets, []
         self._reduction = self._over_ranks(grad, last=self._left == 0)
         self._reducing = next(self._reduction, None)
         if self.grad_shard is not None:
@@ -170,7 +196,7 @@ class Bucket:
             for main_grad in self.main_grads:
                 main_grad.fresh = True
         # One may travel while the next fills; were all to travel, whole gradients would be there at once again.
-        for bucket in earlier:
+        for bucket in reversed(earlier):
             bucket._advance()
 
     def _over_ranks(self, grad: Tensor, *, last: bool) -> Generator[Pending, Tensor, None]:
@@ -180,9 +206,10 @@ class Bucket:
             if weights.size > 1:
                 grad = yield self._scatter(grad, weights)
                 if gradients.size > 1:
-                    grad = grad.clone()  # the whole is let go
+                    grad = self.on_the_way.hold(self, grad)
             if gradients.size > 1:
                 grad = yield self._scatter(grad, gradients)
+                self.on_the_way.let_go()
             self.grad_shard.add_(grad) if self._reduced_once else self.grad_shard.copy_(grad)
             self._reduced_once = True
             grad = self.grad_shard
@@ -193,7 +220,7 @@ class Bucket:
 
     def _scatter(self, grad: Tensor, group: Group, *, ends: bool = False) -> Pending:
         if not ends:
-            self.in_flight.append(self)
+            self.on_the_way.buckets.append(self)
         return self.comm.reduce_scatter(grad, group, timer="grad_reduce")
 
     def _advance(self) -> None:
@@ -228,7 +255,7 @@ class Bucket:
             self._left = 1
             self._reduce()
         self._drain()
-        self.in_flight.clear()
+        self.on_the_way.buckets.clear()
         return self.reduced()
 
     def reduced(self) -> Tensor:

@@ -3,23 +3,29 @@
     batches = Batches(recipe, model, seed=1234)
     batches.sample(17)                      seq + 1 tokens of global sample 17
     batches.microbatch(16, mbs=4)           (tokens_BS, targets_BS) of samples 16 to 19
+    batches.documents(16, mbs=4)            where documents begin in each of them; None where nothing is packed
 
 Tokens are synthetic, or from a Megatron .bin/.idx pair (`indexed.py`). Which sample is number 17 depends on the seed alone,
-so data parallel ranks need no agreement: each asks for its own numbers.
+so data parallel ranks need no agreement: each asks for its own numbers, as does a stage of a pipeline for documents.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from seatrial.documents import CORPUS, Documents
 from seatrial.engine.io import indexed
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
-from seatrial.spec import Model
+from seatrial.spec import Batch, Model
 
 MASK = (1 << 64) - 1
+OF_DOCUMENTS = 0xD0C5
+"""Their lengths are drawn apart from tokens."""
 
 
 class Source(Protocol):
@@ -28,7 +34,9 @@ class Source(Protocol):
 
 
 class Batches:
-    def __init__(self, recipe: Recipe, model: Model, seed: int, *, split: Literal["train", "valid"] = "train"):
+    def __init__(self, recipe: Recipe, model: Model, seed: int, *, split: Literal["train", "valid"] = "train",
+                 documents: str | None = None):
+        """`documents`: as `Batch.documents` has them."""
         prefix = recipe.data if split == "train" else recipe.valid_data
         self.source: Source
         if prefix is not None:
@@ -36,9 +44,25 @@ class Batches:
         else:
             # The held-out samples are those of another seed.
             self.source = Synthetic(vocab=model.vocab, seq=model.seq, seed=seed if split == "train" else ~seed)
+        self.packed = None if documents is None else Documents.parse(documents)
+        self._seq, self._key = model.seq, mix_int(mix_int(seed if split == "train" else ~seed) ^ OF_DOCUMENTS)
+        self._starts = lru_cache(maxsize=1024)(self._starts_of)
 
     def sample(self, index: int) -> Tensor:
         return self.source.samples(index, 1)[0]
+
+    def documents(self, first_sample: int, mbs: int) -> tuple[tuple[int, ...], ...] | None:
+        if self.packed is None:
+            return None
+        return tuple(self._starts(sample) for sample in range(first_sample, first_sample + mbs))
+
+    def _starts_of(self, sample: int) -> tuple[int, ...]:
+        assert self.packed is not None
+        if self.packed.kind != CORPUS:
+            return self.packed.starts(self._seq, uniforms(mix_int(self._key + sample)))
+        if not isinstance(self.source, Corpus):
+            raise BadInput(NO_CORPUS)
+        return self.source.documents(sample)
 
     def microbatch(self, first_sample: int, mbs: int, spans: list[tuple[int, int]] | None = None) -> tuple[Tensor, Tensor]:
         """`spans`: (first token, how many) of what is wanted of each sequence, else all."""
@@ -49,8 +73,14 @@ class Batches:
         return torch.cat([part[:, :-1] for part in parts], 1), torch.cat([part[:, 1:] for part in parts], 1)
 
 
-def check(recipe: Recipe, model: Model) -> None:
+NO_CORPUS = ("batch.documents is corpus, but there is none: name its .bin and .idx with recipe.data, "
+             "or give lengths for synthetic tokens, as lognormal:800:1.2")
+
+
+def check(recipe: Recipe, model: Model, batch: Batch) -> None:
     """Refuses data that cannot be trained on, before any rank starts."""
+    if batch.documents == CORPUS and recipe.data is None:
+        raise BadInput(NO_CORPUS)
     for prefix in (recipe.data, recipe.valid_data):
         if prefix is not None:
             indexed.check(prefix, vocab=model.vocab, seq=model.seq)
@@ -65,15 +95,29 @@ class Corpus:
     def __init__(self, prefix: str, *, vocab: int, seq: int, seed: int):
         self.prefix, self.vocab, self.seq, self.seed = prefix, vocab, seq, seed
         self.tokens = indexed.open_tokens(prefix)
+        self._marks: Tensor | None = None
+        """Of documents, read when they are asked for."""
         self.count = (len(self.tokens) - 1) // seq
         """A sample's last target is the next one's first token."""
 
     def samples(self, first: int, count: int, start: int = 0, length: int | None = None) -> Tensor:
         return torch.stack([self._sample(i, start, length or self.seq + 1) for i in range(first, first + count)])
 
-    def _sample(self, index: int, first: int, length: int) -> Tensor:
+    def _place(self, index: int) -> int:
+        """Of its first token."""
         epoch, position = divmod(index, self.count)
-        start = permuted(position, self.count, key=mix_int(self.seed + mix_int(epoch))) * self.seq + first
+        return permuted(position, self.count, key=mix_int(self.seed + mix_int(epoch))) * self.seq
+
+    def documents(self, index: int) -> tuple[int, ...]:
+        """Where they begin in a sample, which itself begins in one."""
+        if self._marks is None:
+            self._marks = indexed.document_starts(self.prefix)
+        first = self._place(index)
+        low, high = torch.searchsorted(self._marks, torch.tensor([first + 1, first + self.seq])).tolist()
+        return 0, *(self._marks[low:high] - first).tolist()
+
+    def _sample(self, index: int, first: int, length: int) -> Tensor:
+        start = self._place(index) + first
         tokens = self.tokens.slice(start, start + length)
         indexed.refuse_outside(tokens, vocab=self.vocab, where=str(indexed.bin_path(self.prefix)), first=start)
         return tokens
@@ -109,6 +153,13 @@ class Synthetic:
         tokens[:, ::2] = drawn
         tokens[:, 1::2] = (drawn[:, : tokens.shape[1] // 2] * 7 + 3) % self.vocab
         return tokens[:, odd:]
+
+
+def uniforms(key: int) -> Iterator[float]:
+    """From 0 to below 1."""
+    while True:
+        key = mix_int(key)
+        yield (key >> 11) / (1 << 53)
 
 
 def _signed(value: int) -> int:

@@ -57,7 +57,16 @@ class Index:
 
 
 def read_index(prefix: Path | str) -> Index:
-    """The index alone, checked: its own length, the offsets against the sizes, the document marks."""
+    return _read_index(prefix)[0]
+
+
+def document_starts(prefix: Path | str) -> Tensor:
+    """The token that each document begins with; a sequence is one where the index has no marks."""
+    return _read_index(prefix)[1]
+
+
+def _read_index(prefix: Path | str) -> tuple[Index, Tensor]:
+    """The index alone, checked: its own length, the offsets against the sizes, the marks; and where documents begin."""
     path = idx_path(prefix)
     try:
         raw = path.read_bytes()
@@ -87,7 +96,10 @@ def read_index(prefix: Path | str) -> Index:
         raise BadInput(f"{path}: sequence {where} begins at byte {int(offsets[where])}, not where the one before ends")
     if marks and (int(doc_marks[-1]) > sequences or bool((doc_marks[1:] < doc_marks[:-1]).any())):
         raise BadInput(f"{path}: document marks do not rise to the {sequences} sequences")
-    return Index(code=code, sequences=sequences, documents=max(0, marks - 1), tokens=int(ends[-1]) // width)
+    begins = offsets // width
+    if marks:
+        begins = begins[doc_marks[doc_marks < sequences]]
+    return Index(code=code, sequences=sequences, documents=max(0, marks - 1), tokens=int(ends[-1]) // width), begins
 
 
 def _read(raw: bytes, at: int, count: int, dtype: torch.dtype) -> Tensor:

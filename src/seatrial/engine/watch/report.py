@@ -56,6 +56,7 @@ class Report:
         """Since the last line, as the line prints them."""
         self._seconds: list[float] = []
         self._taken: dict[str, float] = {}
+        self._pairs = 0
 
     def start(self, *, step: int, backend: str) -> None:
         trial = self.run.trial
@@ -78,9 +79,11 @@ class Report:
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.processor() or "cpu"
 
     def iteration(self, *, step: int, result: Result, seconds: float, taken: dict[str, float], consumed_samples: int,
-                  nan_here: bool = False) -> None:
+                  nan_here: bool = False, pairs: int = 0) -> None:
+        """`pairs`: of queries and keys that this rank attended, where documents are packed."""
         recipe, model, topology = self.run.recipe, self.run.trial.model, self.run.trial.topology
         self._seconds.append(seconds)
+        self._pairs += pairs
         for name, value in taken.items():
             self._taken[name] = self._taken.get(name, 0.0) + value
         is_nan = not math.isfinite(result.loss)
@@ -96,12 +99,16 @@ class Report:
         if logs or is_nan:
             count = len(self._seconds)
             mine = {"timers": {n: round(v / count, 7) for n, v in self._taken.items()},
-                    "sec": round(sum(self._seconds) / count, 7), "nan": nan_here}
+                    "sec": round(sum(self._seconds) / count, 7), "nan": nan_here, "pairs": self._pairs // count}
             every = gather_json(mine, self.device)
             if every is not None:
                 names = dict.fromkeys(n for r in every for n in r["timers"])
                 event["timers"] = {n: sum(r["timers"].get(n, 0.0) for r in every) / len(every) for n in names}
                 event["ranks"] = [{"sec": r["sec"], **r["timers"]} for r in every]
+                if self._pairs:
+                    attended = [r["pairs"] for r in every]
+                    mean = sum(attended) / len(attended)
+                    event["attended_pairs"] = {"min": min(attended), "mean": mean, "max": max(attended)}
                 if is_nan:
                     event["nan_ranks"] = [rank for rank, r in enumerate(every) if r["nan"]]
         if self.rank == 0:
@@ -120,7 +127,7 @@ class Report:
                     loss_scale=result.loss_scale if topology.precision == "fp16" else None, tflops=event["tflops"],
                     skipped=self.skipped, nan=self.nan))
         if logs:
-            self._seconds, self._taken, self.skipped, self.nan = [], {}, 0, 0
+            self._seconds, self._taken, self._pairs, self.skipped, self.nan = [], {}, 0, 0, 0
 
     def memory(self, *, step: int, parts: dict[str, int]) -> None:
         """Peaks of all ranks; `mem_gib` is the fullest one's."""

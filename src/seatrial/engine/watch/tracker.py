@@ -124,7 +124,7 @@ def tracker(engine: Engine) -> LiveStorages:
     tagged = {
         "weights": [t for b in buckets for t in (b.flat, b.part)],
         "optimizer": [t for b in buckets for t in (b.exp_avg, b.exp_avg_sq, *b.masters.beside)],
-        "gradients": [t for b in buckets for t in (b.grad, b.grad_shard) if t is not None],
+        "gradients": [t for b in buckets for t in (b.grad, b.grad_shard, b.on_the_way.between) if t is not None],
         "buffers": engine.shared.positions.tensors(),
     }  # fmt: skip
     flat_sizes = {b.layout.size for b in buckets}
