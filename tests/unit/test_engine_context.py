@@ -119,10 +119,14 @@ def test_the_next_block_of_keys_is_on_its_way_before_this_one_is_attended() -> N
     assert comm.seen == ["post", "attend", "wait", "post", "attend", "wait", "attend"]
     comm.seen.clear()
     gradients = ring.gradients(kv)
-    for source, (keys, values) in ring.blocks(kv):
+    sources.clear()
+    for source, (keys, values) in ring.blocks(kv, own_again=True):
         comm.seen.append("attend")
+        sources.append(source)
         gradients.add(source, keys, values)
-    # Gradients leave as soon as they are there, and are waited for when those of the next block are.
-    assert comm.seen == ["post", "attend", "wait", "post", "attend", "post", "wait", "attend", "wait", "post"]
-    # Here the one before is this rank itself: its own, and two others' that went by.
-    assert torch.allclose(gradients.result(), 3 * kv)
+    # Gradients leave as soon as they are there, and are waited for when those of the next block are; the last of them while
+    # the rest of this rank's own keys is attended.
+    assert comm.seen == ["post", "attend", "wait", "post", "attend", "post", "wait", "attend", "wait", "post", "attend"]
+    # Here the one before is this rank itself: its own in two parts, and two others' that went by.
+    assert torch.allclose(gradients.result(), 4 * kv)
+    assert sources == [1, 0, 2, 1]

@@ -146,6 +146,15 @@ class Context:
         return layout.pieces[source], self.bias_of(source), squares if together else None
 
 
+    def own_in_two(self, layout: Layout) -> list[list[Piece]]:
+        """Own queries with own keys, those of the stretch in front first, a quarter of the work: the others are left for where
+        the last gradients of keys are still on their way. Empty where all is attended at once."""
+        if layout is not self.whole or self.slopes is not None or len(self.keys.of) == 1:
+            return []
+        front, behind = self.keys.queries
+        return [pieces([front], [front]), pieces([behind], self.keys.queries)]
+
+
 def alibi_bias(slopes_N: Tensor, q_S: Tensor, k_T: Tensor) -> Tensor:
     """[1, heads, queries, keys], minus infinity where the future is; positions in fp32."""
     distance = (k_T[None, :] - q_S[:, None]).masked_fill_(k_T[None, :] > q_S[:, None], -torch.inf)
@@ -172,8 +181,12 @@ class _Attend(Function):
         backward = SoftmaxBackward(context.neighbours.to_heads(grads[0]), q, out, lse, ctx.kernel)
         gradients = context.keys.gradients(kv)
         with context.timed():
-            for source, (keys, values) in context.keys.blocks(kv):
-                gradients.add(source, *backward.add(keys, values, *context.how(ctx.layout, source, q, ctx.kernel)))
+            own = context.own_in_two(ctx.layout)
+            for source, (keys, values) in context.keys.blocks(kv, own_again=bool(own)):
+                found, *how = context.how(ctx.layout, source, q, ctx.kernel)
+                if own and source == context.keys.group.rank:
+                    found = own.pop(0)
+                gradients.add(source, *backward.add(keys, values, found, *how))
         return *context.neighbours.leave(backward.result(), gradients.result()), None, None
 
 
@@ -244,8 +257,8 @@ class Keys(Protocol):
     of: list[tuple[Stretch, ...]]
     """The keys of each source: of each member of the group, or all at once."""
 
-    def blocks(self, kv: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Each source of keys, with what comes from there."""
+    def blocks(self, kv: Tensor, *, own_again: bool = False) -> Iterator[tuple[int, Tensor]]:
+        """Each source of keys, with what comes from there; `own_again`: this rank's own once more, at the end."""
 
     def gradients(self, kv: Tensor) -> Gradients: ...
 
@@ -261,13 +274,15 @@ class Ring:
     def pass_on(self, x: Tensor) -> Pending:
         return self.comm.shift(torch.empty_like(x), x, self.group, timer=TIMER)
 
-    def blocks(self, kv: Tensor) -> Iterator[tuple[int, Tensor]]:
+    def blocks(self, kv: Tensor, *, own_again: bool = False) -> Iterator[tuple[int, Tensor]]:
         held = kv
         for step in range(self.group.size):
             coming = self.pass_on(held) if step + 1 < self.group.size else None
             yield (self.group.rank - step) % self.group.size, held
             if coming is not None:
                 held = coming.wait()
+        if own_again:
+            yield self.group.rank, kv
 
     def gradients(self, kv: Tensor) -> Gradients:
         return _Travelling(self, kv)
@@ -284,7 +299,7 @@ class _Travelling:
         both = dk.new_empty(self._shape, dtype=self._wide)
         both[0], both[1] = dk, dv
         if source == self.ring.group.rank:
-            self._own = both
+            self._own = both if self._own is None else self._own.add_(both)
             return
         if self._coming is not None:
             both += self._coming.wait()
@@ -304,7 +319,7 @@ class Gathered:
         self.queries = self.members[group.rank]
         self.of: list[tuple[Stretch, ...]] = [(Stretch(0, 0, seq),)]
 
-    def blocks(self, kv: Tensor) -> Iterator[tuple[int, Tensor]]:
+    def blocks(self, kv: Tensor, *, own_again: bool = False) -> Iterator[tuple[int, Tensor]]:
         parts = kv.new_empty(self.group.size, *kv.shape)
         self.comm.all_gather(parts, kv, self.group, timer=TIMER)
         whole = kv.new_empty(*kv.shape[:2], self.group.size * kv.shape[2], *kv.shape[3:])
