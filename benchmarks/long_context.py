@@ -84,7 +84,7 @@ def measured(run: Callable[[], tuple[Answer, dict[str, bool]]]) -> dict[str, Any
     first = found.document["candidates"][0]
     return {**told, "first": {name: first.get(name) for name in ("dp", "tp", "pp", "cp", "cp_kind", "mbs", "zero", "zero_group",
                                                                  "recompute", "sec_per_it", "mem_gib")},
-            "reasons": [*filter(None, [why.context]), *why.limits]}  # fmt: skip
+            "reasons": [*found.document["reasons"], *why.limits]}  # fmt: skip
 
 
 def shown(name: str, r: Mapping[str, Any]) -> None:

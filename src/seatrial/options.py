@@ -79,7 +79,8 @@ def _searched() -> Each:
     first = SEARCHED[0]
     said[first] = f"{said[first].rstrip('.')}; each of these is a value, several with commas, or searched when left out."
     said["cp"] = f"{said['cp'].rstrip('.')}; by default searched for long sequences, auto: for any."
-    said |= {name: f"{BY_FIELD[name].help.rstrip('.')}; by default chosen." for name in CHOSEN}
+    said |= {name: f"{BY_FIELD[name].help.partition(' By default')[0].rstrip('.')}; by default chosen for each layout."
+             for name in CHOSEN}  # fmt: skip
     return Each({name: (str | None, knob(name.replace("_", "-"), what)) for name, what in said.items()})
 
 

@@ -81,5 +81,5 @@ def test_what_is_learned_is_kept_and_columns_that_nothing_reads_are_named(seatri
                      ((), ("--calibrate", tmp_path / "learned.json")))
     spot = seatrial("forecast", rows, "--cluster", "dgx-a100", "--calibrate", rows, "--json")
     assert json.loads(learned.out) == json.loads(spot.out) != json.loads(cold.out)
-    assert json.loads(learned.out)["rows"][2]["forecast_reject"].startswith("unknown-axis: cp 2")
+    assert json.loads(learned.out)["rows"][2]["forecast_reject"].startswith("context-kind: CP 2 by ring")
     assert seatrial("forecast", rows, "--cluster", "jz-a100", "--calibrate", tmp_path / "learned.json").status == 2

@@ -52,9 +52,10 @@ def _topologies() -> dict[str, Trial]:
         add("zero", zero=zero, dp=2, tp=2, pp=2)
     for zero in (1, 2, 3):
         add("group", zero=zero, dp=4, zero_group=2)
+    for zero in (1, 3):
         add("group", LLAMA_TIED, zero=zero, dp=4, pp=2, zero_group=2)
         add("group", QWEN3, zero=zero, dp=4, tp=2, zero_group=2, sequence_parallel=True)
-    add("group", zero=2, dp=4, zero_group=1)
+    add("group", zero=2, dp=4, tp=2, zero_group=1, sequence_parallel=True)
     add("group", zero=3, dp=4, pp=2, zero_group=2, schedule="zb-h1")
     add("groups", zero=2, dp=4, gradients_group=2)
     add("groups", zero=2, dp=4, pp=2, vp=2, schedule="interleaved", gradients_group=1)

@@ -18,7 +18,7 @@ TOLERANCE = 0.05
 Parts = dict[str, int]
 
 
-KV_HEADS = {"llama": 4, "qwen3": 1}
+KV_HEADS = {"llama": 2, "qwen3": 1}
 
 
 def _trial(family: Any = "gpt2", **layout: Any) -> Trial:
@@ -44,6 +44,12 @@ TRIALS = {
     "zero 3": _trial("llama", dp=2, zero=3, recompute="selective"),
     "zero 1 in groups": _trial(dp=4, zero=1, zero_group=2),
     "groups of their own": _trial("llama", dp=4, zero=3, weights_group=2),
+    "ring": _trial("llama", cp=2, zero=1),
+    "ring of four": _trial(cp=4, recompute="full"),
+    "ring with ALiBi": _trial("bloom", cp=2, tp=2, sequence_parallel=True),
+    "gathered keys": _trial("qwen3", cp=2, cp_kind="gather", precision="bf16"),
+    "shared heads": _trial(cp=2, cp_kind="ulysses", pp=2, zero=1),
+    "shared heads and ring": _trial("llama", cp=4, cp_kind="ulysses+ring", recompute="selective"),
     "all at once": _trial(dp=2, tp=2, pp=2, zero=1),
 }
 

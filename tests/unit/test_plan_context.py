@@ -12,15 +12,17 @@ import pytest
 from seatrial import presets
 from seatrial.arith.layer import widths
 from seatrial.engines.model import model_of
-from seatrial.plan import context, emit, memory, network, ours, step
+from seatrial.expression import parse
+from seatrial.plan import context, emit, memory, network, step
 from seatrial.plan.answer import reason
 from seatrial.plan.configs import CHOICES, CONTEXTS, Configs, engine_code
 from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.plan.explain import better, explain
 from seatrial.plan.forecast import figures
 from seatrial.plan.kernels import Machine
+from seatrial.plan.reasons import reasons
 from seatrial.plan.rows import read_row
-from seatrial.plan.search import search, whole_nodes
+from seatrial.plan.search import RULE_NAMES, search, whole_nodes
 from seatrial.plan.space import Space, not_searched
 from seatrial.spec import GIB, Batch, Topology, Trial, context_split
 
@@ -115,6 +117,14 @@ def test_ranks_of_a_sequence_lie_beside_each_other():
     assert (network.heads_group(both).size.tolist(), network.context_group(both).nodes.tolist()) == ([8], [2])
 
 
+def test_ranks_of_a_sequence_send_to_the_next_stage_at_the_same_time():
+    cluster = presets.cluster("dgx-h100", nodes=8)
+    one, two = (float(network.send_s(Configs.from_columns(
+        1, layers=8, hidden=4096, heads=32, seq=8192 * cp, vocab=1024, gbs=64, dp=8 // cp, tp=4, pp=2, cp=cp, procs_per_node=8),
+        cluster, 1e12)[0]) for cp in (1, 2))
+    assert two == pytest.approx(2 * one, rel=1e-3)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tp", "cp"), [(1, 8), (2, 4), (4, 2), (1, 16), (8, 2)])
 def test_columns_split_context_as_a_trial_does(kind, tp, cp):
@@ -185,21 +195,28 @@ def test_gathers_of_a_small_group_stay_in_the_node():
     assert gradients(zero_group=8) == pytest.approx(gradients() * 2 * 7 / 8 / (4 * 63 / 64), rel=0.1)
 
 
+def test_weights_in_groups_of_their_own_come_from_all_once_a_step_or_once_a_forward_pass():
+    def gathered(engine, gbs, **knobs):
+        nodes = presets.cluster("dgx-h100", nodes=8)
+        slow = replace(nodes, inter=replace(nodes.inter, bandwidth_gb_s=0.5))
+        one = trial(1, model=presets.model("llama3-8b"), engine=engine, dp=64, zero=3, gbs=gbs, cluster=slow, recompute="none",
+                    **knobs)
+        return timed(one).parts["gradients"][0]
+
+    for engine, often in (("seatrial", False), ("deepspeed", True)):
+        # What a further micro-batch adds between nodes: gradients alone, or with one gather of the two.
+        whole = gathered(engine, 192) - gathered(engine, 128)
+        own = gathered(engine, 192, weights_group=8) - gathered(engine, 128, weights_group=8)
+        wire = {"seatrial": 4, "deepspeed": 2}[engine]
+        assert own / whole == pytest.approx((wire + 2 * often) / (wire + 4), rel=0.1), engine
+
+
 def test_columns_of_groups_become_shards():
     c = Configs.from_columns(1, layers=2, hidden=64, heads=4, seq=64, vocab=128, gbs=64, dp=16, cp=2, zero=3, zero_group=16,
                              gradients_group=8, weights_group=4)
     assert [int(n[0]) for n in (c.data_ranks, c.shards, c.gradient_shards, c.weight_shards)] == [32, 16, 8, 4]
     lower = replace(c, zero=np.array([1]))
     assert [int(n[0]) for n in (lower.gradient_shards, lower.weight_shards)] == [16, 16]
-
-
-@pytest.mark.parametrize("cp", [2, 4])
-def test_our_own_count_is_that_of_a_ranks_own_stretch(cp):
-    """Until the blocks of other ranks: as many replicas, each with a part of the sequence."""
-    whole = configs(trial(1, engine="seatrial", dp=cp * 2, zero=2, gbs=cp * 2, model=replace(LLAMA, seq=LLAMA.seq // cp)))
-    cut = configs(trial(cp, engine="seatrial", dp=2, zero=2, gbs=2))
-    one, other = (ours.footprints(c, gpu=True).total[:, 0] for c in (whole, cut))
-    assert other.tolist() == one.tolist()
 
 
 # search
@@ -268,6 +285,22 @@ def test_groups_of_whole_nodes_are_tried_on_the_best():
     assert found.trial(0).topology.zero_group == 8
     one = search(replace(found.space, zero_group=(64,)))
     assert found.sec[0] < one.sec[0]
+    ruled = search(found.space, rules=[parse("zero_group == 0", RULE_NAMES)])
+    assert ruled.trial(0).topology.zero_group is None and ruled.sec[0] == one.sec[0]
+
+
+def test_a_plan_says_why_it_divides_sequences_and_in_which_groups():
+    found = plan(sequence_parallel=(False, True))
+    context, other = reasons(found)
+    assert context.startswith(f"CP {found.trial(0).topology.cp} by ")
+    whole = int(np.flatnonzero(found.ranked["cp"] == 1)[0])
+    assert other.startswith(f"with whole sequences the best is number {whole + 1}: {found.sec[whole]:.2f} s")
+    assert reasons(plan(tp=(1,)))[1] == "with whole sequences nothing fits"
+    cluster = presets.cluster("dgx-h100", nodes=8)
+    (group,) = reasons(plan(model=presets.model("llama3-70b"), cluster=cluster, gbs=64, engine="fsdp2", zero_group=(32,),
+                            tp=(1,), pp=(1,)))
+    assert group.startswith("ZeRO group 32: weights, gradients and optimizer take 32.9 GiB a device; over all 64 ranks 16.4")
+    assert reasons(plan(model=presets.model("llama3-8b"), cluster=cluster, gbs=64, engine="megatron-core", zero=(0,))) == []
 
 
 # what is written, read and explained

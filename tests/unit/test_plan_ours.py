@@ -17,7 +17,7 @@ from seatrial.plan.configs import Configs
 from seatrial.recipe import Recipe
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.rank import measure_memory
-from seatrial.spec import Batch, Execution, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Place, Topology, Trial
 
 MODELS = {
     "gpt2": Model(family="gpt2", layers=12, hidden=512, heads=8, vocab=50257, seq=512),
@@ -41,12 +41,14 @@ def _drawn(rng: random.Random) -> Trial:
         pp, schedule = rng.choice([1, 2, 4, 5]), rng.choice(["1f1b", "gpipe", "zb-h1", "interleaved"])
         vp = 2 if schedule == "interleaved" else 1
         model, dp, mbs = rng.choice(list(MODELS.values())), rng.choice([1, 2, 8]), rng.choice([1, 2])
+        cp, kind = rng.choice([1, 1, 2, 4]), rng.choice(["ring", "gather", "ulysses", "ulysses+ring"])
         try:
             uneven = (*rng.sample(range(1, 4), pp - 1), 0)[: pp - 1] if vp == 1 and rng.random() < 0.3 and 1 < pp < 4 else None
             trial = Trial(model=model, batch=Batch(gbs=dp * mbs * pp * rng.choice([1, 2, 5])), topology=Topology(
                 dp=dp, tp=rng.choice([1, 2, 4]), pp=pp, vp=vp, mbs=mbs, zero=rng.randrange(4), schedule=schedule,  # type: ignore[arg-type]
                 recompute=rng.choice(["none", "selective", "full"]), precision=rng.choice(["fp32", "bf16", "fp16"]),  # type: ignore[arg-type]
-                sequence_parallel=rng.random() < 0.5, **_groups(rng, dp),
+                sequence_parallel=rng.random() < 0.5, cp=cp, cp_kind=kind,  # type: ignore[arg-type]
+                **_groups(rng, dp * cp),
                 stage_layers=None if uneven is None else (*uneven, model.layers - sum(uneven))))
             rules.check(trial)
         except SeatrialError:
@@ -95,6 +97,11 @@ REHEARSED: list[tuple[str, bool, dict[str, Any], int]] = [
     ("llama", True, {"dp": 8, "zero": 3, "zero_group": 4, "weights_group": 2, "precision": "bf16"}, 3),
     ("llama", False, {"dp": 8, "zero": 3, "gradients_group": 4, "weights_group": 2, "pp": 2, "schedule": "zb-h1"}, 4),
     ("gpt2", True, {"dp": 8, "zero": 2, "gradients_group": 2, "precision": "bf16"}, 2),
+    ("llama", True, {"cp": 4, "precision": "bf16", "recompute": "full", "zero": 1}, 1),
+    ("llama", False, {"cp": 2, "cp_kind": "gather", "tp": 2, "sequence_parallel": True}, 2),
+    ("gpt2", False, {"cp": 4, "cp_kind": "ulysses", "pp": 2, "precision": "bf16"}, 2),
+    ("bloom", False, {"cp": 4, "cp_kind": "ring", "recompute": "selective"}, 1),
+    ("qwen3", True, {"cp": 4, "cp_kind": "ulysses+ring", "dp": 2, "zero": 3, "precision": "bf16"}, 2),
 ]
 
 
@@ -105,6 +112,6 @@ def test_the_fullest_rank_holds_what_the_engines_code_holds(family: str, gpu: bo
     trial = Trial(model=replace(MODELS[family], layers=4), batch=Batch(gbs=microbatches * t.dp * t.mbs), topology=t)
     real = 0
     for rank in range(t.pp):
-        with fake_world(rank=rank * t.dp * t.tp, world=t.world):
+        with fake_world(rank=t.rank_at(Place(pp=rank)), world=t.world):
             real = max(real, measure_memory(trial, Recipe(), torch.device("cpu"), fake=True, as_gpu=gpu).peak_bytes)
     assert float(np.max(ours.footprints(Configs.from_trials([trial]), gpu=gpu).total)) == pytest.approx(real, rel=0.02)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from seatrial import presets
 from seatrial.errors import BadInput
+from seatrial.plan.ask import question
 from seatrial.plan.request import NUMBERS, WORDS, Request, integers, number, share, usual_precision
 
 texts = st.text(alphabet="0123456789,.-+eE%xKMBT onf1bzhpigl\n'", max_size=12)
@@ -83,3 +84,22 @@ def test_a_device_or_link_can_be_changed_in_part():
 def test_precision_is_what_one_trains_in_on_such_a_device(cluster, precision):
     assert usual_precision(presets.cluster(cluster).device) == precision
     assert Request.read(model="tiny", cluster=cluster, fixed={"gbs": "8"}).precision == precision
+
+
+def test_context_and_groups_are_fixed_by_options_settings_and_files(tmp_path):
+    def space(*changes, **fixed):
+        return Request.read(model="tiny", cluster="jz-a100", engine="seatrial", fixed={"gbs": "8", **fixed},
+                            settings=changes).space
+
+    assert space(cp="2,4", cp_kind="ring,gather").cp_kind == ("ring", "gather")
+    assert space("topology.zero_group=8", "topology.weights_group=4").weights_group == (4,)
+    assert (space().long, space(cp="auto").long, space(cp="auto").cp) == (16_384, 0, None)
+    with pytest.raises(BadInput, match="megatron-deepspeed has no context parallelism"):
+        Request.read(model="tiny", cluster="jz-a100", fixed={"gbs": "8", "cp": "auto"})
+    with pytest.raises(BadInput, match="--cp_kind 'rings'"):
+        space(cp_kind="rings")
+    path = tmp_path / "one.toml"
+    path.write_text('engine = "seatrial"\nmodel = {base = "tiny"}\ncluster = {base = "jz-a100", nodes = 2}\nbatch = {gbs = 8}\n'
+                    "topology = {zero = 3, zero_group = 8, weights_group = 4}\n")
+    asked = question(file=path, knobs={"dp": None, "gbs": None, "zero": None}).request.space
+    assert (asked.zero, asked.zero_group, asked.weights_group) == ((3,), (8,), (4,))

@@ -272,7 +272,7 @@ class Block:
         stored = gpu * (1 - lay.half) * grouped * (1 - lay.divided)
         scores = stored * s.heads * lay.seq / s.hidden / lay.topology.tp
         attention = pick(stored, scores + 4 * context + s.normed_qk * qkv, qkv + rotated + context)
-        # Of a divided sequence queries, keys and values are copies; what was attended with some heads is kept beside its tokens.
+        # Of a divided sequence queries, keys and values are copies; what some heads attended is kept beside its tokens.
         shared = (lay.neighbours > 1) * 1
         attention = pick(lay.divided, (1 + s.normed_qk) * qkv + (1 + shared) * context, attention)
         # Of each token: a number a head of attention, one or two of each norm, and one a head of a norm of queries and keys.

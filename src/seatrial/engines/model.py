@@ -181,6 +181,9 @@ class EngineModel:
     """From ZeRO 2 on and without a pipeline: whether gradients travel after every micro-batch."""
     gathers_again: bool = False
     """ZeRO 3 with full recompute: whether weights are gathered for it apart from forward and backward."""
+    forward_gathers_all: bool = False
+    """Weights in groups of their own: whether each forward pass gathers them from all that share the optimizer's state, or they
+    are dealt out to the groups after a step."""
     shard_copy_bytes: float = 0.0
     """ZeRO 3: bytes that each parameter and micro-batch costs in copies into and out of the buffers of collectives."""
     messages_per_layer: float = 1.0

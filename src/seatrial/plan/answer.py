@@ -19,6 +19,7 @@ from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, decoded
 from seatrial.plan.nearest import Way
 from seatrial.plan.odds import limit_gib, percent, word
+from seatrial.plan.reasons import reasons
 from seatrial.plan.request import Request
 from seatrial.plan.rows import Row
 from seatrial.plan.search import By, Found, configs_of, learned
@@ -76,6 +77,7 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
         "ties": found.ties,
         "tie_within": TIE,
         "runner_up": _runner_up(found, runs),
+        "reasons": reasons(found, fit),
         "by": by,
         "engine": found.space.facts.name,
         "attention": found.space.execution.attention or found.space.facts.attention_on(cluster.device),

@@ -21,7 +21,7 @@ from seatrial.plan import probed
 from seatrial.plan.answer import Document, Measured, answer
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.nearest import ways
-from seatrial.plan.request import Request, usual_precision
+from seatrial.plan.request import ASKED, Request, usual_precision
 from seatrial.plan.rows import DEFAULT_NAME
 from seatrial.plan.search import RULE_NAMES, By, Found, search
 from seatrial.plan.shape import base_settings, search_shapes
@@ -55,7 +55,8 @@ def question(*, file: Path | None = None, model: str | Mapping[str, Any] | Model
         from seatrial.sweep import file as sweepfile
 
         asked = sweepfile.asked(file)
-        knobs = {name: asked.knobs.get(name) if value is None else value for name, value in knobs.items()}
+        knobs = {name: asked.knobs.get(name) if (value := knobs.get(name)) is None else value for name in dict.fromkeys(
+            (*knobs, *(name for name in ASKED if name in asked.knobs)))}  # fmt: skip
         model, cluster, rampup = model or asked.model, cluster or asked.cluster, rampup or asked.rampup
         engine, rules = engine or asked.engine, [*asked.rules, *rules]
         settings = [*(f"execution.{name}={value}" for name, value in asked.execution.items()), *settings]

@@ -118,13 +118,13 @@ def _tensors(c: Configs, cluster: Cluster, parameters: Floats, element: Floats) 
         parts["logits"] = _logits(c, element)
         size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
         parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0)
+        if (c.cp > 1).any():
+            parts["communication"] = parts["communication"] + np.where(c.cp > 1, context.exchanged_bytes(c, element), 0.0)
         if own.any():
             counted = ours.footprints(c.take(own), gpu=gpu).parts
             for name, value in counted.items():
                 parts[name] = np.array(parts[name])
                 parts[name][:, own] = value
-    if (c.cp > 1).any():
-        parts["communication"] = parts["communication"] + np.where(c.cp > 1, context.exchanged_bytes(c, element), 0.0)
     return parts
 
 

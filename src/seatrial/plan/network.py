@@ -235,7 +235,8 @@ def all_to_all_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any 
 
 
 def send_s(c: Configs, cluster: Cluster, size_bytes: Any) -> Floats:
-    """One message of one replica to the next stage: its tensor-parallel ranks each send their slice.
+    """One message of one replica to the next stage: its tensor-parallel ranks each send their slice of `size_bytes`, and ranks
+    that share its sequences as much at the same time.
 
     Replicas meet at the end of an iteration only and drift apart in between, and a node's adapters are idle most of the time:
     each replica finds them free. Stages on one node use the links inside it.
@@ -243,7 +244,7 @@ def send_s(c: Configs, cluster: Cluster, size_bytes: Any) -> Floats:
     size = np.asarray(size_bytes, dtype=np.float64)
     stage = c.data_ranks * c.tp
     reach = c.procs_per_node * cluster.domain_nodes
-    per_node = np.minimum(c.tp, c.procs_per_node)
+    per_node = np.minimum(c.tp * c.cp, c.procs_per_node)
     rate = np.full(len(c), _rate(cluster.inter))
     if cluster.inter.flow_gb_s is not None:
         rate = np.minimum(rate, cluster.inter.flow_gb_s * 1e9 * per_node)

@@ -8,7 +8,7 @@ once for every distinct (schedule, PP, VP, micro-batches, stages) and kept.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seatrial.arith.footprint import FP32, PARTS, Chunk, Layout, Moment, Rank, chunks_of
 from seatrial.arith.held import Held, fullest, held_by
-from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints, execution_at
+from seatrial.plan.configs import GATHER, PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints, execution_at
 from seatrial.schedule import KINDS, splits_backward
 from seatrial.spec import BYTES, Execution
 
@@ -117,19 +117,14 @@ def _by_rank(found: Floats, group: Ints, *, alone: NDArray[np.bool_]) -> Footpri
     return Footprints(total=sum(by_part.values(), np.zeros((3, n))), parts=by_part)
 
 
-def _alone(c: Configs) -> Configs:
-    """With a rank's own stretch of a sequence."""
-    return replace(c, seq=c.seq // c.cp) if (c.cp > 1).any() else c
-
-
 def _layout(c: Configs, execution: Execution) -> Layout:
-    own = _alone(c)
     return Layout(
-        shape=own, topology=own, vocab=c.vocab, microbatches=c.microbatches,
+        shape=c, topology=c, vocab=c.vocab, microbatches=c.microbatches,
         selective=(c.recompute == RECOMPUTE.index("selective")) * 1, full=(c.recompute == RECOMPUTE.index("full")) * 1,
         splits=_SPLITS_BACKWARD[c.schedule], element=_BYTES[c.precision], bf16=_BF16[c.precision], fp8=_FP8[c.precision],
         moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
         bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
+        neighbours=c.context_split[0], gathers_keys=(c.cp_kind == GATHER) * 1,
     )  # fmt: skip
 
 

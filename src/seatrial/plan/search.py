@@ -200,7 +200,8 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
                 best = timed()
     if waiting:
         best = timed()
-    for refined, wanted in ((_in_groups, space.zero_group is None and space.facts.hybrid_sharding),
+    groups_open = space.zero_group is None and not any("zero_group" in rule.names for rule in rules)
+    for refined, wanted in ((_in_groups, groups_open and space.facts.hybrid_sharding),
                             (_in_stages, space.stage_layers is None and space.facts.uneven == "any")):
         if wanted and len(best.sec):
             best = refined(best, space, precision, by, formula, fit).best(by)

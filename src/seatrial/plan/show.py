@@ -158,6 +158,8 @@ def _remarks(document: Document) -> None:
     first, tight = candidates[0], any(c["fits"] == "tight" for c in candidates)
     terminal.say(f"The first takes {first['mem_gib']:.1f} GiB of {document['mem_limit_gib']:.1f}, and fits with "
                  f"{percent(first['fit_odds'])}." + (" Tight ones rank by time over odds." if tight else ""))
+    for reason in document["reasons"]:
+        terminal.say(f"{reason[0].upper()}{reason[1:]}.")
     if "calibration" in document:
         learned = document["calibration"]
         doubted = ", ".join(doubt["where"].rsplit("/", 1)[-1] for doubt in learned["doubted"])

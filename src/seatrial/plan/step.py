@@ -296,10 +296,13 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     # ZeRO 3, layer by layer. A pipeline that keeps its weights gathered fetches them once.
     keeps = np.asarray(facts.of(c, "pipeline_unshards")) & (c.pp > 1)
     passes = np.where((c.recompute == FULL) & np.asarray(facts.of(c, "gathers_again")), 3, 2) * m
-    fetch = np.where(keeps, 1, passes) * network.gather_s(cluster, weights, gathered, pieces)
-    # Weights in groups of their own are dealt out to them after each step, from where the optimizer's state lies.
+    each_fetch = network.gather_s(cluster, weights, gathered, pieces)
+    fetch = np.where(keeps, 1, passes) * each_fetch
     if (held < c.shards).any():
-        fetch = fetch + network.gather_s(cluster, network.replica_group(c, held, c.shards), gathered / held, buckets)
+        # Groups of their own get them from where the optimizer's state lies.
+        far = m * (network.gather_s(cluster, states, gathered, pieces) - each_fetch)
+        dealt = network.gather_s(cluster, network.replica_group(c, held, c.shards), gathered / held, buckets)
+        fetch = fetch + np.where(held < c.shards, np.where(facts.of(c, "forward_gathers_all"), far, dealt), 0.0)
     piecewise = np.where(keeps, 1, m) * (network.gather_s(cluster, group, reduced, pieces) + across)
 
     every = network.all_reduce_s(cluster, network.data_group(c), reduced, buckets)
