@@ -66,7 +66,7 @@ def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch
     found = Measurement(iterations=kept, loss=losses[-1] if losses else None,
                         breakdown=_mean([e["timers"] for e in counted or rows if "timers" in e]),
                         memory=next((e for e in reversed(events) if e["event"] == "memory"), {}),
-                        about=_uneven([e["attended_pairs"] for e in counted or rows if "attended_pairs" in e]))
+                        about=_uneven([e.get("attended_pairs") for e in counted or rows]))
     if ran is not None and ran != trial.batch:
         return _estimated(found, trial, groups)
     grows = trial.batch.rampup_start is not None
@@ -83,10 +83,12 @@ def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch
     return replace(found, sec_per_it=statistics.median(all_timed)) if all_timed else found
 
 
-def _uneven(attended: list[dict[str, float]]) -> dict[str, float]:
+def _uneven(attended: list[Any]) -> dict[str, float]:
     """What ranks attend of packed documents, least and most, over the mean of all: those with less wait."""
-    return {f"attended_{end}": round(statistics.fmean(one[end] / one["mean"] for one in attended), 4) for end in ("min", "max")
-            if attended}  # fmt: skip
+    known = [one for one in attended if isinstance(one, dict) and all(number(one.get(k)) for k in ("min", "max", "mean"))
+             and one["mean"] > 0]
+    return {f"attended_{end}": round(statistics.fmean(one[end] / one["mean"] for one in known), 4) for end in ("min", "max")
+            if known}  # fmt: skip
 
 
 KEPT = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "warmup", "outlier")

@@ -224,3 +224,12 @@ def test_losses_beyond_the_bar_fail_and_within_it_pass() -> None:
 def test_equal_losses_that_do_not_fall_prove_nothing() -> None:
     flat = replace(GOOD, losses=(5.0, 5.0, 5.0))
     assert verdict(flat, flat).level == "fail"
+
+
+def test_documents_are_proved_in_the_short_sequence_too() -> None:
+    packed = replace(BLOOM, batch=replace(BLOOM.batch, documents="lognormal:800:1"))
+    small, notes = proof.scaled(packed, ranks=4)
+    assert small.batch.documents == f"uniform:1:{small.model.seq}"
+    assert f"documents lognormal:800:1 -> {small.batch.documents}" in notes
+    tiny = Trial(model=Model(layers=2, hidden=16, heads=2, vocab=50, seq=24), batch=Batch(gbs=4, documents="fixed:5"))
+    assert proof.scaled(tiny, ranks=4)[0].batch.documents == "fixed:5"

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from context_cases import in_pieces
 from seatrial import rules
+from seatrial.arith.footprint import footprint
 from seatrial.documents import Documents
 from seatrial.engine.core.comm import Comm
 from seatrial.engine.core.context import Context, alibi_bias, cut, positions_of, ring_stretches
@@ -23,7 +24,10 @@ from seatrial.engine.io import data
 from seatrial.engine.io.data import Batches
 from seatrial.engine.io.indexed import Writer
 from seatrial.engine.watch.timers import Timers
+from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import BadInput
+from seatrial.plan.configs import Configs
+from seatrial.plan.ours import footprints
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 
@@ -139,8 +143,8 @@ def test_squares_of_all_samples_follow_each_other(starts: Starts, ends: list[int
     assert found.squares is not None and found.squares.ends.tolist() == ends
     assert found.squares.longest == max(b - a for a, b in pairwise(ends))
     q = torch.empty(2, 24, 2, 8)
-    taken = [found.squares.taken_by(kernel, q) for kernel in (Flash(), Cudnn(), Efficient(), OnCpu())]
-    assert taken == [True, True, False, False]
+    for kernel, taken in ((Flash(), True), (Cudnn(), True), (Efficient(), False), (OnCpu(), False)):
+        assert found.squares.taken_by(kernel, q) == taken
     assert not found.squares.taken_by(Cudnn(), q.expand(2, 24, -1, -1).repeat(1, 4096, 1, 1))
     assert context.use(None).squares is None
 
@@ -176,3 +180,17 @@ def test_recomputed_blocks_have_the_documents_of_their_micro_batch(recompute: st
         results.append(engine.step(1, first_sample=0, batches=batches("uniform:1:12")))
         assert engine.take_pairs() > 0 and engine.take_pairs() == 0
     assert results[0].grad_norm == pytest.approx(results[1].grad_norm, rel=1e-6)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bloom", "llama"])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_memory_is_counted_as_a_ring_of_one_has_it(family: str, recompute: str) -> None:
+    model = Model(layers=4, hidden=64, heads=4, vocab=256, seq=128, family=family, kv_heads=2 if family == "llama" else None)  # type: ignore[arg-type]
+    trial = Trial(model=model, batch=Batch(gbs=2, documents="uniform:4:40"), execution=Execution(logits_chunk=64),
+                  topology=Topology(mbs=2, recompute=recompute))  # type: ignore[arg-type]
+    engine = Engine(trial, Recipe(steps=2), Mesh(trial.topology, device=torch.device("cpu")))
+    with tracker(engine) as live:
+        engine.step(1, first_sample=0, batches=Batches(Recipe(), model, 1, documents=trial.batch.documents))
+    counted = footprint(trial, rank=0, gpu=False).total
+    assert counted == pytest.approx(live.peak_bytes, rel=0.02)
+    assert counted == pytest.approx(float(footprints(Configs.from_trials([trial]), gpu=False).total[0, 0]), rel=1e-6)

@@ -90,6 +90,8 @@ class Layout:
     """Context-parallel ranks that share heads …"""
     gathers_keys: Count = 0
     """… and whether keys of the others are gathered, where they do not come round a ring."""
+    packs: Count = 0
+    """Whether documents are packed: one rank alone then attends as a ring of one does."""
 
     @classmethod
     def of(cls, trial: Trial) -> Layout:
@@ -101,6 +103,7 @@ class Layout:
             moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
             bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
             neighbours=context_split(m, t)[0], gathers_keys=int(t.cp_kind == "gather"),
+            packs=int(trial.batch.documents is not None),
         )  # fmt: skip
 
     @cached_property
@@ -110,8 +113,8 @@ class Layout:
 
     @cached_property
     def divided(self) -> Count:
-        """Whether other ranks have the rest."""
-        return (self.topology.cp > 1) * 1
+        """Whether other ranks have the rest, or attention is in pieces all the same."""
+        return ((self.topology.cp > 1) | (self.packs > 0)) * 1
 
     @cached_property
     def fuses(self) -> Count:
@@ -340,7 +343,8 @@ def _positions(lay: Layout) -> Count:
     member = lay.seq * lay.neighbours
     # Of its own keys all pairs, of the others' half; gathered, of two stretches the keys up to each.
     pairs = member * member * pick(lay.gathers_keys * (ring > 1), (2 * ring + 1) / 4, (ring + 1) / 2)
-    alibi = 1 - s.learned - s.rope
+    # Inside documents biases are made for each piece as it is attended.
+    alibi = (1 - s.learned - s.rope) * (1 - lay.packs)
     return (alibi * heads * pairs + s.rope * s.head_size * lay.seq) * lay.element + lay.divided * lay.seq * TOKEN
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 Per = Literal["rank", "node"]
-OF_ITERATION = ("event", "step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "nan_ranks", "timers")
+OF_ITERATION = ("event", "step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "nan_ranks", "timers",
+                "attended_pairs")
 RUN, LOGS = "run.json", "logs"
 """In the run folder: what was asked, and what each process printed, `*.log`."""
 

@@ -124,7 +124,7 @@ def _layout(c: Configs, execution: Execution) -> Layout:
         splits=_SPLITS_BACKWARD[c.schedule], element=_BYTES[c.precision], bf16=_BF16[c.precision], fp8=_FP8[c.precision],
         moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
         bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
-        neighbours=c.context_split[0], gathers_keys=(c.cp_kind == GATHER) * 1,
+        neighbours=c.context_split[0], gathers_keys=(c.cp_kind == GATHER) * 1, packs=(c.documents > 0) * 1,
     )  # fmt: skip
 
 
