@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ def register(app: typer.Typer) -> None:
             forecasting.write(output, table, made)
         if table.ignored:
             say(f"{rows}: nothing reads {', '.join(table.ignored)}", to=sys.stderr)
-        _unread(table.unread)
+        say_unread(table.unread)
         lines = [{**row.cells, **line} for row, line in zip(table.rows, made)]
         document = {"rows": lines, "rejected": rejected, "learned": fit.describe() if fit.rows else None,
                     **forecasting.rests_on(table, here)}
@@ -102,7 +103,7 @@ def register(app: typer.Typer) -> None:
         _doubts(fit)
         if fit.ignored:
             say(f"{rows}: nothing reads {', '.join(fit.ignored)}", to=sys.stderr)
-        _unread(fit.unread)
+        say_unread(fit.unread)
         if output is not None:
             print(f"written to {output}", file=sys.stderr)
         return EXIT_GOOD
@@ -114,7 +115,7 @@ SPARE = ("mem_lo", "mem_hi", "fit_odds", "engine", "hidden", "tflops", "nodes", 
 """What a narrow terminal does without, first to last."""
 
 
-def _unread(lines: tuple[str, ...]) -> None:
+def say_unread(lines: Sequence[object]) -> None:
     for line in lines[:MOST_UNREAD]:
         say(f"not read: {line}", to=sys.stderr)
     if len(lines) > MOST_UNREAD:

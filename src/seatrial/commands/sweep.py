@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
                                      help="With --dry-run and a batch system: each trial's script into this folder."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
     ) -> int:
+        from seatrial.commands.forecast import say_unread
         from seatrial.launch.registry import opened
         from seatrial.logbook import Logbook
         from seatrial.sweep.controller import Controller
@@ -52,6 +53,7 @@ def register(app: typer.Typer) -> None:
             raise BadInput("--scripts: goes with --dry-run; without it scripts lie in the run folders")
         with Logbook(logbook, create=True) as book:
             store = Store(book, session or wanted.name)
+            say_unread(store.unread())
             if not resume and (there := _already(store, wanted)):
                 raise BadInput(f"{logbook}: holds {there} of the {len(wanted.tasks)} trials of session {store.session!r} "
                                "already: --resume goes on with the rest, --session NAME measures all of them again")
