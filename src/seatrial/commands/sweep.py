@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
     ) -> int:
         from seatrial.launch.registry import opened
         from seatrial.logbook import Logbook
+        from seatrial.report.read import say_unread
         from seatrial.sweep.controller import Controller
         from seatrial.sweep.file import load
         from seatrial.sweep.progress import listener_for, summary
@@ -52,6 +53,7 @@ def register(app: typer.Typer) -> None:
             raise BadInput("--scripts: goes with --dry-run; without it scripts lie in the run folders")
         with Logbook(logbook, create=True) as book:
             store = Store(book, session or wanted.name)
+            say_unread(store.unread())
             if not resume and (there := _already(store, wanted)):
                 raise BadInput(f"{logbook}: holds {there} of the {len(wanted.tasks)} trials of session {store.session!r} "
                                "already: --resume goes on with the rest, --session NAME measures all of them again")

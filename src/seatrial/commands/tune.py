@@ -34,6 +34,7 @@ from seatrial.options import (
     engine,
     spread,
 )
+from seatrial.report.read import say_unread
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Row
@@ -140,6 +141,7 @@ def register(app: typer.Typer) -> None:
                    f"{found.considered:,} layouts{more}")
         with Logbook(logbook, create=True) as book, opened(launcher, config) as chosen:
             store = Store(book, session or f"tune-{asked.model.name or 'model'}")
+            say_unread(store.unread())
             machine = Machine(store, chosen, tuner.trials, budget_s=seconds, **measuring)
             return _measured(tuner, machine, budget, resume,
                              Shown(opening=opening, top=top, as_json=as_json, logbook=logbook))
@@ -226,6 +228,7 @@ def _of_file(file: Path, settings: list[str], cluster: str, calibrate: Path | No
         print(f"seatrial: {file}: repeats and [stop] do not count in a search: each trial is measured once", file=sys.stderr)
     with Logbook(logbook, create=True) as book, opened(launcher, config) as chosen:
         store = Store(book, session or f"tune-{sweep.name}")
+        say_unread(store.unread())
         machine = Machine(store, chosen, tuner.trials, budget_s=budget.seconds, measure=sweep.measure, limits=sweep.limits,
                           tasks=tasks)
         return _measured(tuner, machine, budget, resume, Shown(opening=opening, top=top, as_json=as_json, logbook=logbook))

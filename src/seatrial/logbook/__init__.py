@@ -101,12 +101,13 @@ class Logbook:
         with self._owned():
             return self._reading(lambda: self._index.select(where or {}, order, predicate), empty=iter(()))
 
-    def rows(self, where: Mapping[str, Any] | None = None) -> tuple[list[dict[str, Any]], list[Problem]]:
+    def rows(self, where: Mapping[str, Any] | None = None, *, predicate: Callable[[dict[str, Any]], bool] | None = None,
+             ) -> tuple[list[dict[str, Any]], list[Problem]]:
         """The records that have the shape of `record.py`, for whoever computes with them, and all lines that are none."""
         from seatrial.record import Record
 
         rows, problems = [], self.problems()
-        for data in self.records(where):
+        for data in self.records(where, predicate=predicate):
             try:
                 Record.from_dict(data)
                 rows.append(data)

@@ -59,7 +59,8 @@ def print_plan(document: Document, request: Request) -> None:
     columns = _columns(candidates, shapes, several_nodes=request.space.nodes is not None)
     rows = [[str(i + 1), *(column.cell(c) for column in columns)] for i, c in enumerate(candidates)]
     headers, rows, said = terminal.fitting(["#", *(column.header for column in columns)], rows,
-                                           alike=(*(_header(name) for name in reversed(SEARCHED)), "nodes"))
+                                           alike=(*(_header(name) for name in reversed(SEARCHED)), "nodes"),
+                                           spare=("TFLOPs", "tok/s", "MFU"))
     left = {column.header for column in columns if column.left}
     terminal.table(headers, rows, bold=max(1, min(document["ties"], len(rows))),
                left=[i for i, header in enumerate(headers) if header in left])  # fmt: skip

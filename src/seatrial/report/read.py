@@ -57,7 +57,7 @@ def remarks(paths: Iterable[Path]) -> Remarks:
 MOST_UNREAD = 20
 
 
-def say_unread(lines: Sequence[str]) -> None:
+def say_unread(lines: Sequence[object]) -> None:
     """On stderr, what of a file could not be read; of many the first."""
     for line in lines[:MOST_UNREAD]:
         say(f"not read: {line}", to=sys.stderr)

@@ -23,7 +23,7 @@ from seatrial import fields, lock
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.launch import files
 from seatrial.launch.processes import end_leftovers
-from seatrial.logbook import Logbook
+from seatrial.logbook import Logbook, Problem
 from seatrial.outcomes import OUTCOMES
 from seatrial.record import Outcome, Record
 
@@ -87,13 +87,20 @@ class Store:
                         instead="wait for it, or name another --session", name="lock"):
             yield
 
-    def records(self, keys: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
-        """This session's, in the order they first came; of these keys, found by the index and not by reading them all."""
+    def records(self, keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """This session's, in the order they first came; of these keys, found by the index and not by reading them all.
+
+        A line that is no record says nothing of its trial, which is run again; `unread` has it.
+        """
         if keys is None:
-            return self.book.records({"session": self.session})
+            return self.book.rows({"session": self.session})[0]
         wanted = {self.record_id(key): key.partition("-")[0] for key in keys}
-        return self.book.records({"session": self.session, "run_id": list(wanted.values())},
-                                 predicate=lambda data: data["record_id"] in wanted)
+        return self.book.rows({"session": self.session, "run_id": list(wanted.values())},
+                              predicate=lambda data: data["record_id"] in wanted)[0]
+
+    def unread(self) -> list[Problem]:
+        """Lines of this session that are no records, and those of the logbook that nobody can read."""
+        return self.book.rows({"session": self.session})[1]
 
     def write(self, key: str, record: Record) -> None:
         data = replace(record, record_id=self.record_id(key), session=self.session).to_dict()
