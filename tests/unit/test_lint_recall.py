@@ -237,3 +237,14 @@ def test_a_row_divided_by_1000_among_those_by_1024(lint):
     assert lint(AGGREGATE) == []
     found = lint(AGGREGATE.replace("1.03125", "1.05600"))
     assert [(f.line, f.code, f.level, f.proposed) for f in found] == [(8, "aggregate", "warning", "1.03125")]
+
+
+def test_rows_in_a_comment_are_not_said_and_end_no_table(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    shown = NO_PIPELINE.splitlines(keepends=True)
+    path.write_text("<!--\n" + "".join(shown[2:]) + "-->\n\n" + "".join([*shown[:6], "<!-- | 8 | 4 | 1 | 2 | 3 | -->\n", *shown[6:]]))
+    findings, sheet = look_at([str(path)])
+    assert [row.record.gpus for row in sheet.rows] == [32, 64, 128, 256]
+    assert [finding for finding in findings if finding.level != "info"] == []
+    path.write_text("<!-- a comment that never ends\n\n" + NO_PIPELINE)
+    assert len(look_at([str(path)])[1].rows) == 4
