@@ -242,9 +242,26 @@ def test_a_row_divided_by_1000_among_those_by_1024(lint):
 def test_rows_in_a_comment_are_not_said_and_end_no_table(tmp_path: Path):
     path = tmp_path / "notes.md"
     shown = NO_PIPELINE.splitlines(keepends=True)
-    path.write_text("<!--\n" + "".join(shown[2:]) + "-->\n\n" + "".join([*shown[:6], "<!-- | 8 | 4 | 1 | 2 | 3 | -->\n", *shown[6:]]))
+    hidden = ["<!-- | 8 | 4 | 1 | 2 | 3 | -->\n"]
+    path.write_text("<!--\n" + "".join(shown[2:]) + "-->\n\n" + "".join([*shown[:6], *hidden, *shown[6:]]))
     findings, sheet = look_at([str(path)])
     assert [row.record.gpus for row in sheet.rows] == [32, 64, 128, 256]
     assert [finding for finding in findings if finding.level != "info"] == []
     path.write_text("<!-- a comment that never ends\n\n" + NO_PIPELINE)
     assert len(look_at([str(path)])[1].rows) == 4
+
+
+SHAPE = "V100 32GB, eight cards a node. fp16, sequence 2048, vocab 50304, full checkpointing, TFLOPs counted with it.\n\n" \
+    "## 2.7B\n\n32 layers, hidden size 2560, 32 heads.\n\n" + table("""
+    GPUs  DP  TP  PP  MBS  GBS  s/it  TFLOPs
+    8  4  2  1  4  512  65.72  47.05
+    16  8  2  1  4  512  33.86  45.66
+    32  16  2  1  4  512  17.19  44.98
+    64  32  2  1  4  512  8.75  44.19
+""")
+
+
+def test_a_hidden_size_that_label_and_tflops_deny_is_said_at_its_line(lint):
+    assert lint(SHAPE) == []
+    found = lint(SHAPE.replace("hidden size 2560", "hidden size 5120"))
+    assert [(f.line, f.level, f.column, f.proposed) for f in found] == [(5, "error", "hidden", "2560")]

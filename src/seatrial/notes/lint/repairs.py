@@ -426,7 +426,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     ratio = figure.value / value
     shown, why, code = figure.like(value), "", ""
     # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
-    half = max(0.0, min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value) - (high - low) / 2)
+    half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)
+    half = max(0.0, half - (high - low) / 2) if abs(math.log(value / figure.value)) < FAR else half
     slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
     if slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)
