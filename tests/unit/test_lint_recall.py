@@ -170,9 +170,34 @@ OUT_OF_MEMORY = table("""
     1024  16  8  8  1  512  -  OOM
     2048  16  8  16  1  1024  29.67  done
 """)
+UNSAID_AXIS = "Stages as they fit, sequence 4096.\n\n" + table("""
+    GPUs  DP  TP  GBS  s/step  tok/s/GPU
+    32  16  2  1024  13.68  9581
+    64  32  2  1024  6.92  9470
+    64  16  2  1024  7.10  9231
+    128  64  2  1024  3.52  9309
+    128  16  4  1024  3.71  8832
+""")
+UNSAID_LENGTH = "MoE, longer and longer.\n\n" + table("""
+    GPUs  GBS  tok/s/GPU  TFLOPs/GPU
+    64  256  7120  356
+    128  256  7090  354.5
+    256  256  7060  353
+    512  256  7010  350.5
+    512  512  6110  329
+    1024  512  4950  305
+""")
+STEP = "8,000 steps at batch 128.\n\n" + table("""
+    Machine  Per-device batch  Grad. accum.  Step  Samples/s
+    8x A100 80GB  4  4  13.5 s  9.48
+    8x H100 80GB  4  4  4.47 s  28.63
+    16x A100 80GB  2  4  13.3 s  9.62
+    64x H100 80GB  2  1  6.02 s  21.26
+""")
 
 
-@pytest.mark.parametrize("note", [SIZES, FEATURES], ids=["a line of several sizes", "what else was on"])
+@pytest.mark.parametrize("note", [SIZES, FEATURES, UNSAID_AXIS, UNSAID_LENGTH, STEP], ids=[
+    "a line of several sizes", "what else was on", "stages that nobody says", "lengths that nobody says", "seconds under Step"])
 def test_nothing_is_said_of_what_is_right(lint, note: str):
     assert lint(note) == []
 
