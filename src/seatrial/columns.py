@@ -135,6 +135,11 @@ DEGREES = tuple(column.field for column in COLUMNS.values() if column.about.degr
 """What the world is the product of."""
 
 
+def degrees(cp: int | None) -> tuple[str, ...]:
+    """Those that a layout is said by: CP where a sequence is divided, which rows that do not name it leave whole."""
+    return DEGREES if cp is not None and cp > 1 else tuple(name for name in DEGREES if name != "cp")
+
+
 def flat(trial: Trial, of: Iterable[str] = ASKED) -> dict[str, Any]:
     """A trial as a row: column -> its effective value; None where it says nothing."""
     return {name: COLUMNS[name].of(trial) for name in of if COLUMNS[name].table or COLUMNS[name].about.of_trial}

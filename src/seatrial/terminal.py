@@ -228,7 +228,8 @@ class Group(NamedTuple):
 GROUPS = (
     Group("GEMMs", "█", "blue", ("matmul", "attention", "logits")),
     Group("memory", "▓", "cyan", ("memory", "accumulate", "embedding", "optimizer")),
-    Group("tensor", "▒", "yellow", ("tensor", "exchange")),
+    Group("tensor", "▒", "yellow", ("tensor",)),
+    Group("exchange", "╳", "red", ("exchange",)),
     Group("messages", "░", "magenta", ("p2p", "gradients")),
     Group("host", "╱", "green", ("launch", "fixed")),
     Group("bubble", "·", "bright_black", ("bubble",)),

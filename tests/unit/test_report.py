@@ -1,7 +1,9 @@
 """The report's data: what is ranked, how sure that is, what is compared with what, and what is never invented."""
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 from pathlib import Path
 
@@ -114,6 +116,8 @@ def test_tables_of_one_file_are_compared_only_where_notes_do_so():
 def test_devices_are_those_of_the_row_or_of_its_layout_and_never_its_nodes():
     nodes = row(100.0, nodes=48, procs_per_node=None)
     assert (answers.world(nodes), answers.world_from(nodes)) == (384, "DP x TP x PP")
+    divided = row(100.0, nodes=48, procs_per_node=None, cp=2)
+    assert (answers.world(divided), answers.world_from(divided)) == (768, "DP x TP x PP x CP")
     assert answers.world(row(100.0, nodes=48, procs_per_node=None, dp=None)) is None  # type: ignore[arg-type]
     stated = row(100.0, nodes=48, procs_per_node=None, gpus=400)
     assert (answers.world(stated), answers.world_from(stated)) == (400, None)
@@ -197,9 +201,46 @@ def test_every_timer_of_the_engine_has_a_letter_and_a_letter_one_word():
     from seatrial import engine
 
     sources = [path.read_text() for path in Path(engine.__path__[0]).rglob("*.py")]
-    timers = {name for text in sources for name in re.findall(r'timers\("(\w+)"\)', text)}
-    assert len(timers) > 5 and timers <= set(pipelines.LETTERS)
+    timers = {name for text in sources for name in re.findall(r'(?:timers\(|timer=|TIMER = )"(\w+)"', text)}
+    assert len(timers) > 10 and timers <= set(pipelines.LETTERS)
     assert len({span.word for span in pipelines.SPANS.values()}) == len(pipelines.SPANS)
+
+
+def _lab(colour: str) -> tuple[float, float, float]:
+    """CIE L*a*b* of an sRGB colour, D65: distances are what an eye tells apart."""
+    light = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+             for c in (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))]
+    to_xyz = ((0.4339, 0.3762, 0.1899), (0.2126, 0.7152, 0.0722), (0.0177, 0.1095, 0.8728))
+    x, y, z = ((t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116)
+               for t in (sum(a * b for a, b in zip(row, light)) for row in to_xyz))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_kinds_of_span_have_colours_that_an_eye_tells_apart(theme: int):
+    """11 is what the two greys, waiting and other, have; the exchange of context stands beside compute and must stand out."""
+    style = (Path(pipelines.__file__).parent / "static" / "page.css").read_text()
+    colours = dict(re.findall(r"--(c\d+):(#\w{6})", style.split(":root")[1 + theme]))
+    labs = {letter: _lab(colours[span.css]) for letter, span in pipelines.SPANS.items()}
+    assert all(f".p-{span.css}{{" in style for span in pipelines.SPANS.values())
+    for one, other in itertools.combinations(labs, 2):
+        assert math.dist(labs[one], labs[other]) > (30 if {one, other} & {"k", "t"} else 11), (one, other)
+
+
+def test_every_part_and_timer_that_a_bar_shows_has_a_colour_on_the_page():
+    from seatrial.plan.step import SCALES
+
+    script = (Path(pipelines.__file__).parent / "static" / "charts.js").read_text()
+    known = dict(re.findall(r'(\w+): "(c\d+)"', script.split("const COLOUR")[1].split("};")[0]))
+    shown = {*SCALES, "bubble", *pipelines.LETTERS} - {"evaluation", "weight"}
+    assert shown <= known.keys() and known["exchange"] == known["cp_comm"] == pipelines.SPANS["k"].css
+    assert known["exchange"] not in (known["tensor"], known["tp_comm"])
+
+
+def test_what_a_ring_waits_for_is_drawn_as_exchange_of_context(tmp_path: Path):
+    (tmp_path / "trace.step4.json").write_text(trace("rank 0 pp0 dp0").replace('"forward"', '"cp_comm"'))
+    drawn = pipelines.measured(tmp_path)
+    assert drawn is not None and [pipelines.SPANS[span[0]].word for span in drawn["spans"][0]] == ["context exchange"]
 
 
 def trace(*names: str) -> str:

@@ -38,7 +38,7 @@ def test_a_bar_is_as_long_as_its_share_of_the_longest(parts, cells):
 
 def test_each_group_has_the_cells_of_its_share():
     drawn = text(terminal.stacked(PARTS, longest=100.0, cells=100))
-    assert [drawn.count(group.letter) for group in terminal.GROUPS] == [60, 10, 10, 10, 4, 6]
+    assert [drawn.count(group.letter) for group in terminal.GROUPS] == [60, 10, 10, 0, 10, 4, 6]
 
 
 def test_the_legend_has_shares_and_leaves_out_what_is_not_there():

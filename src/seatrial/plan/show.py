@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from seatrial import terminal
 from seatrial.arith import TIE
-from seatrial.columns import BY_FIELD, DEGREES, SEARCHED
+from seatrial.columns import BY_FIELD, SEARCHED, degrees
 from seatrial.plan.answer import Document
 from seatrial.plan.explain import WHY, Explained, better
 from seatrial.plan.odds import LIKELY, percent
@@ -208,9 +208,9 @@ def explained(explained: Explained, top: int) -> None:
     """One layout taken apart, for a person."""
     t, cluster = explained.trial.topology, explained.trial.cluster
     assert cluster is not None
-    degrees = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in DEGREES if name != "cp" or t.cp > 1)
+    layout = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in degrees(t.cp))
     terminal.say(
-        f"{explained.trial.model.name or 'the model'} on {cluster.name}: {degrees} = {t.world} devices, "
+        f"{explained.trial.model.name or 'the model'} on {cluster.name}: {layout} = {t.world} devices, "
         f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
         f"recompute {t.recompute}, {t.precision}")
     print(ENGINE.format(engine=explained.engine.name, attention=explained.attention))

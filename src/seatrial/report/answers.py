@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from seatrial.arith import TIE
-from seatrial.columns import AROUND, COLUMNS, DEGREES, LAYOUT, SHAPE, shown
+from seatrial.columns import AROUND, COLUMNS, DEGREES, LAYOUT, SHAPE, degrees, shown
 from seatrial.record import Record
 
 DOUBTFUL = frozenset(
@@ -26,7 +26,7 @@ DOUBTFUL = frozenset(
 
 CONFIGURATION = (*SHAPE, *LAYOUT, *AROUND)
 """The columns in which two rows differ that are no repeats of each other; with the environment, and what a sweep varied."""
-_configured, _degrees = operator.attrgetter(*CONFIGURATION), operator.attrgetter(*DEGREES)
+_configured = operator.attrgetter(*CONFIGURATION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +104,7 @@ def world(record: Record) -> int | None:
 
 def world_from(record: Record) -> str | None:
     """What the devices were counted from, where the row does not say them."""
-    if _stated(record) or not _laid_out(record):
-        return None
-    return " x ".join(name.upper() for name in DEGREES if getattr(record, name))
+    return " x ".join(name.upper() for name in degrees(record.cp)) if not _stated(record) and _laid_out(record) else None
 
 
 def _stated(record: Record) -> int | None:
@@ -114,10 +112,8 @@ def _stated(record: Record) -> int | None:
 
 
 def _laid_out(record: Record) -> int | None:
-    """Most tables have no column for sequences that are divided: nothing there is 1."""
-    degrees = dict(zip(DEGREES, _degrees(record)))
-    degrees["cp"] = degrees["cp"] or 1
-    return math.prod(degrees.values()) if all(degrees.values()) else None
+    sizes = [getattr(record, name) for name in degrees(record.cp)]
+    return math.prod(sizes) if all(sizes) else None
 
 
 def tokens_per_device(record: Record) -> float | None:

@@ -125,7 +125,7 @@ def _label(data: object) -> str:
         row = columns.flat(trial)
     except (SeatrialError, TypeError):
         return ""
-    degrees = " · ".join(COLUMNS[name].text(row[name]) for name in columns.DEGREES)
+    degrees = " · ".join(COLUMNS[name].text(row[name]) for name in columns.degrees(trial.topology.cp))
     return f"{trial.model.name} {degrees}, {columns.shown(row, ('mbs', 'gbs'))}".strip()
 
 

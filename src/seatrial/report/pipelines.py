@@ -41,13 +41,15 @@ SPANS = {
     "W": Span("weight gradient", "#7fcdb3", "c10", ("weight",)),
     "R": Span("recompute", "#56b4e9", "c2", ("recompute",)),
     "t": Span("tensor collective", "#d55e00", "c5", ("tp_comm",)),
+    "k": Span("context exchange", "#8f1d2c", "c14", ("cp_comm",)),
     "s": Span("sending", "#e69f00", "c6", ("pp_send",)),
     "w": Span("waiting", "#a9b0b7", "c8", ("pp_wait",)),
     "g": Span("reducing gradients", "#f0c987", "c7", ("grad_reduce",)),
+    "a": Span("gathering weights", "#808000", "c15", ("weight_gather",)),
     "o": Span("optimizer", "#7d5ba6", "c12", ("optimizer",)),
     "d": Span("data", "#cc79a7", "c11", ("data",)),
     "c": Span("checkpoint", "#004b75", "c3", ("checkpoint",)),
-    "x": Span("other", "#c9ced3", "c13"),
+    "x": Span("other", "#c9ced3", "c13", ("evaluation",)),
 }
 """By the letter that a span of a drawing carries."""
 LETTERS = {timer: letter for letter, span in SPANS.items() for timer in span.timers}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.columns import DEGREES, shown
+from seatrial.columns import degrees, shown
 from seatrial.errors import BadInput
 from seatrial.report.answers import Question, world_from
 from seatrial.report.data import Made
@@ -78,9 +78,9 @@ def _title(made: Made, q: Question) -> str:
 
 def _label(made: Made, row: int) -> str:
     r = made.records[row]
-    degrees = " × ".join("?" if (value := getattr(r, name)) is None else str(value) for name in DEGREES)
+    layout = " × ".join("?" if (value := getattr(r, name)) is None else str(value) for name in degrees(r.cp))
     rest = shown(vars(r), ("mbs", "gbs", "heads"))
-    return f"{degrees}, {rest}" if rest else degrees
+    return f"{layout}, {rest}" if rest else layout
 
 
 def _lines(axes: Axes, made: Made, rows: list[int]) -> None:

@@ -2,7 +2,7 @@
 const MOST_BARS = 18;
 const COLOUR = {
   matmul: "c1", forward: "c1", attention: "c2", backward: "c2", logits: "c3", loss: "c3", recompute: "c4", checkpoint: "c13", memory: "c4", embedding: "c4",
-  tensor: "c5", tp_comm: "c5", exchange: "c5", p2p: "c6", pp_send: "c6", gradients: "c7", grad_reduce: "c7", param_gather: "c7", bubble: "c8", pp_wait: "c8",
+  tensor: "c5", tp_comm: "c5", exchange: "c14", cp_comm: "c14", p2p: "c6", pp_send: "c6", gradients: "c7", grad_reduce: "c7", weight_gather: "c15", bubble: "c8", pp_wait: "c8",
   optimizer: "c9", accumulate: "c10", launch: "c11", fixed: "c12", data: "c12",
   weights: "c1", activations: "c6", working: "c7", slack: "c8", communication: "c11", context: "c12", buffers: "c10", learned: "c13",
 };
@@ -12,6 +12,7 @@ const PART_SAYS = {
   tensor: "collectives of tensor parallelism", exchange: "keys and values between the ranks of a sequence", p2p: "between pipeline stages", bubble: "waiting while the pipeline fills and drains", gradients: "gradients over the replicas",
   optimizer: "the optimizer", accumulate: "adding up micro-batches", launch: "waiting for the host to start kernels", fixed: "what every iteration pays once",
   pp_wait: "waiting for another stage", pp_send: "sending to another stage", grad_reduce: "gradients over the replicas", tp_comm: "collectives of tensor parallelism",
+  cp_comm: "keys and values between the ranks of a sequence", weight_gather: "weights from the replicas that keep them",
   slack: "kept by the allocator, or between blocks", context: "driver, runtime, communication library",
 };
 const colour = (name, map = COLOUR) => `p-${map[name] || "c13"} seg`;
@@ -74,17 +75,20 @@ function drawTime() {
   });
 }
 
+// CP is said where a sequence is divided; a row that does not name it leaves sequences whole.
+const degreesSaid = () => fields((c) => c.degree && (c.name !== "cp" || (V.rows.cp || []).some((size) => size > 1)));
+
 // What the rows of a question differ in, and only that; where nothing else tells two apart, the session they ran in.
 function label(row, among = question() ? question().ranked.slice(0, MOST_BARS) : []) {
   const beside = [row, ...among.map((c) => c.rows[0])];
   const differing = [...fields((c) => c.name === "gbs"), ...others(), ...splits().filter((c) => !c.degree)].filter((c) => differs(c.name, beside));
-  const degrees = (r) => fields((c) => c.degree).map((c) => cell(c.name, r) ?? "?").join(" × ");
+  const degrees = (r) => degreesSaid().map((c) => cell(c.name, r) ?? (c.name === "cp" ? 1 : "?")).join(" × ");
   const words = (r) => [degrees(r), ...[...fields((c) => c.name === "mbs"), ...differing].map((c) => wording(c, cell(c.name, r)))].filter(Boolean).join(", ");
   const mine = words(row), session = cell("session", row);
   return has(session) && beside.some((r) => cell("session", r) !== session && words(r) === mine) ? `${mine}, ${session}` : mine;
 }
 
-const layoutLegend = () => [null, `Layouts: ${fields((c) => c.degree).map((c) => c.label).join(" × ")}`];
+const layoutLegend = () => [null, `Layouts: ${degreesSaid().map((c) => c.label).join(" × ")}`];
 
 function stack(f, a, y, high, parts, map) {
   let at = 0;
