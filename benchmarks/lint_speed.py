@@ -4,7 +4,7 @@
 
 A kind that is linear costs the same in every line; nothing is counted but reading the files and linting their rows.
 
-notes       folders of Markdown, three small tables in a file, each of another model and in one of four hands; a slip in every fifth
+notes       Markdown files of three small tables, each of another model and in one of four hands, a slip in every fifth
 table       the rows of such tables in one CSV file by one formula, with a column for each setting
 collection  the rows of the five logs over and over, times a little apart, every copy under the names of other notes
 copies      the same under the names of the five notes, as if they were that long
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gc
 import random
 import sys
 import tempfile
@@ -101,6 +102,7 @@ def main() -> None:
         for count in asked.rows:
             with tempfile.TemporaryDirectory() as name:
                 paths = KINDS[kind](Path(name), count)
+                gc.collect()  # what the last size left behind is not this one's
                 began = time.process_time()
                 imported = [(path, import_file(path)) for path in paths]
                 records = [record for _, one in imported for record in one.records]

@@ -20,13 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seatrial import arith, fields
+from seatrial import arith, fields, presets
 from seatrial.arith import FORMULA
 from seatrial.errors import BadInput
 from seatrial.median import Known, far_out, median_of
 from seatrial.recipe import Recipe
 from seatrial.schedule import KINDS
-from seatrial.spec import Batch, Trial, round_up, stages_of
+from seatrial.spec import Batch, Device, Trial, round_up, stages_of
 
 Event = dict[str, Any]
 RATES = ("sec_per_it", "tflops", "samples_per_s", "tokens_per_s")
@@ -143,15 +143,29 @@ def about(known: Known, timed: Sequence[float], marked: Sequence[dict]) -> dict[
     return found
 
 
-def rates(trial: Trial, sec_per_it: float) -> dict[str, Any]:
-    """What a time per iteration means, as fields of a record; MFU where the cluster's device says its peak."""
+def rates(trial: Trial, sec_per_it: float, said: Sequence[dict] = ()) -> dict[str, Any]:
+    """What a time per iteration means, as fields of a record; MFU where the peak of the device is known.
+
+    `said`: the run's events, which name the device that it ran on: a trial may name a cluster and be tried elsewhere.
+    """
     t = trial.topology
-    peak = trial.cluster.device.peak_tflops.get(t.precision) if trial.cluster is not None else None
+    device = _ran_on(trial, said)
+    peak = device.peak_tflops.get(t.precision) if device is not None else None
     found = arith.rates(FORMULA, trial.model, samples=trial.batch.gbs, sec_per_it=sec_per_it, processes=t.world,
                         recompute=t.recompute, tp=t.tp, pp=t.pp, peak_tflops=peak)
     return {"sec_per_it": digits(sec_per_it), "time_unit": "s", "tflops": digits(found.tflops), "formula": FORMULA,
             "tflops_per": "process", "samples_per_s": digits(found.samples_per_s), "tokens_per_s": digits(found.tokens_per_s),
             "mfu": None if found.mfu is None else digits(found.mfu)}
+
+
+def _ran_on(trial: Trial, said: Sequence[dict]) -> Device | None:
+    """The cluster's, where the run was on that kind; else the one that it says, where that is known by its name."""
+    fullest = next((e.get("fullest") or {} for e in reversed(said) if e["event"] == "memory"), {})
+    kind = "gpu" if {"reserved_peak_gib", "allocated_peak_gib"} & fullest.keys() else "cpu" if fullest else ""
+    if trial.cluster is not None and kind in ("", trial.cluster.device.kind):
+        return trial.cluster.device
+    name = next((str(e.get("device", "")) for e in said if e["event"] == "start"), "")
+    return presets.device_called(name) if kind == "gpu" else None
 
 
 def digits(value: float) -> float:

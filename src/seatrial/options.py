@@ -25,7 +25,7 @@ from seatrial.launch.registry import LAUNCHERS
 
 OPTIONS: Any = None
 """The default of a parameter that stands for many."""
-CHOSEN = ("cp_kind", "zero_group")
+CHOSEN = ("cp_kind", "zero_group", "stage_layers")
 """Knobs that `plan` and `tune` can be given, and choose for each layout where they are not."""
 NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
 RULE = f"Your own condition, as 'dp % 4 == 0'; of {', '.join(NUMBERS)}, nodes, world, microbatches, layers, heads, …"
@@ -34,6 +34,7 @@ MODEL = typer.Option(None, "--model", help=MODEL_HELP, show_default=False)
 CLUSTER = typer.Option(..., "--cluster", help="A preset, or a TOML file with a [cluster] table.")
 MACHINE = typer.Option(None, "--machine", show_default=False,
                        help="What `seatrial probe` wrote, in place of the data sheet; alone it is the cluster.")  # fmt: skip
+FORMAT = typer.Option(None, "--format", metavar="FILE.toml", show_default=False, help="Describes a log format of your own.")
 CALIBRATE = typer.Option(None, "--calibrate", show_default=False,
                          help="Measured rows to learn from first (CSV, logbook), or what `calibrate -o` wrote.")  # fmt: skip
 ENGINES_NAMED = ", ".join(name for name in ENGINES.builtin if name not in ("megatron", "command"))

@@ -14,6 +14,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
+from seatrial import fields
 from seatrial.errors import BadInput
 
 AUTO = "auto"
@@ -39,6 +40,17 @@ def read(text: str) -> tuple[int, ...]:
             raise BadInput(f"{text[:60]!r}: expected the layers of each stage, as 1-4-3, a list, or {AUTO}")
         found += [int(run[2])] * int(run[1] or 1)
     return tuple(found)
+
+
+def listed(value: object, *, where: str) -> tuple[int, ...]:
+    """A text, or a list of whole numbers; `where` is what an error names."""
+    if isinstance(value, str):
+        try:
+            return read(value)
+        except BadInput as error:
+            raise BadInput(f"{where}: {error}") from None
+    split: tuple[int, ...] = fields.convert(value, tuple[int, ...], where=where)
+    return split
 
 
 def _places(text: str) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from seatrial.columns import SEARCHED
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.launch.local import Local
 from seatrial.logbook import Logbook
-from seatrial.report import serve
+from seatrial.report import page, serve
 from seatrial.report.serve import Server, Source
 from seatrial.sweep.controller import Controller
 from seatrial.sweep.file import build
@@ -160,6 +160,22 @@ def test_the_form_begins_with_what_the_logbook_is_about(browser: Any, server: Se
                        "e.nodes.value, e.gbs.value]")
     assert shown == [True, True, "jz-a100", "1", "96"]
     browser.driver.get("about:blank")
+
+
+@pytest.mark.parametrize("rows", [[], [{**ROW, "state": "failed", "outcome": {"status": "hang", "message": "silent"}}]])
+def test_a_page_without_an_answer_says_so_and_no_more(browser: Any, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    with Logbook(tmp_path / "few", create=True) as few:
+        few.append_many(rows)
+    (tmp_path / "few" / "segments").mkdir(parents=True, exist_ok=True)
+    source = Source(tmp_path / "few", title="Few")
+    path = tmp_path / "few.html"
+    path.write_text(page.html(source.current()[1]), encoding="utf-8")
+    source.close()
+    browser.open(path.as_uri())
+    loose = browser.js("return [...document.querySelectorAll('[id$=-in], [id$=-in] > .ask')].flatMap((box) => "
+                       "[...box.childNodes].filter((node) => node.nodeType === 3).map((node) => node.textContent))")
+    assert not any(loose), "null and 0 are nothing to read"
+    assert browser.js("return document.querySelector('#answer-in .note').textContent") and browser.errors() == []
 
 
 def test_a_remark_is_kept_in_the_logbook_and_shown_to_all(browser: Any, server: Server, book: Logbook, made: Any) -> None:

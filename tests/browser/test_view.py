@@ -189,7 +189,7 @@ def test_layouts_rates_and_what_was_worked_out_are_named(browser: Any, page: str
     browser.open(page)
     browser.type("#filter", "-size:other")
     assert browser.column("mfu") == ["41.0 %", "", "", ""]
-    assert browser.column("tokens") == ["1024", "1,365", "256", ""]
+    assert browser.column("tokens") == ["1,024", "1,365", "256", ""]
     assert browser.column("world") == ["4", "4*", "8*", "32*"]
     assert "counted from DP x TP x PP" in browser.js("return document.getElementById('table').textContent")
     assert "DP × TP × PP" in browser.js("return document.querySelector('#time .legend').textContent")

@@ -122,12 +122,10 @@ def gradients(engine: Engine) -> list[tuple[str, tuple[int, ...], Tensor]]:
 
 def first_step(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[float, float, dict[str, Any]]]:
     """Loss, gradient norm and gradients of each trial's first step, where every rank has all of them; as plain arrays."""
-    found = {}
+    found, pool = {}, Pool()
     for label, trial in trials.items():
-        mesh = Mesh(trial.topology, device=torch.device("cpu"))
-        engine = Engine(trial, recipe, mesh)
+        engine = Engine(trial, recipe, Mesh(trial.topology, device=torch.device("cpu"), pool=pool))
         batches = Batches(recipe, trial.model, recipe.seed, documents=trial.batch.documents)
         result = engine.step(1, first_sample=0, batches=batches)
         found[label] = result.loss, result.grad_norm, {name: values.numpy() for name, _, values in gradients(engine)}
-        mesh.close()
     return found

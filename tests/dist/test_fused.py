@@ -30,6 +30,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "zero bubble": {"pp": 2, "schedule": "zb-h1"},
     "zero 1": {"dp": 2, "zero": 1},
     "zero 3": {"dp": 2, "zero": 3, "recompute": "full"},
+    "ring": {"cp": 2, "recompute": "selective", "mbs": 2},
+    "heads": {"cp": 2, "cp_kind": "ulysses", "recompute": "full", "mbs": 2},
 }
 
 

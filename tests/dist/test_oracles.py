@@ -74,7 +74,8 @@ def beside(family: str, **layout: Any) -> tuple[Any, Trial]:
     head = "LMHeadModel" if family == "gpt2" else "ForCausalLM"
     theirs = getattr(transformers, prefix + head)(getattr(transformers, prefix + "Config")(**config)).train()
     model = model_of(theirs.config.to_dict(), where=family)
-    return theirs, Trial(model=model, batch=Batch(gbs=4, documents=PACKED.get(family)), topology=Topology(mbs=2, **layout), execution=EXECUTION)
+    batch = Batch(gbs=4, documents=PACKED.get(family))
+    return theirs, Trial(model=model, batch=batch, topology=Topology(mbs=2, **layout), execution=EXECUTION)
 
 
 @pytest.fixture(scope="module")

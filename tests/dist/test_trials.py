@@ -22,6 +22,8 @@ ALL = [
          says=("rank 5 (pp1 dp0 tp1) never entered all_reduce", "of its tp group", "7 others wait")),
     Case(name="stop", status="hang", rank=2, iteration=2, fault="stop:2:2", settings=CUBE,
          says=("rank 2 (pp0 dp1 tp0) never entered", "it was stopped by a signal", "fault.py:")),
+    Case(name="ring", status="hang", rank=1, iteration=2, fault="stop:1:2", settings=("topology.dp=1", "topology.cp=4"),
+         says=("rank 1 (pp0 dp0 cp1 tp0) never entered shift", "of its cp group", "3 others wait")),
     Case(name="raise", status="crash", rank=7, iteration=2, fault="raise:7:2", settings=CUBE, says=("rank 7 (pp1 dp1 tp1)",)),
     Case(name="die", status="crash", rank=3, iteration=2, fault="die:3:2", settings=CUBE,
          says=("rank 3 (pp0 dp1 tp1) was ended by SIGKILL",)),

@@ -9,6 +9,7 @@ import pytest
 
 import attempts
 from seatrial.errors import BadInput
+from seatrial.notes.lint import look_at
 from seatrial.notes.read import import_file, iter_file, sniff
 
 TABLE = "| Nodes | DP | Sec/it |\n|--|--|--|\n| 4 | 8 | 1.5 |\n"
@@ -28,6 +29,16 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_a_directory(tmp_path):
     assert "directory" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("digits", ["\u00b2", "\u2460", "9" * 5000], ids=["raised", "circled", "long"])
+def test_digits_that_are_no_number(tmp_path, digits):
+    """Python's `isdigit` takes them all, and `int` none."""
+    path = tmp_path / "odd.md"
+    path.write_text("| Nodes | DP | TP | PP | CP | GA | Sec/it |\n|--|--|--|--|--|--|--|\n"
+                    f"| 1 | 8 | 1 | 1 | {digits} | {digits} | 1.5 |\n"
+                    f"\n<table><tr><th colspan={digits}>DP</th><th>Sec/it</th></tr><tr><td>8</td><td>1.5</td></tr></table>\n")
+    assert look_at([str(path)])[1].rows[0].record.sec_per_it == 1.5
 
 
 def test_an_empty_file(tmp_path):

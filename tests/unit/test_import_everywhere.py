@@ -45,6 +45,8 @@ def written(form: str) -> str:
         columns = list(zip(HEADINGS, *ROWS))
         head = "| | " + " | ".join(f"run {n}" for n in range(len(ROWS))) + " |\n|" + "---|" * (len(ROWS) + 1) + "\n"
         return head + "\n".join("| " + " | ".join(column) + " |" for column in columns)
+    if form == "turned.csv":
+        return "\n".join(",".join(column) for column in [("Run", *map(str, range(len(ROWS)))), *zip(HEADINGS, *ROWS)])
     if form == "two.md":
         units = [""] * 10 + ["(s)"]
         heads = [*HEADINGS[:-1], "Step time"]
@@ -75,8 +77,8 @@ def written(form: str) -> str:
     return "\n".join(said) + "\n"
 
 
-FORMS = ["named.csv", "people.csv", "notes.md", "turned.md", "two.md", "page.html", "simple.rst", "grid.rst", "records.json",
-         "train.log"]  # fmt: skip
+FORMS = ["named.csv", "people.csv", "notes.md", "turned.md", "turned.csv", "two.md", "page.html", "simple.rst", "grid.rst",
+         "records.json", "train.log"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +119,46 @@ def test_replay_and_compare_take_every_form(files, form):
     assert len(replay.read(str(files[form]), cluster=CLUSTER).rows) == len(ROWS)
     (group,) = _recorded(files[form], ["mbs=1", "tp=2", "pp=1"], ["mbs=2", "tp=2"])
     assert (group.a, group.b) == ([0.92 / 128], [0.9 / 128])
+
+
+def test_a_log_format_of_ones_own_is_read_by_every_command(tmp_path):
+    """The steps of six runs, each after what it was asked to do."""
+    form, log = tmp_path / "mine.toml", tmp_path / "mine.log"
+    form.write_text("starts = ['^run']\n[[line]]\npattern = 'it (?P<iteration>[0-9]+) in (?P<sec_per_it>[0-9.]+)'\n[[line]]\n"
+                    "kind = 'config'\npattern = '^(?P<key>[a-z]+) = (?P<value>[^ ]+)'\n[settings]\n"
+                    + "".join(f"{name} = '{name}'\n" for name in NAMES[:-1]))
+    log.write_text("".join("run\n" + "".join(f"{name} = {cell}\n" for name, cell in zip(NAMES[:-1], row))
+                           + "".join(f"it {n} in {row[-1]}\n" for n in (1, 2, 3)) for row in ROWS))
+    with pytest.raises(BadInput):
+        planner.read(log, presets.cluster(CLUSTER))
+    assert len(look_at([str(log)], format=form)[1].rows) == len(ROWS)
+    table, here = forecast.table_of(log, CLUSTER, format=form)
+    assert all(line["forecast_sec"] for line in forecast.columns(table, calibrate.cold(here)))
+    assert calibrate.from_file(log, here, format=form).rows == len(ROWS)
+    assert len(replay.read(str(log), cluster=CLUSTER, format=form).rows) == len(ROWS)
+    (group,) = _recorded(log, ["mbs=1", "tp=2", "pp=1"], ["mbs=2", "tp=2"], form)
+    assert (group.a, group.b) == ([0.92 / 128], [0.9 / 128])
+
+
+@pytest.mark.parametrize("command", ["import", "lint", "forecast", "calibrate", "replay", "compare", "report"])
+def test_every_command_that_reads_files_takes_a_log_format(command):
+    from typer.main import get_command
+
+    from seatrial.cli import build_app
+
+    (option,) = [one for one in get_command(build_app()).commands[command].params if "--format" in one.opts]
+    assert option.metavar == "FILE.toml"
+
+
+def test_a_time_that_is_none_is_told_and_not_learned_from(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(written("named.csv").replace("0.81", "-0.81").replace("0.92", "0"))
+    fit = calibrate.from_file(path, presets.cluster(CLUSTER))
+    why = "no number above 0, so the row counts as one without it"
+    assert fit.rows == len(ROWS) - 2
+    assert fit.unread == (f"{path}:2: sec_per_it is '-0.81': {why}", f"{path}:3: sec_per_it is '0': {why}")
+    assert planner.read(path, presets.cluster(CLUSTER)).unread == fit.unread
+    assert replay.read(str(path), cluster=CLUSTER).unread == fit.unread
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)

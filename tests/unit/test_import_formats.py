@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,22 @@ def test_ranks_speak_for_one_run_and_the_fullest_counts(tmp_path):
 def test_what_is_wrong_with_a_format_is_one_line(tmp_path, form, why):
     with pytest.raises(BadInput, match=why):
         read(tmp_path, STEPS, form)
+
+
+ENDLESS = "[[line]]\npattern = 'it (?P<iteration>[0-9]+) (?:(?:[a-z]+)+)+ in (?P<sec_per_it>[0-9.]+)'\n"
+
+
+def test_a_pattern_that_does_not_end_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr("seatrial.notes.read.PATIENCE_S", 0.05)
+    (run,) = read(tmp_path, "it 1 ab in 1.5\n", ENDLESS).records
+    assert run.sec_per_it == 1.5
+    with pytest.raises(BadInput, match=r"mine.toml: line 2 of .*mine.txt: over 0.05 s of searching"):
+        read(tmp_path, f"it 1 ab in 1.5\nit 2 {'a' * 60} 1.5\n", ENDLESS)
+
+
+def test_where_a_pattern_cannot_be_stopped_it_is_not_begun(tmp_path):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(BadInput, match="main thread"):
+        pool.submit(read, tmp_path, STEPS).result()
 
 
 def test_progress_that_no_format_reads_is_counted_and_said(tmp_path):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import pytest
 from seatrial import presets
 from seatrial.errors import BadInput
 from seatrial.plan import emit
+from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.spec import Batch, Topology, Trial
 
 BLOOM = Trial(
@@ -159,6 +161,36 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(BadInput, match="is already there"):
         emit.write({"c": "0", "b": "3"}, tmp_path / "new")
     assert (tmp_path / "new" / "b").read_text() == "2" and not (tmp_path / "new" / "c").exists()
+
+
+@pytest.mark.parametrize("split, vp, numbers", [
+    ((7, 8, 8, 7), 1, ["1", "1"]), ((9, 8, 8, 7), 1, ["0", "1"]), ((4, 4, 4, 4, 4, 4, 4, 2), 2, None), ((1,) * 12, 3, None),
+])
+def test_torchtitan_has_stages_by_what_embedding_and_loss_are_worth(split, vp, numbers):
+    pairs = _titan(split, vp)[0]
+    first, last = (int(pairs[f"--parallelism.pipeline_parallel_{end}_stage_less_layers"]) for end in ("first", "last"))
+    assert numbers is None or [str(first), str(last)] == numbers
+    # As torchtitan deals them out: what is left over to the first stages, then the ends less what is beside their layers.
+    places = sum(split) + first + last
+    dealt = [len(range(stage, places, len(split))) for stage in range(len(split))]
+    assert tuple([dealt[0] - first, *dealt[1:-1], dealt[-1] - last]) == split
+    if vp not in (1, 2):
+        assert math.ceil(places / int(pairs["--parallelism.pipeline_parallel_layers_per_stage"])) == 4 * vp
+    assert pairs["--parallelism.pipeline_parallel_degree"] == "4" and pairs["--parallelism.data_parallel_shard_degree"] == "2"
+
+
+def test_torchtitan_has_any_other_stages_by_their_modules():
+    pairs, files = _titan((7, 9, 7, 9), 1)
+    assert not any("layers" in name for name in pairs)
+    parts = json.loads(files["stages.json"])
+    assert [len(part) for part in parts] == [8, 9, 7, 11]
+    assert parts[0][:2] == ["tok_embeddings", "layers.0"] and parts[3][-3:] == ["layers.31", "norm", "lm_head"]
+
+
+def _titan(split: tuple[int, ...], vp: int) -> tuple[dict[str, str], dict[str, str]]:
+    topology = Topology(dp=2, pp=4, vp=vp, zero=3, schedule="interleaved" if vp > 1 else "1f1b", stage_layers=split)
+    files = torchtitan(replace(LLAMA, model=replace(LLAMA.model, layers=sum(split)), topology=topology))
+    return dict(line.split("=") for line in files["torchtitan.args"].splitlines() if not line.startswith("#")), files
 
 
 def test_packed_documents_reset_the_mask():

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seatrial import fields, presets, rules, stages, trialfile
+from seatrial import columns, fields, presets, rules, stages, trialfile
 from seatrial.errors import BadInput
 from seatrial.notes.lint import lint
 from seatrial.notes.read import import_file
@@ -22,6 +22,7 @@ from seatrial.plan.held import Held
 from seatrial.plan.odds import LIKELY
 from seatrial.plan.stages import balanced, shared_out, shared_out_by_rank
 from seatrial.spec import Batch, Model, Topology, Trial, stage_split, stages_of
+from seatrial.sweep import file as sweeps
 
 
 @pytest.mark.parametrize("text", ["1-4-3", "1,4,3", "[1, 4, 3]", "1 + 4 + 3", "1/4/3", "1 4 3", "(1-4-3)", "Et|tttt|tttL",
@@ -43,8 +44,8 @@ def test_what_is_no_split_is_refused_with_what_would_do(text: str) -> None:
 
 
 def _trial(stage_layers: object, **more: object) -> Trial:
-    return trialfile.build({"model": "tiny-llama", "batch": {"gbs": 8},
-                            "topology": {"pp": 3, "stage_layers": stage_layers}, **more})[0]
+    return trialfile.build({"model": "tiny-llama", "batch": {"gbs": 8}, "topology": {"pp": 3, "stage_layers": stage_layers},
+                            **more})[0]
 
 
 def test_a_list_a_text_and_what_auto_finds_have_one_id() -> None:
@@ -176,7 +177,9 @@ def test_what_a_topology_says_of_itself_is_the_text() -> None:
     asked = fields.build(Topology, {"pp": 3, "stage_layers": "1-4-3"}, where="topology")
     assert asked.stage_layers == (1, 4, 3) and asked.stages_said == "1-4-3" and Topology().stages_said == ""
     assert fields.plain(asked)["stage_layers"] == [1, 4, 3]
-    assert np.array_equal(Configs.from_trials([replace(_trial("1-4-3"))]).first_layers, [1])
+    assert np.array_equal(Configs.from_trials([_trial("1-4-3")]).first_layers, [1])
+    assert columns.flat(_trial("1-4-3"))["stage_layers"] == "1-4-3" and columns.flat(_trial(None))["stage_layers"] == ""
+    assert columns.aliases()["layers per stage"] == columns.aliases()["pipeline layout"] == ("stage_layers", "stages")
 
 
 NOTES = """# Runs
@@ -229,9 +232,22 @@ def test_an_explanation_proposes_the_split_with_its_gain_and_an_out_of_memory_a_
     cluster = presets.cluster("jz-a100").with_nodes(4)
     trial = Trial(model=presets.model("llama3-8b"), batch=Batch(gbs=512), cluster=cluster,
                   topology=Topology(dp=8, pp=4, zero=1, precision="bf16"))
-    first = better(explain(trial).changes)[0]
+    first = better(explain(trial))[0]
     assert first.what == "layers per stage 4 x 8 -> 9 + 2 x 8 + 7" and (first.gain or 0) > 0.05
     asked = replace(trial, topology=replace(trial.topology, stage_layers=(16, 8, 4, 4)))
     assert any("layers per stage 16 + 8 + 2 x 4" in change.what for change in explain(asked).changes)
     splits = [other.topology.stage_layers for _, other in lighter(asked, cluster)]
     assert splits and all(split is not None and sum(split) == 32 and split[0] < 16 for split in splits)
+
+
+def test_splits_are_an_axis_of_a_sweep(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    text = ('model = "tiny-llama"\nbatch = {{ gbs = 6 }}\ntopology = {{ pp = 3 }}\n'
+            '[axes]\n"topology.stage_layers" = ["auto", "1-4-3", [2, 4, 2], {}]\n')
+    path.write_text(text.format('"4-3-1"'))
+    tasks = sweeps.load(path).tasks
+    assert [task.trial.topology.stages_said for task in tasks if task.trial][1:] == ["1-4-3", "2-4-2", "4-3-1"]
+    assert tasks[1].trial is not None and tasks[1].trial.run_id() == _trial([1, 4, 3], batch={"gbs": 6}).run_id()
+    path.write_text(text.format('"3-x"'))
+    with pytest.raises(BadInput, match=r"stage_layers\[3\]: '3-x'.*1-4-3"):
+        sweeps.load(path)

@@ -34,6 +34,12 @@ def test_a_column_is_what_varies_or_was_measured_and_the_rest_is_said_above():
     assert max(map(len, text.splitlines())) < 128
 
 
+def test_a_divided_sequence_is_a_degree_with_a_column_and_a_whole_one_is_not_named():
+    text = to_short([row(cp=2, cp_kind="ring"), row(cp=2, cp_kind="ring")])
+    assert cells(text)[0][:6] == ["DP", "TP", "PP", "CP", "MBS", "GBS"] and "cp by ring" in text.splitlines()[0]
+    assert "cp" not in to_short([row(cp=1), row(cp=1)]).lower()
+
+
 def test_mfu_and_tokens_a_device_stand_beside_the_tflops_where_they_are_known():
     heading, _, first, second = cells(to_short([row(mfu=0.41234, tokens_per_s=5503.7, gpus=4), row(gpus=4)]))
     assert heading[-4:] == ["TFLOPs (sc21, per process)", "MFU", "Samples/s", "Tok/s/device"]

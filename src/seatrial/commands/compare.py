@@ -18,7 +18,7 @@ from typing import Any
 import typer
 
 from seatrial.errors import EXIT_GOOD, EXIT_OTHER_OUTCOME, BadInput
-from seatrial.options import CONFIG, LAUNCHER
+from seatrial.options import CONFIG, FORMAT, LAUNCHER
 from seatrial.plaindata import parse_json
 
 FEWEST = 6
@@ -26,8 +26,6 @@ FEWEST = 6
 STEP = 2
 NARROWEST, WIDEST = 44, 100
 """Columns of a terminal that the picture needs at least, and takes at most."""
-MOST_UNREAD = 20
-"""Lines of a file that are told one by one."""
 BUSY = 0.5
 """A load of others, as a share of the cores, that is worth a word."""
 
@@ -45,6 +43,7 @@ def register(app: typer.Typer) -> None:
         launcher: str = LAUNCHER,
         config: Path = CONFIG,
         settings: list[str] = typer.Option([], "--set", help="Any value of the file, for A and B alike."),
+        form: Path = FORMAT,
         as_json: bool = typer.Option(False, "--json", help="Print one JSON object; progress goes to stderr."),
     ) -> int:
         from seatrial.sweep import compare as versus
@@ -52,7 +51,7 @@ def register(app: typer.Typer) -> None:
         if a == b:
             raise BadInput("--a and --b say the same: name what makes B differ, for example --b topology.precision=bf16")
         if file is None:
-            groups = _recorded(logbook, a, b)
+            groups = _recorded(logbook, a, b, form)
         else:
             groups = _run(file, logbook, a, b, repeats, known_to, session, launcher, config, settings)
         found = versus.all_together(groups)
@@ -99,16 +98,15 @@ def _run(file: Path, logbook: Path, a: list[str], b: list[str], repeats: int, kn
             pairs = min(repeats, pairs + STEP)
 
 
-def _recorded(logbook: Path, a: list[str], b: list[str]) -> list[Any]:
-    from seatrial.report.read import read
+def _recorded(logbook: Path, a: list[str], b: list[str], form: Path | None = None) -> list[Any]:
+    from seatrial.report.read import read, say_unread
     from seatrial.sweep import compare as versus
     from seatrial.tables.choose import values
 
     if not a or not b:
         raise BadInput("without a file, --a and --b choose records: for example --a session=monday --b session=tuesday")
-    records, unread = read([logbook])
-    for line in unread[:MOST_UNREAD]:
-        print(f"not read: {line}", file=sys.stderr)
+    records, unread = read([logbook], format=form)
+    say_unread(unread)
     rows = [({**values(record), **{f"env.{name}": text for name, text in record.env.items()}}, record.to_dict())
             for record in records]
     where_a, where_b = (dict(_filter(text, rows, logbook) for text in side) for side in (a, b))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.commands.plan import say_gaps
-from seatrial.options import CALIBRATE, HEADROOM, JSON, MACHINE, engine
+from seatrial.options import CALIBRATE, FORMAT, HEADROOM, JSON, MACHINE, engine
 from seatrial.terminal import say
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
         engine: str | None = engine("megatron-deepspeed", "Who trains where a row does not say"),
         headroom: str | None = HEADROOM,
         calibrate: Path | None = CALIBRATE,
+        form: Path | None = FORMAT,
         output: Path = typer.Option(None, "--output", "-o", help="Where to write; else to the screen.", metavar="OUT.csv"),
         defaults: bool = typer.Option(False, help="Print what an empty cell of each column means, and stop."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan import forecast as forecasting
         from seatrial.plan.odds import Headroom
         from seatrial.plan.rows import DEFAULTS
+        from seatrial.report.read import say_unread
 
         if defaults:
             if as_json:
@@ -52,7 +54,8 @@ def register(app: typer.Typer) -> None:
             return EXIT_GOOD
         if rows is None:
             raise BadInput("which table? seatrial forecast ROWS.csv --cluster NAME -o OUT.csv")
-        table, here = forecasting.table_of(rows, cluster, machine, {} if engine is None else {"engine": engine_name(engine)})
+        assume = {} if engine is None else {"engine": engine_name(engine)}
+        table, here = forecasting.table_of(rows, cluster, machine, assume, format=form)
         fit = learning.cold(here) if calibrate is None else learning.from_file(calibrate, here)
         made = forecasting.columns(table, fit, Headroom.read(headroom))
         rejected = sum(line["forecast_reject"] != "" for line in made)
@@ -60,7 +63,7 @@ def register(app: typer.Typer) -> None:
             forecasting.write(output, table, made)
         if table.ignored:
             say(f"{rows}: nothing reads {', '.join(table.ignored)}", to=sys.stderr)
-        _unread(table.unread)
+        say_unread(table.unread)
         lines = [{**row.cells, **line} for row, line in zip(table.rows, made)]
         document = {"rows": lines, "rejected": rejected, "learned": fit.describe() if fit.rows else None,
                     **forecasting.rests_on(table, here)}
@@ -80,6 +83,7 @@ def register(app: typer.Typer) -> None:
                                     metavar="ROWS.csv"),
         cluster: str = typer.Option("jz-a100", help="Name of a cluster, or a TOML file with a [cluster] table."),
         machine: Path | None = MACHINE,
+        form: Path | None = FORMAT,
         output: Path | None = typer.Option(None, "--output", "-o", metavar="FILE.json", show_default=False, help=(
             "Keep what was learned; --calibrate FILE.json of plan, forecast, explain, tune and report reads it.")),
         as_json: bool = JSON,
@@ -87,8 +91,9 @@ def register(app: typer.Typer) -> None:
         from seatrial.errors import EXIT_GOOD
         from seatrial.plan import calibrate as learning
         from seatrial.plan.forecast import cluster_of
+        from seatrial.report.read import say_unread
 
-        fit = learning.from_file(rows, cluster_of(cluster, machine))
+        fit = learning.from_file(rows, cluster_of(cluster, machine), format=form)
         found = fit.describe()
         if output is not None:
             fit.save(output)
@@ -102,23 +107,15 @@ def register(app: typer.Typer) -> None:
         _doubts(fit)
         if fit.ignored:
             say(f"{rows}: nothing reads {', '.join(fit.ignored)}", to=sys.stderr)
-        _unread(fit.unread)
+        say_unread(fit.unread)
         if output is not None:
             print(f"written to {output}", file=sys.stderr)
         return EXIT_GOOD
 
 
-MOST_UNREAD = 20
 REJECT = "forecast_reject"
 SPARE = ("mem_lo", "mem_hi", "fit_odds", "engine", "hidden", "tflops", "nodes", "layers", "sec_lo", "sec_hi")
 """What a narrow terminal does without, first to last."""
-
-
-def _unread(lines: tuple[str, ...]) -> None:
-    for line in lines[:MOST_UNREAD]:
-        say(f"not read: {line}", to=sys.stderr)
-    if len(lines) > MOST_UNREAD:
-        print(f"not read: {len(lines) - MOST_UNREAD} more like these", file=sys.stderr)
 
 
 def _doubts(fit: Calibration) -> None:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import typer
 
+from seatrial.options import FORMAT
 from seatrial.terminal import say
 
 BATCH = 10_000
@@ -35,7 +36,7 @@ def import_command(
     logbook: Path = typer.Option(..., "--logbook", metavar="DIR", help="Where the records go; made if it is not there."),
     as_json: bool = typer.Option(False, "--json", help="One JSON document: counts, and every problem."),
     per_iteration: bool = typer.Option(False, "--per-iteration", help="A record for each step of a log, not for each run."),
-    form: Path | None = typer.Option(None, "--format", metavar="FILE.toml", help="Describes a log format of your own."),
+    form: Path | None = FORMAT,
     largest_mib: float = typer.Option(64, "--largest-mib", metavar="N", help="Refuse notes and tables above this size."),
 ) -> int:
     """Every file is read before anything is written. Exit status 1 when a cell or a row could not be read."""

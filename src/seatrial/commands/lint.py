@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from seatrial.options import FORMAT
 from seatrial.terminal import say
 
 
@@ -28,6 +29,7 @@ def lint(
     reasons: Path | None = typer.Option(
         None, "--reasons", metavar="OUT.csv", help="Also write one line per proposed cell: field, was, is, why."
     ),
+    form: Path | None = FORMAT,
 ) -> int:
     """Exit status 1 when there are errors, 0 otherwise."""
     from seatrial.fields import nearest
@@ -40,7 +42,7 @@ def lint(
     for option, out in (("corrected", corrected), ("reasons", reasons)):
         if out is not None and str(out) in files:
             raise BadInput(f"--{option} {out} is one of the files that are read; name another")
-    findings, sheet = look_at(files)
+    findings, sheet = look_at(files, format=form)
     errors = sum(finding.level == "error" for finding in findings)
     shown = [finding for finding in findings if LEVELS.index(finding.level) <= LEVELS.index(level)]  # type: ignore[arg-type]
     if corrected is not None:

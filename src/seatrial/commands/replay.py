@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import typer
 
 from seatrial.errors import EXIT_GOOD, BadInput
+from seatrial.options import FORMAT
 
 WHAT = "A log that comes with the package (bloom-prequel), or a file of measured rows: CSV, notes, logs."
 
@@ -20,14 +22,17 @@ def register(app: typer.Typer) -> None:
         log: str = typer.Argument(..., help=WHAT),
         cluster: str | None = typer.Option(None, "--cluster", help="Where the rows were measured, if they do not say.",
                                            show_default=False),
+        form: Path | None = FORMAT,
         as_markdown: bool = typer.Option(False, "--markdown", help="Print the story as markdown."),
         as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
     ) -> int:
+        from seatrial.report.read import say_unread
         from seatrial.tune import replay as replaying
 
         if as_json and as_markdown:
             raise BadInput("--json and --markdown: one of them")
-        story = replaying.tell(log, cluster=cluster)
+        story = replaying.tell(log, cluster=cluster, format=form)
+        say_unread(story["unread"])
         if as_json:
             print(json.dumps(story, ensure_ascii=False, allow_nan=False))
         else:

@@ -13,7 +13,7 @@ import typer
 
 from seatrial.errors import EXIT_GOOD, BadInput
 from seatrial.files import save
-from seatrial.options import engine
+from seatrial.options import FORMAT, engine
 
 CLUSTER = typer.Option([], "--cluster", metavar="[TEXT=]NAME", show_default=False, help=(
     "The machine to forecast rows on that name none: a preset or a TOML file; TEXT=NAME for rows of files, sessions or "
@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
         price: float | None = typer.Option(None, min=0, help="Price of a device-hour.", show_default=False),
         lint: bool | None = typer.Option(None, "--lint/--no-lint", show_default=False,
                                          help="Look for doubts in imported rows; by default where they are not too many."),
+        form: Path | None = FORMAT,
         as_json: bool = typer.Option(False, "--json", help="Print the data that the page is made from, as one JSON document."),
     ) -> int:
         """Exit status 0; lines that cannot be read are named on stderr and left out."""
@@ -54,7 +55,7 @@ def register(app: typer.Typer) -> None:
         count = None if tokens is None else number("tokens", tokens)
         assume = assume if engine is None else [f"engine={engine}", *assume]
         clusters = Clusters.read(cluster, assume, [calibrate] if calibrate is not None else [])
-        records, unread = read(sources)
+        records, unread = read(sources, format=form)
         for line in unread:
             print(line, file=sys.stderr)
         book = next((path for path in sources if path.is_dir()), None)

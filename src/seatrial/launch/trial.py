@@ -192,7 +192,7 @@ def record_of(trial: Trial, recipe: Recipe, outcome: Outcome, said: list[Event],
     public = environment.public(trial)
     good = got.sec_per_it is not None and OUTCOMES[outcome.status].timed
     state = "planned" if outcome.status == "invalid" else "failed" if not good else "estimated" if got.estimated else "measured"
-    figures: dict[str, Any] = {} if got.sec_per_it is None else rates(trial, got.sec_per_it)
+    figures: dict[str, Any] = {} if got.sec_per_it is None else rates(trial, got.sec_per_it, said)
     estimated = [*RATES] if got.estimated else []
     if "mem_gib" in got.memory:
         figures |= {"mem_value": digits(got.memory["mem_gib"]), "mem_unit": "GiB"}

@@ -401,11 +401,11 @@ def from_table(table: Table, cluster: Cluster) -> Calibration:
     return replace(learn(table.of_machine(cluster.name), cluster), ignored=table.ignored, unread=table.unread)
 
 
-def from_file(path: str | Path, cluster: Cluster) -> Calibration:
+def from_file(path: str | Path, cluster: Cluster, *, format: str | Path | None = None) -> Calibration:
     """What `Calibration.save` wrote (.json) as it is; measured rows of a file or a logbook are learned from here and now."""
-    if Path(path).suffix == ".json" and not _has_runs(path):
+    if Path(path).suffix == ".json" and format is None and not _has_runs(path):
         return Calibration.load(path, cluster)
-    found = from_table(read(path, cluster), cluster)
+    found = from_table(read(path, cluster, format=format), cluster)
     if not found.rows:
         raise BadInput(f"{path}: no row to learn from: it takes a column sec_per_it, and rows that a topology fits")
     return found

@@ -9,7 +9,6 @@ collective before attention, all-to-all over heads one before and one after; wha
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +16,9 @@ import numpy as np
 
 from seatrial.arith.layer import widths
 from seatrial.plan import facts, network
-from seatrial.plan.configs import BOTH, CONTEXTS, GATHER, ULYSSES, Configs, Floats, Ints
+from seatrial.plan.configs import BOTH, GATHER, ULYSSES, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine
 from seatrial.spec import Cluster
-
-CLEARLY = 0.05
-"""Share of attention with its exchange by which another kind than the engine's default must be faster to be proposed."""
 
 
 def pieces(c: Configs) -> tuple[Ints, Ints, Ints]:
@@ -90,21 +86,3 @@ def allowed(c: Configs, kind: int) -> Any:
     if kind == ULYSSES:
         return fits & (np.maximum(1, c.kv // c.tp) % c.cp == 0)
     return fits & (heads > 1) & (rest > 1) if kind == BOTH else fits
-
-
-def chosen(c: Configs, cluster: Cluster, kinds: Sequence[str]) -> Ints:
-    """The first of `kinds` that a layout allows, or another that is clearly faster; the first where none is allowed."""
-    from seatrial.plan.layer import scores_s
-
-    codes = [CONTEXTS.index(kind) for kind in kinds]
-    best, least = np.full(len(c), codes[0]), np.full(len(c), np.inf)
-    if len(codes) == 1:
-        return best
-    for code in codes:
-        can = np.flatnonzero(allowed(c, code))
-        one = replace(c.take(can), cp_kind=np.full(len(can), code))
-        own, exchange = scores_s(one, cluster, Machine.of(one, cluster))
-        seconds = sum((*own, *exchange), np.zeros(len(can)))
-        wins = seconds < least[can] * (1 - CLEARLY)
-        best[can[wins]], least[can[wins]] = code, seconds[wins]
-    return best

@@ -155,9 +155,10 @@ def in_context(c: Configs, trial: Trial) -> str:
         return ""
     width = widths(c, c.tp)
     block = float((c.tokens * (width.qkv - width.context) * element)[0])
-    held = float(exchanged_bytes(c, element)[0])
+    # Our own engine counts it in what a block has at work.
+    held = 0.0 if model_of(trial.engine).footprint else float(exchanged_bytes(c, element)[0])
     return (f"CP {t.cp} by {t.cp_kind}: {trial.model.seq // t.cp:,} tokens of a sequence a rank, their keys and values "
-            f"{block / 2**20:,.0f} MiB a layer; {held / GIB:.2f} GiB of other ranks' while attention runs")
+            f"{block / 2**20:,.0f} MiB a layer" + f"; {held / GIB:.2f} GiB of other ranks' while attention runs" * (held > 0))
 
 
 def in_documents(trial: Trial) -> str:

@@ -77,14 +77,14 @@ def odds_of(rows: Sequence[Row], fit: Calibration, headroom: Headroom = Headroom
 
 
 def table_of(source: str | Path, cluster: str | Cluster | None = None, machine: str | Path | None = None,
-             assume: Mapping[str, str] = MappingProxyType({})) -> tuple[Table, Cluster]:
+             assume: Mapping[str, str] = MappingProxyType({}), *, format: str | Path | None = None) -> tuple[Table, Cluster]:
     """The rows of a CSV file or a logbook on a cluster; those of a sweep's file on the cluster that it names.
 
-    `assume`: column -> what a row means that does not say: {"engine": "fsdp2"}.
+    `assume`: column -> what a row means that does not say: {"engine": "fsdp2"}. `format`: of a log, as `import_file` has it.
     """
     if Path(source).suffix != ".toml":
         here = cluster_of(cluster, machine)
-        return read(source, here, assume), here
+        return read(source, here, assume, format=format), here
     from seatrial.sweep import file as sweeps
     from seatrial.sweep import forecasts
 

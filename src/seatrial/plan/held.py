@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seatrial.plan import memory
-from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs, Floats
 from seatrial.plan.odds import Headroom, limit_gib, odds
 from seatrial.spec import Cluster
+
+if TYPE_CHECKING:
+    from seatrial.plan.calibrate import Calibration
 
 
 @dataclass(frozen=True, kw_only=True)

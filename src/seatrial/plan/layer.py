@@ -7,6 +7,8 @@ is what Megatron did before FlashAttention: a fused scale-mask-softmax, then dro
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from seatrial.arith.layer import Widths, gemms, widths
 from seatrial.plan import context, documents, facts, network
 from seatrial.plan.attention import fused_s
-from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats, Ints
+from seatrial.plan.configs import CONTEXTS, PRECISIONS, RECOMPUTE, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, alignment_bytes, as_measured, copy_s, element_s, matmul_s
 from seatrial.plan.probed import Points, Probed, first_of, types
 from seatrial.spec import Cluster
@@ -345,3 +347,23 @@ def embedding(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     size = c.tokens * c.hidden * e
     forward = element_s(machine, 6 * size) + network.all_reduce_s(cluster, network.tensor_group(c), size)
     return Cost(forward, copy_s(machine, 4 * size + c.vocab / c.tp * c.hidden * 4 * e))
+
+
+CLEARLY = 0.05
+"""Share of attention with its exchange by which another kind than the engine's default must be faster to be proposed."""
+
+
+def fastest_kinds(c: Configs, cluster: Cluster, kinds: Sequence[str]) -> Ints:
+    """The first of `kinds` that a layout allows, or another that is clearly faster; the first where none is allowed."""
+    codes = [CONTEXTS.index(kind) for kind in kinds]
+    best, least = np.full(len(c), codes[0]), np.full(len(c), np.inf)
+    if len(codes) == 1:
+        return best
+    for code in codes:
+        can = np.flatnonzero(context.allowed(c, code))
+        one = replace(c.take(can), cp_kind=np.full(len(can), code))
+        own, exchange = scores_s(one, cluster, Machine.of(one, cluster))
+        seconds = sum((*own, *exchange), np.zeros(len(can)))
+        wins = seconds < least[can] * (1 - CLEARLY)
+        best[can[wins]], least[can[wins]] = code, seconds[wins]
+    return best

@@ -20,7 +20,7 @@ from seatrial.errors import BadInput, Infeasible
 from seatrial.plan.odds import Headroom
 from seatrial.plan.space import GROUPS, Space
 from seatrial.spec import Batch, Cluster, Device, Model
-from seatrial.stages import AUTO, read, said
+from seatrial.stages import AUTO, listed, said
 
 ASKED = (*SEARCHED, "cp_kind", *GROUPS, "stage_layers")
 """Knobs that can be given; those after SEARCHED are chosen for each layout where they are not."""
@@ -127,7 +127,7 @@ def _stages(value: Any, model: Model, engine: str) -> dict[str, Any]:
     """The layers of each stage that every layout is to have; by default, and with auto, they are searched."""
     if value is None or value == AUTO:
         return {}
-    split = read(value) if isinstance(value, str) else fields.convert(value, tuple[int, ...], where="topology.stage_layers")
+    split = listed(value, where="topology.stage_layers")
     if sum(split) != model.layers:
         raise BadInput(f"topology.stage_layers {said(split)} adds up to {sum(split)}, the model has {model.layers} layers")
     if model_of(engine).uneven != "any":

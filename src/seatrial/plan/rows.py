@@ -30,8 +30,7 @@ from seatrial.plaindata import read_text
 from seatrial.plan.configs import Configs
 from seatrial.plan.request import usual_precision
 from seatrial.spec import OVERLAPS, Batch, Cluster, Environment, Execution, Model, Topology, Trial, divisors
-from seatrial.stages import AUTO
-from seatrial.stages import read as read_split
+from seatrial.stages import AUTO, listed
 
 DEFAULTS = {
     "layers": "needed",
@@ -46,9 +45,9 @@ DEFAULTS = {
     "nodes": "as many as DP x TP x PP x CP processes fill",
     "procs_per_node": "what the processes and the nodes make of it, at most the cluster's",
     "dp": "what the nodes leave beside TP x PP x CP",
-    "cp_kind": "the engine's own: ring, with torchtitan gather, with DeepSpeed ulysses",
     "tp, pp, vp, mbs": "1",
     "cp": "1",
+    "cp_kind": "the engine's own: ring, with torchtitan gather, with DeepSpeed ulysses",
     "gbs": "DP x MBS",
     "zero_stage": "what the engine is usually run with: 0, with megatron-core 1, with FSDP 3",
     "activation_ckpt or recompute": "none",
@@ -138,6 +137,8 @@ class Row:
     counts: bool = False
     """Whether it may be learned from: measured, not a copy of another row, not an estimate."""
     where: str = ""
+    unread: tuple[str, ...] = ()
+    """Figures that are none, so that the row counts as if it did not have them."""
 
     @property
     def machine(self) -> str:
@@ -166,10 +167,11 @@ def configs_of(rows: list[Row]) -> Configs:
     return Configs.from_trials([row.trial for row in rows if row.trial is not None])
 
 
-def read(path: str | Path, cluster: Cluster, assume: Mapping[str, str] = MappingProxyType({})) -> Table:
+def read(path: str | Path, cluster: Cluster, assume: Mapping[str, str] = MappingProxyType({}), *,
+         format: str | Path | None = None) -> Table:
     """The folder of a logbook, or a file: one of columns named as those of a record, or anything that `seatrial import` reads.
 
-    `assume`: column -> what a row means that does not say.
+    `assume`: column -> what a row means that does not say. `format`: of a log, as `import_file` has it.
     """
     from seatrial.tables.unknown import unknown_columns
 
@@ -178,14 +180,15 @@ def read(path: str | Path, cluster: Cluster, assume: Mapping[str, str] = Mapping
 
         with Logbook(Path(path)) as book:
             lines, problems = book.rows()
-        return replace(from_records(lines, cluster, str(path), assume), unread=tuple(map(str, problems)))
-    if not _is_named(Path(path)):
-        return _imported(Path(path), cluster, assume)
+        table = from_records(lines, cluster, str(path), assume)
+        return replace(table, unread=(*map(str, problems), *table.unread))
+    if format is not None or not _is_named(Path(path)):
+        return _imported(Path(path), cluster, assume, format)
     header, lines = read_cells(path)
     said = _own(header, lines, str(path)) if header[-1:] == (OWN_MARK,) else lines
     rows = tuple(replace(read_row(values, cluster, f"{path}:{n}", assume), cells=line)
                  for n, (line, values) in enumerate(zip(lines, said), 2))
-    return Table(header=header, rows=rows, ignored=tuple(unknown_columns(header, (), also=KNOWN)[0]))
+    return Table(header=header, rows=rows, ignored=tuple(unknown_columns(header, (), also=KNOWN)[0]), unread=_unread(rows))
 
 
 def read_cells(path: str | Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
@@ -219,28 +222,32 @@ def _is_named(path: Path) -> bool:
     return {"layers", "hidden"} <= {cell.strip(" \"") for cell in cells}
 
 
-def _imported(path: Path, cluster: Cluster, assume: Mapping[str, str]) -> Table:
+def _unread(rows: Iterable[Row]) -> tuple[str, ...]:
+    return tuple(f"{row.where}: {said}" for row in rows for said in row.unread)
+
+
+def _imported(path: Path, cluster: Cluster, assume: Mapping[str, str], format: str | Path | None) -> Table:
     from seatrial.notes.read import import_file
 
-    found = import_file(path)
+    found = import_file(path, format=format)
     rows = [{name: value for name, value in record.to_dict().items() if name not in UNSAID} for record in found.records]
     if not rows:
         raise BadInput(f"{path}: no table of runs, log line or row in it")
     table = from_records(rows, cluster, str(path), assume)
     unread = tuple(str(problem) for problem in found.problems if problem.level != "note")
-    return replace(table, ignored=found.unknown_columns, unread=unread)
+    return replace(table, ignored=found.unknown_columns, unread=(*unread, *table.unread))
 
 
 UNSAID = frozenset({"printed", "context", "iterations", "measurement", "memory", "breakdown", "table", "section"})
 """Of an imported record, what is about how it was written."""
 
 
-def machines(path: str | Path) -> list[str]:
+def machines(path: str | Path, *, format: str | Path | None = None) -> list[str]:
     """Those that the rows of a file name."""
-    if not _is_named(Path(path)):
+    if format is not None or not _is_named(Path(path)):
         from seatrial.notes.read import import_file
 
-        return sorted({record.machine for record in import_file(path).records} - {""})
+        return sorted({record.machine for record in import_file(path, format=format).records} - {""})
     return sorted({line.get("machine") or "" for line in read_cells(path)[1]} - {""})
 
 
@@ -265,8 +272,8 @@ def from_records(records: Iterable[Mapping[str, Any]], cluster: Cluster, where: 
     lines = list(records)
     header = tuple(dict.fromkeys(name for line in lines for name in line))
     names = [line.get("record_id") or line.get("source_line") or n for n, line in enumerate(lines)]
-    rows = (read_row(line, cluster, f"{where}:{name}", assume) for name, line in zip(names, lines))
-    return Table(header=header, rows=tuple(rows))
+    rows = tuple(read_row(line, cluster, f"{where}:{name}", assume) for name, line in zip(names, lines))
+    return Table(header=header, rows=rows, unread=_unread(rows))
 
 
 def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "",
@@ -288,12 +295,15 @@ def read_row(line: Mapping[str, Any], cluster: Cluster, where: str = "",
     unit = got.text("mem_unit").lower()
     if memory is not None and unit in ("mib", "mb"):
         memory /= 1024
-    elif unit not in ("", "gib", "gb"):
+    elif memory is not None and unit not in ("", "gib", "gb"):
+        got.unread.append(f"mem_unit is {shown(unit)}: expected MiB or GiB, so the row counts as one without memory")
         memory = None
     counts = status in ("", "ok", "measured") and got.text("state").lower() in ("", "measured")
     outcome = got.value("outcome")
-    return Row(cells=line, trial=trial, session=session, factors=_factors(got, trial),
-               node_set=got.text("node_set"), sec_per_it=got.number("sec_per_it"), mem_gib=memory, where=where,
+    sec_per_it = got.number("sec_per_it")
+    unread = tuple(got.unread) if counts else ()
+    return Row(cells=line, trial=trial, session=session, factors=_factors(got, trial), unread=unread,
+               node_set=got.text("node_set"), sec_per_it=sec_per_it, mem_gib=memory, where=where,
                mem_measure=_measure(got.text("mem_measure")),
                counts=counts and not got.text("duplicate_of"),
                status=status or (str(outcome.get("status", "")) if isinstance(outcome, Mapping) else ""))
@@ -330,6 +340,7 @@ class _Cells:
 
     def __init__(self, cells: Mapping[str, Any], assume: Mapping[str, str]):
         self.cells, self.assume = cells, assume
+        self.unread: list[str] = []
 
     def value(self, *names: str) -> Any:
         """None where nobody said."""
@@ -349,13 +360,17 @@ class _Cells:
         return "" if value is None else value if isinstance(value, str) else shown(value)
 
     def number(self, name: str) -> float | None:
-        """A figure above zero, or nothing."""
+        """A figure above zero, or nothing; what is said and is none is told."""
         value = self.value(name)
         try:
             found = float(value.replace(",", "") if isinstance(value, str) else value)
         except (TypeError, ValueError, OverflowError):
-            return None
-        return found if math.isfinite(found) and found > 0 else None
+            found = math.nan
+        if math.isfinite(found) and found > 0:
+            return found
+        if value is not None:
+            self.unread.append(f"{name} is {shown(value)}: no number above 0, so the row counts as one without it")
+        return None
 
     def whole(self, *names: str) -> int | None:
         value = self.value(*names)
@@ -453,7 +468,7 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     here = cluster.with_procs(procs).with_nodes(nodes)
     said = knobs.pop("stage_layers", "")
     if said not in ("", AUTO):
-        knobs["stage_layers"] = _stages(said, knobs.get("pp", 1) * knobs.get("vp", 1))
+        knobs["stage_layers"] = _stages(said, knobs)
     model, topology = _model(got, knobs.get("tp", 1)), Topology(**knobs)
     made = Trial(model=model, batch=Batch(gbs=gbs or topology.dp * topology.mbs, documents=documents),
                  topology=topology, cluster=here,
@@ -466,13 +481,10 @@ def _trial(got: _Cells, cluster: Cluster) -> Trial:
     return resolved(made)
 
 
-def _stages(text: str, stages: int) -> tuple[int, ...]:
+def _stages(text: str, knobs: Mapping[str, int]) -> tuple[int, ...]:
     """One number alone is that of each stage."""
-    try:
-        split = read_split(text)
-    except BadInput as error:
-        raise BadInput(f"stage_layers is {error}") from None
-    return split * stages if len(split) == 1 else split
+    split = listed(text, where="stage_layers")
+    return split * (knobs.get("pp", 1) * knobs.get("vp", 1)) if len(split) == 1 else split
 
 
 def _measure(said: str) -> str:

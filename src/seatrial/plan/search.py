@@ -21,7 +21,7 @@ from seatrial import arith
 from seatrial.arith import TIE
 from seatrial.columns import BY_FIELD, COLUMNS, KNOBS, SHAPE
 from seatrial.expression import Expression
-from seatrial.plan import context, stages, step
+from seatrial.plan import stages, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import (
     CHOICES,
@@ -37,6 +37,7 @@ from seatrial.plan.configs import (
     rank_layers,
 )
 from seatrial.plan.held import Held
+from seatrial.plan.layer import fastest_kinds
 from seatrial.plan.odds import LIKELY, UNLIKELY, expected
 from seatrial.plan.space import CHUNK, GROUPS, PLACE, TRIED, Columns, Space, divisors, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
@@ -234,7 +235,7 @@ def _kinds(c: Columns, space: Space, precision: str) -> np.ndarray:
     _, first, back = np.unique(packed, return_index=True, return_inverse=True)
     few = _only(c, rows[first])
     # TP that heads do not divide is rejected for that.
-    found[rows] = context.chosen(configs_of(few, space, precision), space.cluster, space.kinds)[back.reshape(-1)]
+    found[rows] = fastest_kinds(configs_of(few, space, precision), space.cluster, space.kinds)[back.reshape(-1)]
     return found
 
 

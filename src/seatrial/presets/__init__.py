@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from seatrial import fields, machine, plaindata
 from seatrial.errors import BadInput
 from seatrial.presets import foreign
-from seatrial.spec import Cluster, Model
+from seatrial.spec import Cluster, Device, Model
 
 Book = Mapping[str, Mapping[str, Any]]
 """Kind (`models`, `forms`, `clusters`, `devices`, `links`) -> name -> plain values."""
@@ -170,6 +171,18 @@ def _onto(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         if isinstance(change, Mapping) and "base" not in change:
             merged[key] = {"base": own, **change} if isinstance(own, str) else {**(own or {}), **change}
     return merged
+
+
+@functools.cache
+def device_called(name: str) -> Device | None:
+    """The device that its driver calls so, as `NVIDIA H100 80GB HBM3`; None where it is not one of ours, or a part of one."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    sizes = {word for word in words if re.fullmatch(r"\d+gb", word)}
+    if words & {"nvl", "mig"}:
+        return None
+    found = [key for key in names("devices") if (parts := key.split("-"))[0] in words and ("pcie" in parts) == ("pcie" in words)
+             and (not sizes or parts[1:2] and parts[1] in sizes)]
+    return fields.build(Device, resolve("devices", found[0], shipped()), where="device") if len(found) == 1 else None
 
 
 def cluster_from(values: Mapping[str, Any], book: Book) -> Cluster:

@@ -104,7 +104,9 @@ def world(record: Record) -> int | None:
 
 def world_from(record: Record) -> str | None:
     """What the devices were counted from, where the row does not say them."""
-    return " x ".join(name.upper() for name in DEGREES) if not _stated(record) and _laid_out(record) else None
+    if _stated(record) or not _laid_out(record):
+        return None
+    return " x ".join(name.upper() for name in DEGREES if getattr(record, name))
 
 
 def _stated(record: Record) -> int | None:
@@ -112,8 +114,10 @@ def _stated(record: Record) -> int | None:
 
 
 def _laid_out(record: Record) -> int | None:
-    degrees = _degrees(record)
-    return math.prod(degrees) if all(degrees) else None
+    """Most tables have no column for sequences that are divided: nothing there is 1."""
+    degrees = dict(zip(DEGREES, _degrees(record)))
+    degrees["cp"] = degrees["cp"] or 1
+    return math.prod(degrees.values()) if all(degrees.values()) else None
 
 
 def tokens_per_device(record: Record) -> float | None:

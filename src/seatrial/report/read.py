@@ -1,13 +1,15 @@
 """The records of a logbook or of a file, for whoever shows them."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.logbook import Logbook
 from seatrial.record import Record
+from seatrial.terminal import say
 
 Known = dict[tuple[object, object], Record]
 """(record_id, written_at) -> the record: a line of a logbook never changes, so it needs to be read once."""
@@ -52,8 +54,19 @@ def remarks(paths: Iterable[Path]) -> Remarks:
     return found
 
 
-def read(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
-    """Of logbooks (folders) and of files that `seatrial import` reads."""
+MOST_UNREAD = 20
+
+
+def say_unread(lines: Sequence[str]) -> None:
+    """On stderr, what of a file could not be read; of many the first."""
+    for line in lines[:MOST_UNREAD]:
+        say(f"not read: {line}", to=sys.stderr)
+    if len(lines) > MOST_UNREAD:
+        print(f"not read: {len(lines) - MOST_UNREAD} more like these", file=sys.stderr)
+
+
+def read(paths: Iterable[Path], *, format: Path | None = None) -> tuple[list[Record], list[str]]:
+    """Of logbooks (folders) and of files that `seatrial import` reads, with a log's `format` where it is one's own."""
     records: list[Record] = []
     unread: list[str] = []
     for path in paths:
@@ -63,7 +76,7 @@ def read(paths: Iterable[Path]) -> tuple[list[Record], list[str]]:
         else:
             from seatrial.notes.read import import_file
 
-            imported = import_file(path)
+            imported = import_file(path, format=format)
             some, wrong = list(imported.records), [str(p) for p in imported.problems if p.level != "note"]
         records += some
         unread += wrong

@@ -7,7 +7,6 @@ there as the text that the form takes for one's own. What no row says is as the 
 """
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -68,13 +67,6 @@ def _here(record: Record) -> Cluster | None:
 
 
 def text(values: Mapping[str, Any]) -> str:
-    """Plain data as TOML, a table in one line."""
-    return "\n".join(f"{name} = {_cell(value)}" for name, value in values.items())
+    import tomli_w
 
-
-def _cell(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{name} = {_cell(inner)}" for name, inner in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_cell, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return tomli_w.dumps(values).strip()

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seatrial import columns, expression, fields, plaindata, presets, rules, trialfile
+from seatrial import columns, expression, fields, plaindata, presets, rules, stages, trialfile
 from seatrial.errors import BadInput, Infeasible
 from seatrial.measurement import TIMED_SHORT, short_batch
 from seatrial.recipe import Recipe, moved, moved_path
@@ -238,7 +238,10 @@ class _Axis:
                 value = moved({k: v for k, v in value.items() if k != "name"}, where=f"axes.{name}[{number}]")
             elif not path:
                 raise BadInput(f"axes.{name}[{number}]: expected a table to put over the others, found {fields.shown(value)}")
-            if hint is not None:
+            if path == ("topology", "stage_layers"):
+                value = value if value == stages.AUTO else stages.listed(value, where=f"axes.{name}[{number}]")
+                label = value if isinstance(value, str) else stages.said(value)
+            elif hint is not None:
                 fields.convert(value, hint, where=f"axes.{name}[{number}]")
             found.append((label or _label(value), value))
         for label, count in Counter(label for label, _ in found).items():

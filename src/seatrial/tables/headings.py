@@ -162,14 +162,15 @@ def _parts(text: str) -> tuple[str, ...]:
     return fields if len(fields) == len(found) == len(set(fields)) and len(fields) > 1 else ()
 
 
-_WEAK = {"model", "model name", "batch size", "batch", "bs", "time", "device", "accelerator", "sequence"}
+_WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "device", "accelerator", "sequence"}
 """Names that give way where the same table has a clearer one."""
 
 
 def settle(columns: list[Column]) -> list[Column]:
     """A table's columns, where a vague heading (Model, Batch size, Time) loses its field to a clear one (Size, GBS, Sec/it)."""
     for at, (before, column) in enumerate(pairwise(columns), 1):
-        if column.heading.strip() == "#" and before.field in ("gpus", "machine"):  # `GPU | #`: which, and how many
+        # `GPU | #`: which, and how many.
+        if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):
             columns = [*columns[:at], Column(heading=column.heading, field="gpus", kind="count"), *columns[at + 1 :]]
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
     return [

@@ -25,7 +25,7 @@ Kind = Literal[
 
 _NAMES = """
 machine word:
-    machine, cluster, system, hardware, device, gpu type, gpu model, accelerator, device type, accelerator type
+    machine, cluster, system, hardware, device, card, gpu type, gpu model, accelerator, device type, accelerator type
 gpus:
     npu num, gpus used
 nodes:
@@ -85,7 +85,7 @@ sec_per_it seconds:
     ms per iter, ms per step, ms per iteration, msec per it, msec per iter, it per s, it per sec, its per s, iter per s,
     iters per s, iter per sec, iterations per s, iterations per sec, iterations per second, steps per s, steps per sec,
     steps per second, latency, step latency, step duration, iteration duration, train step time, training step time,
-    zeit per schritt, schrittzeit, zeit per iteration, duration per iteration, duration per step
+    sec, ms, zeit per schritt, schrittzeit, zeit per iteration, duration per iteration, duration per step
 time_unit word:
     time unit
 tflops figure:

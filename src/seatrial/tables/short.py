@@ -23,8 +23,8 @@ WHERE_ROWS_DIFFER = (
     "session",
 )  # fmt: skip
 """Fields that become a column where rows differ in them, and are named above the table where they do not."""
-NOT_SHARED = {"procs_per_node", "kv_heads", "ffn", "family", "engine", "torch_version", "gpus", "vocab", "sequence_parallel",
-              "threads", "device"}
+NOT_SHARED = {"cp", "procs_per_node", "kv_heads", "ffn", "family", "engine", "torch_version", "gpus", "vocab",
+              "sequence_parallel", "threads", "device"}
 """Shared by all rows, these are not worth naming."""
 DEFAULTS = {name: COLUMNS[name].default for name in ("vp", "zero_stage", "recompute", "schedule", "engine")}
 """Nor are these at their default."""
@@ -69,6 +69,8 @@ def _columns(rows: Sequence[Record]) -> dict[str, Callable[[Record], str]]:
     """Heading -> what stands below it."""
     found: dict[str, Callable[[Record], str]] = {}
     differing = {name for name in WHERE_ROWS_DIFFER if len({cell(row, name) for row in rows}) > 1}
+    if any((row.cp or 1) > 1 for row in rows):
+        differing.add("cp")  # a degree, as those that always are
     # What never ran has no version and no machine, which tells nothing; on one node its processes are all there are.
     differing -= {name for name in ("torch_version", "machine") if len({cell(row, name) for row in rows} - {""}) == 1}
     if all(row.procs_per_node == row.gpus for row in rows):

@@ -57,6 +57,8 @@ class Question:
     rows: tuple[Row, ...]
     """In the order of the log; also those that failed, were refused by a rule, or repeat another."""
     in_log: int
+    unread: tuple[str, ...] = ()
+    """What could not be read of the log."""
 
     @property
     def trials(self) -> list[Trial]:
@@ -71,8 +73,9 @@ class Question:
         return [row for row in self.believed if row.trial is not None and row.counts and row.sec_per_it is not None]
 
 
-def tell(name: str, *, cluster: str | None = None) -> dict[str, Any]:
-    question = read(name, cluster=cluster)
+def tell(name: str, *, cluster: str | None = None, format: str | Path | None = None) -> dict[str, Any]:
+    """`format`: of a log, as `import_file` has it."""
+    question = read(name, cluster=cluster, format=format)
     oracle = Oracle(question.believed)
     trials = oracle.trials
     named = dict(zip((t.run_id() for t in trials), knobs(trials)))
@@ -91,25 +94,26 @@ def tell(name: str, *, cluster: str | None = None) -> dict[str, Any]:
         "rows_in_log": question.in_log, "rows": len(question.rows), "topologies": len(trials), "dates": dates,
         "doubted": [{"row": names(row)[1], "why": why} for row in question.rows if (why := doubt(row)) is not None],
         "best": _measured(best, named, question.by), "stages": stages, "tune": tuned, "rows_left_out": verdicts,
-        "saved": _saved(question, verdicts),
+        "saved": _saved(question, verdicts), "unread": list(question.unread),
     }
 
 
 # ---- the question
 
-def read(name: str, *, cluster: str | None = None) -> Question:
+def read(name: str, *, cluster: str | None = None, format: str | Path | None = None) -> Question:
     path = shipped.example(f"{name}/rows.csv") if name in LOGS else Path(name)
     if not path.is_file():
         from seatrial.fields import nearest
 
         raise BadInput(f"{name}: neither a shipped log nor a file of measured rows; {nearest(name, LOGS)}")
-    machine = presets.cluster(cluster or _machine(path))
-    found = table.read(path, machine).rows
+    machine = presets.cluster(cluster or _machine(path, format))
+    made = table.read(path, machine, format=format)
+    found = made.rows
     for by in ("time", "cost"):
         group, count = _largest(found, by)
         if group is not None and count >= FEWEST:
             return Question(name=name if name in LOGS else path.name, cluster=machine, by=by, in_log=len(found),
-                            rows=tuple(row for row in found if _belongs(row, group)))
+                            rows=tuple(row for row in found if _belongs(row, group)), unread=made.unread)
     raise BadInput(f"{name}: there is no search to replay: that takes {FEWEST} topologies of one model in one environment, and "
                    f"the most is {count}; `seatrial forecast` and `seatrial calibrate` take these rows")
 
@@ -124,8 +128,8 @@ def _largest(rows: Sequence[Row], by: By) -> tuple[tuple[object, ...] | None, in
     return most, 0 if most is None else len(groups[most])
 
 
-def _machine(path: Path) -> str:
-    named = table.machines(path)
+def _machine(path: Path, format: str | Path | None) -> str:
+    named = table.machines(path, format=format)
     if len(named) != 1:
         said = f"its rows name {', '.join(named)}" if named else "its rows name no machine"
         raise BadInput(f"{path}: --cluster must be given: {said}")

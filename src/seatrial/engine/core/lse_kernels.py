@@ -96,6 +96,7 @@ class Efficient:
                  bias: Tensor | None) -> Gradients:
         kv_heads, heads = k.shape[1], q.shape[1]
         d, *qkv, o = _padded(d_out, q, _repeated(k, heads), _repeated(v, heads), out)
+        d, o = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (d, o))
         seed = torch.zeros((), dtype=torch.int64, device=q.device)
         lse = F.pad(lse, (0, -lse.shape[-1] % self.ROWS), value=math.inf).contiguous()
         found = aten._scaled_dot_product_efficient_attention_backward(
@@ -167,9 +168,10 @@ def _scale(q: Tensor) -> float:
 
 
 def _padded(*tensors: Tensor) -> list[Tensor]:
-    """Head sizes that the kernels of a GPU take; what is added is zero and changes no product."""
+    """Head sizes that the kernels of a GPU take; what is added is zero and changes no product. In memory tokens stay before
+    heads: one of the kernels takes an output for such without a look at its strides."""
     missing = -tensors[0].shape[-1] % 8
-    return [F.pad(t, (0, missing)) for t in tensors] if missing else list(tensors)
+    return [F.pad(t.transpose(1, 2), (0, missing)).transpose(1, 2) for t in tensors] if missing else list(tensors)
 
 
 def _cut(grads: Gradients, q: Tensor) -> Gradients:

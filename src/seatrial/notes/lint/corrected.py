@@ -13,14 +13,14 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from seatrial.columns import ASKED
+from seatrial.columns import ASKED, COLUMNS, DEGREES
 from seatrial.files import write_whole
 from seatrial.notes.lint.sheet import Finding, Row, Sheet, field_of
 from seatrial.tables.codec import encode_csv
 
 ALWAYS = frozenset(
-    "nodes gpus procs_per_node size_label layers hidden heads seq vocab freq_ghz torch_version "
-    "dp tp pp mbs gbs zero_stage recompute dtype".split())
+    "nodes gpus procs_per_node size_label layers hidden heads seq vocab freq_ghz torch_version gbs zero_stage dtype".split()
+) | {COLUMNS[name].name for name in DEGREES if name != "cp"} | {COLUMNS[name].name for name in ("mbs", "recompute")}
 """Columns that a corrected table has even when they are empty; others of a trial where a row says them."""
 KEPT_AS_PRINTED = ("formula-mixed", "tflops-per-node")
 """Findings whose value is right as printed, and only counted in another way."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -108,7 +107,10 @@ _ABBREVIATED = {"milliseconds": "ms", "seconds": "s", "minutes": "min", "hours":
 def as_time(cell: str, figure: Printed, value: float, unit: str) -> str:
     """A time as its column has it; a cell that names its unit keeps its digits, and has the right one."""
     said = re.fullmatch(r"([\d.,]+\s*)(?:m?s|m?secs?|seconds|milliseconds|min)", cell)
-    return said[1] + _ABBREVIATED[unit] if said and unit in _ABBREVIATED else f"{figure.shown(value):.6g}"
+    if said and unit in _ABBREVIATED:
+        return said[1] + _ABBREVIATED[unit]
+    step = figure.shown(figure.step or figure.unit) * value / figure.value
+    return f"{figure.shown(value):.6g}" if figure.inverse else as_printed(figure.shown(value), step)
 
 
 def from_value(value: float) -> Printed:
@@ -150,27 +152,55 @@ def slip(text: str, meant: tuple[float, float]) -> Slip | None:
     shown = decimal(match.group())
     width = math.log(high / low)
     found = []
-    for how, count, values, texts in (_typed if len(shown) <= _BY_HAND else _typed.__wrapped__)(shown):
-        inside = range(bisect_left(values, low), bisect_right(values, high))
+    by_hand = len(shown) <= _BY_HAND and _PLAIN.fullmatch(shown) is not None
+    kinds = [(how, count, [t for value, t in typed if low <= value <= high]) for how, count, typed in
+             (_typed(shown) if by_hand else _typed.__wrapped__(shown, few=False))]  # fmt: skip
+    for how, count, inside in [*kinds, *(_one_digit(shown, low, high) if by_hand else ())]:
         if inside:
             # A slip lands anywhere within a factor of ten or so of what was meant.
-            best = min(inside, key=lambda i: abs(math.log(values[i] / low) - math.log(high / values[i])))
-            found.append(Slip(values[best], texts[best], how, min(1.0, count * width / 2.3)))
+            best = min(inside, key=lambda t: (abs(math.log(float(t) / low) - math.log(high / float(t))), float(t), t))
+            found.append(Slip(float(best), best, how, min(1.0, count * width / 2.3)))
     return min(found, key=lambda s: s.chance, default=None)
 
 
-_BY_HAND = 24
-"""Letters of the longest number that is worth remembering."""
+_BY_HAND = 12
+"""Letters of the longest number that is worth remembering, and exact enough to reckon with its digits."""
+_PLAIN = re.compile(r"\d+(?:\.\d+)?")
 
 
-@lru_cache(maxsize=512)
-def _typed(shown: str) -> list[tuple[str, int, list[float], list[str]]]:
-    """By the kind of slip how many texts one turns into `shown`, and those that are numbers, the smallest first."""
-    kinds = []
-    for how, typed in _slips(shown).items():
-        numbers = sorted((value, text) for text in typed if text != shown and (value := _or_nan(text)) > 0)
-        kinds.append((how, len(typed), [value for value, _ in numbers], [text for _, text in numbers]))
-    return kinds
+@lru_cache(maxsize=2048)
+def _typed(shown: str, *, few: bool = True) -> list[tuple[str, int, list[tuple[float, str]]]]:
+    """By the kind of slip how many texts one turns into `shown`, and those that are numbers; `few`: without those of one other
+    digit, which are many and can be reckoned where the number is a plain one."""
+    return [(how, len(typed), [(_or_nan(text), text) for text in typed if text != shown])
+            for how, typed in _slips(shown, few=few).items()]  # fmt: skip
+
+
+def _one_digit(shown: str, low: float, high: float) -> list[tuple[str, int, list[str]]]:
+    """Numbers within the range that one changed digit, or one that was lost, turns into `shown`; of how many in all."""
+    found = []
+    for how, count, places in _places(shown):
+        inside = []
+        for at, after, without, weight in places:
+            first, last = (low - without) / weight, (high - without) / weight
+            if last > -0.01 and first < 9.01:  # a little beyond, since numbers are rounded
+                for digit in "0123456789"[math.ceil(max(0.0, first - 0.01)) : math.floor(min(9.0, last + 0.01)) + 1]:
+                    text = shown[:at] + digit + shown[after:]
+                    if text != shown and low <= float(text) <= high:
+                        inside.append(text)
+        found += [(how, count, inside)] if inside else []
+    return found
+
+
+@lru_cache(maxsize=2048)
+def _places(shown: str) -> list[tuple[str, int, list[tuple[int, int, float, float]]]]:
+    """By the kind of slip how many texts there are, and where a digit may stand: between which letters, the number with a 0
+    there, and what a 1 adds."""
+    point = (shown + ".").index(".")
+    digits = [i for i in range(len(shown)) if i != point]
+    changed = [(i, i + 1, float(f"{shown[:i]}0{shown[i + 1:]}"), 10.0 ** (point - i - (i < point))) for i in digits]
+    lost = [(i, i, float(f"{shown[:i]}0{shown[i:]}"), 10.0 ** (point - i)) for i in range(len(shown) + 1)]
+    return [("one digit changed", 9 * len(digits) + 1, changed), ("a digit lost", 10 * (len(shown) + 1) - len(digits), lost)]
 
 
 def _or_nan(typed: str) -> float:
@@ -181,22 +211,17 @@ def _or_nan(typed: str) -> float:
         return math.nan
 
 
-def _slips(shown: str) -> dict[str, set[str]]:
-    """Every text that one slip turns into `shown`, by the kind of slip."""
+def _slips(shown: str, *, few: bool = False) -> dict[str, set[str]]:
+    """Every text that one slip turns into `shown`, by the kind of slip; `few`: without those of one other digit."""
     whole, _, part = shown.partition(".")
     plain, point = whole + part, len(whole)
     digits = [i for i, c in enumerate(shown) if c.isdigit()]
     exchanged = {shown[:i] + shown[j] + shown[i + 1 : j] + shown[i] + shown[j + 1 :] for i, j in pairwise(digits)}
     moved = {f"{plain[:at] or '0'}.{plain[at:]}".rstrip(".") for at in range(len(plain) + 1) if at != point}
     moved |= {plain + "0" * zeros for zeros in (1, 2, 3)} if not part else set()
-    changed = {shown[:i] + d + shown[i + 1 :] for i in digits for d in "0123456789"}
     added = {shown[:i] + shown[i + 1 :] for i in digits if len(digits) > 1}
-    lost = {shown[:i] + d + shown[i:] for i in range(len(shown) + 1) for d in "0123456789"}
-    kinds = {
-        "the point moved": moved,
-        "two digits exchanged": exchanged,
-        "a digit too many": added,
-        "one digit changed": changed,
-        "a digit lost": lost,
-    }
+    kinds = {"the point moved": moved, "two digits exchanged": exchanged, "a digit too many": added}
+    if not few:
+        kinds["one digit changed"] = {shown[:i] + d + shown[i + 1 :] for i in digits for d in "0123456789"}
+        kinds["a digit lost"] = {shown[:i] + d + shown[i:] for i in range(len(shown) + 1) for d in "0123456789"}
     return {how: {t for t in typed if t[:1] != "." and t[-1:] not in (".", "")} for how, typed in kinds.items()}

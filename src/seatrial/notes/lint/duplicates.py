@@ -7,13 +7,14 @@ same configuration elsewhere) or neighbours that only one of the two orders agre
 from __future__ import annotations
 
 import math
+import operator
 import re
 import statistics
 from collections.abc import Iterator
 from functools import lru_cache
 
 from seatrial.columns import LAYOUT
-from seatrial.notes.lint.digits import overlap, slip
+from seatrial.notes.lint.digits import Slip, overlap, slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import CONFIGURATION, MEASURED, Finding, Level, Nearby, Row, Sheet, field_of
@@ -53,20 +54,28 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def same_configuration(a: Row, b: Row, *, but: tuple[str, ...] = ()) -> bool:
     """As far as both rows say; settings in the environment must be equal."""
+    here, there = a.configuration or _configuration(a), b.configuration or _configuration(b)
+    if here != there:
+        for name, one, two in zip(CONFIGURATION, here, there):
+            if one != two and one is not None and two is not None and name not in but:
+                return False
     if (a.record.machine or b.record.machine) != (b.record.machine or a.record.machine) or a.devices != b.devices:
         return False
-    if a.record.env != b.record.env or (a.record.freq_ghz or b.record.freq_ghz) != (b.record.freq_ghz or a.record.freq_ghz):
-        return False
-    for name, one, two in zip(CONFIGURATION, _configuration(a), _configuration(b)):
-        if one != two and one is not None and two is not None and name not in but:
-            return False
-    return True
+    freq = (a.record.freq_ghz or b.record.freq_ghz) == (b.record.freq_ghz or a.record.freq_ghz)
+    return a.record.env == b.record.env and freq
+
+
+_SETTINGS, _SHAPE = operator.attrgetter(*CONFIGURATION), CONFIGURATION.index("layers")
 
 
 def _configuration(row: Row) -> tuple[object, ...]:
     """All that was asked, None where nobody said; kept until a finding proposes another value."""
     if row.configuration is None:
-        row.configuration = tuple(None if (value := _setting(row, name)) == "" else value for name in CONFIGURATION)
+        values = _SETTINGS(row.record)
+        if row.fixed:
+            values = tuple(_setting(row, name) for name in CONFIGURATION)
+        known = tuple(None if value == "" else value for value in values)
+        row.configuration = (*known[:_SHAPE], row.layers, row.hidden, *known[_SHAPE + 2 :])
     return row.configuration
 
 
@@ -171,14 +180,16 @@ def _swapped_alone(row: Row, far: float) -> list[Finding]:
     (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
     low, high = min(column), max(column)
     alike = ("mbs", "gbs", "zero_stage", "heads")
-    near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
+    slower = all((time > rate) == (sec <= tflops) for time, rate in map(_figures, others))
+    near: list[float] = []
+    if slower or any(abs(math.log(sec / t)) < 0.2 for t in column):
+        near = [mate.get("tflops") or 1.0 for mate in others if same_configuration(row, mate, but=alike)]
     if near and max(abs(math.log(sec / t)) for t in near) < 0.2 and min(abs(math.log(tflops / t)) for t in near) > 0.4:
         why = f"rows that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
         return [_swap(row, why, certain=True)]
-    slower = {time > rate for time, rate in map(_figures, others)}
     # The best of a few micro-batches is a little faster than the rest: that is no slip.
     beyond = bool(near) and min(abs(math.log(tflops / t)) for t in near) > _BEST
-    if len(near) > 1 and _within(sec, near) and beyond and slower == {sec <= tflops}:
+    if len(near) > 1 and _within(sec, near) and beyond and slower:
         reach = f"those that differ in the micro-batch alone reach {min(near):g} to {max(near):g} TFLOPs"
         why = f"no other row has this order, and {reach}"
         return [_swap(row, why, certain=False)]
@@ -276,17 +287,27 @@ def _same_but_names(a: Row, b: Row) -> bool:
 def _memories(pairs: list[tuple[Row, Row]]) -> list[Finding]:
     """One configuration, and memory that differs by exchanged or wrong digits."""
     found = []
+    oddness: dict[Row, float] = {}
     for a, b in pairs:
         one, two = a.record.mem_gib, b.record.mem_gib
         if not one or not two or a.record.mem_scope != b.record.mem_scope or abs(math.log(one / two)) < 0.2:
             continue
-        wrong, right = (a, b) if _memory_oddness(a) > _memory_oddness(b) else (b, a)
-        there, cell, its = right.printed("mem_value"), wrong.cell("mem_value"), right.cell("mem_value")
-        typed = slip(cell, there.rounded) if there and wrong.record.mem_unit == right.record.mem_unit else None
+        if _memory_slip(a, b) is None and _memory_slip(b, a) is None:
+            continue
+        oddness.update({row: _memory_oddness(row) for row in (a, b) if row not in oddness})
+        wrong, right = (a, b) if oddness[a] > oddness[b] else (b, a)
+        typed = _memory_slip(wrong, right)
         if typed is not None:
+            cell, its = wrong.cell("mem_value"), right.cell("mem_value")
             message = f"{cell} where {right.where} has {its} for the same configuration: {typed.how}"
             found.append(wrong.find("memory-mismatch", "warning", message, name="mem_value", proposed=its))
     return found
+
+
+def _memory_slip(wrong: Row, right: Row) -> Slip | None:
+    there = right.printed("mem_value")
+    same = there is not None and wrong.record.mem_unit == right.record.mem_unit
+    return slip(wrong.cell("mem_value"), there.rounded) if same and there is not None else None
 
 
 def _memory_oddness(row: Row) -> float:
@@ -333,7 +354,8 @@ def _duplicates(rows: list[Row], pairs: list[tuple[Row, Row]]) -> list[Finding]:
     found: list[Finding] = []
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
-        if (row.record.sec_per_it or row.record.tflops) and not {"machine", "size_label"} & set(row.reasons):
+        of_another = row.settled and {"machine", "size_label", "gpus", "nodes", "gbs", "mbs", "seq"} & set(row.reasons)
+        if (row.record.sec_per_it or row.record.tflops) and not of_another:
             groups.setdefault((row.key, printed_configuration(row)), []).append(row)
     for group in groups.values():
         for row in group:

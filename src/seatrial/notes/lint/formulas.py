@@ -15,11 +15,12 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from seatrial import arith
+from seatrial.errors import BadInput
 from seatrial.notes.lint.digits import Printed, overlap
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Row, Sheet
@@ -70,25 +71,30 @@ class Reading:
 
     def per_sample(self, row: Row, **other: float) -> float | None:
         """FLOPs of one sequence, or None where the shape is not known. `other` replaces fields of the row."""
-        if self.formula == ALIKE:
+        return self._per_sample(row, other)
+
+    def _per_sample(self, row: Row, other: dict[str, float]) -> float | None:
+        formula = self.formula
+        if formula == ALIKE:
             return None if {"layers", "hidden", "seq"} & set(other) else self.each
         layers, hidden, seq, vocab = row.layers, row.hidden, row.seq or self.seq, row.vocab or self.vocab
-        tp, pp = row.get("tp") or 1, row.get("pp") or 1
         if other:
             layers, hidden = other.get("layers", layers), other.get("hidden", hidden)  # type: ignore[assignment]
             seq, vocab = other.get("seq", seq), other.get("vocab", vocab)  # type: ignore[assignment]
-            tp, pp = other.get("tp", tp), other.get("pp", pp)
-        if not seq or row.mixture and self.formula != "label":
+        if not seq or row.mixture and formula != "label":
             return None
-        if self.formula == "label":
+        if formula == "label":
             size = label_parameters(row.record.size_label)
             return None if size is None else arith.per_parameter(size[0], seq=int(seq), recompute=self.recompute)
-        if not layers or not hidden or (not vocab and self.formula != "megatron-2022-old"):
+        if not layers or not hidden or (not vocab and formula != "megatron-2022-old"):
             return None
-        record = row.record
+        record, tp, pp = row.record, 1, 1
+        if formula in OF_TP:
+            tp = int(other.get("tp") or row.get("tp") or 1)
+        if formula in OF_PP:
+            pp = int(other.get("pp") or row.get("pp") or 1)
         shape = ("", None, None, None) if self.plain else (record.family, record.heads, record.kv_heads, record.ffn)
-        tp, pp = int(tp) if self.formula in OF_TP else 1, int(pp) if self.formula in OF_PP else 1
-        return _per_sample(self.formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
+        return _per_sample(formula, self.recompute, layers, int(hidden), int(seq), int(vocab or 1), tp, pp, *shape)
 
     def rounded(self, row: Row) -> float:
         """What a size that is only a label leaves open: 1.7B may be 1.65."""
@@ -98,12 +104,13 @@ class Reading:
     def tflops(self, row: Row, **other: float) -> float | None:
         """The printed TFLOPs that this reading expects for the printed time."""
         sec = row.printed("sec_per_it")
-        work = self._work(row, **other)
+        work = self._work(row, other)
         return None if sec is None or work is None or sec.value <= 0 else work / sec.value
 
-    def _work(self, row: Row, **other: float) -> float | None:
+    def _work(self, row: Row, other: dict[str, float]) -> float | None:
         """TFLOPs times printed time."""
-        return self.work(row, self.per_sample(row, **other), other.get("world", row.world), other.get("gbs"))
+        world = other.get("world") or row.world
+        return self.work(row, self._per_sample(row, other), world, other.get("gbs"))
 
     def work(self, row: Row, each: float | None, world: float | None, gbs: float | None = None) -> float | None:
         """The same from the FLOPs of a sequence and the processes."""
@@ -115,7 +122,7 @@ class Reading:
 
     def expected(self, row: Row, truncated: bool = False, **other: float) -> tuple[float, float] | None:
         """The range of TFLOPs that belongs to the printed time."""
-        return self._range(row, self._work(row, **other), truncated)
+        return self._range(row, self._work(row, other), truncated)
 
     def _range(self, row: Row, work: float | None, truncated: bool) -> tuple[float, float] | None:
         sec = row.printed("sec_per_it")
@@ -125,7 +132,21 @@ class Reading:
         return None if low <= 0 else (work / high, work / low)
 
     def fits(self, row: Row, **other: float) -> bool:
-        return self._agrees(row, self.expected(row, False, **other), row.printed("tflops"), truncated=False)
+        shown = row.printed("tflops")
+        if shown is None:
+            return False
+        return self._agrees(row, self._range(row, self._work(row, other), False), shown, truncated=False)
+
+    def may_fit(self, row: Row, open_: Open, **other: float) -> bool:
+        """Whether it is worth asking if it fits: `open_` is what the row leaves open, and most readings miss it by far. With
+        `scale`, in a unit of so many times the seconds."""
+        each = self._per_sample(row, other)
+        if each is None:
+            return False
+        node = self.per == "node"
+        low, high = open_[node]
+        each *= ((row.procs or 1) if node else 1) / (self.scale * other.get("scale", 1.0))
+        return low <= each <= high
 
     def fits_truncated(self, row: Row, **other: float) -> bool:
         """Whether cutting digits off the time, off the TFLOPs, or off both in place of rounding would explain the row."""
@@ -134,7 +155,7 @@ class Reading:
 
     def cut_time(self, row: Row) -> tuple[float, float]:
         """The range of the time before digits were cut off, in the first way that explains the row."""
-        sec, shown, work = row.printed("sec_per_it"), row.printed("tflops"), self._work(row)
+        sec, shown, work = row.printed("sec_per_it"), row.printed("tflops"), self._work(row, {})
         assert sec is not None and shown is not None and work is not None
         cut = next(c for c in _CUTS if self._agrees(row, self.expected(row, c[0]), shown, truncated=c[1]))
         time, tflops = sec.truncated if cut[0] else sec.rounded, shown.truncated if cut[1] else shown.rounded
@@ -188,8 +209,11 @@ def _per_sample(
     heads: int | None,
     kv_heads: int | None,
     ffn: int | None,
-) -> float:
-    model = _model(layers, hidden, seq, vocab, family, heads, kv_heads, ffn)
+) -> float | None:
+    try:
+        model = _model(layers, hidden, seq, vocab, family, heads, kv_heads, ffn)
+    except BadInput:
+        return None  # no model that anybody could train: a cell of another column
     return arith.flops(formula, model, samples=1, recompute=recompute, tp=tp, pp=pp)
 
 
@@ -249,13 +273,29 @@ def _in_other_units(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
     return tuple(replace(reading, scale=scale) for scale in TIME_SCALES for reading in readings)
 
 
+class Family(NamedTuple):
+    """Readings that differ in the vocabulary and the unit alone: the larger a vocabulary, the more FLOPs."""
+
+    alike: list[list[Reading]]
+    """By vocabulary, of each its units."""
+    least: Reading
+    most: Reading
+    scales: list[float]
+    of_layout: bool
+    """Whether TP and PP count."""
+
+
 @functools.lru_cache(maxsize=256)
-def _families(readings: tuple[Reading, ...]) -> list[list[list[Reading]]]:
-    """Readings that differ in the vocabulary and the unit alone, by their vocabulary: the larger it is, the more FLOPs."""
+def _families(readings: tuple[Reading, ...]) -> list[Family]:
     families: dict[object, dict[int | None, list[Reading]]] = {}
     for r in readings:
         families.setdefault((r.formula, r.recompute, r.plain, r.seq), {}).setdefault(r.vocab, []).append(r)
-    return [list(family.values()) for family in families.values()]
+    found = []
+    for family in families.values():
+        alike = list(family.values())
+        least, *_, most = sorted((same[0] for same in (*alike, *alike)), key=lambda r: r.vocab or 0)
+        found.append(Family(alike, least, most, [reading.scale for reading in alike[0]], least.formula in OF_TP))
+    return found
 
 
 def elsewhere(reading: Reading, row: Row) -> tuple[Reading, ...]:
@@ -297,6 +337,20 @@ def in_unit(reading: Reading, scale: float) -> Reading:
     return replace(reading, scale=scale * reading.scale)
 
 
+Open = tuple[tuple[float, float], tuple[float, float]]
+
+
+def left_open(row: Row) -> Open:
+    """What one sequence may cost by the row's figures and a little beyond: with TFLOPs of a process, and of a node."""
+    sec, shown, gbs, world = row.printed("sec_per_it"), row.printed("tflops"), row.get("gbs"), row.world
+    if sec is None or shown is None or not gbs or not world:
+        return (math.inf, -math.inf), (math.inf, -math.inf)
+    each, (least, most) = world * 1e12 / gbs, sec.rounded
+    halves = (shown.unit / 2, shown.unit / 2 * (row.procs or 1))
+    process, node = (((shown.value - half) * least * each * 0.98, (shown.value + half) * most * each * 1.02) for half in halves)
+    return process, node
+
+
 def complete(row: Row) -> bool:
     """Whether time and TFLOPs of the row can be compared at all."""
     sec, tflops = row.record.sec_per_it, row.record.tflops
@@ -310,7 +364,7 @@ def row_fits(row: Row, reading: Reading) -> bool:
 
 
 def _within(each: float, ranges: list[tuple[float, float]]) -> bool:
-    for low, high in ranges:  # asked too often for a generator
+    for low, high in ranges:  # noqa: SIM110, asked too often for a generator
         if low <= each <= high:
             return True
     return False
@@ -405,15 +459,18 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
             models.setdefault(_shape(row), []).append((row, _ranges(row)))
     matched: dict[Reading, list[Row]] = {}
     for spans in models.values():
-        layouts: dict[tuple[object, ...], list[Span]] = {}
+        layouts: dict[tuple[float, float], list[Span]] = {}
         for span in spans:
             layouts.setdefault((span[0].get("tp") or 1, span[0].get("pp") or 1), []).append(span)
+        ranges = [each for _, some in spans for each in some]
+        if not ranges:
+            continue
+        bounds = min(low for low, _ in ranges), max(high for _, high in ranges)
         for family in _families(readings):
-            of_layout = family[0][0].formula in OF_TP
-            if not _may_fit(spans, layouts if of_layout else (), family):
+            if not _may_fit(spans[0][0], ranges, bounds, layouts, family):
                 continue
-            for some in layouts.values() if of_layout else (spans,):
-                for alike in family:
+            for some in layouts.values() if family.of_layout else (spans,):
+                for alike in family.alike:
                     each = alike[0].per_sample(some[0][0])
                     for reading in alike if each is not None else ():
                         fitting = [row for row, ranges in some if _within(each / reading.scale, ranges)]  # type: ignore[operator]
@@ -422,19 +479,21 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
     return matched
 
 
-def _may_fit(spans: list[Span], layouts: Iterable[tuple[object, ...]], family: list[list[Reading]]) -> bool:
+def _may_fit(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, float],
+             layouts: Iterable[tuple[float, float]], family: Family) -> bool:  # fmt: skip
     """Whether any row may lie between the fewest and the most FLOPs of a family: they grow with vocabulary, TP and PP."""
-    row, least, most = spans[0][0], family[0], family[0]
-    if len(family) > 1 and not row.vocab:
-        least, most = min(family, key=lambda r: r[0].vocab or 0), max(family, key=lambda r: r[0].vocab or 0)
-    elif not layouts:
-        return True  # one figure
-    large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)} if layouts else {}  # type: ignore[type-var]
-    low, high = least[0].per_sample(row, **dict.fromkeys(large, 1)), most[0].per_sample(row, **large)  # type: ignore[arg-type]
+    large: dict[str, float] = {}
+    if family.of_layout:
+        large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)}
+    low = family.least._per_sample(row, dict.fromkeys(large, 1.0))
+    high = low if family.most is family.least and not large else family.most._per_sample(row, large)
     if low is None or high is None:
         return False
-    bounds = [(low / reading.scale, high / reading.scale) for reading in least]
-    return any(low <= end and start <= high for _, ranges in spans for start, end in ranges for low, high in bounds)
+    for scale in family.scales:
+        least, most = low / scale, high / scale
+        if least <= bounds[1] and bounds[0] <= most and any(least <= end and start <= most for start, end in ranges):
+            return True
+    return False
 
 
 def _shape(row: Row) -> tuple[object, ...]:

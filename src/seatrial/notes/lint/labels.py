@@ -28,6 +28,7 @@ def label_parameters(label: str) -> tuple[float, float] | None:
     """Parameters and half a step of the last digit of a label: '1.3B' -> (1.3e9, 0.05e9)."""
     if _WHOLE.fullmatch(label.strip()):
         return float(re.sub(r"\D", "", label)), 0.5
+    label = re.sub(r"(?<=\d),(?=\d{3}\b|\d{3}[A-Z])", "", label)
     match = _ACTIVE.search(label) or (None if is_mixture(label) else _LABEL.search(label))
     if match is None:
         return None

@@ -28,7 +28,7 @@ LAYOUT_ELSEWHERE, CONTRADICTED, NOT_DIVISIBLE = 2.0, -3.0, -2.0
 """Another row of the file has the layout; one of the table has it with another time; the batch does not divide any more."""
 UNEVEN = -1.0
 """The layers do not divide over the stages: some engines do that, most people do not."""
-REPLICAS = 0.5
+REPLICAS = 1.5
 """DP is counted last and typed from memory; the other three are chosen with care."""
 MARGIN = 0.4
 """By how much the best change must lead to be proposed."""
@@ -71,9 +71,12 @@ def fill_batch(sheet: Sheet) -> None:
         proof = {row: [_follows(row, batch) for batch in (gbs, row.record.gbs)] for row, gbs in made.items()}
         told = [after for after, _ in proof.values() if after is not None]
         if len(told) >= FEWEST and sum(told) >= max(2, ALIKE * len(told)) and not any(before for _, before in proof.values()):
-            for row, gbs in made.items():
-                inferred = tuple(sorted({*row.record.inferred, "gbs"}))
-                row.record = replace(row.record, gbs=gbs, mbs=each[row], inferred=inferred)
+            for row in mates:
+                batch = row.record.gbs if _vague(row) else row.record.mbs if row.record.gbs is None else None
+                if batch:
+                    inferred = tuple(sorted({*row.record.inferred, "gbs"}))
+                    gbs = batch * _replicas(row) * (row.beside("ga") or 1)
+                    row.record = replace(row.record, gbs=gbs, mbs=batch, inferred=inferred)
 
 
 def _vague(row: Row) -> bool:
@@ -173,6 +176,7 @@ def _part_of_a_node(row: Row) -> bool:
     agrees = _tflops_agree(row, "nodes", 1, row.product)
     if agrees or agrees is None and (row.record.procs_per_node is None or "procs_per_node" in row.record.inferred):
         row.procs = row.product
+        row.terms.clear()
         return True
     return False
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.duplicates import same_configuration
 from seatrial.notes.lint.formulas import Reading
+from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Nearby, Row, Sheet
 
 _FALL = 0.03
@@ -21,7 +22,8 @@ _OFF_SCALE = 0.15
 def check(sheet: Sheet) -> list[Finding]:
     found = [finding for mates in sheet.tables.values() for finding in _memory_units(mates)]
     found += [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row)]]
-    return found + [finding for mates in sheet.tables.values() for finding in [*_memory_falls(mates), *_scaling(mates)]]
+    rules = (_memory_falls, _scaling, _by_size)
+    return found + [finding for mates in sheet.tables.values() for rule in rules for finding in rule(mates)]
 
 
 def _series(rows: list[Row], name: str) -> list[list[Row]]:
@@ -91,9 +93,10 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
                 f"memory falls from {small.cell('mem_value')} at MBS {small.record.mbs} ({small.where}) "
                 f"to {large.cell('mem_value')} at MBS {large.record.mbs} ({large.where})"
             )
-            moved = _point_between(group, small) or _point_between(group, large)
-            if moved is not None:
-                row, text = moved
+            moved = [change for row in (small, large) if (change := _point_between(group, row)) is not None]
+            if moved:
+                _, place, text = min(moved)
+                row = group[place]
                 message = f"{row.cell('mem_value')} -> {text} (the point moved): {message}"
                 found.append(row.find("memory-monotone", "error", message, name="mem_value", proposed=text))
                 continue
@@ -109,8 +112,8 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
     return found
 
 
-def _point_between(group: list[Row], row: Row) -> tuple[Row, str] | None:
-    """The row's memory with its point elsewhere, where that alone makes the series rise and it is far from its place now."""
+def _point_between(group: list[Row], row: Row) -> tuple[float, int, str] | None:
+    """The row's memory with its point elsewhere, where that alone makes the series rise; and how steeply, and its place."""
     place, figure = group.index(row), row.printed("mem_value")
     others = [mate.record.mem_gib or 0.0 for mate in group if mate is not row]
     if figure is None or len(others) < 2 or not all(b >= a for a, b in pairwise(others)):
@@ -119,7 +122,10 @@ def _point_between(group: list[Row], row: Row) -> tuple[Row, str] | None:
     low = others[place - 1] if place else 0.3 * others[0]
     high = others[place] if place < len(others) else 3 * others[-1]
     typed = slip(row.cell("mem_value"), (low * scale, high * scale))
-    return (row, typed.text) if typed is not None and typed.how == "the point moved" else None
+    if typed is None or typed.how != "the point moved":
+        return None
+    series = [*others[:place], typed.value / scale, *others[place:]]
+    return max(b / a for a, b in pairwise(series)), place, typed.text
 
 
 def _ordered(group: list[Row], small: Row, large: Row) -> bool:
@@ -189,6 +195,47 @@ def _of_one(row: Row, tflops: float) -> str | None:
     each, shown = tflops / (row.procs if row.procs and row.procs > 1 else 8), row.printed("tflops")
     near = len(others) > 1 and shown is not None and 0.8 < each / statistics.median(others) < 1.25
     return shown.like(each) if near and shown is not None else None
+
+
+def _by_size(mates: list[Row]) -> list[Finding]:
+    """TFLOPs and MFU of a table of several models are about six a parameter and token, attention a little more in each row."""
+    found = []
+    for name in ("tflops", "mfu"):
+        shares = {row: share for row in mates[:500] if row.tabular and not row.planned and (share := _of_size(row, name))}
+        rows = list(shares)
+        if len(rows) < 4 or len({row.record.size_label for row in rows}) < 2:
+            continue
+        for row in rows:
+            others = [shares[mate] for mate in rows if mate is not row]
+            low, high = min(others), max(others)
+            off = max(low / shares[row], shares[row] / high)
+            figure = row.printed(name)
+            if high > _ALIKE * low or off < _ALIKE or row.settled or name in row.reasons or figure is None:
+                continue
+            ends = [figure.shown(figure.value * share / shares[row]) for share in (0.9 * low, 1.1 * high)]
+            typed = slip(figure.like(figure.value), (ends[0], ends[1]))
+            likely = typed is not None and typed.how in ("the point moved", "two digits exchanged")
+            text = f"{typed.text}{'%' if row.cell(name).endswith('%') else ''}" if typed is not None and likely else None
+            about = f"{ends[0]:.3g} to {ends[1]:.3g} for {row.record.size_label} and its tokens, as the other rows have it"
+            message = f"{row.column(name)} {row.cell(name)}, but {about}" + (f" ({typed.how})" if typed and likely else "")
+            code = "tflops-mismatch" if name == "tflops" else "rate-mismatch"
+            found.append(row.find(code, "error", message, name=name, proposed=text))
+    return found
+
+
+_ALIKE = 1.35
+"""By which factor rows differ in what they count for a parameter and token."""
+
+
+def _of_size(row: Row, name: str) -> float | None:
+    """TFLOPs or the share of the peak over six times the parameters of the label and the tokens."""
+    record, value, size = row.record, row.get(name), label_parameters(row.record.size_label)
+    world, device = row.world, row.device
+    tokens = record.tokens_per_s_per_process or (record.tokens_per_s and world and record.tokens_per_s / world)
+    if not value or not tokens or not size or not size[0] or row.mixture or name in record.inferred:
+        return None
+    peak = 1.0 if name == "tflops" else (device.peak_tflops.get("bf16") or 1.0) if device else 1.0
+    return value * peak * 1e12 / (6 * size[0] * tokens)
 
 
 _LEAST = Reading(formula="parameters", recompute="none")

@@ -45,7 +45,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "ffn": (rf"\b(?:ffn|feed[ -]forward|intermediate|mlp)(?:[ _-](?:hidden|size|dim(?:ension)?|width))*{_IS}{_N}",),
     "seq": (
-        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length){_IS}{_N}",
+        rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
         rf"\bs\s?=\s?{_N}",
     ),
@@ -104,7 +104,8 @@ _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
     "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group"),
     "heads": ("head", "="),
-    "ffn": ("ffn", "feed", "intermediate", "mlp"), "seq": ("seq", "context", "=", "token", "target"), "vocab": ("vocab", "="),
+    "ffn": ("ffn", "feed", "intermediate", "mlp"),
+    "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip
 """Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
@@ -133,6 +134,7 @@ class Hints:
         self._found: dict[int, dict[str, object]] = {}
         self._loosely: dict[int, dict[str, object]] = {}
         self._near: dict[tuple[int | None, str], dict[str, object]] = {}
+        self._seen: dict[tuple[int, int], list[tuple[int, tuple[int, int]]]] = {}
 
     def enriched(self, record: Record) -> Record:
         """The record with what sentences near it say of fields that it leaves open, marked as inferred."""
@@ -193,10 +195,13 @@ class Hints:
     def _visible(self, line: int) -> list[tuple[int, tuple[int, int]]]:
         """The lines of text above that hold for a table at `line`, the nearest first; with the section and the tables above."""
         tree, text = self._tree
-        depth = {section: place for place, section in enumerate(tree.chain(tree.at(line)))}
-        seen = [(depth[scope], -number, after) for number, section, after in text
-                if number < line and (scope := tree.scope(section)) in depth]  # fmt: skip
-        return [(-number, (scope, after)) for scope, number, after in sorted(seen)]
+        key = tree.at(line), bisect.bisect_left(text, (line,))
+        if key not in self._seen:
+            depth = {section: place for place, section in enumerate(tree.chain(key[0]))}
+            seen = [(depth[scope], -number, after) for number, section, after in text[: key[1]]
+                    if (scope := tree.scope(section)) in depth]  # fmt: skip
+            self._seen[key] = [(-number, (scope, after)) for scope, number, after in sorted(seen)]
+        return self._seen[key]
 
     @cached_property
     def _tree(self) -> tuple[Tree, list[tuple[int, int, int]]]:

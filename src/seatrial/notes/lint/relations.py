@@ -10,6 +10,7 @@ be changed where a row does not is in `repairs.py`.
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import math
 import re
@@ -17,7 +18,7 @@ import statistics
 from dataclasses import dataclass
 
 from seatrial.notes.lint import discover, named
-from seatrial.notes.lint.formulas import ALIKE
+from seatrial.notes.lint.formulas import ALIKE, row_fits
 from seatrial.notes.lint.sheet import EXTRA, Finding, Row, Sheet
 
 
@@ -59,7 +60,9 @@ RELATIONS = (
              apart=("model",)),
     Relation("the aggregate", (("aggr_pflops", 1), ("tflops", -1), ("world", -1)), exact=False),
     Relation("the accumulation", (("gbs", 1), ("mbs", -1), ("dp", -1), ("ga", -1))),
+    Relation("micro-batches of all replicas", (("ga", 1), ("dp", 1)), exact=False, apart=("batch",)),
     Relation("GPUs and nodes", (("gpus", 1), ("nodes", -1)), exact=False),
+    Relation("GPUs of a replica", (("gpus", 1), ("dp", -1)), exact=False, apart=("axes",)),
     Relation("the layout", (("world", 1), ("dp", -1), ("tp", -1), ("pp", -1), ("cp", -1))),
 )  # fmt: skip
 MEASURES = ("sec_per_it", "tflops", "tokens_per_s", "tokens_per_s_per_process", "samples_per_s", "mfu", "hfu", "aggr_pflops")
@@ -147,8 +150,8 @@ def _flops(row: Row, other: dict[str, object]) -> float | None:
         like = like_row(row, "size_label", other["size_label"])
         return None if like is None or like.reading is None else like.reading.per_sample(like)
     reading = row.reading
-    if reading is None or reading.formula == ALIKE or row.mixture:
-        cost, seq = row.sheet.costs.get((row.key, row.record.size_label)), other.get("seq", row.seq)
+    cost, seq = row.sheet.costs.get((row.key, row.record.size_label)), other.get("seq", row.seq)
+    if cost is not None or reading is None or reading.formula == ALIKE or row.mixture:
         return (cost[0] + cost[1] * seq) * seq if cost is not None and seq else None  # type: ignore[operator]
     shape = {name: other[name] for name in ("layers", "hidden", "seq", "tp", "pp") if name in other}
     return reading.per_sample(row, **shape)  # type: ignore[arg-type]
@@ -175,8 +178,11 @@ def belongs(row: Row, relation: Relation, name: str) -> bool:
 def residue(row: Row, relation: Relation, other: dict[str, object] | None = None) -> float | None:
     """The logarithm of the product; None where the row does not have all its fields."""
     total = 0.0
+    known = {} if other else row.terms
     for name, power in relation.terms:
-        value = term(row, name, other or {})
+        if name not in known:
+            known[name] = term(row, name, other or {})
+        value = known[name]
         if value is None and name in ("gbs", "seq") and ("sec_per_it", 1) in relation.terms:
             continue  # where nobody says it, it is part of what is learned
         if value is None and name == "world" and not relation.exact and _same_devices(row):
@@ -218,7 +224,11 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         return relation.name, row.groups[relation.name]
     key: list[object] = [relation.name]
     if "device" in relation.apart:
-        key += [record.machine, row.devices, record.dtype]
+        key += [_kind(record.machine), row.devices, record.dtype]
+    if "batch" in relation.apart:
+        key += [record.gbs, record.mbs]
+    if "axes" in relation.apart:
+        key += [record.tp, record.pp, row.beside("cp")]
     if "recompute" in relation.apart:
         key.append(record.recompute)
     if "label" in relation.apart:
@@ -226,7 +236,7 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
     if "model" in relation.apart:
         known = _flops(row, {}) is not None
         # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
-        fitted = known and (row.reading is None or row.reading.formula == ALIKE or row.mixture)
+        fitted = (row.key, record.size_label) in row.sheet.costs
         key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
         key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
     unsaid = ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
@@ -235,13 +245,22 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
     return tuple(key)
 
 
+@functools.lru_cache(maxsize=4096)
+def _kind(machine: str) -> str:
+    """Without how many of them: `8x A100` and `v5p-128`."""
+    return re.sub(r"^\d+\s?[x×]\s?|(?<=\w)-\d+$", "", machine)
+
+
 def _learn_costs(sheet: Sheet) -> None:
     """FLOPs of a token are a + b x the sequence, whatever the model: from rows of one model with several sequences."""
     for key, rows in sheet.tables.items():
         models: dict[str, dict[float, list[float]]] = {}
+        some = [row for row in rows[:_MOST_ROWS] if row.reading is not None and row.record.tflops]
+        if some and 2 * sum(row_fits(row, row.reading) for row in some if row.reading is not None) >= len(some):
+            continue  # by a formula, whatever the sequence
         for row in rows[:_MOST_ROWS]:
             record = row.record
-            if row.seq and record.tflops and not row.planned and _flops(row, {}) is None:
+            if row.seq and record.tflops and not row.planned:
                 tokens = record.tokens_per_s_per_process
                 if not tokens and record.sec_per_it and record.gbs and row.world:
                     tokens = record.gbs * row.seq / record.sec_per_it / row.world
@@ -324,9 +343,21 @@ def relations_of(row: Row) -> tuple[Relation, ...]:
     if key not in sheet.asked:
         mates = sheet.tables[key]
         there = {name for name in {relation.terms[0][0] for relation in RELATIONS} if name == "world" or any(
-            getattr(mate.record, name) is not None for mate in mates)}  # fmt: skip
-        sheet.asked[key] = (*(r for r in RELATIONS if r.terms[0][0] in there), *sheet.found.get(key, ()))
+            _has(mate, name) for mate in mates)}  # fmt: skip
+        told = tuple(r for r in RELATIONS if r.terms[0][0] in there and not _said_better(r, mates))
+        sheet.asked[key] = (*told, *sheet.found.get(key, ()))
     return sheet.asked[key]
+
+
+def _has(row: Row, name: str) -> bool:
+    return (row.beside(name) if name == "ga" else getattr(row.record, name)) is not None
+
+
+def _said_better(relation: Relation, mates: list[Row]) -> bool:
+    """Whether the table says in full what the relation would only learn."""
+    if "axes" in relation.apart:
+        return any(row.record.tp or row.record.pp for row in mates)
+    return "batch" in relation.apart and any(row.record.gbs and row.record.mbs for row in mates)
 
 
 def _keep_learned(sheet: Sheet) -> None:

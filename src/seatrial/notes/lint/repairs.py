@@ -25,6 +25,7 @@ from seatrial.notes.lint.relations import (
     PEAKS,
     RELATIONS,
     SMALL,
+    TERA,
     UNSAID,
     Relation,
     Rule,
@@ -44,6 +45,7 @@ from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of
 SPEEDS = ("tflops", "tokens_per_s_per_process", "mfu", "hfu")
 """What hardly differs from row to row."""
 COUNTS = ("gbs", "gpus", "nodes", "dp", "tp", "pp", "cp", "mbs", "ga", "iteration")
+OF_TIME = "TFLOPs and time"
 SEVERAL = ("layers", "hidden", "seq", "size_label", "machine")
 """Of which every value that other rows have is tried."""
 CLOSELY = 0.002
@@ -217,9 +219,10 @@ def _concerns(row: Row, broken: list[tuple[Relation, Rule, float]], kept: list[t
     names = {relation.name for relation, _, _ in broken}
     if names == {"the layout"}:
         return False
-    if not throughput_can:
+    # A factor that the rows agree on and the formula does not give is no question of the formula.
+    if not throughput_can or any(abs(rule.constant + TERA) > GRAVE for relation, rule, _ in broken if relation.name == OF_TIME):
         return True
-    return names != {"TFLOPs and time"} or any({"sec_per_it", "tflops"} & {n for n, _ in r.terms} for r, _ in kept)
+    return names != {OF_TIME} or any({"sec_per_it", "tflops"} & {n for n, _ in r.terms} for r, _ in kept)
 
 
 def _mended(
@@ -255,7 +258,8 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
     counted = [name for name in ("gpus", "nodes") if getattr(row.record, name) is not None]
     world = set(counted[:1]) or {"dp", "tp", "pp", "cp"}
     every = [{name for name, _ in relation.terms} for relation, _, _ in broken]
-    common = set.intersection(*(names | world if "world" in names else names for names in every))
+    through = {"world", "dp"} if row.record.dp is None else {"world"}
+    common = set.intersection(*(names | world if names & through else names for names in every))
     if all({"flops", "token_flops", "seq"} & {name for name, _ in relation.terms} for relation, _, _ in broken):
         common |= {"layers", "hidden", "seq"}
     common |= {name for name in BELONGS if all(belongs(row, relation, name) for relation, _, _ in broken)}
@@ -270,7 +274,8 @@ def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> 
         was = row.beside(name) if name in ("cp", "ga") else row.get(name)
         for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + 4 * b[1].scatter):
             powers = dict(relation.terms)
-            power = powers.get(name, powers.get("world") if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
+            through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
+            power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
             if was and power:
                 value = was * math.exp(-off / power)
                 if is_measure(name):
@@ -420,7 +425,8 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     low, high = (value * math.exp(min(max(bound, -0.05), 0.05)) for bound in (min(bounds), max(bounds)))
     ratio = figure.value / value
     shown, why, code = figure.like(value), "", ""
-    half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value)  # where the point moved the last digit did too
+    # What was solved may miss a number that was typed by half a digit; where the point moved the last digit did too.
+    half = max(0.0, min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value) - (high - low) / 2)
     slip = digits.slip(figure.like(figure.value), _in_print(figure, low - half, high + half))
     if slip is not None:
         points = next(points for chance, points in SLIP if slip.chance < chance)

@@ -57,7 +57,7 @@ CODES: dict[str, str] = {
     "memory-unit": "memory in another unit than the cell or the heading says",
     "memory-mismatch": "memory that a slip of the hand makes differ from the same configuration elsewhere",
     "memory-over-capacity": "more memory than the device has, or than the text says is usable",
-    "loss-outlier": "a loss ten times, or a tenth of, those of all other rows",
+    "outlier": "ten times, or a tenth of, a column that hardly differs",
     "gbs-scaling-outlier": "the time does not follow the number of micro-batches",
     "label-vs-params": "the size label does not fit the layers and the hidden size",
     "label-convention": "one table labels sizes with the embedding and without",
@@ -156,6 +156,16 @@ def _plain_figure(cell: str) -> float | None:
 
 
 @lru_cache(maxsize=4096)
+def _devices(words: str) -> frozenset[str]:
+    return frozenset(name.lower() for name in DEVICES.findall(words))
+
+
+@lru_cache(maxsize=4096)
+def _is_plan(cell: str) -> bool:
+    return _PLANNED.fullmatch(cell.strip().lower()) is not None
+
+
+@lru_cache(maxsize=4096)
 def _kind_beside(heading: str) -> str:
     return BESIDE.get(normal(heading), "")
 
@@ -208,11 +218,15 @@ class Row:
     """What it has in common with the rows that it keeps to a relation with: see `relations`."""
     groups: dict[str, object] = field(default_factory=dict)
     """Relation -> which rows of the table it shares the rule with: see `named`."""
+    terms: dict[str, float | None] = field(default_factory=dict)
+    """The logarithms of its fields, until a finding proposes another value: see `relations`."""
 
     @cached_property
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
         found = {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+        if self.record.sec_per_it and self.record.iteration is None and "sec_per_it" not in found and "iteration" in found:
+            found["sec_per_it"] = found.pop("iteration")
         if self.record.machine and "machine" not in found:
             named = [heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine]
             found.update(dict.fromkeys(["machine"], named[0]) if named else {})
@@ -235,9 +249,9 @@ class Row:
     def printed(self, name: str) -> Printed | None:
         if name not in self._printed:
             value = self.figure(name[1:]) if name[:1] == EXTRA else getattr(self.record, name)
-            plain = (
-                None if value is None else digits.read(self.cell(name), value) if self.cell(name) else digits.from_value(value)
-            )
+            plain = None
+            if value is not None:
+                plain = digits.read(cell, value) if (cell := self.cell(name)) else digits.from_value(value)
             if plain is not None and name == "sec_per_it" and self.record.time_unit == "it/s":
                 plain = replace(plain, scale=1.0, inverse=True)
             elif plain is not None and plain.scale != 1.0 and self.record.time_unit != "ms" and _in_thousands(plain.scale):
@@ -261,7 +275,7 @@ class Row:
             self._beside = {"cp": self.record.cp} if self.record.cp else {}
             for heading, cell in {**self.record.extra, **self.record.printed}.items():
                 kind = _kind_beside(heading)
-                if kind and cell.strip().isdigit() and int(cell) > 0:
+                if kind and cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)
         return self._beside.get(name)
@@ -295,7 +309,7 @@ class Row:
         text = self.sheet.prose.get(self.record.source_file)
         return stated[1] if stated else text.hints.line_of(self.record, "layers") if text else None
 
-    @property
+    @cached_property
     def product(self) -> int | None:
         """dp x tp x pp, and cp where there is one, as printed."""
         parts = (self.record.dp, self.record.tp, self.record.pp)
@@ -312,6 +326,8 @@ class Row:
     @property
     def world(self) -> int | None:
         """Processes, after corrections."""
+        if not self.fixed and (counted := self.counted) is not None:
+            return counted
         if {"dp", "tp", "pp"} & set(self.fixed) or self.counted is None:
             parts = [self.whole(n) for n in ("dp", "tp", "pp")]
             if None not in parts:
@@ -326,19 +342,20 @@ class Row:
     def planned(self) -> bool:
         """Whether a word in the row says that it is a plan or an estimate; a measured row weighs more."""
         cells = (self.record.state, *self.record.extra.values())
-        return any(_PLANNED.fullmatch(cell.strip().lower()) for cell in cells if isinstance(cell, str))
+        return any(_is_plan(cell) for cell in cells if isinstance(cell, str))
 
     @cached_property
     def devices(self) -> frozenset[str]:
         """The kinds of device and number that the headings above the row and its own words name."""
         own = (cell for heading, cell in self.record.extra.items() if not _REFERENCE.search(heading))
         words = " ".join((self.record.section, self.record.machine, self.record.size_label, *own))
-        return frozenset(name.lower() for name in DEVICES.findall(words))
+        return _devices(words)
 
     @cached_property
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
-        own = " ".join((self.record.machine, *(cell for cell in self.record.printed.values() if DEVICES.search(cell))))
+        words = [cell for cell in self.record.printed.values() if cell.lower() != cell.upper() and DEVICES.search(cell)]
+        own = " ".join((self.record.machine, *words))
         return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
 
     @property
@@ -391,6 +408,7 @@ class Row:
 
     def propose(self, name: str, value: float, code: str) -> None:
         self.configuration = self.judged = None
+        self.terms.clear()
         self.fixed[name] = value
         self.reasons[name] = code
         if name in ("layers", "hidden", "seq"):
@@ -422,8 +440,8 @@ class Sheet:
 
     rows: list[Row]
     prose: Mapping[str, Prose]
-    readers: dict[str, dict[Reading | None, list[Row]]] = field(default_factory=dict)
-    """File -> the rows of each reading; filled when it is needed."""
+    readers: dict[tuple[str, Reading], list[Row]] = field(default_factory=dict)
+    """(file, reading) -> the rows that follow it and agree; filled when it is needed."""
     proven: dict[tuple[str, Reading, object], bool] = field(default_factory=dict)
     """(file, reading, model) -> whether rows of the file agree with it; filled when it is needed."""
     trusted: dict[Row, bool] = field(default_factory=dict)
@@ -440,7 +458,7 @@ class Sheet:
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
-    _bearers: dict[tuple[str, str], dict[object, list[Row]]] = field(default_factory=dict)
+    _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record], prose: Mapping[str, Prose] | None = None) -> Sheet:
@@ -489,18 +507,22 @@ class Sheet:
             self._unknown[key] = any(len({row.figure(heading) for row in rows} - {None}) > 1 for heading in headings)
         return self._unknown[key]
 
-    def in_file(self, row: Row, name: str) -> list[object]:
-        """The values that the other rows of the file have in a field, each once, in the order they first come."""
-        file = row.record.source_file
-        if (file, name) not in self._bearers:
+    def in_file(self, row: Row, name: str, *, hidden: int | None = None) -> list[object]:
+        """The values that the other rows of the file have in a field, each once, in the order they first come; of rows with
+        one hidden size, where that is said."""
+        key = row.record.source_file, name, hidden
+        if key not in self._bearers:
             bearers: dict[object, list[Row]] = {}
             for other in row.elsewhere:
-                if value := getattr(other.record, name):
+                if (value := getattr(other.record, name)) and (hidden is None or other.hidden == hidden):
                     first = bearers.setdefault(value, [])
                     if len(first) < 2:
                         first.append(other)
-            self._bearers[file, name] = bearers
-        others = ((value, [b for b in first if b is not row]) for value, first in self._bearers[file, name].items())
+            self._bearers[key] = bearers
+        own = self._bearers[key].get(getattr(row.record, name))
+        if not own or own[0] is not row:
+            return list(self._bearers[key])  # in the order they first come without the row too
+        others = ((value, [b for b in first if b is not row]) for value, first in self._bearers[key].items())
         return [value for value, first in sorted(((v, b) for v, b in others if b), key=lambda pair: pair[1][0].index)]
 
     def text(self, row: Row) -> Prose:

@@ -30,14 +30,14 @@ def check(sheet: Sheet) -> list[Finding]:
     rules = (clock, text_in_number, state, contradicted, text_above)
     found = [finding for row in sheet.rows for rule in rules for finding in rule(row)]
     for mates in sheet.tables.values():
-        found += [*extrapolated(mates), *dates(mates), *losses(mates)]
+        found += [*extrapolated(mates), *dates(mates), *moved_points(mates)]
     return found
 
 
 def clock(row: Row) -> Iterator[Finding]:
     """Processors run at some gigahertz."""
     for heading, cell in row.record.printed.items():
-        for match in _CLOCK.finditer(cell):
+        for match in _CLOCK.finditer(cell) if "z" in cell or "Z" in cell else ():
             value, prefix = float(match[1]), match[2].upper()
             ghz = value * {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0}[prefix]
             if 0.1 <= ghz <= 10:
@@ -50,7 +50,7 @@ def clock(row: Row) -> Iterator[Finding]:
 def text_in_number(row: Row) -> Iterator[Finding]:
     """A number with words beside it; words alone say what happened and are read as such."""
     for heading, cell in row.record.printed.items():
-        number = number_among_words(heading, cell)
+        number = number_among_words(heading, cell) if cell.lower() != cell.upper() else ""
         if number:
             message, text = f'"{cell.strip()}" has words in a column of numbers: they belong into the notes', cell.strip()
             yield row.find("text-in-number", "warning", message, column=heading, printed=text, proposed=number)
@@ -129,16 +129,32 @@ def extrapolated(mates: list[Row]) -> Iterator[Finding]:
                 yield row.find("extrapolated", "warning", f"{exact}: extrapolated and not measured", name="sec_per_it")
 
 
-def losses(mates: list[Row]) -> Iterator[Finding]:
-    """A loss whose point moved: ten times or a tenth of a column that hardly differs."""
-    rows = [row for row in mates[:500] if row.record.loss and row.record.loss > 0]
-    for row in rows:
-        others = [mate.record.loss or 0.0 for mate in rows if mate is not row]
-        low, high = min(others, default=0.0), max(others, default=0.0)
-        typed = slip(row.cell("loss"), (0.8 * low, 1.25 * high)) if len(others) > 2 and high < 2 * low else None
-        if typed is not None and typed.how == "the point moved" and not 0.3 * low < (row.record.loss or 0.0) < 3 * high:
-            message = f"{row.cell('loss')} -> {typed.text} (the point moved): the other rows have {low:g} to {high:g}"
-            yield row.find("loss-outlier", "error", message, name="loss", proposed=typed.text)
+LITTLE = {"loss": 2.0, "mfu": 2.0, "tflops": 2.0, "mem_value": 2.5}
+"""What hardly differs between rows of one model and device, and by which factor it may."""
+
+
+def moved_points(mates: list[Row]) -> Iterator[Finding]:
+    """A figure whose point moved: ten times or a tenth of those of a column that hardly differs."""
+    for name, most in LITTLE.items():
+        groups: dict[object, list[tuple[float, Row]]] = {}
+        for row in mates[:500]:
+            figure = row.printed(name) if row.tabular and row.cell(name) else None
+            if figure is not None and figure.value > 0 and not row.settled and name not in row.reasons:
+                alike = () if name == "loss" else (row.record.size_label, row.record.machine, row.record.mem_unit)
+                groups.setdefault(alike, []).append((figure.shown(figure.value), row))
+        for group in groups.values():
+            values = sorted(value for value, _ in group)
+            if len(values) < 4 or values[-2] > most * values[1]:
+                continue
+            for value, row in group:
+                low, high = (values[0], values[-2]) if value == values[-1] else (values[1], values[-1])
+                odd = value in (values[0], values[-1]) and high < most * low and not 0.3 * low < value < 3 * high
+                figure = row.printed(name)
+                typed = slip(figure.like(figure.value), (0.8 * low, 1.25 * high)) if odd and figure is not None else None
+                if typed is not None and typed.how == "the point moved":
+                    there = f"the other rows have {low:g} to {high:g}"
+                    message = f"{row.cell(name)} -> {typed.text} (the point moved): {there}"
+                    yield row.find("outlier", "error", message, name=name, proposed=typed.text)
 
 
 def dates(mates: list[Row]) -> Iterator[Finding]:

@@ -17,7 +17,17 @@ from dataclasses import dataclass, replace
 
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Slip, as_time, slip
-from seatrial.notes.lint.formulas import ALIKE, ALIKE_SLACK, TIME_SCALES, Reading, complete, elsewhere, in_unit, slack
+from seatrial.notes.lint.formulas import (
+    ALIKE,
+    ALIKE_SLACK,
+    TIME_SCALES,
+    Reading,
+    complete,
+    elsewhere,
+    in_unit,
+    left_open,
+    slack,
+)
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -112,8 +122,9 @@ def _typing_slip(text: str, low: float, high: float) -> tuple[float, str, Slip |
 
 
 def _unit_of_time(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
+    reading, open_ = reading_of(row), left_open(row)
     for scale, unit in TIME_SCALES.items():
-        if in_unit(reading_of(row), scale).fits(row):
+        if reading.may_fit(row, open_, scale=scale) and in_unit(reading, scale).fits(row):
             code = "ms-not-s" if scale == 1e-3 else "time-unit"
             message = f"the time is in {unit}"
             yield Explanation(code=code, name="sec_per_it", value=scale, shown="", score=UNIT, message=message)
@@ -156,7 +167,7 @@ def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     if not row.layers or not row.record.layers or not _may_be_wrong(row, "layers", agreeing):
         return
     bounds, pp = reading_of(row).solve_layers(row), row.whole("pp") or 1
-    others = [mate.record.layers for mate in row.elsewhere if mate is not row and mate.hidden == row.hidden]
+    others = row.sheet.in_file(row, "layers", hidden=row.hidden)
     stated, usual = row.stated_above("layers"), mode([mate.record.layers for mate in row.around if mate is not row])[0]
     solved = [math.ceil(bounds[0] - 1e-6)] if bounds is not None and bounds[1] - bounds[0] < 0.8 else []
     known = [value for value in (stated[0] if stated else None, usual, *others) if isinstance(value, int)]
@@ -176,13 +187,14 @@ def _layers(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 
 def _shape(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Hidden size and sequence take only values that are in use."""
+    reading, open_ = reading_of(row), left_open(row)
     for name, was, extra in (("hidden", row.hidden, ()), ("seq", row.record.seq, _SEQUENCES)):
         if was is None or not _may_be_wrong(row, name, agreeing):
             continue
         seen = [value for value in row.sheet.in_file(row, name) if isinstance(value, int)]
         near = [getattr(mate.record, name) for mate in row.around if mate is not row]
         for value in dict.fromkeys(seen + list(extra)):
-            if value != was and reading_of(row).fits(row, **{name: value}):
+            if value != was and reading.may_fit(row, open_, **{name: value}) and reading.fits(row, **{name: value}):
                 if mode(near)[0] == value and row.states(name):
                     score = USUAL_SHAPE
                 else:
@@ -206,10 +218,12 @@ def _nodes(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 
 def _formula(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """Another habit of counting: only believable when the digits are fine enough to tell formulas apart."""
-    reading, shown = reading_of(row), row.printed("tflops")
+    reading, shown, open_ = reading_of(row), row.printed("tflops"), left_open(row)
     file = row.elsewhere
     for other in elsewhere(reading, row):
-        if other.per == "node" and (row.procs or 1) == 1 or not other.fits(row) or shown is None:
+        if other.per == "node" and (row.procs or 1) == 1 or shown is None:
+            continue
+        if not other.may_fit(row, open_) or not other.fits(row):
             continue
         used = sum(1 for mate in file if mate is not row and complete(mate) and mate.reading == other)
         score = next(score for coarse, score in FORMULA if slack(row) < coarse) + (2.0 if used >= 3 else 0.0)
@@ -246,9 +260,12 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         # The common figure is a mean of rounded ones.
         expected, times = ((low * (1 - ALIKE_SLACK / 2), high * (1 + ALIKE_SLACK / 2)) for low, high in (expected, times))
     for name, figure, value, bounds in (("sec_per_it", sec, work / shown.value, times), ("tflops", shown, calc, expected)):
-        half = figure.unit / 2
-        score, why, typed = _typing_slip(figure.text, bounds[0] - half, bounds[1] + half)
-        meant, text = (typed.value, typed.text) if typed is not None and score >= 2 else (value, figure.like(value))
+        # Where the point moved, the last digit did too.
+        half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value + figure.unit / 2)
+        ends = sorted((figure.shown(bounds[0] - half), figure.shown(bounds[1] + half)))
+        score, why, typed = _typing_slip(figure.like(figure.value), ends[0], ends[1])
+        slipped = typed is not None and score >= 2
+        meant, text = (figure.meant(typed.value), typed.text) if typed and slipped else (value, figure.like(value))
         vote = derived.vote(row, name, value)
         if vote is not None:
             score, why = score + DERIVED_COLUMN[vote], why + (" (another column agrees)" if vote else "")
@@ -289,9 +306,10 @@ def check(sheet: Sheet) -> list[Finding]:
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((_ratio(row) or 1) / factor)) > 0.02 + slack(row)]
-        habits = [ratio for row in wrong if (ratio := _ratio(row))]
+        habits = [math.log(ratio) for row in wrong if (ratio := _ratio(row))]
         for row in wrong:
-            shared = sum(abs(math.log(ratio / (_ratio(row) or 1.0))) < 0.004 + slack(row) for ratio in habits) > 1
+            own, open_ = math.log(_ratio(row) or 1.0), 0.004 + slack(row)
+            shared = sum(abs(habit - own) < open_ for habit in habits) > 1
             found += _report(row, explained.get(row, []), factor, shared=shared)
     return found
 
@@ -436,7 +454,7 @@ def _proven(row: Row) -> bool:
     model = _model(row)
     key = (row.record.source_file, reading, model)
     if key not in proven:
-        agreeing = [other for other in _readers(row, reading) if complete(other) and reading.fits(other)]
+        agreeing = _readers(row, reading)
         models = {_model(other) for other in agreeing}
         # What holds for one model need not hold for another, whose feed-forward may be a gated one; what holds for two does.
         known = model in models or len(models) > 1
@@ -445,10 +463,9 @@ def _proven(row: Row) -> bool:
 
 
 def _readers(row: Row, reading: Reading) -> list[Row]:
-    """The rows of the file that follow a reading: tables have theirs by now."""
-    file, readers = row.record.source_file, row.sheet.readers
-    if file not in readers:
-        readers[file] = {}
-        for other in row.elsewhere:
-            readers[file].setdefault(other.reading, []).append(other)
-    return readers[file].get(reading, [])
+    """The rows of the file that follow a reading and agree with it."""
+    key = row.record.source_file, reading
+    if key not in row.sheet.readers:
+        row.sheet.readers[key] = [other for other in row.elsewhere
+                                  if other.reading == reading and complete(other) and reading.fits(other)]  # fmt: skip
+    return row.sheet.readers[key]

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.csvfile import read_csv
+from seatrial.notes.read.deadline import deadline
 from seatrial.notes.read.events import is_events, rows
 from seatrial.notes.read.files import check_file, ends_whole, read_lines, uncut
 from seatrial.notes.read.kinds import sniff
@@ -73,7 +74,7 @@ def _read(path: Path, largest_mib: float, each: bool, format: str | os.PathLike[
         return _said(runs_of_rows(path.name, rows(path)), each)
     head = check_file(path)
     if format is not None:
-        return _read_log(path, path.name, (load(format),), each)
+        return _read_log(path, (load(format),), each, own=os.fspath(format))
     kind = sniff(path, head)
     size_mib = path.stat().st_size / 2**20
     if kind != "log" and size_mib > largest_mib:
@@ -83,7 +84,7 @@ def _read(path: Path, largest_mib: float, each: bool, format: str | os.PathLike[
     if kind == "json":
         runs = runs_of_json(path, path.name)
         return read_json(path, path.name) if runs is None else _said(runs, each)
-    return _read_log(path, path.name, shipped(), each) if kind == "log" else read_markdown(path, path.name)
+    return _read_log(path, shipped(), each) if kind == "log" else read_markdown(path, path.name)
 
 
 def _said(runs: Iterable[Run], each: bool) -> Iterator[Record | Problem]:
@@ -91,13 +92,26 @@ def _said(runs: Iterable[Run], each: bool) -> Iterator[Record | Problem]:
         yield from run.records(each=each)
 
 
-def _read_log(path: Path, name: str, formats: Sequence[Format], each: bool) -> Iterator[Record | Problem]:
-    reader = LogReader(name, alone=True, formats=formats, first=choose(path, formats), each=each)
+PATIENCE_S = 2.0
+"""Of the processor, for one line and the patterns of a format that somebody wrote."""
+
+
+def _read_log(path: Path, formats: Sequence[Format], each: bool, own: str = "") -> Iterator[Record | Problem]:
+    """`own`: the file of a format of one's own, whose patterns may take for ever: each line has its time."""
+
+    def fed(number: int, text: str) -> Iterable[Record | Problem]:
+        if not own:
+            return reader.feed(number, text)
+        with deadline(PATIENCE_S, f"{own}: line {number} of {path}"):
+            return list(reader.feed(number, text))
+
+    first = formats[0] if own else choose(path, formats)
+    reader = LogReader(path.name, alone=True, formats=formats, first=first, each=each)
     before: tuple[int, str] | None = None
     for found in read_lines(path):
         if before is not None:
-            yield from reader.feed(*before)
+            yield from fed(*before)
         before = found
     if before is not None:
-        yield from reader.feed(before[0], before[1] if ends_whole(path) else uncut(before[1]))
+        yield from fed(before[0], before[1] if ends_whole(path) else uncut(before[1]))
     yield from reader.flush(end=True)

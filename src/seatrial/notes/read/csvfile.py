@@ -3,19 +3,21 @@
     for found in read_csv(path, "rows.csv"): ...
 
 A column named as a field of a record (`dp`, `sec_per_it`, `mem_unit`) is that field; other headings go through the same names
-as a table's; metrics a step are a run (`series.py`). `activation_ckpt`, `status` and `line_no` are known from hand-kept
-collections of rows.
+as a table's; metrics a step are a run (`series.py`), and runs may stand side by side (`reshaped.py`). `activation_ckpt`,
+`status` and `line_no` are known from hand-kept collections of rows.
 """
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.files import LONGEST_LINE, read_lines
 from seatrial.notes.read.outline import Outline
+from seatrial.notes.read.reshaped import LONGEST_TABLE, is_turned, turned
 from seatrial.notes.read.rows import blank_row, columns_left, is_table_of_runs, refit, row_record
 from seatrial.notes.read.series import is_series, runs_of_rows
 from seatrial.plaindata import MOST_FIGURE, parse_json
@@ -45,17 +47,22 @@ def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | 
     try:
         headings = [heading.strip() for heading in next(reader)]
         if is_series(headings):
-            rows = ((counter.line, dict(zip(headings, cells))) for cells in reader)
-            for run in runs_of_rows(name, rows):
+            steps = ((counter.line, dict(zip(headings, cells))) for cells in reader)
+            for run in runs_of_rows(name, steps):
                 yield from run.records(each=each)
             return
-        read = _row_reader(headings, path)
+        rows = counter.rows(reader)
+        try:
+            read = _row_reader(headings, path)
+        except BadInput:
+            below = [[cell.strip() for cell in cells] for _, cells in islice(rows, LONGEST_TABLE)]
+            if len(below) == LONGEST_TABLE or not is_turned(headings, below):
+                raise
+            headings, *made = turned(headings, below)
+            read, rows = _row_reader(headings, path), ((first[0], cells) for cells in made)
         yield from columns_left(headings, Where(file=name, line=first[0]))
-        for cells in reader:
-            where = Where(file=name, line=counter.row_start, table=0)
-            counter.row_start = counter.line + 1
-            if not blank_row(cells):
-                yield from read(cells, where)
+        for line, cells in rows:
+            yield from read(cells, Where(file=name, line=line, table=0))
     except csv.Error as error:
         raise BadInput(f"{path}:{counter.line}: {error}") from error
 
@@ -67,7 +74,6 @@ class _Counter:
         self._first: tuple[int, str] | None = first
         self._rest = rest
         self.line = 0
-        self.row_start = 2
 
     def __iter__(self) -> Iterator[str]:
         if self._first is not None:
@@ -77,6 +83,14 @@ class _Counter:
         for number, text in self._rest:
             self.line = number
             yield text + "\n"
+
+    def rows(self, reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
+        """Those that are not blank, each with the line it began on."""
+        start = self.line + 1
+        for cells in reader:
+            if not blank_row(cells):
+                yield start, cells
+            start = self.line + 1
 
 
 def _row_reader(headings: list[str], path: Path) -> Any:

@@ -168,4 +168,4 @@ class _Rows(HTMLParser):
 
 
 def _count(text: str | None) -> int:
-    return min(int(text), MOST_SPANNED) if text and text.strip().isdigit() and len(text) < 9 and int(text) > 0 else 1
+    return min(int(text), MOST_SPANNED) if text and text.strip().isdecimal() and len(text) < 9 and int(text) > 0 else 1

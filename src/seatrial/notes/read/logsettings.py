@@ -76,7 +76,7 @@ def worked_out(formula: str, values: dict[str, Any]) -> int | None:
         parts = re.split(r"\s*([*/+])\s*", part.strip())
         found = 1.0
         for operator, name in zip(["*", *parts[1::2]], parts[0::2]):
-            value = float(name) if name.isdigit() else values.get(name.rstrip("?"), 1 if name.endswith("?") else None)
+            value = float(name) if name.isdecimal() else values.get(name.rstrip("?"), 1 if name.endswith("?") else None)
             if not isinstance(value, int | float) or value < 0 or operator == "/" and not value:
                 break
             found = found * value if operator == "*" else found + value if operator == "+" else found / value

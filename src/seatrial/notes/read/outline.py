@@ -15,6 +15,7 @@ import bisect
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from seatrial.errors import BadInput
 from seatrial.notes.read.statements import Statements, machine_cues, read_statements, read_status
@@ -51,7 +52,7 @@ class Section:
     label: str = ""
     has_rows: bool = False
 
-    @property
+    @cached_property
     def sets_up(self) -> bool:
         words = set(re.findall(r"[^\W\d_]+", self.title.lower()))
         return bool(words & _SETS_UP) and words <= _SETS_UP | _BESIDE

@@ -58,8 +58,10 @@ def _made(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
         return block
     joined = len(heads) > 1 and len({len(cells) for cells in heads}) == 1
     titles = [one_title(texts) for texts in zip(*heads)] if joined else heads[-1]
-    if _is_turned(titles, rows):
-        return _turned(block[0][0], titles, rows)
+    if is_turned(titles, [cells for _, cells in rows]):
+        made = [row_text(cells) for cells in turned(titles, [cells for _, cells in rows])]
+        made.insert(1, row_text(["---"] * (len(rows) + 1)))
+        return [(block[0][0], text) for text in made]
     if not joined:
         return block
     top = block[0][0]
@@ -82,25 +84,25 @@ def _is_second(titles: list[str], cells: list[str]) -> bool:
     return len(titles) == len(cells) and bool(said) and heads and not _has_number(said)
 
 
-def _is_turned(titles: list[str], rows: list[tuple[int, list[str]]]) -> bool:
+def is_turned(titles: list[str], rows: list[list[str]]) -> bool:
+    """Whether runs stand side by side: the first cells read as headings, and what stands above them does not."""
     from seatrial.notes.read.rows import is_table_of_runs
 
-    if len(titles) < 2 or any(len(cells) != len(titles) for _, cells in rows):
+    if len(titles) < 2 or any(len(cells) != len(titles) for cells in rows):
         return False
     if sum(bool(read_heading(title).field) for title in titles[1:]) > 0 and not _has_number(titles[1:]):
         return False
-    names = [cells[0] for _, cells in rows]
+    names = [cells[0] for cells in rows]
     known = [name for name in names if read_heading(name).field and not NUMBER.match(clean(name))]
     columns = settle([read_heading(name) for name in [titles[0], *names]])
     return len(known) >= FEWEST_HEADINGS and 2 * len(known) > len(names) and is_table_of_runs(columns)
 
 
-def _turned(top: int, titles: list[str], rows: list[tuple[int, list[str]]]) -> list[tuple[int, str]]:
+def turned(titles: list[str], rows: list[list[str]]) -> list[list[str]]:
+    """The same with one row a run, the headings first."""
     first = titles[0] if read_heading(titles[0]).field else "Model" if all(map(_is_size, titles[1:])) else "Run"
-    made = [(top, row_text([first, *(cells[0] for _, cells in rows)])), (top, row_text(["---"] * (len(rows) + 1)))]
-    for at, title in enumerate(titles[1:], 1):
-        made.append((top, row_text([title, *(cells[at] for _, cells in rows)])))
-    return made
+    return [[first, *(cells[0] for cells in rows)],
+            *([title, *(cells[at] for cells in rows)] for at, title in enumerate(titles[1:], 1))]  # fmt: skip
 
 
 def _is_size(text: str) -> bool:

@@ -63,6 +63,9 @@ def row_record(
         )
         return None, [problem]
     row.values = {**row.configured, **row.values}
+    devices = _COUNTED.match(str(row.values.get("machine", "")))
+    if devices and not {"gpus", "nodes", "dp"} & {column.field for column in columns}:
+        row.values["gpus"] = int(devices[1])
     around = outline.around(where.line, str(row.values.get("size_label", "")))
     _value_legends(row, outline)
     outcome, state, estimated, unread = _judge(row, outline)
@@ -91,6 +94,11 @@ def _printed(columns: Sequence[Column], cells: Sequence[str]) -> dict[str, str]:
 _PACE = re.compile(r"\s*(?:\b(ms|s|secs?)\s*/\s*(?:it|iter|iteration|step)|(?<=[\d\s])(its?|iters?|steps?)\s*/\s*(?:s|sec))\b")
 
 
+_COUNTED = re.compile(r"(\d{1,5})\s?[x×]\s?[A-Za-z]")
+"""`8x A100 80GB` as a machine."""
+_TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
+
+
 def _with_point(raw: str) -> str:
     """A cell of a file with decimal commas: 27.823 are thousands there, and 27,823 are not."""
     raw = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])", lambda match: match.group().replace(".", ""), raw)
@@ -103,6 +111,8 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         unit = "it/s" if match.group(2) else ""
         column = Column(field="sec_per_it", kind="seconds", unit=unit, heading=column.heading)
         raw = clean(raw)[: match.start()] + (match.group(1) or "")
+    if column.field == "iteration" and _TIMED.fullmatch(clean(raw)):
+        column = Column(field="sec_per_it", kind="seconds", unit="s", heading=column.heading)  # `Step` of 14.1 s
     cell = read_cell(column, raw)
     for flag in cell.flags:
         row.flags.setdefault(flag, []).append(column.field)
@@ -292,7 +302,7 @@ ACCUMULATED = frozenset(
 
 def _accumulated(row: _OpenRow) -> int | None:
     said = [text for heading, text in row.extra.items() if normal(heading) in ACCUMULATED]
-    return int(said[0]) if len(said) == 1 and said[0].isdigit() and 0 < int(said[0]) < 2**31 else None
+    return int(said[0]) if len(said) == 1 and said[0].isdecimal() and len(said[0]) < 10 and int(said[0]) > 0 else None
 
 
 def _is_other_model(values: dict[str, Any], around: Around) -> bool:

@@ -23,7 +23,7 @@ function drawAnswer() {
   if (!q || !q.ranked.length) {
     const why = V.count === 0 ? "The logbook is empty: nothing has been recorded yet."
       : "No row here was measured to a good end with a batch size beside its time, so there is nothing to rank.";
-    box.replaceChildren(chooser(q), h("p", { class: "note", text: why }), q && asideNote(q));
+    box.replaceChildren(...[chooser(q), h("p", { class: "note", text: why }), q && asideNote(q)].filter(Boolean));
     return;
   }
   const first = q.ranked[0], row = first.rows[0], second = q.ranked[1];
@@ -89,7 +89,7 @@ function chooser(q) {
   if (!V.questions.length) return null;
   const typed = (key) => (event) => { A[key] = event.target.value; drawAnswer(); };
   const field = (key, label, hint) => h("label", {}, label, h("input", { "data-key": key, value: A[key], placeholder: hint, inputmode: "text", onchange: typed(key), size: 6 }));
-  const unsaid = q && q.ranked.length && !has(cell("seq", q.ranked[0].rows[0]));
+  const unsaid = q?.ranked.length > 0 && !has(cell("seq", q.ranked[0].rows[0]));
   return h("div", { class: "ask" },
     h("label", {}, "Question", h("select", { id: "question", onchange: (event) => { A.question = Number(event.target.value); drawQuestion(); $("question").focus(); settle(); } },
       V.questions.map((one, i) => h("option", { value: i, selected: i === A.question, text: questionLabel(one) })))),

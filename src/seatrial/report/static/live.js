@@ -82,7 +82,7 @@ async function planner() {
   const field = (name, label, value, hint, cls) => h("label", { class: cls }, label, h("input", { name, value, placeholder: hint, autocomplete: "off" }));
   const own = (name, label) => { const area = h("textarea", { name: `${name}_text`, rows: 6, spellcheck: "false", placeholder: STARTS[name], "aria-label": label, text: first[`${name}_text`] || "" }); return h("label", { class: "own", hidden: true, "data-own": name }, label, area); };
   const knob = (c) => (known.words[c.field] ? pick(c.field, c.label, ["any", ...known.words[c.field]], "any") : field(c.field, c.label, "", "any"));
-  const out = h("div", { "aria-live": "polite" });
+  const out = h("div", { "aria-live": "polite" }, h("p", { class: "dim small", text: "The planner is asked …" }));
   let turn = 0, timer = 0;
   const form = h("form", { id: "whatif-form", onsubmit: (event) => { event.preventDefault(); go(); }, oninput: (event) => { if (event.target.name === "cluster") form.elements.nodes.value = ""; clearTimeout(timer); timer = setTimeout(go, 350); } },
     h("div", { class: "form" },
@@ -122,7 +122,10 @@ async function planner() {
 function ranking(a) {
   if (!a.candidates.length) return [h("p", { class: "note", text: a.reason }), a.nearest?.length && h("p", { class: "small" }, "Nearest: ", a.nearest.map((n) => `${n.freed}: ${fields((c) => c.searched && (c.degree || c.name === "mbs")).map((c) => wording(c, n[c.field])).join(", ")}`).join("; "))].filter(Boolean);
   const figures = [["sec_per_it", "Sec/it"], ["tflops", `TFLOPs (${a.tflops_formula})`], ["mfu", "MFU"], ["tokens_per_s_per_process", "Tokens/s/device"], ["mem_gib", "GiB"], ["fit_odds", "Fits"], ["days", "Days"], ["device_hours", "Device-hours"]];
-  const columns = [...fields((c) => c.searched && c.name !== "gbs").map((c) => [c.field, c.label]), ...figures].filter(([k]) => has(a.candidates[0][k]));
+  const knobs = fields((c) => c.searched && c.name !== "gbs"), pairs = (list) => list.map((c) => [c.field, c.label]);
+  // On a phone the seconds stand beside the degrees: what is to the right of them is scrolled to.
+  const order = window.innerWidth < 640 ? [...pairs(knobs.filter((c) => c.degree)), figures[0], ...pairs(knobs.filter((c) => !c.degree)), ...figures.slice(1)] : [...pairs(knobs), ...figures];
+  const columns = order.filter(([k]) => has(a.candidates[0][k]));
   const cells = (c) => columns.map(([k]) => { const v = c[k]; return h("td", { class: typeof v === "number" ? "n" : null, text: k === "sec_per_it" ? `${num(v)} (${num(c.sec_lo, 3)} to ${num(c.sec_hi, 3)})` : k === "mfu" ? percent(v) : k === "fit_odds" ? `${c.fits} ${percent(v)}` : num(v) }); });
   const lost = Object.entries(a.rejected).slice(0, 6).map(([k, n]) => `${k} ${n.toLocaleString("en")}`).join(", ");
   return [h("p", { class: "small dim", text: `${a.considered.toLocaleString("en")} layouts considered, ${a.accepted.toLocaleString("en")} can run${a.ties > 1 ? `; the first ${a.ties} cannot be told apart` : ""}. A forecast, not a measurement${a.calibration ? `, corrected by ${plural(a.calibration.rows, "row")} of this logbook` : ""}.` }),

@@ -113,7 +113,7 @@ function drawFailures() {
 
 function drawFindings() {
   const box = $("findings-in"), all = V.findings;
-  if (!all.length) { box.replaceChildren(h("p", { class: "note", text: V.linted ? `Rows were ${V.linted}.`.replace("were no imported rows", "are all of our own runs: lint reads imported tables") : "Nothing was found in the imported rows." })); return; }
+  if (!all.length) { box.replaceChildren(h("p", { class: "note", text: !V.count ? "No rows yet." : V.linted ? `Rows were ${V.linted}.`.replace("were no imported rows", "are all of our own runs: lint reads imported tables") : "Nothing was found in the imported rows." })); return; }
   const levels = ["error", "warning", "info"], at = levels.indexOf(M.level), groups = new Map();
   for (const f of all) if (levels.indexOf(f.level) <= at) { if (!groups.has(f.code)) groups.set(f.code, []); groups.get(f.code).push(f); }
   const n = (level) => all.filter((f) => f.level === level).length;

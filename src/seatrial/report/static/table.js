@@ -2,6 +2,7 @@
 const ROW_PX = 33;
 const ON_PAPER = new Set("state size nodes mbs gbs zero sec f_sec tflops mem lint file".split(" ")); // with the degrees: what fits
 const LINT_WORD = ["info", "warning", "error"];
+const FIGURES = new Set(["f_sec", "f_mem", "rate", "tokens"]); // a count is written without commas, as in a command
 const T = { order: [], sort: null, down: false, filter: "", state: "", columns: [], chosen: null, picked: [], focus: 0, hay: null };
 
 function cellText(name, row) {
@@ -13,7 +14,7 @@ function cellText(name, row) {
   if (!has(value)) return "";
   if (name === "lint") return LINT_WORD[value];
   if (name === "state") return stateWord(row);
-  return typeof value === "number" && !Number.isInteger(value) ? num(value) : String(value);
+  return typeof value === "number" && (FIGURES.has(name) || !Number.isInteger(value)) ? num(value) : String(value);
 }
 
 function compare(name) {
@@ -94,7 +95,7 @@ function widths() {
     const ticked = at ? 0 : 5; // room for the box that chooses a row
     let longest = label.length + 3 + ticked;
     for (let row = 0; row < V.count; row += step) longest = Math.max(longest, Math.min(cellText(name, row).length + (name === "state" || name === "lint" ? 3 : 0) + ticked, 30 + ticked));
-    return Math.round(longest * 7.3 + 18);
+    return Math.round(longest * 7.5 + 24);
   });
 }
 
