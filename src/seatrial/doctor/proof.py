@@ -65,7 +65,7 @@ def scaled(trial: Trial, *, ranks: int, keep_model: bool = True) -> tuple[Trial,
         # Such that they end anywhere, in a short sequence too; but few tokens alone, whose queries and keys have gradients of
         # next to nothing, from which AdamW's first steps make large ones of either sign.
         seq = small.model.seq
-        small = replace(small, batch=replace(small.batch, documents=f"uniform:{max(2, seq // 8)}:{seq}"))
+        small = replace(small, batch=replace(small.batch, documents=f"uniform:{max(2, seq // 8)}:{5 * seq // 8}"))
     rules.check(small)
     return small, _notes(trial, small, keep_model=keep_model)
 
