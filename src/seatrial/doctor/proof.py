@@ -24,7 +24,6 @@ import torch.distributed as dist
 from seatrial import arith, columns, rules
 from seatrial.doctor import Finding, worst
 from seatrial.doctor.machine import usable_bytes
-from seatrial.documents import CORPUS
 from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
@@ -62,9 +61,11 @@ def scaled(trial: Trial, *, ranks: int, keep_model: bool = True) -> tuple[Trial,
         small = replace(small, topology=replace(topology, stage_layers=_same_stages(trial, topology)))
     if not keep_model or trial.batch.gbs > SMALL_BATCH or any(v.level == "error" for v in rules.violations(small)):
         small = replace(small, batch=_small_batch(trial.batch, topology))
-    if trial.batch.documents is not None and (small.model != trial.model or trial.batch.documents == CORPUS):
-        # Such that documents are of all lengths and end anywhere, in the short sequence too.
-        small = replace(small, batch=replace(small.batch, documents=f"uniform:1:{small.model.seq}"))
+    if trial.batch.documents is not None:
+        # Such that they end anywhere, in a short sequence too; but few tokens alone, whose queries and keys have gradients of
+        # next to nothing, from which AdamW's first steps make large ones of either sign.
+        seq = small.model.seq
+        small = replace(small, batch=replace(small.batch, documents=f"uniform:{max(2, seq // 8)}:{5 * seq // 8}"))
     rules.check(small)
     return small, _notes(trial, small, keep_model=keep_model)
 
