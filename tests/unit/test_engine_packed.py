@@ -143,13 +143,8 @@ def test_squares_of_all_samples_follow_each_other(starts: Starts, ends: list[int
     assert found.squares is not None and found.squares.ends.tolist() == ends
     assert found.squares.longest == max(b - a for a, b in pairwise(ends))
     q = torch.empty(2, 24, 2, 8)
-<<<<<<< HEAD
-    for kernel, taken in ((Flash(), True), (Cudnn(), True), (Efficient(), False), (OnCpu(), False)):
-        assert found.squares.taken_by(kernel, q) == taken
-=======
     taken = [found.squares.taken_by(kernel, q) for kernel in (Flash(), Cudnn(), Efficient(), OnCpu())]
     assert taken == [True, True, False, False]
->>>>>>> packed
     assert not found.squares.taken_by(Cudnn(), q.expand(2, 24, -1, -1).repeat(1, 4096, 1, 1))
     assert context.use(None).squares is None
 
