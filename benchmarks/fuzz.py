@@ -62,12 +62,14 @@ def worker(first: int, last: int, folder: Path, at: mmap.mmap) -> dict[str, Any]
 
 
 def run(first: int, last: int) -> dict[str, Any]:
-    """A range in processes of their own; one that dies is a failure of the case it stood at, and the rest goes on."""
+    """A range in processes of their own; one that dies is a failure of the case it stood at, and the rest is run without it."""
     at = mmap.mmap(-1, struct.calcsize("qd"))
     cases, causes = Counter[str](), Counter[str]()
     whole: dict[str, Any] = {"from": first, "to": last, "failures": [], "slowest_s": 0.0}
     began = time.monotonic()
-    while first < last:
+    ranges = [(first, last)]
+    while ranges:
+        first, last = ranges.pop()
         with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as name:
             os.environ["XDG_CACHE_HOME"] = f"{name}/cache"
             answer = Path(name) / "answer.json"
@@ -83,14 +85,11 @@ def run(first: int, last: int) -> dict[str, Any]:
             status = ended(child, at)
             if status == 0:
                 part = json.loads(answer.read_text())
-                first = last
             else:
                 seed = struct.unpack("qd", at[:])[0]
-                # What went through before it is run once more by whoever looks at it: `lost` says how much.
                 died = {"seed": seed, "target": fuzzing.case(seed).target, "what": f"died with {status}"}
-                part = {"cases": {"died": 1}, "causes": {"died": 1}, "slowest_s": 0.0, "failures": [died]}
-                whole["lost"] = whole.get("lost", 0) + seed - first
-                first = seed + 1
+                part = {"cases": {died["target"]: 1}, "causes": {"died": 1}, "slowest_s": 0.0, "failures": [died]}
+                ranges += [some for some in ((seed + 1, last), (first, seed)) if some[0] < some[1]]
         cases.update(part["cases"])
         causes.update(part["causes"])
         whole["failures"] += part["failures"]

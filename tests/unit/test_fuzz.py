@@ -4,9 +4,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 
 import pytest
-from benchmarks import fuzzing
+from benchmarks import fuzz, fuzzing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,41 @@ def test_what_is_not_ours_is_a_failure_and_is_shrunk(tmp_path, monkeypatch):
     assert fuzzing.failure(one, tmp_path).what.startswith("KeyError at")
     assert fuzzing.shrunk(one, tmp_path).data == b"7"
     assert fuzzing.failure(fuzzing.Case(1, "rule", b"123"), tmp_path) is None
+
+
+def test_jobs_share_the_seeds_and_a_second_call_has_nothing_left(tmp_path, monkeypatch, capsys):
+    ran = tmp_path / "ran"
+
+    def read(path, rng):
+        with ran.open("a") as file:
+            file.write(".")
+        if b"7" in path.read_bytes():
+            raise KeyError("seven")
+
+    monkeypatch.setattr(fuzzing, "TARGETS", {"rule": ("rule", "t.txt", read, 1)})
+    monkeypatch.setattr(fuzzing, "case", lambda seed: fuzzing.Case(seed, "rule", str(seed).encode()))
+    monkeypatch.setattr(fuzzing, "warm", lambda: None)
+    monkeypatch.setattr(fuzz, "CHUNK", 5)
+    monkeypatch.setattr("sys.argv", ["fuzz", "--n", "20", "--jobs", "3", "--out", str(tmp_path / "out.jsonl")])
+    for _ in range(2):
+        assert fuzz.main() == 1
+        found = json.loads(capsys.readouterr().out)
+        assert (found["cases"], found["failures"], len(found["causes"])) == (20, 2, 1)
+        before = len(ran.read_text())
+    assert len(ran.read_text()) == before
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted((line["from"], line["to"]) for line in lines) == [(0, 5), (5, 10), (10, 15), (15, 20)]
+    assert sorted(one["seed"] for line in lines for one in line["failures"]) == [7, 17]
+
+
+def test_a_case_that_waits_is_killed_and_the_rest_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(fuzzing, "TARGETS", {"rule": ("rule", "t.txt", lambda path, rng: time.sleep(b"3" in path.read_bytes()
+                                                                                                  and 600), 1)})
+    monkeypatch.setattr(fuzzing, "case", lambda seed: fuzzing.Case(seed, "rule", str(seed).encode()))
+    monkeypatch.setattr(fuzz, "WAITS_S", 0.5)
+    found = fuzz.run(0, 6)
+    assert found["cases"] == {"rule": 6} and found["causes"] == {"died": 1}
+    assert [(one["seed"], one["what"]) for one in found["failures"]] == [(3, "died with 9")]
 
 
 def test_what_takes_too_long_is_a_failure(tmp_path, monkeypatch):

@@ -1,14 +1,16 @@
 """The parts of lint that read numbers and sentences."""
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.notes.lint import digits, lint, look_at
-from seatrial.notes.lint.prose import Hints, Prose, read_sentence
+from seatrial.notes.lint.prose import Hints, Prose, device_named, read_sentence
+from seatrial.notes.lint.sheet import Nearby, Sheet
 from seatrial.record import Record
 
 
@@ -33,6 +35,37 @@ def test_a_cell_keeps_its_precision_when_the_importer_changes_the_unit():
 def test_a_slip_of_the_hand_is_named_and_undone(typed: str, meant: float, how: str):
     slip = digits.slip(typed, (meant * 0.9999, meant * 1.0001))
     assert slip is not None and (slip.how, slip.value) == (how, meant)
+
+
+@given(cents=st.integers(1, 10**6), places=st.integers(0, 3), at=st.floats(0.05, 20), width=st.sampled_from([0, 1e-3, 0.2]))
+def test_slips_of_one_digit_are_those_that_a_list_of_all_has(cents: int, places: int, at: float, width: float):
+    shown = f"{cents / 100:.{places}f}"
+    low, high = cents / 100 * at * (1 - width), cents / 100 * at * (1 + width)
+    every = digits._slips(shown)
+    found = {how: (count, set(texts)) for how, count, texts in digits._one_digit(shown, low, high)}
+    for how in ("one digit changed", "a digit lost"):
+        inside = {text for text in every[how] if text != shown and low <= float(text) <= high}
+        assert found.get(how, (len(every[how]), set())) == (len(every[how]), inside)
+
+
+@given(figures=st.lists(st.none() | st.floats(1, 9), min_size=2, max_size=700), changed=st.integers(0, 699))
+@settings(max_examples=20, deadline=None)
+def test_the_middle_of_the_rows_around_one_while_walking_down(figures: list[float | None], changed: int):
+    sheet = Sheet.of([Record(state="measured", table=0, source_file="x", mem_value=figure) for figure in figures])
+    (mates,) = sheet.tables.values()
+    near = Nearby(mates, lambda row: row.get("mem_value"))
+    for row in mates:
+        others = [value for mate in row.around if mate is not row and (value := mate.get("mem_value")) is not None]
+        count, middle = near.middle(row)
+        assert count == len(others) and (not others or middle == pytest.approx(statistics.median(others)))
+        if row.place == changed:
+            row.propose("mem_value", 99.0, "x")
+            near.changed(row)
+
+
+def test_of_two_devices_of_one_name_and_size_the_faster_is_meant():
+    device = device_named("on 8x H100 nodes")
+    assert device is not None and device.name.startswith("H100-SXM")
 
 
 def test_with_few_digits_a_slip_is_likely_an_accident():
