@@ -170,9 +170,34 @@ OUT_OF_MEMORY = table("""
     1024  16  8  8  1  512  -  OOM
     2048  16  8  16  1  1024  29.67  done
 """)
+UNSAID_AXIS = "Stages as they fit, sequence 4096.\n\n" + table("""
+    GPUs  DP  TP  GBS  s/step  tok/s/GPU
+    32  16  2  1024  13.68  9581
+    64  32  2  1024  6.92  9470
+    64  16  2  1024  7.10  9231
+    128  64  2  1024  3.52  9309
+    128  16  4  1024  3.71  8832
+""")
+UNSAID_LENGTH = "MoE, longer and longer.\n\n" + table("""
+    GPUs  GBS  tok/s/GPU  TFLOPs/GPU
+    64  256  7120  356
+    128  256  7090  354.5
+    256  256  7060  353
+    512  256  7010  350.5
+    512  512  6110  329
+    1024  512  4950  305
+""")
+STEP = "8,000 steps at batch 128.\n\n" + table("""
+    Machine  Per-device batch  Grad. accum.  Step  Samples/s
+    8x A100 80GB  4  4  13.5 s  9.48
+    8x H100 80GB  4  4  4.47 s  28.63
+    16x A100 80GB  2  4  13.3 s  9.62
+    64x H100 80GB  2  1  6.02 s  21.26
+""")
 
 
-@pytest.mark.parametrize("note", [SIZES, FEATURES], ids=["a line of several sizes", "what else was on"])
+@pytest.mark.parametrize("note", [SIZES, FEATURES, UNSAID_AXIS, UNSAID_LENGTH, STEP], ids=[
+    "a line of several sizes", "what else was on", "stages that nobody says", "lengths that nobody says", "seconds under Step"])
 def test_nothing_is_said_of_what_is_right(lint, note: str):
     assert lint(note) == []
 
@@ -237,3 +262,31 @@ def test_a_row_divided_by_1000_among_those_by_1024(lint):
     assert lint(AGGREGATE) == []
     found = lint(AGGREGATE.replace("1.03125", "1.05600"))
     assert [(f.line, f.code, f.level, f.proposed) for f in found] == [(8, "aggregate", "warning", "1.03125")]
+
+
+def test_rows_in_a_comment_are_not_said_and_end_no_table(tmp_path: Path):
+    path = tmp_path / "notes.md"
+    shown = NO_PIPELINE.splitlines(keepends=True)
+    hidden = ["<!-- | 8 | 4 | 1 | 2 | 3 | -->\n"]
+    path.write_text("<!--\n" + "".join(shown[2:]) + "-->\n\n" + "".join([*shown[:6], *hidden, *shown[6:]]))
+    findings, sheet = look_at([str(path)])
+    assert [row.record.gpus for row in sheet.rows] == [32, 64, 128, 256]
+    assert [finding for finding in findings if finding.level != "info"] == []
+    path.write_text("<!-- a comment that never ends\n\n" + NO_PIPELINE)
+    assert len(look_at([str(path)])[1].rows) == 4
+
+
+SHAPE = "V100 32GB, eight cards a node. fp16, sequence 2048, vocab 50304, full checkpointing, TFLOPs counted with it.\n\n" \
+    "## 2.7B\n\n32 layers, hidden size 2560, 32 heads.\n\n" + table("""
+    GPUs  DP  TP  PP  MBS  GBS  s/it  TFLOPs
+    8  4  2  1  4  512  65.72  47.05
+    16  8  2  1  4  512  33.86  45.66
+    32  16  2  1  4  512  17.19  44.98
+    64  32  2  1  4  512  8.75  44.19
+""")
+
+
+def test_a_hidden_size_that_label_and_tflops_deny_is_said_at_its_line(lint):
+    assert lint(SHAPE) == []
+    found = lint(SHAPE.replace("hidden size 2560", "hidden size 5120"))
+    assert [(f.line, f.level, f.column, f.proposed) for f in found] == [(5, "error", "hidden", "2560")]

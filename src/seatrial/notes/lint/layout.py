@@ -53,7 +53,8 @@ def fill_axes(sheet: Sheet) -> None:
         if not open_ and devices is None:
             continue
         agree = [(row.record.gpus or devices) == _product(row) for row in rows if row.record.gpus or devices]
-        if len(agree) >= FEWEST and sum(agree) >= max(2, ALIKE * len(agree)):
+        # An axis that differs from row to row without a word is no slip of several rows.
+        if len(agree) >= FEWEST and agree.count(False) <= max(1, 0.1 * len(agree)):
             for row in rows:
                 known = {name: 1 for name in open_} | ({} if row.record.gpus or not devices else {"gpus": devices})
                 row.record = replace(row.record, **known, inferred=tuple(sorted({*row.record.inferred, *known})))  # type: ignore[arg-type]

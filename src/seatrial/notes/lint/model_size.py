@@ -11,7 +11,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from seatrial import arith
 from seatrial.errors import BadInput
@@ -264,53 +264,77 @@ PUBLISHED: tuple[tuple[float, int, int], ...] = (
 
 
 def mend_text(sheet: Sheet) -> list[Finding]:
-    """Layers that the text states and that neither the size nor the TFLOPs of the rows agree with, but both with others."""
+    """Layers or a hidden size that the text states and that neither the label nor the TFLOPs of the rows agree with, but both
+    with another."""
     found = []
     for mates in sheet.tables.values():
-        rows = [row for row in mates if row.record.layers and row.hidden and not row.states("layers") and not row.mixture]
-        line = rows[0].layers_line if rows else None
-        if line is None or fits_label(rows[0], strict=True) or any(row.record.layers != rows[0].record.layers for row in rows):
-            continue
-        timed = [row for row in rows if complete(row) and not row.planned][:60]
-        stated = rows[0].layers
-        size = label_parameters(rows[0].record.size_label)
-        if len(timed) < ENOUGH_ROWS or size is None or stated is None:
-            continue
-        about = stated * size[0] / (sizes(rows[0]) or (1.0, 1.0, 1.0))[1]
-        nearby = range(max(1, round(about * 0.9)), min(round(about * 1.1) + 2, round(about * 0.9) + MOST_LAYERS))
-        likely = [layers for layers in nearby if _rounds_to(rows[0], layers, size)]
-        counts = {layers: _agreeing(timed, layers) for layers in {stated, *likely}}
-        best = max(counts, key=lambda layers: (counts[layers], -abs(layers - about)))
-        if best == stated or counts[best] < 0.6 * len(timed) or 2 * counts[stated] > counts[best]:
-            _put_layers(rows, stated)
-            continue
-        _put_layers(rows, best)
-        message = (f'layers {stated} -> {best}: time and TFLOPs of {counts[best]} of {len(timed)} rows agree with {best}, of '
-                   f'{counts[stated]} with {stated}, and "{rows[0].record.size_label}" needs about {about:.0f}')  # fmt: skip
-        found.append(Finding(file=rows[0].record.source_file, line=line, code="label-vs-params", level="error", message=message,
-                             column="layers", printed=str(stated), proposed=str(best)))  # fmt: skip
+        tried = [mend for name in ("layers", "hidden") if (mend := _mended(mates, name)) is not None]
+        if tried:
+            best = max(tried, key=lambda mend: mend.agreeing)
+            _put_side(best.rows, best.name, best.value)
+            found.append(best.finding)
     return found
 
 
-ENOUGH_ROWS, MOST_LAYERS = 3, 40
+@dataclass(frozen=True)
+class Mend:
+    name: str
+    value: int
+    agreeing: int
+    rows: list[Row]
+    finding: Finding
 
 
-def _rounds_to(row: Row, layers: int, size: tuple[float, float]) -> bool:
-    """Whether the label is the size of so many layers to its last digit."""
-    before, row.layers = row.layers, layers
+def _mended(mates: list[Row], name: str) -> Mend | None:
+    rows = [row for row in mates if row.record.layers and row.hidden and not row.states(name) and not row.mixture]
+    stated = getattr(rows[0], name) if rows else None
+    above = rows[0].stated_above(name) if rows else None
+    line = rows[0].layers_line if rows and name == "layers" else above[1] if above else None
+    if line is None or stated is None or fits_label(rows[0], strict=True):
+        return None
+    if any(getattr(row.record, name) != getattr(rows[0].record, name) for row in rows):
+        return None
+    timed = [row for row in rows if complete(row) and not row.planned][:60]
+    size = label_parameters(rows[0].record.size_label)
+    if len(timed) < ENOUGH_ROWS or size is None:
+        return None
+    share = size[0] / (sizes(rows[0]) or (1.0, 1.0, 1.0))[1]
+    about, step = (stated * share, 1) if name == "layers" else (stated * math.sqrt(share), STEP)
+    nearby = range(max(step, round(about * 0.9 / step) * step), round(about * 1.1) + step + 1, step)[:MOST_LAYERS]
+    likely = [value for value in nearby if _rounds_to(rows[0], name, value, size)]
+    counts = {value: _agreeing(timed, name, value) for value in {stated, *likely}}
+    best = max(counts, key=lambda value: (counts[value], -abs(value - about)))
+    _put_side(rows, name, stated)
+    if best == stated or counts[best] < 0.6 * len(timed) or 2 * counts[stated] > counts[best]:
+        return None
+    message = (f'{name} {stated} -> {best}: time and TFLOPs of {counts[best]} of {len(timed)} rows agree with {best}, of '
+               f'{counts[stated]} with {stated}, and "{rows[0].record.size_label}" needs about {about:.0f}')  # fmt: skip
+    finding = Finding(file=rows[0].record.source_file, line=line, code="label-vs-params", level="error", message=message,
+                      column=name, printed=str(stated), proposed=str(best))  # fmt: skip
+    return Mend(name, best, counts[best], rows, finding)
+
+
+ENOUGH_ROWS, MOST_LAYERS, STEP = 3, 40, 64
+"""Rows that tell; how many sides are tried; of what hidden sizes are multiples."""
+
+
+def _rounds_to(row: Row, name: str, value: int, size: tuple[float, float]) -> bool:
+    """Whether the label is the size of such a shape to its last digit."""
+    before = getattr(row, name)
+    setattr(row, name, value)
     counted = sizes(row)
-    row.layers = before
-    return counted is not None and any(abs(value - size[0]) <= size[1] for value in counted[:2])
+    setattr(row, name, before)
+    return counted is not None and any(abs(whole - size[0]) <= size[1] for whole in counted[:2])
 
 
-def _agreeing(rows: list[Row], layers: int) -> int:
-    _put_layers(rows, layers)
+def _agreeing(rows: list[Row], name: str, value: int) -> int:
+    _put_side(rows, name, value)
     return max((sum(row_fits(row, reading) for row in rows) for reading in candidates(rows, ("sc21", "hardware"))), default=0)
 
 
-def _put_layers(rows: list[Row], layers: int) -> None:
+def _put_side(rows: list[Row], name: str, value: int) -> None:
     for row in rows:
-        row.layers = layers
+        setattr(row, name, value)
 
 
 def fill_shapes(sheet: Sheet) -> None:

@@ -248,6 +248,8 @@ def _too_fast(row: Row, name: str, peak: float) -> list[Finding]:
     stated = row.record.layers and row.record.hidden and row.record.seq and row.vocab
     if not sec or not gbs or not world or not stated or row.settled or row.guessed:
         return []
+    if row.record.gpus is None and row.product is None and row.record.procs_per_node is None:
+        return []  # nodes of nobody knows how many devices
     each = _LEAST.per_sample(row)
     tflops = each * gbs / (sec * world * 1e12) if each else 0.0
     if tflops <= 1.1 * peak:

@@ -16,7 +16,7 @@ from seatrial.notes.lint.relations import MEASURES
 from seatrial.notes.lint.repairs import broken_and_kept
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet
 from seatrial.notes.read.outline import Outline
-from seatrial.notes.read.rows import fits, row_record
+from seatrial.notes.read.rows import TIMED, fits, row_record
 from seatrial.record import Record
 from seatrial.tables import Where
 from seatrial.tables.headings import Column, read_heading
@@ -81,7 +81,8 @@ def _lost(row: Row, cells: list[str]) -> bool:
 
 def _stands(column: Column, cell: str) -> bool:
     """Whether a cell can stand under a heading; under one that no field takes, and as a note, anything can."""
-    return not cell or not column.field or column.kind == "notes" or fits(column, cell)
+    timed = column.field == "iteration" and TIMED.fullmatch(cell)  # `Step` of 14.1 s
+    return not cell or not column.field or column.kind == "notes" or bool(timed) or fits(column, cell)
 
 
 def _shifts(cells: list[str]) -> Iterator[tuple[int, list[str]]]:

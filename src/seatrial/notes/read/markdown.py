@@ -151,7 +151,25 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The file's lines, with every kind of table as rows between pipes."""
-    return reshaped(pipes_of_rst(pipes_of_html(read_lines(path))))
+    return reshaped(pipes_of_rst(pipes_of_html(without_hidden_rows(read_lines(path)))))
+
+
+LONGEST_COMMENT = 500
+
+
+def without_hidden_rows(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The lines but for comments that hold rows: they are not said, and do not end the table that they stand in."""
+    stream = iter(lines)
+    for number, line in stream:
+        if not line.lstrip().startswith("<!--"):
+            yield number, line
+            continue
+        block = [(number, line)]
+        while "-->" not in block[-1][1] and len(block) < LONGEST_COMMENT and (more := next(stream, None)) is not None:
+            block.append(more)
+        closed = block[-1][1].rstrip().endswith("-->")
+        if not closed or not any(text.count("|") > 1 for _, text in block):
+            yield from block
 
 
 def read_markdown(path: Path, name: str) -> Iterator[Record | Problem]:

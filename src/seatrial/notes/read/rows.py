@@ -96,7 +96,7 @@ _PACE = re.compile(r"\s*(?:\b(ms|s|secs?)\s*/\s*(?:it|iter|iteration|step)|(?<=[
 
 _COUNTED = re.compile(r"(\d{1,5})\s?[x×]\s?[A-Za-z]")
 """`8x A100 80GB` as a machine."""
-_TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
+TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
 
 
 def _with_point(raw: str) -> str:
@@ -111,7 +111,7 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         unit = "it/s" if match.group(2) else ""
         column = Column(field="sec_per_it", kind="seconds", unit=unit, heading=column.heading)
         raw = clean(raw)[: match.start()] + (match.group(1) or "")
-    if column.field == "iteration" and _TIMED.fullmatch(clean(raw)):
+    if column.field == "iteration" and TIMED.fullmatch(clean(raw)):
         column = Column(field="sec_per_it", kind="seconds", unit="s", heading=column.heading)  # `Step` of 14.1 s
     cell = read_cell(column, raw)
     for flag in cell.flags:
