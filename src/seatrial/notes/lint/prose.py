@@ -112,7 +112,7 @@ _CUES: dict[str, tuple[str, ...]] = {
 _OF_DEVICES = re.compile(_DEVICE, re.IGNORECASE)
 _LONG = re.compile(r"\d{40}")
 _SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
-_SELECTIVE, _AGAIN = re.compile(r"\bselective\b", re.IGNORECASE), re.compile("recomp|checkpoint", re.IGNORECASE)
+_SELECTIVE = re.compile(r"\bselective\b", re.IGNORECASE)
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn")
 _RANGES = {"layers": (1, 1000), "hidden": (32, 200_000), "heads": (1, 1024), "kv_heads": (1, 1024), "ffn": (64, 1_000_000),
            "gbs": (1, 1_000_000), "mbs": (1, 4096), "tp": (1, 64), "pp": (1, 256), "gpus": (16, 1_000_000),
@@ -257,13 +257,16 @@ def read_sentence(text: str) -> dict[str, object]:
     ):
         return {}
     text = in_english(text)
+    letters = text.casefold()
     found = _values_of(text, _COMPILED)
-    labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)}
-    if labels and found:
+    labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)} if found else set()
+    if labels:
         found["labels"] = labels
     if len(labels) > 1 and any(name in found for name in SHAPE):
         found["shapes"] = _shapes_of(text)
-    if _SELECTIVE.search(text) and _AGAIN.search(text):
+    if "recomp" not in letters and "checkpoint" not in letters:
+        pass
+    elif _SELECTIVE.search(text):
         found["recompute"] = "selective"
     elif _NO.search(text):
         found["recompute"] = "none"
@@ -306,6 +309,7 @@ _LIMIT = re.compile(
     r"[^|\d.\n]{0,40}?(\d+(?:\.\d+)?) ?(Gi?B|Mi?B)\b",
     re.IGNORECASE,
 )
+_OF_MEMORY = re.compile(r"mem|GPU|node|device|usable|card", re.IGNORECASE)
 _OF_A_DEVICE = re.compile(
     r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|(?:TPU )?v[2-6][ep]?)\b"
     r"[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
@@ -340,7 +344,7 @@ class Prose:
         """(line, GiB, words) of each sentence that limits memory; tables are no sentences."""
         found = []
         for number, line in enumerate(self.lines, 1):
-            if line.lstrip().startswith("|") or not re.search(r"mem|GPU|node|device|usable|card", line, re.IGNORECASE):
+            if line.lstrip().startswith("|") or not _OF_MEMORY.search(line):
                 continue
             for match in _LIMIT.finditer(line):
                 size = float(match[1]) / (1024 if match[2][0] in "mM" else 1)
@@ -356,7 +360,8 @@ class Prose:
     def device_sizes(self) -> list[tuple[int, float, str]]:
         found = []
         for number, line in enumerate(self.lines, 1):
-            if not line.lstrip().startswith("|"):
+            letters = line.casefold()
+            if any(unit in letters for unit in ("gb", "gib", "go", "gio")) and not line.lstrip().startswith("|"):
                 line = in_english(line)
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
                 found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
