@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from context_cases import in_pieces, whole
@@ -16,7 +17,7 @@ from seatrial.engine.core.attention import alibi_slopes
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.context import Context, Ring, own_stretches, positions_of, ring_stretches
 from seatrial.engine.core.lse_kernels import OnCpu
-from seatrial.engine.core.mesh import Group
+from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.pieces import Piece, Softmax, Stretch, pieces
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.timers import Timers
@@ -159,3 +160,15 @@ def test_attention_posts_a_shift_before_the_kernel_and_waits_after_it_forward_an
     out.sum().backward()
     # The gradients of the other's keys are the last that there is: nothing of this layer is left to hide them.
     assert comm.seen == ["post", "attend", "wait", "attend", "post", "wait"]
+
+
+def test_a_shift_asks_for_its_message_before_it_sends_its_own(monkeypatch: Any) -> None:
+    """On gloo both directions of a pair share a connection: a request behind a block of keys waits until that has gone, and
+    the two blocks take turns where the link could carry both."""
+    seen: list[tuple[str, int]] = []
+    monkeypatch.setattr(dist, "P2POp", lambda op, x, peer, *_: (op.__name__, peer))
+    monkeypatch.setattr(dist, "batch_isend_irecv", lambda ops: seen.extend(ops) or [])
+    comm = Comm(cast(Mesh, SimpleNamespace(rank=1, backend="gloo")), Timers())
+    x = torch.randn(4)
+    comm.shift(torch.empty(4), x, Group(name="cp", ranks=(4, 5, 6), rank=1, handle=None), timer="cp_comm").wait()
+    assert seen == [("irecv", 4), ("isend", 6)]
