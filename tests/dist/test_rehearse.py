@@ -26,6 +26,8 @@ TRIALS = {
     "zero 3": _trial("llama", dp=2, zero=3, recompute="selective", precision="bf16"),
     "interleaved": _trial("bloom", pp=2, tp=2, vp=2, schedule="interleaved", recompute="full"),
     "groups": _trial("llama", dp=4, zero=3, weights_group=2, recompute="selective", precision="bf16"),
+    "ring": _trial("llama", cp=2, recompute="full", zero=1),
+    "ulysses": _trial("llama", cp=2, tp=2, cp_kind="ulysses", sequence_parallel=True, precision="bf16"),
     "all at once": _trial(dp=2, pp=2, zero=1),
 }
 

@@ -3,23 +3,26 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from context_cases import in_pieces, whole
+from seatrial.engine.core import context
 from seatrial.engine.core.attention import alibi_slopes
 from seatrial.engine.core.comm import Comm, Pending
-from seatrial.engine.core.context import Ring, own_stretches, positions_of, ring_stretches
+from seatrial.engine.core.context import Context, Ring, own_stretches, positions_of, ring_stretches
 from seatrial.engine.core.lse_kernels import OnCpu
-from seatrial.engine.core.mesh import Group
+from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.pieces import Piece, Softmax, Stretch, pieces
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.timers import Timers
 from seatrial.recipe import Recipe
-from seatrial.spec import Model
+from seatrial.spec import Model, Topology
 
 SPLITS = [(1, 2), (1, 4), (2, 1), (2, 2), (4, 2), (2, 3)]
 
@@ -130,3 +133,46 @@ def test_the_next_block_of_keys_is_on_its_way_before_this_one_is_attended() -> N
     # Here the one before is this rank itself: its own in two parts, and two others' that went by.
     assert torch.allclose(gradients.result(), 4 * kv)
     assert sources == [1, 0, 2, 1]
+
+
+class Noted(OnCpu):
+    def __init__(self, seen: list[str]):
+        super().__init__()
+        self.seen = seen
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        self.seen.append("attend")
+        return super().forward(*given, **named)
+
+    def backward(self, *given: Any, **named: Any) -> Any:
+        self.seen.append("attend")
+        return super().backward(*given, **named)
+
+
+def test_attention_posts_a_shift_before_the_kernel_and_waits_after_it_forward_and_backward(monkeypatch: Any) -> None:
+    """Through autograd, with the kernels themselves watched."""
+    comm = Watched()
+    model, topology = Model(layers=1, hidden=16, heads=2, vocab=50, seq=24), Topology(cp=2)
+    group, alone = Group(name="cp", ranks=(0, 1), rank=1, handle=None), Group(name="heads", ranks=(1,), rank=0, handle=None)
+    mesh = SimpleNamespace(cp=group, device=torch.device("cpu"), neighbours=lambda *_: alone, across=lambda *_: group)
+    attention = Context(model, topology, cast(Comm, SimpleNamespace(mesh=mesh, shift=comm.shift, timers=Timers())))
+    monkeypatch.setattr(context, "kernel_for", lambda *_, **__: Noted(comm.seen))
+    q, k, v = (torch.randn(1, 12, 2, 8, requires_grad=True) for _ in range(3))
+    out = attention.attend(q, k, v)
+    assert comm.seen == ["post", "attend", "wait", "attend"]
+    comm.seen.clear()
+    out.sum().backward()
+    # The gradients of the other's keys, the last that there are, travel while the rest of the own ones is attended.
+    assert comm.seen == ["post", "attend", "wait", "attend", "post", "attend", "wait"]
+
+
+def test_a_shift_asks_for_its_message_before_it_sends_its_own(monkeypatch: Any) -> None:
+    """On gloo both directions of a pair share a connection: a request behind a block of keys waits until that has gone, and
+    the two blocks take turns where the link could carry both."""
+    seen: list[tuple[str, int]] = []
+    monkeypatch.setattr(dist, "P2POp", lambda op, x, peer, *_: (op.__name__, peer))
+    monkeypatch.setattr(dist, "batch_isend_irecv", lambda ops: seen.extend(ops) or [])
+    comm = Comm(cast(Mesh, SimpleNamespace(rank=1, backend="gloo")), Timers())
+    x = torch.randn(4)
+    comm.shift(torch.empty(4), x, Group(name="cp", ranks=(4, 5, 6), rank=1, handle=None), timer="cp_comm").wait()
+    assert seen == [("irecv", 4), ("isend", 6)]

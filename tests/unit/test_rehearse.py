@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ import torch
 from seatrial import presets
 from seatrial.engine.core.mesh import Mesh
 from seatrial.errors import BadInput, SeatrialError
+from seatrial.plan import network
+from seatrial.plan.configs import Configs
 from seatrial.recipe import Recipe
 from seatrial.rehearse import rank, run
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.iteration import NOTHING, Curve, Free, Measured, Modelled, RankTimes, Timed, assemble, replay
-from seatrial.rehearse.rank import one_by_one
+from seatrial.rehearse.rank import one_by_one, time_actions
 from seatrial.rehearse.recorder import Moment
 from seatrial.rehearse.run import RehearsalOptions, distinct, rehearse, stage_rank
 from seatrial.rehearse.show import Forecast, record
@@ -101,6 +104,69 @@ def test_groups_of_a_node_are_as_fast_as_its_links():
     network = Modelled(replace(trial, cluster=cluster), cluster)
     inside, across, replicas = (network.seconds("all_gather", name, 2**26) for name in ("shard", "gradients", "replicas"))
     assert 0 < inside < across and across == pytest.approx(replicas)
+
+
+@pytest.mark.parametrize(("kind", "name", "group"), [("ring", "shift", "cp"), ("gather", "all_gather", "cp"),
+                                                     ("ulysses", "all_to_all", "cp"), ("ulysses+ring", "all_to_all", "heads"),
+                                                     ("ulysses+ring", "shift", "ring")])
+@pytest.mark.parametrize("cp", [4, 16])
+def test_an_exchange_of_context_takes_what_the_planner_says(kind, name, group, cp):
+    cluster, size_bytes = presets.cluster("jz-a100"), 2**26
+    model = Model(layers=2, hidden=2048, heads=32, kv_heads=2 if kind == "ulysses+ring" else 16, vocab=301, seq=4096)
+    trial = replace(trial_of(cp=cp, cp_kind=kind, gbs=1), cluster=cluster, model=model)
+    c = Configs.from_trials([trial])
+    found = Modelled(trial, cluster).seconds(name, group, size_bytes)
+    if name == "all_to_all":
+        expected = network.all_to_all_s(cluster, network.heads_group(c), size_bytes)
+    else:
+        members = network.context_group(c)
+        ways = int(members.size[0]) if name == "shift" else 1
+        expected = network.gather_s(cluster, members, ways * size_bytes) / max(1, ways - 1)
+    assert found == pytest.approx(float(expected[0])) and found > size_bytes / 1e13
+
+
+def recorded(**layout: Any) -> list[Moment]:
+    trial = replace(trial_of(**layout), model=Model(layers=2, hidden=32, heads=4, vocab=301, seq=512))
+    with fake_world(rank=1, world=trial.topology.world):
+        return time_actions(trial, RECIPE, CPU, repeats=2, as_gpu=True)
+
+
+def behind(moments: list[Moment], number: int) -> float:
+    """What was computed between a collective's issue and its wait."""
+    first, last = (next(i for i, m in enumerate(moments) if (m.kind, m.number) == (kind, number)) for kind in ("issue", "wait"))
+    return sum(b.at_s - a.at_s for a, b in pairwise(moments[first : last + 1]) if a.kind != "aside")
+
+
+def charged(moments: list[Moment], cost_s: float, name: str) -> float:
+    """Of the forward passes, where this kind of talk takes so long and no other any time."""
+    costs = Costs(**{m.name: cost_s * (m.name == name) for m in moments if m.kind == "issue"})
+    return sum(p.charged_s for p in replay(moments, costs, overlap=True) if p.phase == "forward")
+
+
+def issued(moments: list[Moment], name: str) -> list[Moment]:
+    """In forward passes."""
+    found, phase = [], ""
+    for one in moments:
+        phase = one.phase if one.kind == "mark" else phase
+        if one.kind == "issue" and one.name == name and phase == "forward":
+            found.append(one)
+    return found
+
+
+def test_a_ring_hides_behind_the_attention_that_was_timed_and_an_all_to_all_does_not():
+    ring = recorded(cp=4, cp_kind="ring", gbs=2)
+    shifts = issued(ring, "shift")
+    hidden = [behind(ring, one.number) for one in shifts]
+    assert len(shifts) == 2 * 2 * 3 and min(hidden) > 0
+    assert charged(ring, 0.9 * min(hidden), "shift") == pytest.approx(0.0, abs=1e-12)
+    long_s = 10 * max(hidden)
+    assert charged(ring, long_s, "shift") == pytest.approx(len(shifts) * long_s - sum(hidden), rel=1e-6)
+    dealt = recorded(cp=4, cp_kind="ulysses", gbs=2)
+    count = len(issued(dealt, "all_to_all"))
+    assert count == 2 * 2 * 2
+    assert charged(dealt, long_s, "all_to_all") == pytest.approx(
+        count * long_s - sum(behind(dealt, one.number) for one in issued(dealt, "all_to_all")), rel=1e-6)
+    assert charged(dealt, long_s, "all_to_all") > 0.9 * count * long_s
 
 
 # assembled

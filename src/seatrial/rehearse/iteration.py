@@ -26,7 +26,7 @@ from seatrial.plan.configs import Configs
 from seatrial.rehearse.recorder import Moment
 from seatrial.schedule import Kind, splits_backward, walk
 from seatrial.schedule.vector import makespan
-from seatrial.spec import Cluster, Topology, Trial, context_split
+from seatrial.spec import Cluster, Topology, Trial
 
 
 class Network(Protocol):
@@ -64,15 +64,17 @@ class Modelled:
             # One of the messages that make an all-gather.
             ways = int(members.size[0])
             return float(network.gather_s(self.cluster, members, ways * size_bytes)[0]) / (ways - 1)
-        whole = name in ("all_reduce", "sum_tied")
-        model = network.all_reduce_s if whole else network.gather_s
+        model = {"all_reduce": network.all_reduce_s, "sum_tied": network.all_reduce_s,
+                 "all_to_all": network.all_to_all_s}.get(name, network.gather_s)
         return float(model(self.cluster, members, size_bytes)[0])
 
     def _group(self, name: str) -> network.Group:
         if name in ("tp", "kv"):  # `kv`: a part of it
             return network.tensor_group(self.configs)
         if name in ("cp", "heads", "ring"):
-            return self._context_group(name)
+            # By one name where all of CP is a ring, or shares heads.
+            deals = name == "heads" or self.configs.context_split[1][0] == 1
+            return (network.heads_group if deals else network.context_group)(self.configs)
         if name == "dp":
             return network.data_group(self.configs)
         if name == "pp":
@@ -82,15 +84,6 @@ class Modelled:
                 return network.replica_group(self.configs, np.array([stride]), np.array([stride * size]))
         per_node = min(self._world, self.cluster.procs_per_node)
         return network.Group(size=np.array([self._world]), per_node=np.array([per_node]), sharers=np.array([1]))
-
-    def _context_group(self, name: str) -> network.Group:
-        heads, ring = context_split(self.trial.model, self.trial.topology)
-        size = heads if name == "heads" or ring == 1 else ring
-        stride = self.trial.topology.tp * (heads if name == "ring" else 1)
-        procs = self.cluster.procs_per_node
-        near = min(size, max(1, procs // stride))
-        return network.Group(size=np.array([size]), per_node=np.array([near]), sharers=np.array([max(1, procs // near)]),
-                             stride=np.array([stride]), procs=np.array([procs]))
 
     def send_s(self, size_bytes: int) -> float:
         # The planner counts the message of a whole replica; here every tensor-parallel rank sends its own.
@@ -119,11 +112,11 @@ class Measured:
     """Curves that were measured between the very processes that a run would have."""
 
     collectives: dict[str, Curve]
-    """all_reduce, all_gather, reduce_scatter; `sum_tied` is a message there and back."""
+    """all_reduce, all_gather, reduce_scatter, all_to_all; `sum_tied` and `shift` are messages there and back."""
     message: Curve
 
     def seconds(self, name: str, group: str, size_bytes: int) -> float:
-        return self.message(size_bytes) if name == "sum_tied" else self.collectives[name](size_bytes)
+        return self.message(size_bytes) if name in ("sum_tied", "shift") else self.collectives[name](size_bytes)
 
     def send_s(self, size_bytes: int) -> float:
         return self.message(size_bytes)

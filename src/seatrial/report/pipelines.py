@@ -40,6 +40,7 @@ SPANS = {
     "B": Span("backward", "#009e73", "c9", ("backward",)),
     "W": Span("weight gradient", "#7fcdb3", "c10", ("weight",)),
     "R": Span("recompute", "#56b4e9", "c2", ("recompute",)),
+    "A": Span("attention", "#9bd3f3", "c4", ("attention",)),
     "t": Span("tensor collective", "#d55e00", "c5", ("tp_comm",)),
     "k": Span("context exchange", "#8f1d2c", "c14", ("cp_comm",)),
     "s": Span("sending", "#e69f00", "c6", ("pp_send",)),

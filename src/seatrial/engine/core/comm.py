@@ -165,8 +165,9 @@ class Comm:
         if self._enter("shift", x, group):
             after, before = (group.ranks[(group.rank + step) % group.size] for step in (1, -1))
             with self.timers(timer):
-                works = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, after, group.handle, SHIFT),
-                                                dist.P2POp(dist.irecv, out, before, group.handle, SHIFT)])
+                # gloo asks for a message on the connection that its own leaves by: asked after, it would come after.
+                works = dist.batch_isend_irecv([dist.P2POp(dist.irecv, out, before, group.handle, SHIFT),
+                                                dist.P2POp(dist.isend, x, after, group.handle, SHIFT)])
         return Pending(works, lambda: _after(x, out), self.timers, timer)
 
     def _enter(self, name: str, x: Tensor, group: Group) -> bool:
