@@ -163,7 +163,7 @@ def test_attention_posts_a_shift_before_the_kernel_and_waits_after_it_forward_an
     comm.seen.clear()
     out.sum().backward()
     # The gradients of the other's keys, the last that there are, travel while the rest of the own ones is attended.
-    assert comm.seen == ["post", "attend", "wait", "attend", "post", "attend", "wait"]
+    assert comm.seen == ["post", "attend", "wait", "attend", "post", "attend", "attend", "wait"]
 
 
 def test_a_shift_asks_for_its_message_before_it_sends_its_own(monkeypatch: Any) -> None:
