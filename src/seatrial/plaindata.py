@@ -86,13 +86,12 @@ def read_json(path: Name, *, most: int = MOST_JSON, what: str = "JSON file", hin
 
 def parse_json(text: bytes | str) -> Any:
     """Without lone surrogates, which no file can hold: they become U+FFFD, as bytes that are no UTF-8 do."""
-    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
-    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MOST_VALUES:
-        raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
-        words = raw.decode("utf-8-sig")
+        words = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 text ({error.reason} at byte {error.start})") from None
+    if words.count(",") + words.count("[") + words.count("{") > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES:,} values")
     try:
         found = json.loads(words, object_pairs_hook=once)
     except RecursionError:

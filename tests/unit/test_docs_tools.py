@@ -128,7 +128,7 @@ def test_dead_links_and_unknown_commands_are_found(monkeypatch, tmp_path):
 def test_a_dataclass_becomes_a_table_of_its_docstrings():
     table = insert.fields("seatrial.spec.Batch")
     assert "| `gbs` | `int` | *must be given* | Sequences of one iteration, over all replicas. |" in table
-    assert table.count("\n") == 5
+    assert table.count("\n") == 6
     assert insert.fields("seatrial.record.Record", "env", "flags", "procs_per_node").splitlines()[2:] == [
         "| `procs_per_node` | `int` |  |  |",
         "| `env` | `table of str` |  | Environment variables and scheduler options that the row names. |",

@@ -319,5 +319,5 @@ def _configuration(data: Mapping[str, Any], apart: set[str]) -> str:
 
 
 def _shown(data: Mapping[str, Any], apart: set[str]) -> str:
-    names = ("size_label", "nodes", *columns.DEGREES, "mbs", "gbs", "dtype")
+    names = ("size_label", "nodes", *columns.degrees(data.get("cp")), "mbs", "gbs", "dtype")
     return " ".join(f"{name}={data[name]}" for name in names if data.get(name) not in (None, "") and name not in apart)

@@ -29,7 +29,6 @@ from seatrial.record import Outcome, Record
 from seatrial.spec import Cluster, Trial
 
 NAMED_BY = tuple(name for name in columns.ASKED if name in (*columns.LAYOUT, *columns.AROUND))
-ALWAYS = (*columns.DEGREES, "mbs")
 TOPOLOGY = columns.names("topology")
 """What candidates are alike by."""
 
@@ -37,7 +36,8 @@ TOPOLOGY = columns.names("topology")
 def knobs(trials: Sequence[Trial]) -> list[dict[str, str]]:
     """Of each trial what not all have alike; the degrees and MBS always. Names are columns of a record."""
     rows = [columns.flat(trial, NAMED_BY) for trial in trials]
-    varied = columns.differing(rows, NAMED_BY, always=ALWAYS)
+    always = (*columns.degrees(max((trial.topology.cp for trial in trials), default=1)), "mbs")
+    varied = columns.differing(rows, NAMED_BY, always=always)
     return [{name: _cell(row[name]) for name in varied} for row in rows]
 
 
