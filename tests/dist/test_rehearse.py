@@ -13,12 +13,13 @@ from seatrial.spec import Batch, Execution, Model, Topology, Trial
 
 RECIPE = Recipe()
 EXECUTION = Execution(bucket_mib=0.5, logits_chunk=64, device="cpu", threads=1)
-TOLERANCE = 0.03
+TOLERANCE, DIVIDED = 0.03, 0.01
+"""The latter where a sequence is divided: no message between stages is on its way, whose end threads decide."""
 
 
-def _trial(family: Any = "gpt2", **layout: Any) -> Trial:
+def _trial(family: Any = "gpt2", gbs: int = 16, **layout: Any) -> Trial:
     model = Model(family=family, layers=8, hidden=128, heads=8, vocab=1000, seq=64, kv_heads=4 if family == "llama" else None)
-    return Trial(model=model, batch=Batch(gbs=16), topology=Topology(mbs=1, **layout), execution=EXECUTION)
+    return Trial(model=model, batch=Batch(gbs=gbs), topology=Topology(mbs=1, **layout), execution=EXECUTION)
 
 
 TRIALS = {
@@ -26,8 +27,8 @@ TRIALS = {
     "zero 3": _trial("llama", dp=2, zero=3, recompute="selective", precision="bf16"),
     "interleaved": _trial("bloom", pp=2, tp=2, vp=2, schedule="interleaved", recompute="full"),
     "groups": _trial("llama", dp=4, zero=3, weights_group=2, recompute="selective", precision="bf16"),
-    "ring": _trial("llama", cp=2, recompute="full", zero=1),
-    "ulysses": _trial("llama", cp=2, tp=2, cp_kind="ulysses", sequence_parallel=True, precision="bf16"),
+    "ring": _trial("llama", gbs=2, cp=2, recompute="full", zero=1),
+    "ulysses": _trial("llama", gbs=2, cp=2, tp=2, cp_kind="ulysses", sequence_parallel=True, precision="bf16"),
     "all at once": _trial(dp=2, pp=2, zero=1),
 }
 
@@ -47,10 +48,11 @@ def real() -> dict[str, dict[int, Seen]]:
 @pytest.mark.parametrize(("name", "memory_only"), [*((name, True) for name in TRIALS), ("all at once", False)])
 def test_every_rank_holds_what_it_holds_in_a_real_run(name, memory_only, real):
     found = rehearse(TRIALS[name], RECIPE, RehearsalOptions(all_stages=True, memory_only=memory_only, repeats=1))
+    tolerance = DIVIDED if TRIALS[name].topology.cp > 1 else TOLERANCE
     assert {r for one in found.ranks for r in one.alike} == set(range(TRIALS[name].topology.pp))
     for one in found.ranks:
         assert one.memory.fake == memory_only
         _, peak, parts = real[name][one.pp_rank]
-        assert one.memory.peak_bytes == pytest.approx(peak, rel=TOLERANCE), f"pipeline rank {one.pp_rank}"
+        assert one.memory.peak_bytes == pytest.approx(peak, rel=tolerance), f"pipeline rank {one.pp_rank}"
         for part in ("weights", "optimizer", "activations"):
-            assert one.memory.parts[part] == pytest.approx(parts[part], rel=TOLERANCE), f"{part} of pipeline rank {one.pp_rank}"
+            assert one.memory.parts[part] == pytest.approx(parts[part], rel=tolerance), f"{part} of pipeline rank {one.pp_rank}"
