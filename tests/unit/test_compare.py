@@ -147,6 +147,12 @@ def test_batches_of_different_size_are_compared_by_the_sample():
     assert group.comparison.ratio == pytest.approx(1.0)
 
 
+def test_a_row_may_have_null_for_a_table():
+    null = [row(1.0, session="m", outcome=None, measurement=None, host=None)]
+    [group] = versus.side_by_side(null, [row(0.5, session="t")], apart=["session"])
+    assert group.ran == {"a": 1, "b": 1} and group.comparison.ratio == pytest.approx(0.5)
+
+
 def test_a_rehearsal_is_no_repeat_of_a_measurement():
     measured = [row(1.0, session="m"), row(1.1, session="m")]
     rehearsed = [row(0.1, session="r", state="estimated", measurement={"kind": "rehearsed"})]

@@ -218,3 +218,16 @@ def test_a_file_of_nothing_but_settings_is_no_notes(tmp_path):
     path = tmp_path / "s.md"
     path.write_text("NLAYERS=4\n" * 20_000 + TABLE)
     assert "more than notes have" in refusal(path)
+
+
+@pytest.mark.parametrize("cell", [f"&#{'9' * 5000};", "<![x[ ]]>"])
+def test_html_that_the_parser_stops_at_is_a_cell_like_others(tmp_path, cell):
+    path = tmp_path / "t.md"
+    path.write_text(f"<table><tr><th>DP</th><th>Sec/it</th><th>x</th></tr><tr><td>8</td><td>1.5</td><td>{cell}</td></tr></table>"
+                    f"\n\n| DP | Sec/it | x |\n|---|---|---|\n| 4 | 2.5 | {cell} |\n")
+    assert [(r.dp, r.sec_per_it) for r in import_file(path).records] == [(8, 1.5), (4, 2.5)]
+
+
+def test_a_name_too_long_for_a_file_is_one_line(tmp_path):
+    with pytest.raises(BadInput, match="file name too long"):
+        import_file(tmp_path / f"{'n' * 300}.md")

@@ -62,6 +62,8 @@ def test_ranks_speak_for_one_run_and_the_fullest_counts(tmp_path):
     ("[[line]]\npattern = '(?P<sec_per_it>x)'\nunits = { sec_per_it = 'hrs' }", "no unit of time"),
     ("line = 3", "expected a list"),
     ("[[line]]\npattern = 'x'\npairs = 'y'", "needs the groups"), ("x = [", "not TOML"),
+    (f"[[line]]\npattern = 'x{{{'9' * 5000}}}'", "no regular expression: a count of thousands of digits"),
+    ("starts = ['(?P<a>x)', '(?P<a>y)']\n[[line]]\npattern = 'x'", "starts is no regular expression: redefinition"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_format_is_one_line(tmp_path, form, why):
     with pytest.raises(BadInput, match=why):

@@ -1,6 +1,7 @@
 """The parts of lint that read numbers and sentences."""
 from __future__ import annotations
 
+import math
 import statistics
 from pathlib import Path
 
@@ -174,3 +175,19 @@ def test_one_node_may_be_used_in_part(tmp_path: Path):
     cells = "\n".join(f"| {nodes} | {dp} | 1 | 1 | 1 | 64 | {64 / dp:.3f} |" for nodes, dp in rows)
     notes.write_text("| Nodes | DP | TP | PP | MBS | GBS | Sec/it |\n| - | - | - | - | - | - | - |\n" + cells + "\n")
     assert [f for f in look_at([str(notes)])[0] if f.level != "info"] == []
+
+
+@pytest.mark.parametrize("text", ["1e400", "9" * 400, "0e400", "0." + "0" * 400 + "1", "1e" + "9" * 5000, "0e-" + "9" * 5000])
+def test_a_cell_beyond_any_float_leaves_a_figure_that_can_be_printed(text: str):
+    printed = digits.read(text, 95.0)
+    assert printed is not None and math.isfinite(printed.unit) and 0 < printed.scale < math.inf
+    assert float(printed.like(96.0)) == 96.0
+
+
+@pytest.mark.parametrize("value", [1e-200, 1e200])
+def test_steps_a_second_are_printed_however_many(value: float):
+    assert digits.Printed(value, value / 10, inverse=True).like(2.0)[:3] in ("0", "0.5")
+
+
+def test_a_step_beyond_any_float_leaves_no_decimals():
+    assert digits.as_printed(95.0, math.inf) == "95"

@@ -187,3 +187,20 @@ def test_each_row_is_held_against_its_own_device(tmp_path: Path):
     told = say(tmp_path, DEVICES.format(memory="112 GB", mfu="4.6%", gbs=1042))
     assert [line for line, _, _ in told] == [5, 9, 9] and (9, "MFU", "46%") in told
     assert (9, "GBS", "1024") in told
+
+
+@pytest.mark.parametrize("text", [
+    # A figure far beyond what anybody measures, in a column that nothing is known of.
+    "|G|||Hidden||PP|micro | | sec/step | -|\n| 1e-308 | |8 |  |  | |  |   |  141 |\n|   32 | |  |  |  |  | |  |  1024 ||\n"
+    "| 8 |  B |3 | |  |  ||6 |  256  |\n|   32 | |  |  |  |  |  4 |6 |  1024 | |\n|16 |  B |2 |6 |2 |2 | |  |   512 |\n"
+    "|32 |  B |2 |6 |2 |2 | |  |  1024 ",
+    # The rows agree on less than one token.
+    "2048 token batch of 1sequences\n|o|e|micro|ac|it/s|m|token/s\n|||||2||16\n|||||2|| 15 |\n| | 2 || t |  |   2 |  | 16 ",
+    # A time whose last digit may hide 0.
+    "|N|||Layer|Hidden||||||DP|TP |  PP |P | MBS | GBS |ms/it| |Se| e || E|   Mem |  Sec/it | TFLOPs-|\n"
+    "| | 2 || t |  |   2 | 128 | |  6 |2 |4 | |   2 |   1 |   1 |  |  |   4 |   0|  | sl || 2 | 1 | | 0.16 | 32",
+    # Devices that the text alone counts.
+    "|GPU|DP|s|\n|192|2|7\n|384|4|6\n56H00\na|tok/s\n-|\n9|2",
+])  # fmt: skip
+def test_what_cannot_be_solved_is_left_alone(tmp_path: Path, text: str):
+    assert [line for line in say(tmp_path, text) if line[2] in ("inf", "nan", "0")] == []

@@ -45,3 +45,11 @@ def test_a_row_of_a_logbook_is_a_model_by_the_beginning_of_its_run_id(tmp_path: 
 def test_a_folder_that_has_no_model_says_what_would_be_one(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"a folder without config.json; a row of a logbook is .*:RUN-ID"):
         presets.model(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["9" * 300, f"{'a' * 300}:b"])
+def test_a_name_too_long_for_a_file_is_no_preset_either(name: str) -> None:
+    with pytest.raises(BadInput, match="bloom"):
+        presets.model(name)
+    cluster = {"machine": f"{name}.json"}
+    assert presets.beside("plan.toml", cluster) == cluster

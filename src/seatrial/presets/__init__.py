@@ -209,10 +209,10 @@ def machine_path(name: str) -> Path:
 def beside(file: str | os.PathLike[str], values: dict[str, Any]) -> dict[str, Any]:
     """A cluster's values, its machine file found beside the file that names it where it is not in the current folder."""
     name = values.get("machine")
-    if not isinstance(name, str) or not name.endswith(".json") or Path(name).exists():
+    if not isinstance(name, str) or not name.endswith(".json") or os.path.exists(name):
         return values
     near = Path(file).parent / name
-    return {**values, "machine": str(near)} if near.exists() else values
+    return {**values, "machine": str(near)} if os.path.exists(near) else values
 
 
 def machine_for(cluster: Cluster, path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,15 @@ SHAPE = ("layers", "hidden", "heads", "vocab", "seq")
 def values_of(name: str, *, seq: int | None = None) -> dict[str, Any] | None:
     """`seq`: a training sequence other than the longest that a configuration names."""
     path = Path(name)
-    if path.is_dir() and (path / CONFIG).exists():
+    folder = os.path.isdir(name)  # False too for a name that is too long for one
+    if folder and (path / CONFIG).exists():
         path = path / CONFIG
     if path.suffix == ".json":
         return _of_config(path, seq)
     book, colon, run_id = name.rpartition(":")
-    if colon and Path(book).is_dir():
+    if colon and os.path.isdir(book):
         return _of_row(book, run_id)
-    if path.is_dir():
+    if folder:
         raise BadInput(f"{name}: a folder without {CONFIG}; a row of a logbook is {name}:RUN-ID")
     return None
 

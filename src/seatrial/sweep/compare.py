@@ -218,7 +218,7 @@ def measured_in_turns(sweep: Sweep, store: Store) -> list[Group]:
             group.forecast[side] = expected[task.key].sec / task.trial.batch.gbs
         value = _value(data)
         if value is None:
-            status = data.get("outcome", {}).get("status", "ok")
+            status = _part(data, "outcome").get("status", "ok")
             group.failed[side][status] = group.failed[side].get(status, 0) + 1
         else:
             values.setdefault(label, {}).setdefault(task.repeat, {})[side] = value
@@ -241,7 +241,7 @@ def side_by_side(a: Iterable[dict[str, Any]], b: Iterable[dict[str, Any]], *, ap
             value = _value(data)
             if value is not None:
                 (group.a if side == "a" else group.b).append(value)
-            elif status := data.get("outcome", {}).get("status", ""):
+            elif status := _part(data, "outcome").get("status", ""):
                 group.failed[side][status] = group.failed[side].get(status, 0) + 1
     return [group for group in groups.values() if group.a and group.b]
 
@@ -290,11 +290,16 @@ def all_together(groups: Sequence[Group]) -> Comparison | None:
     return overall(known) if known else None
 
 
+def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table of a record; a row that others wrote may have null there."""
+    return found if isinstance(found := data.get(name), Mapping) else {}
+
+
 def _value(data: Mapping[str, Any]) -> float | None:
     """Seconds per sample: also right where A and B have different batches."""
-    if data.get("state") not in ("measured", "estimated") or data.get("outcome", {}).get("status", "ok") != "ok":
+    if data.get("state") not in ("measured", "estimated") or _part(data, "outcome").get("status", "ok") != "ok":
         return None
-    if data.get("measurement", {}).get("kind") == "rehearsed":
+    if _part(data, "measurement").get("kind") == "rehearsed":
         return None  # no second machine ever saw it: it is a forecast, not a repeat
     seconds, samples = data.get("sec_per_it"), data.get("gbs")
     if not isinstance(seconds, int | float) or seconds <= 0:
@@ -304,7 +309,7 @@ def _value(data: Mapping[str, Any]) -> float | None:
 
 def _busy(data: Mapping[str, Any]) -> float:
     """The load is a mean of the last minute, in which the trial before this one ran: its own processes are taken off."""
-    host = data.get("host", {})
+    host = _part(data, "host")
     load, cores = host.get("load"), host.get("cores")
     if not isinstance(load, int | float) or not isinstance(cores, int) or cores < 1:
         return 0.0

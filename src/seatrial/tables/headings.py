@@ -52,13 +52,20 @@ _EMPHASIS = re.compile(r"(\*\*\*|\*\*|__|~~|(?<!\*)\*(?!\*)|(?<![\w_])_(?=\S))(\
 _LETTERS = str.maketrans({"\u2212": "-", "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "（": "(", "）": ")",
                           "\u00b5": "u", "\u03bc": "u"})  # fmt: skip
 
+_NO_LETTER = re.compile(r"&#\d{100,};?")
+
+
+def short_entities(text: str) -> str:
+    """With U+FFFD, as HTML has it, for numbers of letters that are too long for Python to read."""
+    return _NO_LETTER.sub("\ufffd", text)
+
 
 def clean(text: str) -> str:
     """The text of a cell without its markdown: bold, code, links, entities and typographic letters as plain ones."""
     if text.isascii() and not any(letter in text for letter in "*_`[<&\\~"):
         return text.strip()
     if len(text) > LONGEST_CELL:
-        return html.unescape(text).translate(_LETTERS).strip()
+        return html.unescape(short_entities(text)).translate(_LETTERS).strip()
     text = _SPACES.sub("", text.replace("&nbsp;", "\u00a0"))
     text = _LINK.sub(r"\1", text)
     # A tag leaves a gap, so that a footnote's or a struck digit never becomes part of the number beside it.

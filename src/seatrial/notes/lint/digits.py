@@ -17,6 +17,9 @@ from seatrial.tables.headings import NUMBER, clean, decimal
 _FINEST = 1e-6
 """A figure that was worked out by a program is taken to be this exact and no more."""
 
+_MOST_EXPONENT = 308
+"""Of a float."""
+
 
 @dataclass(frozen=True)
 class Printed:
@@ -54,7 +57,7 @@ class Printed:
     def like(self, value: float) -> str:
         """Another value with as many decimals, in the unit of the column."""
         step = self.step or self.unit
-        return as_printed(self.shown(value), step / self.value**2 if self.inverse else step * self.scale)
+        return as_printed(self.shown(value), step / self.value / self.value if self.inverse else step * self.scale)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Steps:
 
 
 def as_printed(value: float, unit: float) -> str:
-    decimals = max(0, -_exponent(unit))
+    decimals = max(0, -_exponent(unit)) if math.isfinite(unit) else 0
     return f"{value:.{decimals}f}"
 
 
@@ -97,8 +100,10 @@ def read(text: str, value: float | None) -> Printed | None:
     number = float(shown)
     if not number:
         return Printed(value, 10.0 ** -_decimals(shown), text)
-    scale = number / value if value else 1.0
-    return Printed(value, 10.0 ** -_decimals(shown) * abs(value / number), text, scale=scale if abs(scale - 1) > 1e-9 else 1.0)
+    scale, unit = number / value if value else 1.0, 10.0 ** -_decimals(shown) * abs(value / number)
+    if not math.isfinite(scale) or not scale or not math.isfinite(unit):
+        return from_value(value)  # the cell is beyond any float, and the value from elsewhere
+    return Printed(value, unit, text, scale=scale if abs(scale - 1) > 1e-9 else 1.0)
 
 
 _ABBREVIATED = {"milliseconds": "ms", "seconds": "s", "minutes": "min", "hours": "h"}
@@ -121,7 +126,7 @@ def from_value(value: float) -> Printed:
 
 def _decimals(shown: str) -> int:
     mantissa, _, exponent = shown.lower().partition("e")
-    return len(mantissa.partition(".")[2]) - int(exponent or 0)
+    return len(mantissa.partition(".")[2]) - int(min(max(float(exponent or 0), -_MOST_EXPONENT), _MOST_EXPONENT))
 
 
 def overlap(a: tuple[float, float], b: tuple[float, float]) -> bool:

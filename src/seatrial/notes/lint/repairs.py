@@ -142,7 +142,8 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
             was = first.stated_above(name)
             assert was is not None
             meant = float(was[0]) * math.exp(rule.constant)  # type: ignore[arg-type]
-            near = [n for n in (round(meant), 2 ** round(math.log2(meant))) if abs(n / meant - 1) < 0.01 and round_number(n)]
+            whole = (round(meant), 2 ** max(0, round(math.log2(meant))))
+            near = [n for n in whole if abs(n / meant - 1) < 0.01 and round_number(n)]
             if near:
                 told.setdefault(name, set()).add(near[-1])
     # Where the batch and the sequence would both do, the batch is what people change.
@@ -585,14 +586,15 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
         gravity: Level = "warning" if code in ("formula-mixed", "tflops-per-node") or doubled else level
         return [row.find(code, gravity, message, name=best.name, proposed=best.shown)]
     options = "; ".join(f"{row.column(r.name)} {r.shown}{r.why}" for r in repairs[:4])
-    name = next(name for name, _ in relation.terms if row.shows(name))
+    # Of devices that the text counts, none of the relation's cells may stand in the row: then no cell of it is wrong.
+    shown = [name for name in (*(name for name, _ in relation.terms), *(r.name for r in repairs)) if row.shows(name)]
     open_end = f"one cell is wrong, {options} would each do" if options else "no change of one cell makes all of them agree"
     if not repairs:
         row.settled = False
         found = all(_is_found(relation) for relation, _, _ in broken)
-        if found or _others_will_say(broken):
+        if not shown or found or _others_will_say(broken):
             return []
-    return [row.find(_code(name, broken), level, f"{facts}: {open_end}", name=name)]
+    return [row.find(_code(shown[0], broken), level, f"{facts}: {open_end}", name=shown[0])]
 
 
 def _others_will_say(broken: Iterable[tuple[Relation, Rule, float]]) -> bool:

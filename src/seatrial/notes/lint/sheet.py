@@ -23,6 +23,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture
 from seatrial.notes.lint.prose import Prose, device_named
+from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
 from seatrial.tables.headings import NUMBER, clean, decimal, normal, read_heading
@@ -152,7 +153,7 @@ def _plain_figure(cell: str) -> float | None:
     if match is None:
         return None
     value = float(decimal(match[1])) * _TIMES.get(match[2] or "", 1.0)
-    return value if math.isfinite(value) else None
+    return value if not value or 1 / MOST_MEASURED <= abs(value) <= MOST_MEASURED else None
 
 
 @lru_cache(maxsize=4096)

@@ -251,10 +251,10 @@ def formula_of_another(row: Row) -> Explanation | None:
 def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     """The time or the TFLOPs themselves, when a typing slip or another column points to one of them."""
     sec, shown, calc = row.printed("sec_per_it"), row.printed("tflops"), reading_of(row).tflops(row)
-    if sec is None or shown is None or calc is None:
+    expected = reading_of(row).expected(row)
+    if sec is None or shown is None or calc is None or expected is None:  # expected: the last digit may hide a time of 0
         return
-    work, expected = sec.value * calc, reading_of(row).expected(row)
-    assert expected is not None
+    work = sec.value * calc
     times = (work / shown.rounded[1], work / max(shown.rounded[0], 1e-12))
     if reading_of(row).formula == ALIKE:
         # The common figure is a mean of rounded ones.

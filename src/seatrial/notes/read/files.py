@@ -20,9 +20,9 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07")
 
 def check_file(path: Path) -> bytes:
     """The first bytes of a file that looks like text; anything else is refused with the reason."""
-    if path.is_dir():
-        raise BadInput(f"{path}: a directory, where a file with tables or logs was expected")
     try:
+        if path.is_dir():
+            raise BadInput(f"{path}: a directory, where a file with tables or logs was expected")
         if path.exists() and not path.is_file():
             raise BadInput(f"{path}: not a regular file; save it to one first")
         with path.open("rb") as file:

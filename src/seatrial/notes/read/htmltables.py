@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 
-from seatrial.tables.headings import read_heading
+from seatrial.tables.headings import read_heading, short_entities
 from seatrial.tables.unknown import axes_lacking
 
 Lines = Iterable[tuple[int, str]]
@@ -49,7 +49,8 @@ def _table(block: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     reader = _Rows()
     for number, line in block:
         reader.number = number
-        reader.feed(line + "\n")
+        # The parser knows few words between <![ and [, and stops at any other; to a browser each is a comment.
+        reader.feed(short_entities(line).replace("<![", "<! [") + "\n")
     reader.close()
     rows = _spread(reader.rows)
     if not rows:

@@ -176,23 +176,35 @@ class Format:
 
     @functools.cached_property
     def start(self) -> re.Pattern[str] | None:
-        return re.compile("|".join(f"(?:{pattern})" for pattern in self.starts)) if self.starts else None
+        return re.compile(self.any_start) if self.starts else None
+
+    @property
+    def any_start(self) -> str:
+        return "|".join(f"(?:{pattern})" for pattern in self.starts)
 
     @functools.cached_property
     def steps(self) -> tuple[Line, ...]:
         return tuple(line for line in self.line if line.kind == "step")
 
 
+def _check(pattern: str, where: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        why = "a count of thousands of digits" if isinstance(error, ValueError) else error
+        raise BadInput(f"{where} is no regular expression: {why}") from None
+
+
 def build(data: Mapping[str, Any], where: str) -> Format:
     made = fields.build(Format, {"name": Path(where).stem, **data}, where=where)
     if not any(line.kind == "step" for line in made.line):
         raise BadInput(f"{where}: no [[line]] of kind step: nothing in it would be an iteration")
+    for text in made.starts:
+        _check(text, f"{where}: starts")
+    _check(made.any_start, f"{where}: starts")  # a group's name may stand in one of them alone
     for number, line in enumerate(made.line, 1):
-        for name, pattern in (("pattern", line.pattern), ("pairs", line.pairs), *(("starts", text) for text in made.starts)):
-            try:
-                re.compile(pattern)
-            except (re.error, OverflowError, RecursionError) as error:
-                raise BadInput(f"{where}: line {number}: {name} is no regular expression: {error}") from None
+        for name, pattern in (("pattern", line.pattern), ("pairs", line.pairs)):
+            _check(pattern, f"{where}: line {number}: {name}")
         if line.pairs and not {"key", "value"} <= line.pair.groupindex.keys():  # type: ignore[union-attr]
             raise BadInput(f"{where}: line {number}: pairs needs the groups (?P<key>…) and (?P<value>…)")
         for name in (*line.regex.groupindex, *line.units, *(f.name for f in line.figures.values() if f.name)):
