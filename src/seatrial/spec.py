@@ -298,6 +298,7 @@ class Topology:
         names="cp, context parallel, context parallel size, context parallel degree, cp size, cp degree, context parallelism")
     """Context parallel: ranks that share every sequence."""
     cp_kind: ContextKind = fields.field("ring", label="CP by", title="Context parallel by", word="",
+        of_trial="topology.divides_by",
         names="cp kind, cp type, cp comm type, context parallel kind, context parallel rotate method")
     """How queries meet the keys of other ranks: blocks of keys and values go round a ring, are gathered whole, or an all-to-all
     gives each rank some heads of the whole sequence (Ulysses); ulysses+ring does that among neighbours and a ring around."""
@@ -377,6 +378,11 @@ class Topology:
     @property
     def world(self) -> int:
         return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def divides_by(self) -> ContextKind | None:
+        """The kind of context parallelism, where there is any."""
+        return self.cp_kind if self.cp > 1 else None
 
     @property
     def data_ranks(self) -> int:
