@@ -142,7 +142,8 @@ def _stated_otherwise(mates: list[Row]) -> list[Finding]:
             was = first.stated_above(name)
             assert was is not None
             meant = float(was[0]) * math.exp(rule.constant)  # type: ignore[arg-type]
-            near = [n for n in (round(meant), 2 ** round(math.log2(meant))) if abs(n / meant - 1) < 0.01 and round_number(n)]
+            tried = round(meant), 2 ** max(0, round(math.log2(meant)))
+            near = [n for n in tried if abs(n / meant - 1) < 0.01 and round_number(n)]
             if near:
                 told.setdefault(name, set()).add(near[-1])
     # Where the batch and the sequence would both do, the batch is what people change.

@@ -1,0 +1,103 @@
+"""Columns named as people like, and rows that only the other rows can tell: as they should be, nothing is said."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+
+
+@pytest.fixture
+def lint(tmp_path: Path):
+    def look(text: str, *, info: bool = False) -> list[Finding]:
+        path = tmp_path / "notes.md"
+        path.write_text(text, encoding="utf-8")
+        return [finding for finding in look_at([str(path)])[0] if info or finding.level != "info"]
+
+    return look
+
+
+def table(text: str) -> str:
+    """Headings, and a row on each line; two spaces part cells."""
+    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])
+
+
+HYBRID = "Sequence 4096, H100 80GB.\n\n" + table("""
+    GPUs  shard  repl  MBS  GBS  s/step  tok/s/GPU  peak
+    32  32  1  1  128  2.06  7954  31.2 GiB
+    32  8  4  1  128  2.03  8071  44.9 GiB
+    64  64  1  1  256  2.09  7839  29.7 GiB
+    64  8  8  1  256  2.05  7992  44.8 GiB
+    128  8  16  1  512  2.08  7877  44.8 GiB
+""")
+
+
+def test_sharding_groups_and_their_replicas_are_the_data_ranks(lint):
+    assert lint(HYBRID, info=True) == []
+    found = lint(HYBRID.replace("| 8 | 8 |", "| 8 | 4 |"))
+    assert [(f.line, f.code, f.level, f.column, f.proposed) for f in found] == [(8, "world-size", "error", "repl", "8")]
+    found = lint(HYBRID.replace("| 64 | 64 | 1 |", "| 64 | 46 | 1 |"))
+    assert [(f.line, f.code, f.column, f.proposed) for f in found] == [(7, "world-size", "shard", "64")]
+
+
+def test_a_peak_whose_cells_have_a_unit_of_memory_is_memory(lint):
+    found = lint(HYBRID.replace("29.7 GiB", "129.7 GiB"))
+    assert [(f.line, f.code, f.column, f.printed) for f in found] == [(7, "memory-over-capacity", "peak", "129.7 GiB")]
+
+
+LONGER = "13B on 64 H100, TP 8, MBS 1.\n\n" + table("""
+    seq  CP  DP  GBS  step (s)  tokens/s  MFU (%)  mem (GiB)
+    4096  1  8  512  8.08  259549  39.8  30.1
+    8192  1  8  256  8.38  250257  40.2  33.0
+    16384  1  8  128  9.07  231219  40.5  38.9
+    32768  2  4  64  10.66  196731  40.2  41.3
+    65536  4  2  32  13.88  151092  39.7  46.5
+    131072  8  1  16  20.41  102751  39.0  55.2
+""")
+
+
+def test_mfu_follows_from_each_rows_own_sequence(lint):
+    """FLOPs of a token are a + b x the sequence: here 1 for the weights and a tenth for each 8192."""
+    assert lint(LONGER) == []
+    for was, slip, line, proposed in (
+        ("| 9.07 | 231219 |", "| 231219 | 9.07 |", 7, "9.07"),
+        ("| 40.2 | 41.3 |", "| 41.3 | 40.2 |", 8, "40.2"),
+        ("| 39.7 |", "| 59.7 |", 9, "39.7"),
+        ("| 16384 |", "| 8192 |", 7, "16384"),
+    ):
+        found = lint(LONGER.replace(was, slip))
+        assert [(f.line, f.level, f.proposed) for f in found] == [(line, "error", proposed)], slip
+
+
+ZERO = "Sequenzlänge 2048, A100 40GB.\n\n" + table("""
+    GPUs  Stufe  Mikrobatch  Akkumulation  Globaler Batch  s/Schritt  Speicher (GiB)
+    64  2  4  2  512  5,17  20,6
+    64  3  8  1  512  5,13  14,6
+""")
+
+
+def test_a_stage_of_zero_in_german_parts_rows(lint):
+    assert lint(ZERO, info=True) == []
+    assert [f.code for f in lint(ZERO.replace("| 64 | 3 |", "| 64 | 2 |"))] == ["memory-monotone"] * 2
+
+
+def test_what_came_of_a_run_is_no_text_in_a_column_of_numbers(lint):
+    text = HYBRID.replace("| 2.05 | 7992 |", "| hang in first p2p, killed after 20 min | |")
+    assert lint(text) == []
+    assert [f.code for f in lint(HYBRID.replace("| 2.05 |", "| 2.05 when nobody looked |"))] == ["text-in-number"]
+
+
+def test_devices_that_the_text_counts_are_no_nodes_and_no_cell_to_change(lint):
+    text = "Sequence 4096, TP 2 throughout, 64 GPUs.\n\n" + table("""
+        PP  DP  GBS  step (s)  tok/s/GPU
+        2  16  512  7.16  4577
+        4  8  512  7.26  4514
+        8  4  512  7.34  4464
+        8  4  256  3.69  4440
+    """)
+    assert lint(text) == []
+    (found,) = lint(text.replace("| 4 | 8 |", "| 4 | 16 |"))
+    assert found.code == "world-size" and "128 processes but 64 GPUs" in found.message
+    assert "None" not in found.message and "odes" not in found.message and found.proposed == "8"
