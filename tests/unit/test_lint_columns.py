@@ -101,3 +101,21 @@ def test_devices_that_the_text_counts_are_no_nodes_and_no_cell_to_change(lint):
     (found,) = lint(text.replace("| 4 | 8 |", "| 4 | 16 |"))
     assert found.code == "world-size" and "128 processes but 64 GPUs" in found.message
     assert "None" not in found.message and "odes" not in found.message and found.proposed == "8"
+
+
+PASTED = "Sequence 4096, A100 80GB.\n\n" + table("""
+    GPUs  TP  PP  DP  GBS  s/it  TFLOPs/GPU  tokens/s
+    32  2  2  8  256  7.11  152.1  147479
+    32  4  2  4  256  6.90  156.8  151968
+    64  2  2  16  512  7.19  150.4  291676
+    64  4  2  8  512  7.14  151.5  293719
+    128  2  2  32  512  3.74  144.6  560727
+    128  4  2  16  512  3.69  146.6  568325
+""")
+
+
+def test_a_pasted_pair_explains_its_row_and_nothing_is_worked_out_besides(lint):
+    assert lint(PASTED) == []
+    (found,) = lint(PASTED.replace("| 3.69 | 146.6 | 568325 |", "| 7.14 | 151.5 | 293719 |"))
+    assert (found.line, found.code, found.level, found.proposed) == (10, "pasted-pair", "error", None)
+    assert "line 8" in found.message

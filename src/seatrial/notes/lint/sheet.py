@@ -208,6 +208,8 @@ class Row:
     """Field -> the value that a finding proposes."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Field -> code of that finding."""
+    solved: set[str] = field(default_factory=set)
+    """Fields whose proposed value is what the others leave, and no slip of the hand from what is printed."""
     mixture: bool = False
     """Whether it is a mixture of experts, whose FLOPs and sizes no formula of a dense model gives."""
     settled: bool = False
