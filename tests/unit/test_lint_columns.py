@@ -119,3 +119,30 @@ def test_a_pasted_pair_explains_its_row_and_nothing_is_worked_out_besides(lint):
     (found,) = lint(PASTED.replace("| 3.69 | 146.6 | 568325 |", "| 7.14 | 151.5 | 293719 |"))
     assert (found.line, found.code, found.level, found.proposed) == (10, "pasted-pair", "error", None)
     assert "line 8" in found.message
+
+
+LADDER = "Sequence 2048, global batch 1024, vocabulary 32000 (2.8B: 50432), A100 80GB.\n" \
+    "SwiGLU FFN in all but the 2.8B (a plain GPT); all have as many KV heads as heads, except the 1.1B (4).\n\n" + table("""
+    Model  Layers  Hidden  Heads  FFN  TP  DP  GPUs  s/iter  TFLOPs/GPU
+    1.1B  22  2048  32  5632  1  128  128  0.74  162.7
+    2.8B  32  2560  32  10240  1  128  128  1.85  158.1
+    6.7B  32  4096  32  11008  2  64  128  4.47  157.0
+    13B  40  5120  40  13824  4  32  128  8.93  150.7
+    65B  80  8192  64  22016  4  32  128  47.11  141.3
+""")
+
+
+def test_what_a_sentence_excepts_a_size_from_is_not_held_against_it(lint):
+    assert lint(LADDER) == []
+    found = lint(LADDER.replace(" (a plain GPT)", "").replace("in all but the 2.8B", "in all of them"))
+    assert [f.line for f in found] == [7]
+
+
+def test_a_width_that_only_a_gated_feed_forward_gives_the_size_with_is_gated(lint):
+    text = "# Scaling, 7B\n\n28 layers, hidden 3584, 28 heads, GQA 4, FFN 18944, vocab 152064, sequence 4096.\n\n" + table("""
+        GPUs  GBS  s/step
+        32  256  4.02
+        64  256  2.05
+    """)
+    assert lint(text, info=True) == []
+    assert [f.code for f in lint(text.replace("FFN 18944", "FFN 38944"), info=True)] == ["label-vs-params"] * 2

@@ -80,6 +80,7 @@ def _look(
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
     layout.fill_batch(sheet)
+    model_size.fill_gates(sheet)
     model_size.fill_shapes(sheet)
     found += model_size.mend_text(sheet)
     for rule in RULES:
