@@ -146,3 +146,21 @@ def test_a_width_that_only_a_gated_feed_forward_gives_the_size_with_is_gated(lin
     """)
     assert lint(text, info=True) == []
     assert [f.code for f in lint(text.replace("FFN 18944", "FFN 38944"), info=True)] == ["label-vs-params"] * 2
+
+
+RAMP = "Batch ramp at 32K tokens, 64 H100, CP 2.\n\n" + table("""
+    GBS  GA  time/step (s)  mem (GiB)
+    64  8  7.11  19.6
+    128  16  14.31  19.5
+    256  32  28.58  19.5
+    512  64  57.03  19.5
+""")
+
+
+def test_a_series_of_times_alone_follows_the_batch(lint):
+    for text in (RAMP, "\n".join(line.replace("| GA |", "| x |", 1) if "GA" in line else line for line in RAMP.split("\n"))):
+        assert lint(text) == []
+        (found,) = lint(text.replace("28.58", "14.31"))
+        assert (found.line, found.code, found.column) == (7, "gbs-scaling-outlier", "time/step (s)")
+        assert "line 6" in found.message and found.proposed is None
+        assert lint(text.replace("28.58", "24.10")) == []  # a faster batch is no slip
