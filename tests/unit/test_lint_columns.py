@@ -164,3 +164,14 @@ def test_a_series_of_times_alone_follows_the_batch(lint):
         assert (found.line, found.code, found.column) == (7, "gbs-scaling-outlier", "time/step (s)")
         assert "line 6" in found.message and found.proposed is None
         assert lint(text.replace("28.58", "24.10")) == []  # a faster batch is no slip
+
+
+def test_a_hidden_size_that_heads_and_label_deny_is_what_both_give(lint):
+    text = "# 14B\n\n48 layers, hidden size 5120, 40 heads, 8 KV heads, FFN 13824, vocab 152064, sequence 4096.\n\n" + table("""
+        GPUs  GBS  s/step
+        32  512  13.53
+        64  512  6.80
+    """)
+    assert lint(text) == []
+    found = lint(text.replace("5120", "4096"))
+    assert [(f.code, f.proposed) for f in found] == [("heads-divisible", "5120")] * 2

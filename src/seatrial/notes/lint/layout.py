@@ -15,6 +15,7 @@ from itertools import pairwise
 from seatrial.errors import BadInput
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
+from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
 from seatrial.stages import read as read_split
 from seatrial.tables.headings import normal, read_heading
@@ -470,9 +471,13 @@ def hidden(row: Row) -> list[Finding]:
     if not size or not count or size % count == 0:
         return []
     name = "heads" if row.states("heads") or not row.states("hidden") else "hidden"
-    return [
-        row.find("heads-divisible", "error", f"hidden {size} over {count} heads: {size} % {count} = {size % count}", name=name)
-    ]
+    message = f"hidden {size} over {count} heads: {size} % {count} = {size % count}"
+    # Heads are nearly always 128 or 64 wide: a size that is no such multiple, beside one that is and gives the label.
+    meant = [count * width for width in (128, 64) if row.record.size_label and fits_label(row, hidden=count * width)]
+    if len(meant) == 1 and (sizes(row) is None or not fits_label(row)):
+        message = f"hidden {size} -> {meant[0]}: {message}, and {count} x {meant[0] // count} is a {row.record.size_label}"
+        return [row.find("heads-divisible", "error", message, name="hidden", proposed=str(meant[0]))]
+    return [row.find("heads-divisible", "error", message, name=name)]
 
 
 def experts(row: Row) -> list[Finding]:

@@ -345,7 +345,7 @@ def fill_gates(sheet: Sheet) -> None:
             continue
         plain = fits_label(row, strict=True)
         row.record = replace(record, family="llama", inferred=tuple(sorted({*record.inferred, "family"})))
-        if plain or not fits_label(row, strict=True):
+        if plain or sizes(row) is None or not fits_label(row, strict=True):
             row.record = record
 
 
