@@ -8,9 +8,12 @@ import random
 import pytest
 
 import attempts
+from seatrial import presets
 from seatrial.errors import BadInput
 from seatrial.notes.lint import look_at
 from seatrial.notes.read import import_file, iter_file, sniff
+from seatrial.plan import rows
+from seatrial.report.read import read as records_of
 
 TABLE = "| Nodes | DP | Sec/it |\n|--|--|--|\n| 4 | 8 | 1.5 |\n"
 
@@ -229,5 +232,7 @@ def test_html_that_the_parser_stops_at_is_a_cell_like_others(tmp_path, cell):
 
 
 def test_a_name_too_long_for_a_file_is_one_line(tmp_path):
-    with pytest.raises(BadInput, match="file name too long"):
-        import_file(tmp_path / f"{'n' * 300}.md")
+    path = tmp_path / f"{'n' * 300}.csv"
+    for read in (import_file, lambda name: records_of([name]), lambda name: rows.read(name, presets.cluster("local"))):
+        with pytest.raises(BadInput, match=r"(?i)n\.csv: file name too long"):
+            read(path)

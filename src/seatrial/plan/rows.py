@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -175,7 +176,7 @@ def read(path: str | Path, cluster: Cluster, assume: Mapping[str, str] = Mapping
     """
     from seatrial.tables.unknown import unknown_columns
 
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         from seatrial.logbook import Logbook
 
         with Logbook(Path(path)) as book:

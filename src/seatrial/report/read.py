@@ -1,6 +1,7 @@
 """The records of a logbook or of a file, for whoever shows them."""
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -48,7 +49,7 @@ def remarks(paths: Iterable[Path]) -> Remarks:
     """What people said about the records of those that are logbooks."""
     found: Remarks = {}
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):
             with Logbook(path) as book:
                 found |= book.remarks()
     return found
@@ -70,7 +71,7 @@ def read(paths: Iterable[Path], *, format: Path | None = None) -> tuple[list[Rec
     records: list[Record] = []
     unread: list[str] = []
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):
             with Logbook(path) as book:
                 some, wrong = from_book(book)
         else:

@@ -58,7 +58,7 @@ kv_heads:
 recompute:
     act ckpt, grad ckpt, activation recomputation, act checkpointing, grad checkpointing
 zero_stage:
-    deepspeed stage
+    deepspeed stage, stufe, zero stufe
 dtype:
     compute dtype
 engine:

@@ -10,6 +10,7 @@ reported once.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -79,12 +80,23 @@ def _look(
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
     layout.fill_batch(sheet)
+    model_size.fill_gates(sheet)
     model_size.fill_shapes(sheet)
     found += model_size.mend_text(sheet)
     for rule in RULES:
         found += rule(sheet)
-    found = [_at_its_cell(finding, sheet) for finding in found]
+    found = [_at_its_cell(finding, sheet) for finding in _once(found)]
     return in_order(found, list(sheet.prose) or list(sheet.files)), sheet
+
+
+_SOLVED = re.compile(r"-> [^ (]+:")
+
+
+def _once(found: list[Finding]) -> list[Finding]:
+    """A pair that was pasted explains why its row does not add up: nothing is worked out from it besides."""
+    pasted = {(f.file, f.line) for f in found if f.code == "pasted-pair" and f.level == "error"}
+    return [f for f in found if (f.file, f.line) not in pasted or f.code not in ("tflops-mismatch", "rate-mismatch")
+            or f.proposed is not None and not _SOLVED.search(f.message)]  # fmt: skip
 
 
 def _at_its_cell(finding: Finding, sheet: Sheet) -> Finding:

@@ -243,7 +243,7 @@ def _pasted(rows: list[Row]) -> list[Finding]:
             continue
         for name in RATES:
             cell = row.cell(name)
-            if not cell or (row.settled and {"sec_per_it", name} & set(row.fixed)):
+            if not cell or (row.settled and {"sec_per_it", name} & ({*row.fixed} - row.solved)):
                 continue
             key = (row.record.source_file, row.record.size_label, row.seq, row.cell("sec_per_it"), name, cell)
             first = seen.setdefault(key, row)
@@ -272,8 +272,9 @@ def _share(row: Row) -> float | None:
 
 
 def _doubts(row: Row) -> int:
-    """How many relations of its time and rates the row breaks."""
-    return sum(any(name in MEASURED for name, _ in relation.terms) for relation, _, _ in broken_and_kept(row)[0])
+    """How many relations of its time and rates the row breaks, or broke before one was worked out anew."""
+    broken, _ = broken_and_kept(row)
+    return len(row.solved) + sum(any(name in MEASURED for name, _ in relation.terms) for relation, _, _ in broken)
 
 
 def _same_but_names(a: Row, b: Row) -> bool:

@@ -15,6 +15,7 @@ from itertools import pairwise
 from seatrial.errors import BadInput
 from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
+from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
 from seatrial.stages import read as read_split
 from seatrial.tables.headings import normal, read_heading
@@ -184,7 +185,7 @@ def _part_of_a_node(row: Row) -> bool:
 
 def _explain(row: Row, product: int, counted: int) -> Finding:
     record = row.record
-    nodes = "gpus" if row.states("gpus") else "nodes"
+    nodes = "gpus" if record.gpus is not None else "nodes"
     there = (
         f"{counted} GPUs"
         if nodes == "gpus"
@@ -215,9 +216,31 @@ def _explain(row: Row, product: int, counted: int) -> Finding:
         shown = row.printed("tflops")
         if calc is not None and shown is not None:
             evidence = f" and the TFLOPs agree ({shown.value:g} printed, {calc:.4g} computed)"
+    if best.name == "dp" and "shard" in row.columns and row.columns.get("dp") == row.columns["shard"]:
+        return _of_sharding(row, best.value, says)
     printed = counted if best.name == "gpus" else row.beside("cp") if best.name == "cp" else getattr(record, best.name)
     return row.find("world-size", "error", f"{NAMES[best.name]} {printed} -> {best.value}: {says}; {how}{evidence}",
                     name=best.name, proposed=str(best.value))
+
+
+def _of_sharding(row: Row, dp: int, says: str) -> Finding:
+    """Replicas that are a product of two columns: groups of one size recur, and their number follows from the devices."""
+    shard, replicate = row.beside("shard") or 1, row.beside("replicate") or 1
+    others = [mate for mate in row.around if mate is not row]
+    meant = {"replicate": dp // shard if dp % shard == 0 else 0, "shard": dp // replicate if dp % replicate == 0 else 0}
+    usual = {"replicate": [mate.beside("shard") for mate in others].count(shard),
+             "shard": [mate.beside("replicate") for mate in others].count(replicate)}  # fmt: skip
+    there = [kind for kind in meant if meant[kind] and kind in row.columns]
+    says = f"{shard} x {replicate} data ranks: {says}" if "replicate" in row.columns else says
+    if not there:
+        return row.find("world-size", "error", says, name="dp")
+    kind = max(there, key=lambda one: usual[one])
+    column, was = row.columns[kind], str(row.beside(kind))
+    if len(there) > 1 and usual["shard"] == usual["replicate"]:
+        listed = ", ".join(f"{row.columns[one]} {meant[one]}" for one in there)
+        return row.find("world-size", "error", f"{says}: one cell is wrong, {listed} would each do", column=column, printed=was)
+    message = f"{column} {was} -> {meant[kind]}: {says}"
+    return row.find("world-size", "error", message, column=column, printed=was, proposed=str(meant[kind]))
 
 
 def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
@@ -226,11 +249,13 @@ def _changes(row: Row, product: int, counted: int, nodes: str) -> list[Change]:
     assert record.dp and record.tp and record.pp
     options: list[tuple[str, int]] = []
     for name in ("dp", "tp", "pp", "cp"):
+        if name != "dp" and row.tabular and name in record.inferred:
+            continue  # no cell of the row
         rest = product // ((row.beside("cp") or product + 1) if name == "cp" else getattr(record, name))
         if rest and counted % rest == 0:
             options.append((name, counted // rest))
     shared = 1 if nodes == "gpus" else row.procs or 1
-    if product % shared == 0:
+    if product % shared == 0 and (nodes == "nodes" or row.shows("gpus")):
         options.append((nodes, product // shared))
     return [change for name, value in options if (change := _scored(row, name, value, product, counted)) is not None]
 
@@ -446,9 +471,13 @@ def hidden(row: Row) -> list[Finding]:
     if not size or not count or size % count == 0:
         return []
     name = "heads" if row.states("heads") or not row.states("hidden") else "hidden"
-    return [
-        row.find("heads-divisible", "error", f"hidden {size} over {count} heads: {size} % {count} = {size % count}", name=name)
-    ]
+    message = f"hidden {size} over {count} heads: {size} % {count} = {size % count}"
+    # Heads are nearly always 128 or 64 wide: a size that is no such multiple, beside one that is and gives the label.
+    meant = [count * width for width in (128, 64) if row.record.size_label and fits_label(row, hidden=count * width)]
+    if len(meant) == 1 and (sizes(row) is None or not fits_label(row)):
+        message = f"hidden {size} -> {meant[0]}: {message}, and {count} x {meant[0] // count} is a {row.record.size_label}"
+        return [row.find("heads-divisible", "error", message, name="hidden", proposed=str(meant[0]))]
+    return [row.find("heads-divisible", "error", message, name=name)]
 
 
 def experts(row: Row) -> list[Finding]:

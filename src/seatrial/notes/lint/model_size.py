@@ -337,6 +337,18 @@ def _put_side(rows: list[Row], name: str, value: int) -> None:
         setattr(row, name, value)
 
 
+def fill_gates(sheet: Sheet) -> None:
+    """A feed-forward whose width is said and its kind is not: a gated one where only that gives the size of the label."""
+    for row in sheet.rows:
+        record = row.record
+        if record.family or not record.ffn or row.mixture or not record.size_label or not row.layers or not row.hidden:
+            continue
+        plain = fits_label(row, strict=True)
+        row.record = replace(record, family="llama", inferred=tuple(sorted({*record.inferred, "family"})))
+        if plain or sizes(row) is None or not fits_label(row, strict=True):
+            row.record = record
+
+
 def fill_shapes(sheet: Sheet) -> None:
     for rows in sheet.files.values():
         groups: dict[str, list[Row]] = {}

@@ -261,7 +261,20 @@ def _too_fast(row: Row, name: str, peak: float) -> list[Finding]:
 def _slots(row: Row) -> float | None:
     """Micro-batch times of one iteration: those of a replica and the filling of the pipeline."""
     dp, mbs, gbs, pp = (row.whole(name) for name in ("dp", "mbs", "gbs", "pp"))
-    return None if not dp or not mbs or not gbs else gbs / (dp * mbs) + (pp or 1) - 1
+    if dp and mbs and gbs:
+        return gbs / (dp * mbs) + (pp or 1) - 1
+    if gbs and (steps := row.beside("ga")):
+        return steps + (pp or 1) - 1.0
+    return gbs if pp in (None, 1) else None  # in proportion, where the micro-batch is the same
+
+
+def _of_half_the_batch(group: list[Row], worst: Row, rates: dict[Row, float]) -> bool:
+    """Where the micro-batches are not said in full: only a time that is off by a factor of two from rows that hardly differ."""
+    if all(row.whole("dp") and row.whole("mbs") for row in group):
+        return True
+    others = [rate for row, rate in rates.items() if row is not worst]
+    off = abs(math.log(rates[worst] / statistics.median(others)))
+    return len(others) > 2 and max(others) < 1.05 * min(others) and abs(off - math.log(2)) < 0.05
 
 
 def _scaling(mates: list[Row]) -> list[Finding]:
@@ -272,6 +285,8 @@ def _scaling(mates: list[Row]) -> list[Finding]:
         if len({row.get("gbs") for row in group}) < 2 or max(rates.values()) / min(rates.values()) < 1 + _OFF_SCALE:
             continue
         worst = _outlier(group, rates)
+        if not _of_half_the_batch(group, worst, rates):
+            continue
         other = min((row for row in group if row is not worst), key=lambda row: abs((_slots(row) or 0) - (_slots(worst) or 0)))
         one, two = _slots(worst) or 1.0, _slots(other) or 1.0
         expected = (other.get("sec_per_it") or 0.0) * one / two

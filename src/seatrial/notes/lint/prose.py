@@ -36,7 +36,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "kv_heads": (
         rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
-        rf"\b(?:kv[ _-]heads?|query[ _-]groups?){_IS}{_N}",
+        rf"\b(?:kv[ _-]heads?|query[ _-]groups?|gqa){_IS}{_N}",
     ),
     "heads": (
         rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:n_?)?heads?{_IS}{_N}",
@@ -102,7 +102,7 @@ def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[s
 
 _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
-    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group"),
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group", "gqa"),
     "heads": ("head", "="),
     "ffn": ("ffn", "feed", "intermediate", "mlp"),
     "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),
@@ -178,6 +178,9 @@ class Hints:
         said: dict[str, tuple[tuple[int, int], set[object]]] = {}
         for number, place in self._visible(line):
             message = read(number)
+            if isinstance(apart := message.get("except"), dict):
+                own = apart.get(label.upper(), {})
+                message = {name: value for name, value in {**message, **own}.items() if value is not None and name != "except"}
             if isinstance(shapes := message.get("shapes"), dict):
                 rest = {name: value for name, value in message.items() if name not in (*SHAPE, "shapes")}
                 told = [part for part in shapes.values() if part]
@@ -257,8 +260,9 @@ def read_sentence(text: str) -> dict[str, object]:
     ):
         return {}
     text = in_english(text)
+    text, apart = _without_exceptions(text)
     letters = text.casefold()
-    found = _values_of(text, _COMPILED)
+    found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
     labels = {f"{m[1]}{m[2]}".upper() for m in _LABEL.finditer(text)} if found else set()
     if labels:
         found["labels"] = labels
@@ -277,6 +281,34 @@ def read_sentence(text: str) -> dict[str, object]:
     if _GLU.search(text):
         found["family"] = "llama"
     return found
+
+
+_ONE = r"(?:(?:for|in|of) )?(?:the )?(?<![\w.])(\d+(?:\.\d+)?)[ -]?([MBT])(?!\w)"
+_BUT = re.compile(rf"\b(?:except(?:ing)?|but|apart from|other than) {_ONE}(?: model)?(?:\s*\(([^()]*)\))?"
+                  rf"|\({_ONE}:\s*([^()]*)\)", re.IGNORECASE)  # fmt: skip
+_PLAIN_GPT = re.compile(r"\b(?:plain|ordinary|classic|standard) (?:GPT|MLP)|\bGPT-?2\b|\bgelu\b", re.IGNORECASE)
+_SUBJECTS = {"kv_heads": "kv head", "vocab": "vocab", "ffn": "ffn", "layers": "layer", "hidden": "hidden", "heads": "head",
+             "seq": "sequence"}  # fmt: skip
+
+
+def _without_exceptions(text: str) -> tuple[str, dict[str, dict[str, object]]]:
+    """`all have as many KV heads as heads, except the 1.1B (4)`: what holds for the others, and what for that size.
+
+    What the clause says is not said of the size; what stands in brackets is."""
+    if not _BUT.search(text):
+        return text, {}
+    apart: dict[str, dict[str, object]] = {}
+    for clause in re.split(r"(?<=[;.])\s(?![^()]*\))", text):
+        for match in _BUT.finditer(clause):
+            size, inside = f"{match[1] or match[4]}{match[2] or match[5]}".upper(), match[3] or match[6] or ""
+            rest = clause[: match.start()] if match[4] is None else clause[: match.start()].rpartition(",")[2]
+            own = apart.setdefault(size, {})
+            own |= dict.fromkeys(_values_of(rest, _COMPILED)) | ({"family": None} if _GLU.search(rest) else {})
+            own |= _values_of(inside, _COMPILED) | ({"family": "gpt2"} if _PLAIN_GPT.search(inside) else {})
+            subject = next((name for name, word in _SUBJECTS.items() if word in rest.casefold()), "")
+            if subject and inside.strip().isdecimal() and len(inside.strip()) < 8:
+                own[subject] = int(inside)
+    return _BUT.sub(" ", text), apart
 
 
 def _values_of(text: str, wanted: dict[str, list[re.Pattern[str]]]) -> dict[str, object]:

@@ -54,6 +54,8 @@ RELATIONS = (
     Relation("MFU and time", (("mfu", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False, apart=("model", "device")),
     Relation("MFU and tokens", (("mfu", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)), exact=False,
              apart=("model", "device")),
+    Relation("MFU and all tokens", (("mfu", 1), ("world", 1), ("tokens_per_s", -1), ("token_flops", -1)), exact=False,
+             apart=("model", "device")),
     Relation("MFU of the peak and tokens", (("mfu", 1), ("peak", 1), ("tokens_per_s_per_process", -1), ("token_flops", -1)),
              exact=False, apart=("model",)),
     Relation("MFU of the peak and time", (("mfu", 1), ("peak", 1), *_STEP, ("flops", -1), ("world", 1)), exact=False,
@@ -256,16 +258,18 @@ def _learn_costs(sheet: Sheet) -> None:
     for key, rows in sheet.tables.items():
         models: dict[str, dict[float, list[float]]] = {}
         some = [row for row in rows[:_MOST_ROWS] if row.reading is not None and row.record.tflops]
+        in_tflops = any(row.record.tflops for row in rows[:_MOST_ROWS])  # else shares of one peak tell what a token costs
         if some and 2 * sum(row_fits(row, row.reading) for row in some if row.reading is not None) >= len(some):
             continue  # by a formula, whatever the sequence
         for row in rows[:_MOST_ROWS]:
             record = row.record
-            if row.seq and record.tflops and not row.planned:
+            done = record.tflops if in_tflops else record.mfu
+            if row.seq and done and not row.planned:
                 tokens = record.tokens_per_s_per_process
                 if not tokens and record.sec_per_it and record.gbs and row.world:
                     tokens = record.gbs * row.seq / record.sec_per_it / row.world
                 if tokens:
-                    models.setdefault(record.size_label, {}).setdefault(row.seq, []).append(record.tflops / tokens)
+                    models.setdefault(record.size_label, {}).setdefault(row.seq, []).append(done / tokens)
         for label, points in models.items():
             if len(points) < ENOUGH_ROWS:
                 continue
@@ -285,7 +289,12 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float] | None:
             best = max(best, (sum(abs(cost / (offset + slope * seq) - 1) < COST for seq, cost in points), offset, slope))
     near = {seq for seq, cost in points if best[0] and abs(cost / (best[1] + best[2] * seq) - 1) < COST}
     enough = best[0] > ENOUGH_ROWS + 1 or best[0] > ENOUGH_ROWS and len(near) >= ENOUGH_ROWS
-    return best[1:] if enough and best[0] >= FEWER * len(points) else None
+    if not enough or best[0] < FEWER * len(points):
+        return None
+    # Two rows have the rounding of two rows: all that agree tell it better.
+    agree = [(seq, cost) for seq, cost in points if abs(cost / (best[1] + best[2] * seq) - 1) < COST]
+    slope, offset = statistics.linear_regression(*zip(*agree)) if len(near) > 1 else (best[2], best[1])
+    return (offset, slope) if slope >= 0 < offset else best[1:]
 
 
 _LATER = re.compile(r"_(?:fixed|calc|inferred)$|^(?:line_no|table|section|size_label)$")

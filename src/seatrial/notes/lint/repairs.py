@@ -579,6 +579,7 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
             row.propose(best.name, float(best.value), code)
         else:
             row.reasons[best.name] = code
+        row.solved |= set() if best.why else {best.name}
         printed = row.cell(best.name) or str(_said(row, best.name))
         message = f"{row.column(best.name)} {printed} -> {best.shown}{best.why}: {facts}"
         doubled = best.name in ("mfu", "hfu") and abs(abs(off) - math.log(2)) < 0.02 and not row.record.dtype

@@ -23,6 +23,7 @@ from seatrial.notes.lint import digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture
 from seatrial.notes.lint.prose import Prose, device_named
+from seatrial.notes.read.rows import holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
@@ -127,8 +128,10 @@ _BESIDE = {
           "akkumulation, gradientenakkumulation, acumulacion, accumulo",
 }  # fmt: skip
 _BESIDE |= {
-    "shard": "dp shard, data parallel shard degree, fsdp, fsdp degree, fsdp size, shard size, shard group, sharding group",
-    "replicate": "dp replicate, data parallel replicate degree, replicas, hsdp replicas, replicate, hsdp degree",
+    "shard": "dp shard, data parallel shard degree, fsdp, fsdp degree, fsdp size, shard size, shard group, sharding group, "
+             "shard, shards, shard degree, sharding degree, dp shard degree",
+    "replicate": "dp replicate, data parallel replicate degree, replicas, hsdp replicas, replicate, hsdp degree, "
+                 "repl, replicate degree, dp repl, dp replicate degree, replication",
 }  # fmt: skip
 BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in names.split(",")}
 EXTRA = "+"
@@ -167,14 +170,15 @@ def _is_plan(cell: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _kind_beside(heading: str) -> str:
+def kind_beside(heading: str) -> str:
+    """Which count a layout is not always told by a heading is of; empty where it is none."""
     return BESIDE.get(normal(heading), "")
 
 
 def is_extra(heading: str) -> bool:
     """Whether neither a field nor an axis of parallelism takes the column."""
     column = read_heading(heading)
-    return not column.field and not column.parts and not _kind_beside(heading)
+    return not column.field and not column.parts and not kind_beside(heading)
 
 
 def field_of(heading: str) -> str:
@@ -205,6 +209,8 @@ class Row:
     """Field -> the value that a finding proposes."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Field -> code of that finding."""
+    solved: set[str] = field(default_factory=set)
+    """Fields whose proposed value is what the others leave, and no slip of the hand from what is printed."""
     mixture: bool = False
     """Whether it is a mixture of experts, whose FLOPs and sizes no formula of a dense model gives."""
     settled: bool = False
@@ -228,6 +234,9 @@ class Row:
         found = {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
         if self.record.sec_per_it and self.record.iteration is None and "sec_per_it" not in found and "iteration" in found:
             found["sec_per_it"] = found.pop("iteration")
+        if self.record.mem_value is not None and "mem_value" not in found:
+            by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
+            found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
         if self.record.machine and "machine" not in found:
             named = [heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine]
             found.update(dict.fromkeys(["machine"], named[0]) if named else {})
@@ -275,7 +284,7 @@ class Row:
         if self._beside is None:
             self._beside = {"cp": self.record.cp} if self.record.cp else {}
             for heading, cell in {**self.record.extra, **self.record.printed}.items():
-                kind = _kind_beside(heading)
+                kind = kind_beside(heading)
                 if kind and cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
                     self._beside[kind] = int(cell)
                     self.columns.setdefault(kind, heading)

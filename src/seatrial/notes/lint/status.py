@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from seatrial.notes.lint.digits import slip
-from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of
+from seatrial.notes.lint.sheet import MEASURED, Finding, Level, Row, Sheet, field_of, kind_beside
 from seatrial.notes.read.statements import read_status
 from seatrial.tables import Problem
 from seatrial.tables.headings import NUMBER, read_heading
@@ -62,6 +62,8 @@ def number_among_words(heading: str, cell: str) -> str:
     column, number = read_heading(heading), NUMBER.search(cell)
     if column.kind not in _NUMERIC or column.field in ("nodes", "gpus", "size_label", "") or number is None:
         return ""
+    if NUMBER.match(cell.strip("~≈<> *`")) is None and read_status(cell).failed:
+        return ""  # `hang, killed after 20 min`: what came of it
     rest = _UNITS.sub(" ", cell[: number.start()] + " " + cell[number.end() :])
     return number.group() if re.search(r"[^\W\d_]{2,}", re.sub(r"`|\*", "", rest)) else ""
 
@@ -168,6 +170,11 @@ def dates(mates: list[Row]) -> Iterator[Finding]:
         last = row
 
 
+def _is_used(row: Row, heading: str) -> bool:
+    """Whether no field takes the column, and rules all the same do: by its heading, or by the unit of its cells."""
+    return bool(kind_beside(heading)) or heading in row.columns.values()
+
+
 def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     found = []
     for problem in problems:
@@ -180,7 +187,7 @@ def check_reading(sheet: Sheet, problems: Iterable[Problem]) -> list[Finding]:
     for first in (mates[0] for mates in sheet.tables.values() if mates[0].record.table is not None):
         for heading in first.record.printed:
             where = (first.record.source_file, heading)
-            if heading.strip() and where not in reported and not is_known(heading):
+            if heading.strip() and where not in reported and not is_known(heading) and not _is_used(first, heading):
                 reported.add(where)
                 message = f'nothing is known about the column "{heading}": its cells are kept as text'
                 found.append(first.find("unknown-column", "info", message))

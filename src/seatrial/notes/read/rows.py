@@ -96,6 +96,15 @@ _PACE = re.compile(r"\s*(?:\b(ms|s|secs?)\s*/\s*(?:it|iter|iteration|step)|(?<=[
 
 _COUNTED = re.compile(r"(\d{1,5})\s?[x×]\s?[A-Za-z]")
 """`8x A100 80GB` as a machine."""
+_OF_MEMORY = frozenset({"peak", "max", "maximum", "alloc", "allocated", "reserved", "used", "usage"})
+_MEMORY_CELL = re.compile(r"~?[\d.,]+\s?[MG]i?B", re.IGNORECASE)
+
+
+def holds_memory(heading: str, raw: str) -> bool:
+    """`peak` of 45.1 GiB: the cell says what the heading does not."""
+    return bool(_OF_MEMORY & {*normal(heading).split()}) and _MEMORY_CELL.fullmatch(clean(raw)) is not None
+
+
 TIMED = re.compile(r"~?[\d.,]+\s?(?:ms|s|secs?|seconds)")
 
 
@@ -113,6 +122,8 @@ def _take(row: _OpenRow, column: Column, raw: str) -> None:
         raw = clean(raw)[: match.start()] + (match.group(1) or "")
     if column.field == "iteration" and TIMED.fullmatch(clean(raw)):
         column = Column(field="sec_per_it", kind="seconds", unit="s", heading=column.heading)  # `Step` of 14.1 s
+    if not column.field and holds_memory(column.heading, raw):
+        column = Column(field="mem_value", kind="memory", heading=column.heading)
     cell = read_cell(column, raw)
     for flag in cell.flags:
         row.flags.setdefault(flag, []).append(column.field)

@@ -1,0 +1,177 @@
+"""Columns named as people like, and rows that only the other rows can tell: as they should be, nothing is said."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.notes.lint import Finding, look_at
+
+
+@pytest.fixture
+def lint(tmp_path: Path):
+    def look(text: str, *, info: bool = False) -> list[Finding]:
+        path = tmp_path / "notes.md"
+        path.write_text(text, encoding="utf-8")
+        return [finding for finding in look_at([str(path)])[0] if info or finding.level != "info"]
+
+    return look
+
+
+def table(text: str) -> str:
+    """Headings, and a row on each line; two spaces part cells."""
+    head, *rows = [[cell.strip() for cell in line.strip().split("  ") if cell] for line in text.strip().splitlines()]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in [head, ["---"] * len(head), *rows])
+
+
+HYBRID = "Sequence 4096, H100 80GB.\n\n" + table("""
+    GPUs  shard  repl  MBS  GBS  s/step  tok/s/GPU  peak
+    32  32  1  1  128  2.06  7954  31.2 GiB
+    32  8  4  1  128  2.03  8071  44.9 GiB
+    64  64  1  1  256  2.09  7839  29.7 GiB
+    64  8  8  1  256  2.05  7992  44.8 GiB
+    128  8  16  1  512  2.08  7877  44.8 GiB
+""")
+
+
+def test_sharding_groups_and_their_replicas_are_the_data_ranks(lint):
+    assert lint(HYBRID, info=True) == []
+    found = lint(HYBRID.replace("| 8 | 8 |", "| 8 | 4 |"))
+    assert [(f.line, f.code, f.level, f.column, f.proposed) for f in found] == [(8, "world-size", "error", "repl", "8")]
+    found = lint(HYBRID.replace("| 64 | 64 | 1 |", "| 64 | 46 | 1 |"))
+    assert [(f.line, f.code, f.column, f.proposed) for f in found] == [(7, "world-size", "shard", "64")]
+
+
+def test_a_peak_whose_cells_have_a_unit_of_memory_is_memory(lint):
+    found = lint(HYBRID.replace("29.7 GiB", "129.7 GiB"))
+    assert [(f.line, f.code, f.column, f.printed) for f in found] == [(7, "memory-over-capacity", "peak", "129.7 GiB")]
+
+
+LONGER = "13B on 64 H100, TP 8, MBS 1.\n\n" + table("""
+    seq  CP  DP  GBS  step (s)  tokens/s  MFU (%)  mem (GiB)
+    4096  1  8  512  8.08  259549  39.8  30.1
+    8192  1  8  256  8.38  250257  40.2  33.0
+    16384  1  8  128  9.07  231219  40.5  38.9
+    32768  2  4  64  10.66  196731  40.2  41.3
+    65536  4  2  32  13.88  151092  39.7  46.5
+    131072  8  1  16  20.41  102751  39.0  55.2
+""")
+
+
+def test_mfu_follows_from_each_rows_own_sequence(lint):
+    """FLOPs of a token are a + b x the sequence: here 1 for the weights and a tenth for each 8192."""
+    assert lint(LONGER) == []
+    for was, slip, line, proposed in (
+        ("| 9.07 | 231219 |", "| 231219 | 9.07 |", 7, "9.07"),
+        ("| 40.2 | 41.3 |", "| 41.3 | 40.2 |", 8, "40.2"),
+        ("| 39.7 |", "| 59.7 |", 9, "39.7"),
+        ("| 16384 |", "| 8192 |", 7, "16384"),
+    ):
+        found = lint(LONGER.replace(was, slip))
+        assert [(f.line, f.level, f.proposed) for f in found] == [(line, "error", proposed)], slip
+
+
+ZERO = "Sequenzlänge 2048, A100 40GB.\n\n" + table("""
+    GPUs  Stufe  Mikrobatch  Akkumulation  Globaler Batch  s/Schritt  Speicher (GiB)
+    64  2  4  2  512  5,17  20,6
+    64  3  8  1  512  5,13  14,6
+""")
+
+
+def test_a_stage_of_zero_in_german_parts_rows(lint):
+    assert lint(ZERO, info=True) == []
+    assert [f.code for f in lint(ZERO.replace("| 64 | 3 |", "| 64 | 2 |"))] == ["memory-monotone"] * 2
+
+
+def test_what_came_of_a_run_is_no_text_in_a_column_of_numbers(lint):
+    text = HYBRID.replace("| 2.05 | 7992 |", "| hang in first p2p, killed after 20 min | |")
+    assert lint(text) == []
+    assert [f.code for f in lint(HYBRID.replace("| 2.05 |", "| 2.05 when nobody looked |"))] == ["text-in-number"]
+
+
+def test_devices_that_the_text_counts_are_no_nodes_and_no_cell_to_change(lint):
+    text = "Sequence 4096, TP 2 throughout, 64 GPUs.\n\n" + table("""
+        PP  DP  GBS  step (s)  tok/s/GPU
+        2  16  512  7.16  4577
+        4  8  512  7.26  4514
+        8  4  512  7.34  4464
+        8  4  256  3.69  4440
+    """)
+    assert lint(text) == []
+    (found,) = lint(text.replace("| 4 | 8 |", "| 4 | 16 |"))
+    assert found.code == "world-size" and "128 processes but 64 GPUs" in found.message
+    assert "None" not in found.message and "odes" not in found.message and found.proposed == "8"
+
+
+PASTED = "Sequence 4096, A100 80GB.\n\n" + table("""
+    GPUs  TP  PP  DP  GBS  s/it  TFLOPs/GPU  tokens/s
+    32  2  2  8  256  7.11  152.1  147479
+    32  4  2  4  256  6.90  156.8  151968
+    64  2  2  16  512  7.19  150.4  291676
+    64  4  2  8  512  7.14  151.5  293719
+    128  2  2  32  512  3.74  144.6  560727
+    128  4  2  16  512  3.69  146.6  568325
+""")
+
+
+def test_a_pasted_pair_explains_its_row_and_nothing_is_worked_out_besides(lint):
+    assert lint(PASTED) == []
+    (found,) = lint(PASTED.replace("| 3.69 | 146.6 | 568325 |", "| 7.14 | 151.5 | 293719 |"))
+    assert (found.line, found.code, found.level, found.proposed) == (10, "pasted-pair", "error", None)
+    assert "line 8" in found.message
+
+
+LADDER = "Sequence 2048, global batch 1024, vocabulary 32000 (2.8B: 50432), A100 80GB.\n" \
+    "SwiGLU FFN in all but the 2.8B (a plain GPT); all have as many KV heads as heads, except the 1.1B (4).\n\n" + table("""
+    Model  Layers  Hidden  Heads  FFN  TP  DP  GPUs  s/iter  TFLOPs/GPU
+    1.1B  22  2048  32  5632  1  128  128  0.74  162.7
+    2.8B  32  2560  32  10240  1  128  128  1.85  158.1
+    6.7B  32  4096  32  11008  2  64  128  4.47  157.0
+    13B  40  5120  40  13824  4  32  128  8.93  150.7
+    65B  80  8192  64  22016  4  32  128  47.11  141.3
+""")
+
+
+def test_what_a_sentence_excepts_a_size_from_is_not_held_against_it(lint):
+    assert lint(LADDER) == []
+    found = lint(LADDER.replace(" (a plain GPT)", "").replace("in all but the 2.8B", "in all of them"))
+    assert [f.line for f in found] == [7]
+
+
+def test_a_width_that_only_a_gated_feed_forward_gives_the_size_with_is_gated(lint):
+    text = "# Scaling, 7B\n\n28 layers, hidden 3584, 28 heads, GQA 4, FFN 18944, vocab 152064, sequence 4096.\n\n" + table("""
+        GPUs  GBS  s/step
+        32  256  4.02
+        64  256  2.05
+    """)
+    assert lint(text, info=True) == []
+    assert [f.code for f in lint(text.replace("FFN 18944", "FFN 38944"), info=True)] == ["label-vs-params"] * 2
+
+
+RAMP = "Batch ramp at 32K tokens, 64 H100, CP 2.\n\n" + table("""
+    GBS  GA  time/step (s)  mem (GiB)
+    64  8  7.11  19.6
+    128  16  14.31  19.5
+    256  32  28.58  19.5
+    512  64  57.03  19.5
+""")
+
+
+def test_a_series_of_times_alone_follows_the_batch(lint):
+    for text in (RAMP, "\n".join(line.replace("| GA |", "| x |", 1) if "GA" in line else line for line in RAMP.split("\n"))):
+        assert lint(text) == []
+        (found,) = lint(text.replace("28.58", "14.31"))
+        assert (found.line, found.code, found.column) == (7, "gbs-scaling-outlier", "time/step (s)")
+        assert "line 6" in found.message and found.proposed is None
+        assert lint(text.replace("28.58", "24.10")) == []  # a faster batch is no slip
+
+
+def test_a_hidden_size_that_heads_and_label_deny_is_what_both_give(lint):
+    text = "# 14B\n\n48 layers, hidden size 5120, 40 heads, 8 KV heads, FFN 13824, vocab 152064, sequence 4096.\n\n" + table("""
+        GPUs  GBS  s/step
+        32  512  13.53
+        64  512  6.80
+    """)
+    assert lint(text) == []
+    found = lint(text.replace("5120", "4096"))
+    assert [(f.code, f.proposed) for f in found] == [("heads-divisible", "5120")] * 2
