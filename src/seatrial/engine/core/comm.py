@@ -93,7 +93,10 @@ class Pending:
                 for work in self._works:
                     work.wait()
             self._works = []
-        return self._finish()
+        done = self._finish()
+        # What was sent is let go of: only the result is asked for again.
+        self._finish = lambda: done
+        return done
 
     def then(self, change: Callable[[Tensor], Tensor]) -> Pending:
         """The same, with its result changed when it is there."""
