@@ -20,7 +20,7 @@ COMMANDS = {
     "import rows.csv --logbook book": "0 are new", "table book --top 5": "--wide has every one",
     "compare --logbook book --a tp=1 --b tp=2": "tp=1", "report book -o page.html": "180 records",
     f"plan {BLOOM} --zero 1 --top 3": "Not searched",
-    "plan --model llama3-8b --cluster dgx-h100 --nodes 32 --gbs 1024 --engine megatron-core --top 3": "No room for TFLOPs",
+    "plan --model llama3-8b --cluster dgx-h100 --nodes 32 --gbs 1024 --engine megatron-core --tp 2 --top 3": "No room for",
     f"plan {BLOOM} --dp 7": "letting go",
     f"explain {BLOOM} --dp 8 --tp 4 --pp 12 --mbs 2 --zero 1 --recompute full": "What to change",
     "sweep first-sweep.toml --dry-run": "invalid: 16 heads", "doctor --no-train": "launchers",

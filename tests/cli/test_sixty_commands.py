@@ -140,5 +140,5 @@ def test_each_prints_what_its_page_says(seatrial, folder):
     assert not wrong, "\n\n".join(wrong)
     assert (folder / "pipeline.svg").read_text().startswith("<svg") and "<html" in (folder / "page.html").read_text()[:500]
     assert "#SBATCH --account=abc" in (folder / "with-mine/train.slurm").read_text()
-    assert "CUDA_DEVICE_MAX_CONNECTIONS=1" in (folder / "llama/train.slurm").read_text()
+    assert "    --tensor-model-parallel-size " in (folder / "llama/train.slurm").read_text()
     assert len((folder / "forecast.csv").read_text().splitlines()) == 181

@@ -214,9 +214,14 @@ def expand(where: np.ndarray, tried: np.ndarray, space: Space, rows: int = CHUNK
 
 
 def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
-    """Drop what says the same as another row, and what has no meaning (virtual stages without a pipeline or without layers)."""
+    """Drop what says the same as another row, and what has no meaning (virtual stages without a pipeline or without layers) or
+    no use."""
     virtual = np.array([kind.virtual for kind in KINDS.values()])[c["schedule"]]
-    kept = ~virtual | ((c["pp"] > 1) & (c["pp"] * c["vp"] <= layers[c["shape"]] + 2))
+    stages, held = c["pp"] * c["vp"], layers[c["shape"]]
+    kept = ~virtual | ((c["pp"] > 1) & (stages <= held + 2))
+    if space.vp is None and space.stage_layers is None and space.facts.uneven == "any":
+        # Virtual stages that hardly two alike are of fill the ranking with what nobody would run.
+        kept &= ~virtual | (held % stages == 0) | ((held + 1) % stages == 0) | ((held + 2) % stages == 0)
     if space.zero is None:
         kept &= (c["dp"] * c["cp"] > 1) | (c["zero"] == 0)
         if space.zero_group or space.gradients_group or space.weights_group:
