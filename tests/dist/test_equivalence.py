@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+import torch
 
 from dist.context_layouts import BLOOM, GPT2, LAYOUTS, LLAMA, LLAMA_TIED, ONE_KV, PACKED, QWEN3, SELDOM
 from dist.many import Series, run_all
@@ -137,7 +138,8 @@ def _alone(trial: Trial) -> Trial:
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, Series]:
-    """The one process's series, by model and batch."""
+    """The one process's series, by model and batch; on one thread, as each rank has, so that both add in the same order."""
+    torch.set_num_threads(1)
     return run_all({repr((t.model, t.batch)): _alone(t) for t in TOPOLOGIES.values()}, RECIPE)
 
 

@@ -16,6 +16,7 @@ from seatrial.spec import GIB, Cluster, Device, Link, Trial, stages_of
 from seatrial.stages import short
 
 MOST_KNOBS = 4
+EVEN = "an even split of the layers"
 
 
 def would_fit(trial: Trial, *, need_bytes: int, base_bytes: int, cap_bytes: int) -> tuple[int, list[str]]:
@@ -41,7 +42,9 @@ def would_fit(trial: Trial, *, need_bytes: int, base_bytes: int, cap_bytes: int)
         sizes, sigma = tensor_bytes([t for _, t in tried])
         needs = base_bytes + scale * sizes
         likely = odds(needs, sigma, cap_bytes) >= LIKELY
-        fits = {t.topology: what for _, (what, t), ok in sorted(zip(needs, tried, likely), key=lambda one: one[0])[::-1] if ok}
+        # The least change first: an even split where the split was the user's own, then whatever gives up the least memory.
+        order = sorted(range(len(tried)), key=lambda i: (not tried[i][0].startswith(EVEN), -needs[i]))
+        fits = {tried[i][1].topology: tried[i][0] for i in order if likely[i]}
         if fits:
             return int(base_bytes + scale * mine), list(fits.values())[:MOST_KNOBS]
     return int(base_bytes + scale * mine), []
@@ -52,7 +55,7 @@ def smaller(trial: Trial) -> list[tuple[str, Trial]]:
     from seatrial.plan.explain import neighbours
 
     even = replace(trial.topology, stage_layers=None)
-    found = [("an even split of the layers", replace(trial, topology=even))] if even != trial.topology else []
+    found = [(EVEN, replace(trial, topology=even))] if even != trial.topology else []
     found += [(what, replace(trial, topology=t)) for what, t in neighbours(trial)
              if t != trial.topology and t.mbs <= trial.topology.mbs]
     return [(what, other) for what, other in found if all(v.level == "warning" for v in rules.violations(other))]
