@@ -38,8 +38,9 @@ def test_a_run_goes_on_from_a_checkpoint_of_then_as_if_it_had_not_stopped(found)
     # The norm that the checkpoint's steps were clipped by was summed in another order then, so it is not equal to the last bit.
     for reader, tolerance in {"dp2": 1e-6, "dp1": 1e-5, "tp2": 1e-5}.items():
         for name in ("losses", "grad_norms")[: 2 if reader == "dp2" else 1]:
-            now, whole = ([float.fromhex(text) for text in side] for side in (found[f"resume {reader}"][name], RESUMED["whole"][name]))
-            assert now == pytest.approx(whole[STOP:], rel=tolerance)
+            sides = found[f"resume {reader}"][name], RESUMED["whole"][name][STOP:]
+            now, whole = ([float.fromhex(text) for text in side] for side in sides)
+            assert now == pytest.approx(whole, rel=tolerance)
 
 
 @pytest.mark.parametrize("name", RUNS)
