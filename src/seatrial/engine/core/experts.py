@@ -14,7 +14,6 @@ used, and there, once for each micro-batch whatever is recomputed, they and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -302,7 +301,8 @@ class _AllTokens(Function):
 
 def tally(numbers: Tensor, size: int) -> Tensor:
     """How often each of 0 to `size` - 1 is there. `bincount` would make the host wait for the device."""
-    return torch.zeros(size + 1, dtype=torch.int64, device=numbers.device).index_add_(0, numbers, torch.ones_like(numbers))[:size]
+    found = torch.zeros(size + 1, dtype=torch.int64, device=numbers.device)
+    return found.index_add_(0, numbers, torch.ones_like(numbers))[:size]
 
 
 class AllToAll:
