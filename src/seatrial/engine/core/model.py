@@ -61,6 +61,11 @@ def end_norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
     return LayerNorm(name, m.hidden, m.norm_eps, shared.ops.layer_norm) if m.layernorm else norm(name, shared)
 
 
+def activation(shared: Shared) -> Callable[[Tensor], Tensor]:
+    ops = shared.ops
+    return {"gelu": gelu, "swiglu": ops.swiglu, "swiglu-clamped": ops.clamped_swiglu}[shared.model.architecture.mlp]
+
+
 class Linear(nn.Module):
     """A weight and perhaps a bias; whether it is used by rows or by columns is the caller's choice."""
 
@@ -89,6 +94,9 @@ class Block(nn.Module):
         at = f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", shared), norm(f"{at}.norm2", shared)
         qkv, out, up, down = layer.linears(m)
+        cut = {"rank": tp.rank, "size": tp.size}
+        self.sinks = split_vector({f"{at}.attn.sinks": layer.Part("attn.sinks", m.heads)}, **cut) if m.sinks else None
+        self.window = m.window(number)
         self.latent = LatentAttention(at, shared) if m.is_latent else None
         """In place of the next five."""
         if self.latent is None:
@@ -104,14 +112,15 @@ class Block(nn.Module):
         tp = self.shared.tp
         x_BSH = x_BSH + (self._attention(x_BSH) if self.latent is None else self.latent(x_BSH, self.norm1))
         inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
-        activation = self.shared.ops.swiglu if self.shared.model.gated else gelu
-        return x_BSH + self._through(activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
+        act = activation(self.shared)
+        return x_BSH + self._through(act, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
 
     def _attention(self, x_BSH: Tensor) -> Tensor:
         tp = self.shared.tp
         qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
         mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=self.shared.positions,
-                       backend=self.shared.ops.attention, q_norm=self.q_norm, k_norm=self.k_norm)
+                       backend=self.shared.ops.attention, q_norm=self.q_norm, k_norm=self.k_norm, window=self.window,
+                       sinks=self.sinks)
         return row_linear(mixed, self.out.weight, self.out.bias, tp)
 
     def _through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
