@@ -64,8 +64,10 @@ class EngineModel:
 
     expert_parallel: bool = False
     """Whether a layer's experts can lie on ranks apart (EP) …"""
-    expert_tensor: tuple[Literal["whole", "tp"], ...] = ()
-    """… each of them whole on its rank (ETP 1), or divided as the rest of the layer is (ETP = TP); what is missing cannot be."""
+    expert_tensor: tuple[Literal["whole", "tp", "any"], ...] = ("tp",)
+    """… each of them whole on its rank (ETP 1), divided as the rest of the layer is (ETP = TP), or over any ETP …"""
+    experts_cut_sequence: bool = False
+    """… and whether tensor parallelism of a model with experts always cuts the sequence of norms."""
     dispatchers: tuple[Dispatcher, ...] = ()
     """How tokens travel to their experts; the first is its default."""
 

@@ -277,7 +277,8 @@ def left_bytes(c: Configs, cluster: Cluster, element: Floats) -> Left:
             np.where(expands, split - made, some[1]))
     scores = np.where(stored, (4 * scale + 1) * c.heads * c.seq / c.tp, 0.0)
     again = facts.says(c, "selective", "attention") & ~expands
-    return Left(everything=tokens * (whole + split + scores), partly=tokens * (some[0] + some[1] + np.where(again, 0.0, scores)),
+    return Left(everything=tokens * (whole + split + scores),
+                partly=tokens * (some[0] + some[1] + np.where(again, 0.0, scores)),
                 boundary=tokens * 2 * h * scale / cut, stored=stored,
                 passing=tokens * (2 * h * scale + np.maximum(split / 2, scores / 2)))
 
