@@ -330,7 +330,7 @@ def _traffic(c: Configs, cluster: Cluster, machine: Machine, parameters: Floats,
     reduced = most * _wire(c, machine)
     gathered = most * np.where(c.precision == FP8, fact("fp8_gather_bytes"), fact("gather_bytes")) * full
     m = c.microbatches
-    buckets = np.ceil(most / 5e8)
+    buckets = np.maximum(np.ceil(most / 5e8), 1)
     pieces = np.ceil(c.layers / c.pp * fact("messages_per_layer"))
     across = network.all_reduce_s(cluster, replicas, reduced / shards, buckets)
     scatter = np.where(facts.of(c, "reduces_whole"), network.all_reduce_s(cluster, group, reduced, buckets),
