@@ -157,7 +157,7 @@ def _states(c: Configs, parameters: Parameters, element: Floats, *, at_work: boo
     dense, routed = parameters
     one_layer = (dense[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
     one_layer = np.where(c.pp > 2, one_layer, (numbers(tensors(c, c.tp)))[None])
-    depth = np.stack([c.first_layers, c.middle_layers, c.last_layers])
+    depth = np.stack([c.first_layers, c.middle_layers, c.last_layers]).astype(np.float64)
     found = _held(c, dense, one_layer, depth, Copies.of(c), element, at_work=at_work)
     head = np.where(c.zero >= 2, c.vocab / c.tp * c.hidden * facts.of(c, "head_bytes") * (element / 2), 0.0) * at_work
     found["gradients"] = found["gradients"] + np.stack([np.where(c.pp == 1, head, 0.0), np.zeros(len(c)), head])
