@@ -172,6 +172,17 @@ def test_a_mixed_model_is_timed_layer_by_layer():
     assert held == pytest.approx([float(memory.peak(Configs.from_trials([one]), H100).gib[0]) for one in both])
 
 
+def test_a_layer_of_multi_token_prediction_is_one_more_on_the_last_stage():
+    plain = presets.model("deepseek-v3")
+    one, more = (configs(model, gbs=256, dp=8, pp=8, ep=8) for model in (plain, replace(plain, mtp=1)))
+    grown = (step.stage_parameters(more) - step.stage_parameters(one))[:, 0]
+    size = arith.parameters(plain)
+    held = size.expert_layer - numbers(expert_tensors(plain)) * 7 / 8
+    assert grown.tolist() == pytest.approx([0, 0, held + 2 * 7168**2 + 2 * 7168 + one.vocab[0] * 7168])
+    assert (memory.activations(more, H100, np.array([2.0]))[0] > memory.activations(one, H100, np.array([2.0]))[0])[2, 0]
+    assert step.measure(more, H100).head.forward[0] > 2 * step.measure(one, H100).head.forward[0]
+
+
 @pytest.mark.parametrize(("model", "nodes", "gbs", "engine"), [
     ("qwen3-30b-a3b", 8, 512, "megatron-core"), ("qwen3-30b-a3b", 8, 512, "fsdp2"), ("qwen3-30b-a3b", 8, 512, "seatrial"),
     ("deepseek-v3", 32, 2048, "megatron-core"), ("deepseek-v3", 256, 8192, "megatron-core"),

@@ -473,6 +473,19 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
     return Cost(forward, backward)
 
 
+def further(c: Configs, machine: Machine, top: Cost, dense: dict[str, Cost], routed: dict[str, Cost]) -> Cost:
+    """The head with multi-token prediction: of each further token a layer, what joins it with that token's embedding, and a
+    loss."""
+    if not c.mtp.any():
+        return top
+    joined = _gemms_s(machine, [(c.tokens, c.hidden // c.tp, 2 * c.hidden, None)])
+    ways = []
+    for way in (0, 1):
+        plain, mixed = (sum((cost[way] for cost in parts.values()), np.zeros(len(c))) for parts in (dense, routed))
+        ways.append(top[way] + c.mtp * (top[way] + joined[way] + np.where(c.experts > 0, mixed, plain)))
+    return Cost(*ways)
+
+
 def _logits(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
     tokens, rows = c.tokens, c.vocab // c.tp
     align = alignment_bytes(machine, rows, c.hidden)

@@ -316,9 +316,10 @@ def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     boundary = c.tokens * c.hidden * element
     # A pipeline also keeps each micro-batch's output until its gradient has come, and two buffers for messages.
     output = np.where(c.pp == 1, 0.0, (flight * np.asarray(facts.of(c, "stage_outputs")) + 2) * boundary)
+    depth = depth + c.further
     if not c.experts.any():
         return depth * flight * kept + output, np.broadcast_to(working, depth.shape)
-    routed = experts.depths(c)
+    routed = experts.depths(c) + np.where(c.experts > 0, c.further, 0)
     full = np.where(c.recompute == FULL, 1.0, routed)
     most = 1 + experts.kept_excess(c, full)[0]
     kept_here, working_here = expert_left_bytes(c, cluster, element, experts.rows(c) * most).of(c)
@@ -339,7 +340,7 @@ def uneven_bytes(c: Configs, element: Floats) -> Floats:
 
 def _logits(c: Configs, element: Floats) -> Floats:
     """The last rank: logits, their fp32 copy, and the gradient of either."""
-    size = c.tokens * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
+    size = (1 + c.mtp) * c.tokens * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
     out = np.zeros((3, len(c)))
     out[LAST] = size
     out[FIRST] = np.where(c.pp == 1, size, 0.0)
