@@ -133,8 +133,9 @@ def test_what_one_layer_of_experts_keeps_is_megatrons_count():
     router = 8192 * 128 * 20
     assert left.everything[0] - beside.everything[0] == rows * (2 * 2048 + 6 * 768) + router
     assert left.partly[0] - beside.partly[0] == rows * (2 * 2048 + 4 * 768) + router
-    # Around them: both norms' inputs and outputs, q and attention's output, k and v, and a number of each head.
-    assert beside.everything[0] == 8192 * (8 * 2048 + 4 * 4096 + 4 * 512 + 4 * 32)
+    # Around them: both norms' inputs and outputs, q and attention's output, k and v, q and k before their norms, and a number
+    # of each head.
+    assert beside.everything[0] == 8192 * (8 * 2048 + 4 * 4096 + 4 * 512 + 2 * (4096 + 512) + 4 * 32)
 
 
 def test_latent_attention_keeps_what_it_expanded_and_what_it_compressed():

@@ -255,6 +255,7 @@ def left_bytes(c: Configs, cluster: Cluster, element: Floats) -> Left:
     masks = 2.0 * np.asarray(facts.of(c, "masks"))
     stored = facts.attention(c, cluster.device) == facts.STORED
     twice = np.where(c.cp > 1, context.kept_bytes(c, element), 0.0) if (c.cp > 1).any() else 0.0
+    normed = c.normed_qk * (1 - c.is_latent)
     # Latent attention: what it compressed, before its norm and after it.
     latent = (4.0 * (c.q_rank + c.kv_rank) + 2.0 * c.rope_dim) * scale / cut
 
@@ -264,7 +265,8 @@ def left_bytes(c: Configs, cluster: Cluster, element: Floats) -> Left:
         gathered = np.where(np.asarray(facts.of(c, "gathers_norms")) & (c.tp > 1) & (by_h > 4), 4.0, 0.0)
         outside = ((by_h - gathered) / cut + gathered + masks / cut) * h * scale
         inner = np.where(c.gated == 1, by_f, np.minimum(by_f, 4.0))
-        inside = (by_q * w.context + by_kv * (w.qkv - w.context) / 2 + inner * w.inner) * scale
+        # Norms of queries and keys keep what came in.
+        inside = (by_q * w.context + by_kv * (w.qkv - w.context) / 2 + 2 * normed * w.rotated + inner * w.inner) * scale
         return outside + latent, inside + np.where(stored, 0.0, 4.0 * c.heads / c.tp) + twice
 
     plain, eight, some = kept_by("kept"), kept_by("kept_fp8"), kept_by("kept_selective")
