@@ -29,7 +29,7 @@ Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 Attention = Literal["stored", "fused", "fused-hopper"]
 ContextKind = Literal["ring", "gather", "ulysses", "ulysses+ring"]
 Balance = Literal["natural", "forced"]
-Dispatcher = Literal["alltoall", "allgather"]
+Dispatcher = Literal["alltoall", "allgather", "flex"]
 RopeScaling = Literal["llama3", "yarn"]
 TokenSet = Literal["sequence", "rank", "global"]
 
@@ -615,7 +615,8 @@ class Topology:
     moe_dispatcher: Dispatcher = fields.field("alltoall", label="Dispatcher", title="Token dispatcher", word="",
         of_trial="topology.dispatches",
         names="moe dispatcher, token dispatcher, moe token dispatcher type, dispatcher")
-    """How tokens reach their experts: all-to-all of what each needs, or every token gathered on all ranks of the experts."""
+    """How tokens reach their experts: all-to-all of what each needs, every token gathered on all ranks of the experts, or sent
+    once to each node and dealt out inside (flex: DeepEP and its like)."""
 
     def __post_init__(self) -> None:
         fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, cp=self.cp, vp=self.vp, mbs=self.mbs, ep=self.ep,

@@ -105,6 +105,9 @@ def _options(trial: Trial) -> Iterator[tuple[str, object]]:
         yield "parallelism.fsdp_reshard_after_forward", "always" if t.zero == 3 else "never"
     yield "parallelism.tensor_parallel_degree", t.tp
     yield "parallelism.context_parallel_degree", t.cp
+    if m.mixture:
+        yield "parallelism.expert_parallel_degree", t.ep
+        yield "parallelism.expert_tensor_parallel_degree", t.expert_tp
     if t.cp > 1:
         yield "parallelism.context_parallel_rotate_method", ROTATES[t.cp_kind]
     yield "parallelism.pipeline_parallel_degree", t.pp
