@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from seatrial import presets
+from seatrial.arith.flops import attention_core_forward, flops
 from seatrial.arith.parameters import parameters
 from seatrial.engine.io import checkpoint
 from seatrial.errors import BadInput
@@ -138,18 +141,13 @@ DEEPSEEK = dict(latent=Latent(kv_rank=16), shared_experts=1, norm_eps=1e-6, rout
 
 
 def test_a_mixture_goes_out_as_the_type_that_can_say_it():
-    from dataclasses import replace
-
     choices = ({}, {"qk_norm": True}, DEEPSEEK)
     assert [hfconfig.type_of(replace(SMALL, **each)) for each in choices] == ["mixtral", "qwen3_moe", "deepseek_v3"]
     with pytest.raises(BadInput, match=re.escape("mixtral has no shared_experts 1, qwen3_moe has no qk_norm False")):
         hfconfig.type_of(replace(SMALL, shared_experts=1))
 
 
-PUBLISHED = {"mixtral-8x7b": "12.9", "qwen3-30b-a3b": "3.3", "qwen3-235b-a22b": "22", "deepseek-v3": "37"}
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3"])
 def test_parameters_of_presets_are_those_of_transformers(name):
     import transformers
 
@@ -159,3 +157,36 @@ def test_parameters_of_presets_are_those_of_transformers(name):
         built = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config))
     assert sum(p.numel() for p in built.parameters()) == parameters(model).total
     assert {e.theirs for e in tensor_names(model, fused=True)} == set(built.state_dict())
+
+
+@pytest.mark.parametrize(("name", "total", "convention", "active"), [
+    ("mixtral-8x7b", "46.7", "active", "12.9"),
+    ("qwen3-30b-a3b", "30.5", "active", "3.3"),  # 3.353, which the card cuts
+    ("qwen3-235b-a22b", "235", "active", "22"),
+    ("deepseek-v3", "671", "active_with_head", "37"),
+])
+def test_active_parameters_are_those_of_the_model_card(name, total, convention, active):
+    p = parameters(presets.model(name))
+    for value, published in ((p.total, total), (getattr(p, convention), active)):
+        how = ROUND_DOWN if published == "3.3" else ROUND_HALF_UP
+        assert (Decimal(value) / 10**9).quantize(Decimal(published), how) == Decimal(published)
+
+
+def causal(model: Model) -> float:
+    """`model` FLOPs of a token, of the attention those alone that the mask leaves."""
+    return (flops("model", model, samples=1) - 1.5 * model.layers * attention_core_forward(model)) / model.seq
+
+
+@pytest.mark.parametrize(("name", "published"), [("deepseek-v3", 250e9)])
+def test_flops_of_a_token_are_those_that_were_published(name, published):
+    """Zhao et al., "Insights into DeepSeek-V3" (2025), table 2: sequences of 4096."""
+    assert causal(replace(presets.model(name), seq=4096)) == pytest.approx(published, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b"])
+def test_flops_of_a_token_are_those_that_megatron_counts(name):
+    """4 h p (h + h x kv / heads + s / 2) of attention, 4 h x 3/2 x width x top-k of experts, 2 h V of logits, times three."""
+    m = presets.model(name)
+    attention = 4 * m.heads * m.head_size * (m.hidden + m.hidden * m.kv / m.heads + m.seq / 2)
+    expected = 3 * (m.layers * (attention + 6 * m.hidden * m.expert_inner * m.chosen) + 2 * m.hidden * m.vocab)
+    assert causal(m) == pytest.approx(expected, rel=0.01)

@@ -104,7 +104,7 @@ class HuggingFace:
         there = dict.fromkeys([*self._where, *(n for f in dict.fromkeys(self._where.values()) for n in self._file(f).names)])
         # Layers that draft tokens beyond the next, which transformers leaves out too.
         drafting = tuple(name.removesuffix("eh_proj.weight") for name in there if name.endswith(".eh_proj.weight"))
-        rest = [name for name in there if name not in taken and not harmless(name, self.model) and not name.startswith(drafting)]
+        rest = [n for n in there if n not in taken and not harmless(n, self.model) and not n.startswith(drafting)]
         if rest:
             more = f", and {len(rest) - 1} more," if len(rest) > 1 else ","
             raise BadInput(f"{self.folder}: tensor {rest[0]}{more} has no place in a {self.model.family} of "

@@ -103,13 +103,14 @@ def why_not(model: Model, kind: str) -> str | None:
         (m.dense_layers == 0 or deepseek or qwen, f"dense_layers {m.dense_layers}"),
         (m.expert_every == 1 or qwen, f"expert_every {m.expert_every}"),
         ((r.kind == "sigmoid") == deepseek, f"router.kind {r.kind}"),
-        ((r.correction is not None) == deepseek, f"router.correction {r.correction}"),
+        (r.corrected == deepseek, f"router.correction {r.correction}"),
         (r.normalised or deepseek or qwen, f"router.normalised {r.normalised}"),
         (r.scale == 1 or deepseek, f"router.scale {r.scale}"),
         (r.groups == 1 or deepseek, f"router.groups {r.groups}"),
         (r.bias == (kind == "gpt_oss"), f"router.bias {r.bias}"),
         (not deepseek or m.norm_eps == LATENT_EPS, f"norm_eps {m.norm_eps}, where its latent norms have {LATENT_EPS}"),
         (not deepseek or m.kv == m.heads, f"kv_heads {m.kv}"),
+        (not deepseek or m.sliding_window is None, f"sliding_window {m.sliding_window}"),
     ]
     return next((words for fits, words in said if not fits), None)
 

@@ -241,7 +241,7 @@ def _with_dense_layers(model: Model, fused: bool = False) -> list[Entry]:
         if not model.has_experts(i):
             return _mlp(at, f"layers.{i}.mlp", model)
         found = _routed(model, i, f"{at}.gate", f"{at}.experts", fused, ("gate_proj", "up_proj", "down_proj"))
-        if model.router.correction is not None:
+        if model.router.corrected:
             found.append(_same(f"{at}.gate.e_score_correction_bias", f"layers.{i}.router.correction"))
         return found + (_mlp(f"{at}.shared_experts", f"layers.{i}.shared", model) if model.shared else [])
 

@@ -45,6 +45,9 @@ MANIFEST, LATEST = "manifest.json", "latest"
 WRITING, REPLACED = ".writing-", ".replaced-"
 POLL_S = 0.02
 TELL_S = 30.0
+MIXTURE = ("chosen", "shared_inner", "expert_inner", "dense_layers", "expert_every")
+ROUTING = ("kind", "normalised", "scale", "bias", "corrected", "groups", "limit")
+"""What a mixture is; losses and capacity are a run's."""
 
 
 def key_of(shard: Shard) -> str:
@@ -384,8 +387,8 @@ def check_model(found: Found, model: Model) -> None:
         return
     theirs, ours = _shape(fields.build(Model, found.model, where=f"{found.folder / MANIFEST}: model")), _shape(model)
     for name, value in theirs.items():
-        if ours[name] != value:
-            raise BadInput(f"{found.folder}: is of a model with {name} {value}, this one has {ours[name]}")
+        if ours.get(name) != value:
+            raise BadInput(f"{found.folder}: is of a model with {name} {value}, this one has {ours.get(name)}")
 
 
 def _shape(model: Model) -> dict[str, object]:
@@ -393,6 +396,10 @@ def _shape(model: Model) -> dict[str, object]:
     found: dict[str, object] = {"layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv,
                                 "head_dim": model.head_size, "ffn": model.inner, "vocab": model.vocab,
                                 "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True)}
+    found |= {name: getattr(model, name) for name in ("experts", "latent", "sinks", "mtp")}
+    if model.mixture:
+        found |= {name: getattr(model, name) for name in MIXTURE}
+        found |= {f"router.{name}": getattr(model.router, name) for name in ROUTING}
     if model.learned:
         return found | {"seq": model.seq}
     scaling = ("rope_low_freq", "rope_high_freq", "rope_original_seq") if model.rope_factor is not None else ()
