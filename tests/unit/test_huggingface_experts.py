@@ -30,6 +30,8 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         **{**ROTARY, "num_key_value_heads": 6}, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20, n_group=4,
         topk_group=2, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=28, kv_lora_rank=12, qk_rope_head_dim=8,
         qk_nope_head_dim=10, v_head_dim=14)),
+    "gpt_oss": ("GptOss", dict(**ROTARY, head_dim=8, num_local_experts=4, num_experts_per_tok=2,
+                               layer_types=["full_attention"] * 3, rope_parameters={"rope_type": "default"})),
 }  # fmt: skip
 
 
@@ -104,6 +106,7 @@ def test_experts_lie_one_under_the_other(tmp_path):
     ("deepseek_v3", {"attention_bias": True}, "attention_bias is True"),
     ("deepseek_v3", {"num_key_value_heads": 2}, "num_key_value_heads is 2"),
     ("deepseek_v3", {"n_group": 3}, "8 experts are not a multiple of 3 groups"),
+    ("gpt_oss", {"swiglu_limit": 5.0}, "swiglu_limit is 5.0"), ("gpt_oss", {"swiglu_alpha": 1.0}, "swiglu_alpha is 1.0"),
 ])
 def test_a_key_that_changes_what_is_computed_is_known_or_refused(kind, change, words):
     import transformers
@@ -139,10 +142,13 @@ def test_layers_that_draft_tokens_are_left_out_as_transformers_does(tmp_path):
 SMALL = Model(layers=2, hidden=48, heads=6, vocab=300, seq=32, family="llama", experts=4)
 DEEPSEEK = dict(latent=Latent(kv_rank=16), shared_experts=1, norm_eps=1e-6, router=Router(kind="sigmoid", correction=0.001))
 
+GPT_OSS = dict(mlp="swiglu-clamped", biases="all", sinks=True, router=Router(bias=True))
+
 
 def test_a_mixture_goes_out_as_the_type_that_can_say_it():
-    choices = ({}, {"qk_norm": True}, DEEPSEEK)
-    assert [hfconfig.type_of(replace(SMALL, **each)) for each in choices] == ["mixtral", "qwen3_moe", "deepseek_v3"]
+    choices = ({}, {"qk_norm": True}, DEEPSEEK, GPT_OSS)
+    types = ["mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss"]
+    assert [hfconfig.type_of(replace(SMALL, **each)) for each in choices] == types
     with pytest.raises(BadInput, match=re.escape("mixtral has no shared_experts 1, qwen3_moe has no qk_norm False")):
         hfconfig.type_of(replace(SMALL, shared_experts=1))
 

@@ -130,4 +130,6 @@ def keys_of(model: Model, kind: str) -> dict[str, Any]:
             "qk_rope_head_dim": m.rope_dim, "qk_nope_head_dim": m.head_size, "v_head_dim": m.value_dim,
             "head_dim": m.rope_dim, "rope_interleave": True, "num_nextn_predict_layers": 0}
     made |= {"num_local_experts": m.experts, "intermediate_size": m.expert_inner}
-    return made | ({"router_jitter_noise": 0.0} if kind == "mixtral" else {"swiglu_limit": 7.0})
+    if kind == "mixtral":
+        return made | {"router_jitter_noise": 0.0}
+    return made | {"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "layer_types": ["full_attention"] * m.layers}
