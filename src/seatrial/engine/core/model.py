@@ -15,11 +15,21 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from seatrial.arith import layer
+from seatrial.arith import experts, layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
+from seatrial.engine.core.experts import ExpertParallel, Experts
 from seatrial.engine.core.latent import LatentAttention
-from seatrial.engine.core.layers import Discarded, LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear
+from seatrial.engine.core.layers import (
+    Discarded,
+    LayerNorm,
+    RmsNorm,
+    column_linear,
+    embedding,
+    gelu,
+    row_linear,
+    swiglu_clamped,
+)
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
 from seatrial.spec import Model
@@ -40,6 +50,19 @@ class Shared:
     selective: bool = False
     """Whether a block's own forward pass throws away what is cheap to make again."""
     ops: Ops = field(default_factory=Ops)
+    experts: ExpertParallel | None = None
+
+    @property
+    def activation(self) -> Callable[[Tensor], Tensor]:
+        m = self.model
+        return gelu if not m.gated else swiglu_clamped if m.architecture.mlp == "swiglu-clamped" else self.ops.swiglu
+
+    def through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+        """product(cheap(x)), where selective recompute does not keep what is between the two."""
+        if not self.selective:
+            return product(cheap(x))
+        between = Discarded(cheap, x, self.tp.comm.timers)
+        return between.free(product(between.value))
 
 
 def norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
@@ -95,31 +118,30 @@ class Block(nn.Module):
             self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", shared) if m.normed_qk else None for n in "qk")
             self.qkv, self.out = _linear(at, qkv, shared), _linear(at, out, shared)
             self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in qkv.parts[:2])
-        self.up, self.down = _linear(at, up, shared), _linear(at, down, shared)
-        self.impl = shared.ops.block(self)
+        self.experts: Experts | None = None
+        if m.has_experts(number):
+            beside = [_linear(at, linear, shared) for linear in experts.shared_linears(m)] if m.shared_inner else [None, None]
+            self.experts = Experts(number, shared, *beside)
+        else:
+            self.up, self.down = _linear(at, up, shared), _linear(at, down, shared)
+        self.impl = shared.ops.block(self) if self.experts is None else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.impl is not None:
             return self.impl(x_BSH)
-        tp = self.shared.tp
+        tp, through = self.shared.tp, self.shared.through
         x_BSH = x_BSH + (self._attention(x_BSH) if self.latent is None else self.latent(x_BSH, self.norm1))
-        inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
-        activation = self.shared.ops.swiglu if self.shared.model.gated else gelu
-        return x_BSH + self._through(activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
+        if self.experts is not None:
+            return x_BSH + through(self.norm2, x_BSH, self.experts)
+        inner = through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
+        return x_BSH + through(self.shared.activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
 
     def _attention(self, x_BSH: Tensor) -> Tensor:
         tp = self.shared.tp
-        qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
+        qkv = self.shared.through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
         mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=self.shared.positions,
                        backend=self.shared.ops.attention, q_norm=self.q_norm, k_norm=self.k_norm)
         return row_linear(mixed, self.out.weight, self.out.bias, tp)
-
-    def _through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
-        """product(cheap(x)), where selective recompute does not keep what is between the two."""
-        if not self.shared.selective:
-            return product(cheap(x))
-        between = Discarded(cheap, x, self.shared.tp.comm.timers)
-        return between.free(product(between.value))
 
 
 class Tokens(nn.Module):
