@@ -71,7 +71,8 @@ HF = {
 
 
 DIVIDED = {"gpt2": dict(cp=4), "bloom": dict(cp=4, cp_kind="gather"), "llama-3.1": dict(cp=4, cp_kind="ulysses+ring"),
-           "qwen3": dict(cp=2, dp=2), "llama packed": dict(cp=2, dp=2), }
+           "qwen3": dict(cp=2, dp=2), "llama packed": dict(cp=2, dp=2),
+           "mixtral": dict(dp=2, tp=2, ep=4, etp=1), "qwen3_moe": dict(dp=2, cp=2, ep=2)}
 """The sequence over ranks, by the three kinds of positions and with norms over heads; and experts."""
 PACKED = {"llama packed": "uniform:1:12"}
 """Documents, where they hide under a mask from those of transformers; positions go on."""
