@@ -46,6 +46,8 @@ ROTARY = dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_ke
               intermediate_size=80, max_position_embeddings=32, rms_norm_eps=1e-5)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 8, "beta_fast": 2.0,
+        "beta_slow": 0.5}
 HF = {
     "gpt2": ("GPT2", dict(n_layer=2, n_embd=48, n_head=4, n_positions=32, vocab_size=300, attn_pdrop=0, embd_pdrop=0,
                           resid_pdrop=0)),
@@ -62,11 +64,12 @@ HF = {
     "qwen3_moe normalised": ("Qwen3Moe", dict(**ROTARY, num_experts=8, num_experts_per_tok=4, moe_intermediate_size=20,
                                               norm_topk_prob=True, decoder_sparse_step=2)),
     "deepseek_v3": ("DeepseekV3", dict(
-        **{**ROTARY, "num_key_value_heads": 6, "rms_norm_eps": 1e-6}, n_routed_experts=8, num_experts_per_tok=3, n_group=4,
+        **{**ROTARY, "num_key_value_heads": 6, "rms_norm_eps": 1e-6},
+        rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 0.8}, n_routed_experts=8, num_experts_per_tok=3, n_group=4,
         topk_group=2, moe_intermediate_size=20, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=28, kv_lora_rank=12,
         qk_rope_head_dim=8, qk_nope_head_dim=10, v_head_dim=14)),
-    "gpt_oss": ("GptOss", dict(**ROTARY, head_dim=8, num_local_experts=4, num_experts_per_tok=2,
-                               layer_types=["full_attention"] * 2, rope_parameters={"rope_type": "default"})),
+    "gpt_oss": ("GptOss", dict(**ROTARY, head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=8,
+                               rope_parameters={**YARN, "truncate": False})),
 }  # fmt: skip
 
 

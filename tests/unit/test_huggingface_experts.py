@@ -22,16 +22,19 @@ from seatrial.spec import Latent, Model, Router
 
 ROTARY = dict(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, vocab_size=300,
               intermediate_size=80, max_position_embeddings=32)
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "beta_fast": 2.0, "beta_slow": 0.5,
+        "rope_theta": 100.0}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("Mixtral", dict(**ROTARY, num_local_experts=4)),
     "qwen3_moe": ("Qwen3Moe", dict(**ROTARY, head_dim=24, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=20,
                                    norm_topk_prob=True, mlp_only_layers=[0])),
     "deepseek_v3": ("DeepseekV3", dict(
-        **{**ROTARY, "num_key_value_heads": 6}, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20, n_group=4,
+        **{**ROTARY, "num_key_value_heads": 6}, rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 0.8},
+        n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20, n_group=4,
         topk_group=2, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=28, kv_lora_rank=12, qk_rope_head_dim=8,
         qk_nope_head_dim=10, v_head_dim=14)),
-    "gpt_oss": ("GptOss", dict(**ROTARY, head_dim=8, num_local_experts=4, num_experts_per_tok=2,
-                               layer_types=["full_attention"] * 3, rope_parameters={"rope_type": "default"})),
+    "gpt_oss": ("GptOss", dict(**ROTARY, head_dim=8, num_local_experts=4, num_experts_per_tok=2, sliding_window=8,
+                               rope_parameters={**YARN, "truncate": False})),
 }  # fmt: skip
 
 
@@ -153,7 +156,7 @@ def test_a_mixture_goes_out_as_the_type_that_can_say_it():
         hfconfig.type_of(replace(SMALL, shared_experts=1))
 
 
-@pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3"])
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3", "gpt-oss-120b"])
 def test_parameters_of_presets_are_those_of_transformers(name):
     import transformers
 
@@ -170,6 +173,7 @@ def test_parameters_of_presets_are_those_of_transformers(name):
     ("qwen3-30b-a3b", "30.5", "active", "3.3"),  # 3.353, which the card cuts
     ("qwen3-235b-a22b", "235", "active", "22"),
     ("deepseek-v3", "671", "active_with_head", "37"),
+    ("gpt-oss-120b", "116.8", "active_with_head", "5.1"),
 ])
 def test_active_parameters_are_those_of_the_model_card(name, total, convention, active):
     p = parameters(presets.model(name))

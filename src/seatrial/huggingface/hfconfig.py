@@ -82,10 +82,10 @@ def model_of(config: Config, *, where: str, seq: int | None = None) -> Model:
     if seq is not None and kind == "gpt2" and seq != made["seq"]:
         raise BadInput(f"{where}: its {made['seq']} positions are learned: a sequence of {seq} would be another model")
     made["seq"] = seq or made["seq"]
-    window = made.get("sliding_window")
-    if window is not None and window < made["seq"]:
-        raise BadInput(f"{where}: sliding_window is {window} with positions up to {made['seq']}, and the engine looks back "
-                       f"over all of a sequence: --seq {window} takes the model for sequences of which both see the same")
+    if made.pop("unclear", False) and made["sliding_window"] < made["seq"]:
+        window = made["sliding_window"]
+        raise BadInput(f"{where}: sliding_window is {window} with positions up to {made['seq']}, in layers that there are no "
+                       f"words for here: --seq {window} takes the model for sequences of which all layers see the same")
     family = mixtures.FAMILY.get(kind, kind)
     ties = bool(config.get("tie_word_embeddings", FAMILIES[family].tied))
     made |= {"family": family, "vocab": read.number("vocab_size"), "name": str(config.get("_name_or_path") or ""),
@@ -134,7 +134,7 @@ def _rotary(read: Reader) -> dict[str, Any]:
                 kv_heads=read.number("num_key_value_heads", default=kv),
                 head_dim=None if size * heads == hidden else size, seq=read.number("max_position_embeddings"),
                 norm_eps=config.get("rms_norm_eps", mixtures.EPS.get(kind, 1e-6)), biases=_biases(read),
-                sliding_window=_window(read, layers), **_rope(read))
+                **_window(read, layers), **_rope(read))
     return made | (mixtures.words_of(read) if kind in mixtures.CLASSES else {})
 
 
@@ -153,50 +153,84 @@ def _biases(read: Reader) -> str | None:
     return {(True, True): "all", (True, False): "attention", (False, True): "mlp"}.get((of_attention, of_mlp))
 
 
-def _window(read: Reader, layers: int) -> int | None:
-    """Where any layer looks back less far than all: how far."""
+def _window(read: Reader, layers: int) -> dict[str, Any]:
+    """How far layers look back that do not look back over all, and which; "unclear": no words of ours say which."""
     config, kind = read.config, read.config["model_type"]
-    window = config.get("sliding_window", 4096 if kind == "mistral" else None)
+    usual = {"mistral": 4096, "gpt_oss": 128}.get(kind)
+    window = None if config.get("sliding_window", usual) is None else read.number("sliding_window", default=usual)
     kinds = config.get("layer_types")
     if kinds is not None and not isinstance(kinds, list):
         raise BadInput(f"{read.where}: layer_types is {shown(kinds)}: expected a list")
-    if window is not None:
-        window = read.number("sliding_window", default=window)
-    if kinds is not None:
+    if kinds is None:
+        slides = _sliding(read, layers)
+    else:
         if strange := sorted(set(map(str, kinds)) - {"full_attention", "sliding_attention"}):
-            raise BadInput(f"{read.where}: layer_types has {strange[0]!r}; the engine has full_attention alone")
-        return window if "sliding_attention" in kinds else None
+            raise BadInput(f"{read.where}: layer_types has {strange[0]!r}; the engine has full_attention and "
+                           "sliding_attention alone")
+        if len(kinds) != layers:
+            raise BadInput(f"{read.where}: layer_types has {len(kinds)} entries for {layers} layers")
+        slides = [one == "sliding_attention" for one in kinds]
+    if window is None or not any(slides):
+        return {"sliding_window": None}
+    every = None if all(slides) else slides.index(False) + 1
+    said = [every is None or (i + 1) % every != 0 for i in range(layers)]
+    if said != slides or kind in ("llama", "deepseek_v3"):  # whose classes look back over all whatever is said
+        return {"sliding_window": window, "unclear": True}
+    return {"sliding_window": window, "full_every": every}
+
+
+def _sliding(read: Reader, layers: int) -> list[bool]:
+    """Which layers have the window where layer_types does not say."""
+    kind = read.config["model_type"]
+    if kind == "gpt_oss":
+        return [i % 2 == 0 for i in range(layers)]
     if kind not in ("qwen2", "qwen3", "qwen3_moe"):
-        return window
-    slides = config.get("use_sliding_window")
-    if kind != "qwen3_moe":
-        slides = slides and read.number("max_window_layers", default=28) < layers
-    return window if slides else None
+        return [True] * layers
+    if not read.config.get("use_sliding_window"):
+        return [False] * layers
+    first = 0 if kind == "qwen3_moe" else read.count("max_window_layers", default=28)
+    return [i >= first for i in range(layers)]
 
 
-SCALING = {"factor": "rope_factor", "low_freq_factor": "rope_low_freq", "high_freq_factor": "rope_high_freq",
-           "original_max_position_embeddings": "rope_original_seq"}
+SCALING = {"factor": "rope_factor", "original_max_position_embeddings": "rope_original_seq"}
+LLAMA3 = {"low_freq_factor": "rope_low_freq", "high_freq_factor": "rope_high_freq", **SCALING}
+YARN = {"beta_fast": "rope_beta_fast", "beta_slow": "rope_beta_slow", "mscale": "rope_mscale",
+        "mscale_all_dim": "rope_mscale_all_dim", "truncate": "rope_truncate"}
+"""Of what YaRN may leave out."""
 
 
 def _rope(read: Reader) -> dict[str, Any]:
     config, where = read.config, read.where
     rope = read.table("rope_parameters", "rope_scaling")
+    if not rope and config["model_type"] == "gpt_oss":
+        rope = dict(mixtures.GPT_OSS_ROPE)
     theta = rope.pop("rope_theta", None) or config.get("rope_theta") or mixtures.THETA.get(config["model_type"], 10_000.0)
     kind = rope.pop("type", None)
     kind = rope.pop("rope_type", None) or kind or "default"
-    if kind not in ("default", "llama3"):
-        raise BadInput(f"{where}: rotary positions of kind {kind!r}; the engine has 'default' and 'llama3' alone")
+    if kind not in ("default", "llama3", "yarn"):
+        raise BadInput(f"{where}: rotary positions of kind {kind!r}; the engine has 'default', 'llama3' and 'yarn' alone")
     made: dict[str, Any] = {"rope_theta": theta}
-    if kind == "llama3":
-        for key, ours in SCALING.items():
-            if not isinstance(rope.get(key), int | float):
-                raise BadInput(f"{where}: rope_scaling of kind 'llama3' must give {key}, found {rope.get(key)!r}")
-            made[ours] = rope.pop(key)
+    for key, ours in {"llama3": LLAMA3, "yarn": SCALING}.get(kind, {}).items():
+        if not isinstance(rope.get(key), int | float):
+            raise BadInput(f"{where}: rope_scaling of kind {kind!r} must give {key}, found {rope.get(key)!r}")
+        made[ours] = rope.pop(key)
+    if kind == "yarn":
+        made["rope_scaling"] = "yarn"
+        made |= {ours: value for key, ours in YARN.items() if (value := rope.pop(key, None)) or value is False}
     for key, value in rope.items():
         if not _unused(key, value, config):
             raise BadInput(f"{where}: rotary positions of kind {kind!r} with {key} {shown(value)}, which the engine "
                            "does not know")
     return made
+
+
+def _rope_keys(m: Model) -> dict[str, Any] | None:
+    if m.rope_factor is None:
+        return None
+    if not m.yarn:
+        return {"rope_type": "llama3", **{key: getattr(m, ours) for key, ours in LLAMA3.items()}}
+    said = {key: getattr(m, ours) for key, ours in {**SCALING, **YARN}.items()}
+    return {"rope_type": "yarn", **{key: value for key, value in said.items() if value is not None}}
 
 
 # and back
@@ -222,12 +256,14 @@ def why_not(model: Model, kind: str) -> str | None:
         return f"biases {a.biases}"
     if m.mtp:
         return f"mtp {m.mtp}"
+    if m.sliding_window is not None and kind in ("gpt2", "bloom", "llama", "deepseek_v3"):
+        return f"sliding_window {m.sliding_window}"
+    if m.full_every is not None and kind not in ("qwen2", "qwen3", "gpt_oss"):
+        return f"full_every {m.full_every}"
     if kind in mixtures.CLASSES:
         return mixtures.why_not(model, kind)
     if m.mixture or m.is_latent or m.has_sinks:
         return "experts" if m.mixture else "latent attention" if m.is_latent else "sinks"
-    if m.sliding_window is not None and kind not in ("mistral", "qwen2", "qwen3"):
-        return f"sliding_window {m.sliding_window}"
     if not rotary and m.kv != m.heads:
         return f"kv_heads {m.kv}"
     if not rotary and m.heads * m.head_size != m.hidden:
@@ -259,9 +295,7 @@ def config_of(model: Model, *, dtype: str) -> dict[str, Any]:
         return {**common, "n_layer": m.layers, "hidden_size": m.hidden, "n_head": m.heads, "seq_length": m.seq,
                 "layer_norm_epsilon": m.norm_eps, "attention_dropout": 0.0, "hidden_dropout": 0.0,
                 "apply_residual_connection_post_layernorm": False}
-    scaling = None
-    if m.rope_factor is not None:
-        scaling = {"rope_type": "llama3", **{key: getattr(m, ours) for key, ours in SCALING.items()}}
+    scaling = _rope_keys(m)
     rope = {"rope_type": "default", **(scaling or {}), "rope_theta": m.rope_theta}
     made = {**common, "num_hidden_layers": m.layers, "hidden_size": m.hidden, "num_attention_heads": m.heads,
             "num_key_value_heads": m.kv, "head_dim": m.head_size, "intermediate_size": m.inner, "hidden_act": "silu",
@@ -275,4 +309,8 @@ def config_of(model: Model, *, dtype: str) -> dict[str, Any]:
         made["sliding_window"] = m.sliding_window
     if kind in ("qwen2", "qwen3", "qwen3_moe"):
         made |= {"use_sliding_window": m.sliding_window is not None, "max_window_layers": 0}
+    if kind == "gpt_oss" or m.full_every is not None:
+        every, slides = m.full_every, m.sliding_window is not None
+        made["layer_types"] = ["sliding_attention" if slides and (every is None or (i + 1) % every) else "full_attention"
+                               for i in range(m.layers)]
     return made | (mixtures.keys_of(m, kind) if kind in mixtures.CLASSES else {})
