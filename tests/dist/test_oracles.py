@@ -46,8 +46,8 @@ ROTARY = dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_ke
               intermediate_size=80, max_position_embeddings=32, rms_norm_eps=1e-5)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
-YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 8, "beta_fast": 2.0,
-        "beta_slow": 0.5}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 2.0,
+        "beta_slow": 0.25}
 HF = {
     "gpt2": ("GPT2", dict(n_layer=2, n_embd=48, n_head=4, n_positions=32, vocab_size=300, attn_pdrop=0, embd_pdrop=0,
                           resid_pdrop=0)),

@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +15,19 @@ from safetensors.torch import load_file, save_file
 from seatrial import presets
 from seatrial.arith.flops import attention_core_forward, flops
 from seatrial.arith.parameters import parameters
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
 from seatrial.engine.io import checkpoint
 from seatrial.errors import BadInput
 from seatrial.huggingface import convert, hfconfig
 from seatrial.huggingface.names import tensor_names
-from seatrial.spec import Latent, Model, Router
+from seatrial.recipe import Recipe
+from seatrial.spec import Batch, Latent, Model, Router, Topology, Trial
 
 ROTARY = dict(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, vocab_size=300,
               intermediate_size=80, max_position_embeddings=32)
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "beta_fast": 2.0, "beta_slow": 0.5,
-        "rope_theta": 100.0}
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 2.0,
+        "beta_slow": 0.25}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("Mixtral", dict(**ROTARY, num_local_experts=4)),
     "qwen3_moe": ("Qwen3Moe", dict(**ROTARY, head_dim=24, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=20,
@@ -68,6 +72,32 @@ def test_there_and_back_each_bit_is_the_same(tmp_path, kind):
     assert all(torch.equal(value, original.state_dict()[name]) for name, value in again.state_dict().items())
     config = json.loads((tmp_path / "back" / "config.json").read_text())
     assert hfconfig.model_of(config, where="back") == model
+
+
+def our_logits(model: Model, folder: Path, tokens: torch.Tensor) -> torch.Tensor:
+    """The engine's own, started from a checkpoint."""
+    topology = Topology(mbs=tokens.shape[0])
+    trial = Trial(model=model, batch=Batch(gbs=tokens.shape[0]), topology=topology)
+    engine = Engine(trial, Recipe(steps=1), Mesh(topology, device=torch.device("cpu")))
+    checkpoint.fill(checkpoint.latest(folder).reader(), (s for s in engine.shards() if s.kind == "weight"))
+    engine.loaded()
+    (chunk,), x = engine.chunks, tokens
+    with torch.no_grad():
+        for _, unit in chunk.stage.path():
+            x = unit(x)
+        return (x @ chunk.stage.head.weight.t())[..., : model.vocab]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_the_engine_has_their_logits(tmp_path, kind):
+    original = theirs(kind)
+    original.save_pretrained(tmp_path / "hf")
+    model = convert.import_weights(tmp_path / "hf", tmp_path / "ours")
+    tokens = torch.randint(0, 300, (2, 32), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = original(tokens).logits
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(our_logits(model, tmp_path / "ours", tokens), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
