@@ -198,6 +198,22 @@ def test_parameters_of_presets_are_those_of_transformers(name):
     assert {e.theirs for e in tensor_names(model, fused=True)} == set(built.state_dict())
 
 
+@pytest.mark.parametrize(("name", "kind", "said"), [
+    ("mixtral-8x7b", "Mixtral", {}), ("gpt-oss-120b", "GptOss", {}),
+    ("deepseek-v3", "DeepseekV3", {"rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096,
+                                                    "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0}}),
+    ("qwen3-30b-a3b", "Qwen3Moe", {"num_hidden_layers": 48, "head_dim": 128, "norm_topk_prob": True, "rope_theta": 1e6}),
+])
+def test_presets_are_what_their_classes_fill_in(name, kind, said):
+    """Their defaults are the published models', but for what is said; a balance loss is a run's choice."""
+    import transformers
+
+    preset = presets.model(name)
+    config = getattr(transformers, f"{kind}Config")(**said).to_dict()
+    found = hfconfig.model_of(config, where=name, seq=preset.seq)
+    assert replace(found, name=preset.name) == replace(preset, router=replace(preset.router, aux_loss=0.0))
+
+
 @pytest.mark.parametrize(("name", "total", "convention", "active"), [
     ("mixtral-8x7b", "46.7", "active", "12.9"),
     ("qwen3-30b-a3b", "30.5", "active", "3.3"),  # 3.353, which the card cuts
