@@ -1,7 +1,7 @@
 """A layer of experts: the router, the way of tokens to their experts and back, the experts' products, the shared experts.
 
     experts = ExpertParallel(model, comm, tp)           what the layers of a rank share; every rank calls it
-    layer = Experts(3, shared)                          layers.3: as many of its experts as the rank holds
+    layer = Experts(3, shared, up, down)                layers.3: as many of its experts as the rank holds
     y_BSH = layer(h_BSH)                                differentiable
 
 The tokens of a layer are divided over all ranks of a stage: with sequence parallelism they are already, else each
@@ -14,7 +14,6 @@ used, and there, once for each micro-batch whatever is recomputed, they and the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,6 +78,11 @@ class ExpertParallel:
         for count in (self.losses, self.dropped, *(layer.load for layer in self.layers)):
             count.zero_()
         self.received.clear()
+
+    def rows_of_all(self, mine_E: Tensor) -> Tensor:
+        """What each rank of this copy of the experts has for each expert, [ranks, experts]."""
+        every_RE = mine_E.new_empty(self.group.size, self.experts)
+        return self.comm.all_gather(every_RE, mine_E, self.group, timer=TIMER).wait()
 
     def end(self, *, overflowed: Tensor) -> Tensor:
         """After a step's last: what corrects the choice moves; least, mean and most load, dropped, excess, on the device.
@@ -194,12 +198,6 @@ class Exchange:
         self.comm, self.group, self.sends, self.receives = common.comm, common.group, sends, receives
         self.pending: Pending | None = None
 
-    def reverse(self) -> Exchange:
-        found = Exchange.__new__(Exchange)
-        found.comm, found.group, found.sends, found.receives = self.comm, self.group, self.receives, self.sends
-        found.pending = None
-        return found
-
     def start(self, x: Tensor, *, back: bool) -> None:
         sends, receives = (self.receives, self.sends) if back else (self.sends, self.receives)
         self.pending = self.comm.exchange_rows(x.contiguous(), self.group, sends, receives, timer=TIMER)
@@ -302,7 +300,8 @@ class _AllTokens(Function):
 
 def tally(numbers: Tensor, size: int) -> Tensor:
     """How often each of 0 to `size` - 1 is there. `bincount` would make the host wait for the device."""
-    return torch.zeros(size + 1, dtype=torch.int64, device=numbers.device).index_add_(0, numbers, torch.ones_like(numbers))[:size]
+    found = torch.zeros(size + 1, dtype=torch.int64, device=numbers.device)
+    return found.index_add_(0, numbers, torch.ones_like(numbers))[:size]
 
 
 class AllToAll:
@@ -323,11 +322,9 @@ class AllToAll:
             self.rows = flat.numel() if common.model.router.capacity is None else int(mine_E.sum())
             self.pairs = self.pairs[: self.rows]
             return
-        every_RE = mine_E.new_empty(group.size, common.experts)
-        common.comm.all_gather(every_RE, mine_E, group, timer=TIMER)
-        held = common.held
-        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
+        every_RE, held = common.rows_of_all(mine_E), common.held
         # Here the host waits for the device: it must say how much is sent.
+        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
         self.to_each = to_RG[group.rank]
         receives = [to_RG[rank][held.first // held.count] for rank in range(group.size)]
         self.rows = sum(receives)
@@ -354,7 +351,7 @@ class AllToAll:
     def combine(self, y_NH: Tensor) -> Tensor:
         common, (_, weight_Tk) = self.common, self.routing
         if self.exchange is not None and self.order is not None:
-            back = self.exchange.reverse()
+            back = Exchange(common, self.exchange.receives, self.exchange.sends)
             y_NH = torch.zeros_like(y_NH).index_copy_(0, self.order, y_NH)
             y_NH = _Arrive.apply(_Depart.apply(y_NH, back), back)
             if common.etp.size > 1:
@@ -456,9 +453,10 @@ class Experts(nn.Module):
         routing, passed = self.route(x_TH)
         dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing)
         passed.received = dispatch.rows
-        sent = dispatch.depart(x_TH)
+        rows_NH = dispatch.depart(x_TH)
         beside = self._shared(h_BSH)  # while tokens are on their way
-        out_TH = dispatch.combine(self._compute(dispatch.arrive(sent), dispatch.counts))
+        rows_NH = dispatch.arrive(rows_NH)
+        out_TH = dispatch.combine(self._compute(rows_NH, dispatch.counts))
         if cuts:
             out_TH = _AllTokens.apply(out_TH, c.comm, tp.group)
         out = out_TH.view_as(h_BSH)

@@ -45,9 +45,8 @@ MANIFEST, LATEST = "manifest.json", "latest"
 WRITING, REPLACED = ".writing-", ".replaced-"
 POLL_S = 0.02
 TELL_S = 30.0
-MIXTURE = ("chosen", "shared_inner", "expert_inner", "dense_layers", "expert_every")
 ROUTING = ("kind", "normalised", "scale", "bias", "corrected", "groups", "limit")
-"""What a mixture is; losses and capacity are a run's."""
+"""What a router is; losses and capacity are a run's."""
 
 
 def key_of(shard: Shard) -> str:
@@ -395,11 +394,12 @@ def _shape(model: Model) -> dict[str, object]:
     """What a model is, whether its file says so or leaves it to the defaults."""
     found: dict[str, object] = {"layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv,
                                 "head_dim": model.head_size, "ffn": model.inner, "vocab": model.vocab,
-                                "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True)}
-    found |= {name: getattr(model, name) for name in ("experts", "latent", "sinks", "mtp")}
+                                "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True),
+                                **{name: getattr(model, name) for name in ("experts", "latent", "sinks", "mtp")}}
     if model.mixture:
-        found |= {name: getattr(model, name) for name in MIXTURE}
-        found |= {f"router.{name}": getattr(model.router, name) for name in ROUTING}
+        found |= {"top_k": model.chosen, "shared_experts": model.shared, "expert_ffn": model.expert_inner,
+                  "dense_layers": model.dense_layers, "expert_every": model.expert_every,
+                  **{f"router.{name}": getattr(model.router, name) for name in ROUTING}}
     if model.learned:
         return found | {"seq": model.seq}
     scaling: tuple[str, ...] = ()
