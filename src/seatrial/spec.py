@@ -119,6 +119,11 @@ class Router:
             raise BadInput(f"model.router.group_limit: {self.group_limit} of {self.groups} groups; {self.groups} at most")
 
     @property
+    def corrected(self) -> bool:
+        """Whether there is a bias on the scores for the choice alone."""
+        return self.correction is not None
+
+    @property
     def limit(self) -> int:
         """Groups that a token may choose from."""
         return self.group_limit if self.group_limit is not None else self.groups
