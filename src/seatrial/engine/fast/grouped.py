@@ -1,10 +1,10 @@
-"""The GEMMs of a layer of experts, each by the fastest of what the device has: torch's grouped product, our kernels.
+"""The GEMMs of experts, each by the fastest of what the device has: torch's grouped product, our kernels in several tiles.
 
-    gemm = GroupedGemm({"up": "torch", "up_weight": TILES[1].name}, kernels)
-    gemm.rows("up", rows_RH, up_EMH, ends_E, transposed=True)
-    found, note = autotune(GroupedShape(...), device, kernels)           choices by name, measured at even load
+    grouped = FastGrouped(choices, kernels)                   an `Ops.grouped`
+    choices, note = autotune(GroupedShape(...), device, kernels)            a way for each GEMM, measured at even load
 
-A way that is not within rounding of plain torch is not taken; where none is, plain torch's loop over the experts runs.
+A way that is not within rounding of plain torch is not taken; where none is, plain torch's loop over the experts runs, for
+which the host waits.
 """
 from __future__ import annotations
 
@@ -20,23 +20,72 @@ from torch import Tensor
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.verified import CLOSE
 
-TORCH, LOOP = "torch", ""
-"""torch's own grouped product, and a loop over the experts, for which the host waits."""
-ROUNDS, WARM = 5, 2
+TORCH, LOOP = "torch", "loop"
+"""torch's own grouped product, and a GEMM for each expert."""
+ROUNDS, WARM = 6, 3
 """All ways take turns, so that a clock which is rising or falling is the same for each."""
+Way = Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedShape:
-    """Of one rank's experts at even load."""
+    """Of one rank's experts."""
 
     rows: int
+    """At even load."""
     experts: int
     hidden: int
-    width: int
-    """An expert's, of which this rank has so much."""
+    up: int
+    """Rows of an expert's first matrix, gate and up together, on this rank; and of its second."""
+    down: int
     dtype: torch.dtype
     gradients: torch.dtype
+
+    def cases(self) -> dict[str, tuple[str, int, int, bool]]:
+        """Each GEMM, forward, for the input and for the weight: its kind, the expert's matrix, whether that is transposed."""
+        both = [(m, self.hidden, transposed) for m in dict.fromkeys((self.up, self.down)) for transposed in (True, False)]
+        products = {key(*case): ("grouped", *case) for case in both}
+        return products | {key(m, n): ("grouped_gradient", m, n, False) for m, n, transposed in both if transposed}
+
+
+def key(m: int, n: int, transposed: bool | None = None) -> str:
+    """Of a product with an expert's [m, n] matrix, as it is or transposed; of that matrix's gradient."""
+    return f"{m} x {n}" + {True: " transposed", False: "", None: " gradient"}[transposed]
+
+
+class FastGrouped:
+    """What `core.ops.Grouped` says. `choices`: a way for each GEMM by its key; those without are a loop."""
+
+    def __init__(self, choices: Mapping[str, str] | None = None, kernels: Kernels | None = None):
+        self.choices, self._ways = dict(choices or {}), _ways(kernels or Kernels())
+
+    def __call__(self, x_NK: Tensor, weight_EKM: Tensor, counts_E: Tensor) -> Tensor:
+        transposed = weight_EKM.stride(2) != 1
+        return self.rows(x_NK, weight_EKM.mT if transposed else weight_EKM, ends_of(counts_E), transposed=transposed)
+
+    def into(self, out_EMN: Tensor, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor, *, add: bool = False) -> None:
+        self.gradient(left_TM, right_TN, ends_of(counts_E), out_EMN, add=add)
+
+    def rows(self, rows_RK: Tensor, matrices_EMN: Tensor, ends_E: Tensor, *, transposed: bool = False) -> Tensor:
+        way = self._way("grouped", key(*matrices_EMN.shape[1:], transposed), rows_RK, matrices_EMN)
+        return way(rows_RK, matrices_EMN, ends_E, transposed=transposed)  # type: ignore[no-any-return]
+
+    def gradient(self, left_RM: Tensor, right_RN: Tensor, ends_E: Tensor, out_EMN: Tensor, *, add: bool) -> None:
+        way = self._way("grouped_gradient", key(*out_EMN.shape[1:]), left_RM, right_RN)
+        way(left_RM, right_RN, ends_E, out_EMN, add=add)
+
+    def _way(self, kind: str, of: str, *operands: Tensor) -> Way:
+        ways = self._ways[kind]
+        return ways[self.choices.get(of, LOOP) if all(map(_aligned, operands)) else LOOP]
+
+
+def ends_of(counts_E: Tensor) -> Tensor:
+    return counts_E.cumsum(0, dtype=torch.int32)
+
+
+def _aligned(x: Tensor) -> bool:
+    """As the device's copy engine wants it: rows and the first of them at multiples of 16 bytes. There must be one, too."""
+    return x.is_contiguous() and x.data_ptr() % 16 == 0 and x.shape[-1] * x.element_size() % 16 == 0 and x.numel() > 0
 
 
 def torch_grouped(rows_RK: Tensor, matrices_EMN: Tensor, ends_E: Tensor, *, transposed: bool = False) -> Tensor:
@@ -48,117 +97,103 @@ def torch_grouped_gradient(left_RM: Tensor, right_RN: Tensor, ends_E: Tensor, ou
     out_EMN.add_(found) if add else out_EMN.copy_(found)
 
 
-class GroupedGemm:
-    """`choices`: a way for each of NAMES; one that is not named is plain torch's."""
-
-    def __init__(self, choices: Mapping[str, str] | None = None, kernels: Kernels | None = None):
-        self.choices, ways = dict(choices or {}), _ways(kernels or Kernels())
-        unknown = {name: way for name, way in self.choices.items() if name not in NAMES or way not in ways[_kind(name)]}
-        assert not unknown, unknown
-        self._of = {name: ways[_kind(name)][self.choices.get(name, LOOP)] for name in NAMES}
-
-    def rows(self, name: str, rows_RK: Tensor, matrices_EMN: Tensor, ends_E: Tensor, *, transposed: bool = False) -> Tensor:
-        return self._of[name](rows_RK, matrices_EMN, ends_E, transposed=transposed)  # type: ignore[no-any-return]
-
-    def gradient(self, name: str, left_RM: Tensor, right_RN: Tensor, ends_E: Tensor, out_EMN: Tensor, *, add: bool) -> None:
-        self._of[name](left_RM, right_RN, ends_E, out_EMN, add=add)
-
-
-NAMES = ("up", "down", "up_input", "down_input", "up_weight", "down_weight")
-"""Forward, for the input and for the weight."""
-
-
-def _kind(name: str) -> str:
-    return "grouped_gradient" if name.endswith("weight") else "grouped"
-
-
-def _ways(kernels: Kernels) -> dict[str, dict[str, Callable[..., Any]]]:
+def _ways(kernels: Kernels) -> dict[str, dict[str, Way]]:
     """By kind and name. Triton's are there where `kernels` has them: they were held against plain torch."""
-    plain: dict[str, Callable[..., Any]] = {"grouped": Kernels.grouped, "grouped_gradient": Kernels.grouped_gradient}
-    own: dict[str, Callable[..., Any]] = {"grouped": torch_grouped, "grouped_gradient": torch_grouped_gradient}
-    found: dict[str, dict[str, Callable[..., Any]]] = {}
-    for kind in plain:
-        found[kind] = {LOOP: plain[kind]}
-        if hasattr(F, "grouped_mm"):
-            found[kind][TORCH] = own[kind]
-        if getattr(kernels, kind) is not plain[kind]:
+    found: dict[str, dict[str, Way]] = {kind: {LOOP: getattr(Kernels, kind)} for kind in ("grouped", "grouped_gradient")}
+    if hasattr(F, "grouped_mm"):
+        found["grouped"][TORCH], found["grouped_gradient"][TORCH] = torch_grouped, torch_grouped_gradient
+    for kind, ways in found.items():
+        kernel = getattr(kernels, kind)
+        if kernel is not ways[LOOP]:
             from seatrial.engine.fast.kernels.triton_grouped import TILES
 
-            found[kind].update({tile.name: _with_tile(getattr(kernels, kind), tile) for tile in TILES})
+            ways.update({tile.name: _with_tile(kernel, tile) for tile in TILES})
     return found
 
 
-def _with_tile(kernel: Callable[..., Any], tile: object) -> Callable[..., Any]:
+def _with_tile(kernel: Way, tile: object) -> Way:
     return lambda *given, **named: kernel(*given, **named, tile=tile)
+
+
+# ---- which is the fastest
 
 
 def autotune(shape: GroupedShape, device: torch.device, kernels: Kernels) -> tuple[dict[str, str], str]:
     """The fastest way of each GEMM that agrees with plain torch, and what it came to."""
-    ways, choices, notes = _ways(kernels), dict[str, str](), []
-    for name in NAMES:
-        took = _measured(_case(name, shape, device), ways[_kind(name)], device)
-        best = min(took, key=lambda way: took[way])
-        choices[name] = best
-        rest = f" instead of {took[TORCH]:.3f} by torch's" if best != TORCH and TORCH in took else ""
-        notes.append(f"{name} {took[best]:.3f} ms by {best or 'a loop'}{rest}")
+    choices: dict[str, str] = {}
+    notes = []
+    for of, took in measure(shape, device, kernels).items():
+        if not took:
+            notes.append(f"{of} not measured: no memory for it")
+            continue
+        choices[of] = best = min(took, key=lambda way: took[way])
+        rest = f" instead of {took[TORCH]:.3f}" if best != TORCH and TORCH in took else ""
+        notes.append(f"{of} {took[best]:.3f} ms{rest} ({best})")
     return choices, "; ".join(notes)
+
+
+def measure(shape: GroupedShape, device: torch.device, kernels: Kernels) -> dict[str, dict[str, float]]:
+    """Milliseconds of each GEMM by each way that agrees with plain torch; the loop's where none does; none without memory."""
+    ways = _ways(kernels)
+    found: dict[str, dict[str, float]] = {}
+    for of, (kind, m, n, transposed) in shape.cases().items():
+        try:
+            run = _run(shape, kind, m, n, transposed, device)
+            usable = {name: way for name, way in ways[kind].items() if name != LOOP and _agrees(run, way, ways[kind][LOOP])}
+            found[of] = _milliseconds(run, usable or {LOOP: ways[kind][LOOP]}, device)
+        except torch.OutOfMemoryError:
+            found[of] = {}
+    return found
 
 
 def refusal(choices: Mapping[str, str], shape: GroupedShape, device: torch.device, kernels: Kernels) -> str | None:
     """Why this device cannot run what was chosen."""
     ways = _ways(kernels)
-    for name, way in choices.items():
-        if way not in ways[_kind(name)] or not _agrees(_case(name, shape, device), ways[_kind(name)][way], ways[_kind(name)][LOOP]):
-            return f"the experts' GEMM {name} by {way or 'a loop'}"
+    for of, (kind, m, n, transposed) in shape.cases().items():
+        way = ways[kind].get(choices.get(of, LOOP))
+        if way is None or (way is not ways[kind][LOOP]
+                           and not _agrees(_run(shape, kind, m, n, transposed, device), way, ways[kind][LOOP])):
+            return f"the experts' GEMM {of} by {choices.get(of, LOOP)}"
     return None
 
 
-Case = Callable[[Callable[..., Any]], Tensor]
-"""One GEMM by a way, on the same numbers each time."""
-
-
-def _case(name: str, shape: GroupedShape, device: torch.device) -> Case:
+def _run(s: GroupedShape, kind: str, m: int, n: int, transposed: bool, device: torch.device) -> Callable[[Way], Tensor]:
+    """One GEMM by a way, on the same numbers each time."""
     generator = torch.Generator(device=device).manual_seed(0)
 
     def some(*size: int) -> Tensor:
-        return torch.randn(*size, generator=generator, device=device, dtype=torch.float32).to(shape.dtype)
+        return torch.randn(*size, generator=generator, device=device, dtype=s.dtype)
 
-    s = shape
     ends = (torch.arange(1, s.experts + 1, device=device) * s.rows // s.experts).int()
-    up, down = (2 * s.width, s.hidden), (s.width, s.hidden)
-    m, n = up if name.startswith("up") else down
-    if name.endswith("weight"):
-        left, right = some(s.rows, m), some(s.rows, n)
-        out = torch.empty(s.experts, m, n, device=device, dtype=s.gradients)
+    if kind == "grouped":
+        rows, matrices = some(s.rows, n if transposed else m), some(s.experts, m, n)
+        return lambda way: way(rows, matrices, ends, transposed=transposed)  # type: ignore[no-any-return]
+    left, right, out = some(s.rows, m), some(s.rows, n), torch.empty(s.experts, m, n, device=device, dtype=s.gradients)
 
-        def gradient(way: Callable[..., Any]) -> Tensor:
-            way(left, right, ends, out, add=False)
-            return out
+    def gradient(way: Way) -> Tensor:
+        way(left, right, ends, out, add=False)
+        return out
 
-        return gradient
-    matrices, transposed = some(s.experts, m, n), name in ("up", "down_input")
-    rows = some(s.rows, n if transposed else m)
-    return lambda way: way(rows, matrices, ends, transposed=transposed)
+    return gradient
 
 
-def _agrees(case: Case, way: Callable[..., Any], plain: Callable[..., Any]) -> bool:
+def _agrees(run: Callable[[Way], Tensor], way: Way, plain: Way) -> bool:
     try:
-        expected = case(plain).clone()
-        found = case(way)
+        expected = run(plain).clone()
+        run(lambda *given, **named: given[-1].fill_(torch.nan) if "add" in named else given[0])
+        found = run(way)
         return bool((found - expected).norm(dtype=torch.float32) <= CLOSE * expected.norm(dtype=torch.float32))
     except Exception:  # whatever a compiler, a driver or torch raises: this way is not taken
         return False
 
 
-def _measured(case: Case, ways: Mapping[str, Callable[..., Any]], device: torch.device) -> dict[str, float]:
-    """Milliseconds of each way that agrees; the loop's where no other does."""
-    usable = {name: way for name, way in ways.items() if name != LOOP and _agrees(case, way, ways[LOOP])} or {LOOP: ways[LOOP]}
-    marks: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in usable}
+def _milliseconds(run: Callable[[Way], Tensor], ways: Mapping[str, Way], device: torch.device) -> dict[str, float]:
+    marks: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
-        for name, way in usable.items():
+        for name, way in ways.items():
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            case(way)
+            run(way)
             end.record()
             marks[name].append((start, end))
     torch.cuda.synchronize(device)

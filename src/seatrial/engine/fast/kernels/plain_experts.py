@@ -1,7 +1,7 @@
 """What a layer of experts does beside attention and norms, in plain torch: the references of Triton's kernels.
 
-T tokens, K choices each, R rows: one for each choice that is not dropped, expert by expert. `place_TK` says where a choice's row
-lies (-1: dropped), `ends_E` where each expert's rows end. Nothing here waits for the device but the loops over experts.
+T tokens, K choices each, R rows: one for each choice that is not dropped, expert by expert. `place_TK` says where a choice's
+row lies (-1: dropped), `ends_E` where each expert's rows end.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """GEMMs of experts whose numbers of rows only the device knows: rows times each expert's matrix, and the matrices' gradients.
 
-A program takes tiles of the result. Which expert a tile of rows belongs to comes out of where the experts' rows end, so that the
-host waits for nothing; a tile that reaches past its expert's last row computes what is not stored. Operands come through the
-copy engine (descriptors). Gradients go where they are wanted, in the type that is there, over what is there or added to it.
+A program takes tiles of the result. Which expert a tile of rows belongs to comes out of where the experts' rows end, so that
+the host waits for nothing; a tile that reaches past its expert's last row computes what is not stored. Operands come through
+the copy engine (descriptors). Gradients go where they are wanted, in the type that is there, over what is there or added.
 """
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations

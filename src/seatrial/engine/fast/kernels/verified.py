@@ -166,7 +166,7 @@ def _experts(name: str, function: Callable[..., Any], case: int, some: Callable[
     place = torch.empty_like(order).scatter_(0, order, torch.arange(3 * tokens, device=x.device)).view(tokens, 3)
     place = place.masked_fill(choice == 5, -1).int()
     ends = (choice.flatten() <= torch.arange(5, device=x.device)[:, None]).sum(1).int()
-    rows, width = int(ends[-1]), 3 * hidden // 2 // 8 * 8
+    rows, width = int(ends[-1]), min(1096, 3 * hidden // 2 // 8 * 8)
     weight = some(rows, kind=torch.float32).sigmoid()
     if name == "put_rows":
         return [function(x, place, rows)]

@@ -1,0 +1,109 @@
+"""Experts as a GPU computes them, in plain torch here: against autograd through a loop over tokens and experts."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from seatrial.engine.fast.experts import FastExperts, Route
+from seatrial.engine.fast.grouped import LOOP, TORCH, FastGrouped, GroupedShape, key
+from seatrial.engine.fast.kernels import Kernels
+
+T, K, E, H, W = 24, 2, 4, 16, 24
+
+
+class Held:
+    """A main_grad with room of its own."""
+
+    def __init__(self, like: torch.Tensor):
+        self.place, self.fresh, self.ready = torch.full_like(like, torch.nan, dtype=torch.float32), True, 0
+
+    def buffer(self) -> tuple[torch.Tensor, bool]:
+        return self.place.view(-1), self.fresh
+
+    def mark_ready(self) -> None:
+        self.fresh, self.ready = False, self.ready + 1
+
+
+def some(*shape: int, std: float = 1.0) -> torch.Tensor:
+    return (std * torch.randn(*shape)).requires_grad_()
+
+
+def reference(x, expert, weight, up, down):
+    rows = []
+    for token in range(T):
+        total = torch.zeros(H)
+        for choice, number in enumerate(expert[token].tolist()):
+            if number < E:
+                gate, inner = (up.view(E, 2 * W, H)[number] @ x[token]).chunk(2)
+                total = total + weight[token, choice] * ((F.silu(gate) * inner) @ down.view(E, W, H)[number])
+        rows.append(total)
+    return torch.stack(rows)
+
+
+def drawn(*, drops: bool):
+    torch.manual_seed(0)
+    expert = torch.rand(T, E).topk(K).indices
+    expert[expert == 1] = 3  # one that nobody takes
+    if drops:
+        expert[::3, 0] = E
+    return some(T, H), expert, some(T, K), some(E * 2 * W, H, std=0.2), some(E * W, H, std=0.2)
+
+
+@pytest.mark.parametrize("way", [LOOP, TORCH])
+@pytest.mark.parametrize("drops", [False, True])
+def test_outputs_and_gradients_are_those_of_a_loop_over_tokens(way, drops):
+    x, expert, weight, up, down = given = drawn(drops=drops)
+    leaves, dy = (x, weight, up, down), torch.randn(T, H)
+    expected = reference(*given)
+    expected_grads = torch.autograd.grad(expected, leaves, dy)
+    shape = GroupedShape(rows=T * K, experts=E, hidden=H, up=2 * W, down=W, dtype=torch.float32, gradients=torch.float32)
+    grouped = FastGrouped(dict.fromkeys(shape.cases(), way), Kernels())
+    y = FastExperts(Kernels(), grouped)(x, expert, weight, up, down, experts=E)
+    torch.testing.assert_close(y, expected)
+    for found, wanted in zip(torch.autograd.grad(y, leaves, dy), expected_grads, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_weight_gradients_are_added_up_in_their_places_now_or_when_they_are_asked_for(waits):
+    x, expert, weight, up, down = given = drawn(drops=False)
+    wanted = torch.autograd.grad(reference(*given).sum(), (up, down))
+    up.main_grad, down.main_grad = places = Held(up), Held(down)
+    deferred = [] if waits else None
+    for turn in (1, 2):
+        FastExperts(Kernels(), FastGrouped())(x, expert, weight, up, down, experts=E, deferred=deferred).sum().backward()
+        if deferred is not None:
+            assert [place.ready for place in places] == [turn - 1] * 2
+            while deferred:
+                deferred.pop(0)()
+        for place, once in zip(places, wanted, strict=True):
+            assert place.ready == turn
+            torch.testing.assert_close(place.place, turn * once)
+
+
+def test_rows_lie_by_expert_then_by_token_and_those_dropped_behind_all():
+    route = Route.of(torch.tensor([[2, 0], [3, 2], [0, 2]]), 3)
+    assert route.ends_E.tolist() == [2, 2, 5]
+    assert route.order_R.tolist() == [1, 4, 0, 3, 5, 2]
+    assert route.place_TK.tolist() == [[2, 0], [-1, 3], [1, 4]]
+
+
+def test_the_seam_of_the_core_takes_matrices_either_way_and_numbers_of_rows():
+    torch.manual_seed(0)
+    matrices, counts = torch.randn(3, 8, 16), torch.tensor([2, 0, 5])
+    x, dy, seen = torch.randn(7, 16), torch.randn(7, 8), []
+    grouped = FastGrouped({key(8, 16, True): LOOP, key(8, 16, False): LOOP, key(8, 16): LOOP})
+
+    def noted(kind, plain):
+        return lambda *given, **named: seen.append((kind, *named.values())) or plain(*given, **named)
+
+    for kind, ways in grouped._ways.items():
+        ways[LOOP] = noted(kind, ways[LOOP])
+    by_hand = torch.cat([x[:2] @ matrices[0].t(), x[2:] @ matrices[2].t()])
+    torch.testing.assert_close(grouped(x, matrices.transpose(1, 2), counts), by_hand)
+    torch.testing.assert_close(grouped(dy, matrices, counts), torch.cat([dy[:2] @ matrices[0], dy[2:] @ matrices[2]]))
+    out = torch.ones(3, 8, 16)
+    grouped.into(out, dy, x, counts, add=True)
+    torch.testing.assert_close(out, 1 + torch.stack([dy[:2].t() @ x[:2], torch.zeros(8, 16), dy[2:].t() @ x[2:]]))
+    assert seen == [("grouped", True), ("grouped", False), ("grouped_gradient", True)]
