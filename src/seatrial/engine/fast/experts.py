@@ -170,9 +170,13 @@ def _gradient(weight: Tensor, left: Tensor, right: Tensor, ends: Tensor, grouped
         grouped.gradient(left, right, ends, _matrices(out, experts), add=False)
         return out
 
+    # Detached: what waits must not hold the graph that the rest of the backward pass frees.
+    kept = left.detach(), right.detach()
+
+    @torch.no_grad()
     def into() -> None:
         buffer, fresh = main_grad.buffer()
-        grouped.gradient(left, right, ends, _matrices(buffer.view(weight.shape), experts), add=not fresh)
+        grouped.gradient(*kept, ends, _matrices(buffer.view(weight.shape), experts), add=not fresh)
         main_grad.mark_ready()
 
     into() if deferred is None else deferred.append(into)

@@ -67,11 +67,13 @@ class FastGrouped:
         self.gradient(left_TM, right_TN, ends_of(counts_E), out_EMN, add=add)
 
     def rows(self, rows_RK: Tensor, matrices_EMN: Tensor, ends_E: Tensor, *, transposed: bool = False) -> Tensor:
-        way = self._way("grouped", key(*matrices_EMN.shape[1:], transposed), rows_RK, matrices_EMN)
+        _, m, n = matrices_EMN.shape
+        way = self._way("grouped", key(m, n, transposed), rows_RK, matrices_EMN)
         return way(rows_RK, matrices_EMN, ends_E, transposed=transposed)  # type: ignore[no-any-return]
 
     def gradient(self, left_RM: Tensor, right_RN: Tensor, ends_E: Tensor, out_EMN: Tensor, *, add: bool) -> None:
-        way = self._way("grouped_gradient", key(*out_EMN.shape[1:]), left_RM, right_RN)
+        _, m, n = out_EMN.shape
+        way = self._way("grouped_gradient", key(m, n), left_RM, right_RN)
         way(left_RM, right_RN, ends_E, out_EMN, add=add)
 
     def _way(self, kind: str, of: str, *operands: Tensor) -> Way:
