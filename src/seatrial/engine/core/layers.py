@@ -29,6 +29,9 @@ RmsNormOp = Callable[[Tensor, nn.Parameter, float], Tensor]
 """(x, weight, eps)"""
 
 
+CLAMP, STEEPER = 7.0, 1.702
+
+
 class MainGrad(Protocol):
     """Where one parameter's gradients are added up."""
 
@@ -36,6 +39,9 @@ class MainGrad(Protocol):
 
     def add_gemm(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
         """gradient[M, N] += alpha x leftᵀ right; `last`: nothing more comes from this use in this micro-batch."""
+
+    def add_grouped(self, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor) -> None:
+        """The same for each of several matrices, whose rows of both lie one after the other, `counts_E` of each."""
 
     def add_rows(self, rows: Tensor, values_TN: Tensor, add: AddRows | None = None) -> None:
         """`add`: a kernel that adds them into a buffer; it leaves out rows that the buffer does not have."""
@@ -291,6 +297,13 @@ def swiglu(gate_up: Tensor) -> Tensor:
 def swiglu_by_autograd(gate_up: Tensor) -> Tensor:
     gate, up = gate_up.chunk(2, -1)
     return F.silu(gate) * up
+
+
+def swiglu_clamped(gate_up: Tensor) -> Tensor:
+    """gpt-oss: both clamped, a steeper gate, up + 1."""
+    gate, up = gate_up.chunk(2, -1)
+    gate = gate.clamp(max=CLAMP)
+    return gate * torch.sigmoid(STEEPER * gate) * (up.clamp(-CLAMP, CLAMP) + 1.0)
 
 
 def gelu(x: Tensor) -> Tensor:

@@ -15,10 +15,20 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from seatrial.arith import layer
+from seatrial.arith import experts, layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
-from seatrial.engine.core.layers import Discarded, LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear
+from seatrial.engine.core.experts import ExpertParallel, Experts
+from seatrial.engine.core.layers import (
+    Discarded,
+    LayerNorm,
+    RmsNorm,
+    column_linear,
+    embedding,
+    gelu,
+    row_linear,
+    swiglu_clamped,
+)
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
 from seatrial.spec import Model
@@ -39,6 +49,19 @@ class Shared:
     selective: bool = False
     """Whether a block's own forward pass throws away what is cheap to make again."""
     ops: Ops = field(default_factory=Ops)
+    experts: ExpertParallel | None = None
+
+    @property
+    def activation(self) -> Callable[[Tensor], Tensor]:
+        m = self.model
+        return gelu if not m.gated else swiglu_clamped if m.architecture.mlp == "swiglu-clamped" else self.ops.swiglu
+
+    def through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+        """product(cheap(x)), where selective recompute does not keep what is between the two."""
+        if not self.selective:
+            return product(cheap(x))
+        between = Discarded(cheap, x, self.tp.comm.timers)
+        return between.free(product(between.value))
 
 
 def norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
@@ -88,28 +111,28 @@ class Block(nn.Module):
         at = f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", shared), norm(f"{at}.norm2", shared)
         self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", shared) if m.normed_qk else None for n in "qk")
-        self.qkv, self.out, self.up, self.down = (_linear(at, linear, shared) for linear in layer.linears(m))
+        self.qkv, self.out = (_linear(at, linear, shared) for linear in layer.linears(m)[:2])
+        self.experts: Experts | None = None
+        if m.has_experts(number):
+            beside = [_linear(at, linear, shared) for linear in experts.shared_linears(m)] if m.shared_inner else [None, None]
+            self.experts = Experts(number, shared, *beside)
+        else:
+            self.up, self.down = (_linear(at, linear, shared) for linear in layer.linears(m)[2:])
         self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in layer.linears(m)[0].parts[:2])
-        self.impl = shared.ops.block(self)
+        self.impl = shared.ops.block(self) if self.experts is None else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.impl is not None:
             return self.impl(x_BSH)
-        tp, positions = self.shared.tp, self.shared.positions
-        qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
+        tp, positions, through = self.shared.tp, self.shared.positions, self.shared.through
+        qkv = through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
         mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.ops.attention,
                        q_norm=self.q_norm, k_norm=self.k_norm)
         x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
-        inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
-        activation = self.shared.ops.swiglu if self.shared.model.gated else gelu
-        return x_BSH + self._through(activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
-
-    def _through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
-        """product(cheap(x)), where selective recompute does not keep what is between the two."""
-        if not self.shared.selective:
-            return product(cheap(x))
-        between = Discarded(cheap, x, self.shared.tp.comm.timers)
-        return between.free(product(between.value))
+        if self.experts is not None:
+            return x_BSH + through(self.norm2, x_BSH, self.experts)
+        inner = through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
+        return x_BSH + through(self.shared.activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
 
 
 class Tokens(nn.Module):

@@ -68,6 +68,33 @@ class PlainGemm:
         return out.add_(result, alpha=alpha) if add else out.copy_(result).mul_(alpha)
 
 
+class Grouped(Protocol):
+    """Products of several matrices, each with its own rows: those of the first come first, `counts_E` of each."""
+
+    def __call__(self, x_NK: Tensor, weight_EKM: Tensor, counts_E: Tensor) -> Tensor: ...
+
+    def into(self, out_EMN: Tensor, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor, *, add: bool = False) -> None:
+        """out = leftᵀ right of each one's rows, or out + that."""
+
+
+class PlainGrouped:
+    """One GEMM after the other."""
+
+    gemm = PlainGemm()
+
+    def __call__(self, x_NK: Tensor, weight_EKM: Tensor, counts_E: Tensor) -> Tensor:
+        out = x_NK.new_empty(x_NK.shape[0], weight_EKM.shape[2])
+        sizes = counts_E.tolist()
+        for x, weight, y in zip(x_NK.split(sizes), weight_EKM, out.split(sizes)):
+            torch.mm(x, weight, out=y)
+        return out
+
+    def into(self, out_EMN: Tensor, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor, *, add: bool = False) -> None:
+        sizes = counts_E.tolist()
+        for out, left, right in zip(out_EMN, left_TM.split(sizes), right_TN.split(sizes)):
+            self.gemm.into(out, left.t(), right, add=add)
+
+
 Rows = slice | Tensor
 """Of a matrix: consecutive, or by their numbers."""
 
@@ -114,6 +141,8 @@ def no_block(block: Block) -> BlockImpl | None:
 class Ops:
     gemm: Gemm = field(default_factory=PlainGemm)
     """Of the head and of weight gradients."""
+    grouped: Grouped = field(default_factory=PlainGrouped)
+    """Of experts."""
     block: Callable[[Block], BlockImpl | None] = no_block
     """What runs in place of a block's own forward pass; None leaves that one."""
     layer_norm: LayerNormOp = layer_norm
