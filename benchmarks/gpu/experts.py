@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from seatrial.engine.fast.experts import FastExperts, router_linear
+from seatrial.engine.core.experts import router_linear
+from seatrial.engine.fast.experts import FastExperts
 from seatrial.engine.fast.grouped import TORCH, FastGrouped, GroupedShape, measure
 from seatrial.engine.fast.kernels import EXPERTS, Kernels, verified
 
@@ -31,6 +33,9 @@ WARM, ROUNDS, REPEATS = 3, 9, 3
 """Rounds, of which the first are not counted; of each row so many passes after another in a round."""
 SKEW = 0.75
 """The n-th expert's logits are lower by so many times ln n."""
+
+
+NOW: Any = SimpleNamespace(deferred=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,23 +65,21 @@ BARS = {"mixtral": 0.85, "qwen3": 0.55}
 class Place:
     """Where a weight's gradient stays."""
 
-    def __init__(self, weight: Tensor):
-        self.grad = torch.empty_like(weight)
-
-    def buffer(self) -> tuple[Tensor, bool]:
-        return self.grad.view(-1), True
+    def __init__(self, weight: Tensor, grouped: FastGrouped):
+        self.grad, self.grouped = torch.empty_like(weight), grouped
 
     def add_gemm(self, left_TM: Tensor, right_TN: Tensor) -> None:
-        torch.mm(left_TM.t(), right_TN, out=self.grad)
+        self.grad.copy_(left_TM.t() @ right_TN)
 
-    def mark_ready(self) -> None: ...
+    def add_grouped(self, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor) -> None:
+        self.grouped.into(self.grad.view(counts_E.numel(), -1, self.grad.shape[1]), left_TM, right_TN, counts_E)
 
 
 class Layer:
     """One layer's weights and tokens; and the passes that are timed."""
 
     def __init__(self, shape: Shape, device: torch.device, kernels: Kernels, grouped: FastGrouped, *, skewed: bool):
-        s, self.shape, self.kernels, self.fast = shape, shape, kernels, FastExperts(kernels, grouped)
+        s, self.shape, self.kernels, self.fast = shape, shape, kernels, FastExperts(shape.experts, kernels, grouped)
         torch.manual_seed(0)
 
         def some(*size: int, std: float) -> Tensor:
@@ -90,15 +93,15 @@ class Layer:
         self.x.requires_grad_()
         for weight in (self.router, self.up, self.down):
             weight.requires_grad_()
-            weight.main_grad = Place(weight)  # type: ignore[attr-defined]
+            weight.main_grad = Place(weight, grouped)  # type: ignore[attr-defined]
 
     def chosen(self) -> tuple[Tensor, Tensor]:
         """Experts and weights: softmax over all, of which the chosen add up to 1, is softmax over the chosen."""
-        best, expert = router_linear(self.x, self.router).topk(self.shape.top_k)
+        best, expert = router_linear(self.x, self.router, NOW).topk(self.shape.top_k)
         return expert, best.softmax(-1)
 
     def ours(self) -> list[Tensor]:
-        y = self.fast(self.x, *self.chosen(), self.up, self.down, experts=self.shape.experts)
+        y = self.fast(self.x, *self.chosen(), self.up, self.down, NOW)
         (dx,) = torch.autograd.grad(y, (self.x,), self.dy)
         return [y.detach(), dx, *(w.main_grad.grad for w in (self.router, self.up, self.down))]  # type: ignore[attr-defined]
 

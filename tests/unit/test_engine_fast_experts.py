@@ -1,13 +1,23 @@
 """Experts as a GPU computes them, in plain torch here: against autograd through a loop over tokens and experts."""
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from seatrial.engine.core.mesh import Mesh
+from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choose import build
+from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.experts import FastExperts, Route
 from seatrial.engine.fast.grouped import LOOP, TORCH, FastGrouped, GroupedShape, key
 from seatrial.engine.fast.kernels import Kernels
+from seatrial.engine.io.data import Batches
+from seatrial.recipe import Recipe
+from seatrial.spec import Batch, Model, Router, Topology, Trial
 
 T, K, E, H, W = 24, 2, 4, 16, 24
 
@@ -18,10 +28,8 @@ class Held:
     def __init__(self, like: torch.Tensor):
         self.place, self.fresh, self.ready = torch.full_like(like, torch.nan, dtype=torch.float32), True, 0
 
-    def buffer(self) -> tuple[torch.Tensor, bool]:
-        return self.place.view(-1), self.fresh
-
-    def mark_ready(self) -> None:
+    def add_grouped(self, left, right, counts):
+        FastGrouped().into(self.place.view(counts.numel(), -1, H), left, right, counts, add=not self.fresh)
         self.fresh, self.ready = False, self.ready + 1
 
 
@@ -59,7 +67,7 @@ def test_outputs_and_gradients_are_those_of_a_loop_over_tokens(way, drops):
     expected_grads = torch.autograd.grad(expected, leaves, dy)
     shape = GroupedShape(rows=T * K, experts=E, hidden=H, up=2 * W, down=W, dtype=torch.float32, gradients=torch.float32)
     grouped = FastGrouped(dict.fromkeys(shape.cases(), way), Kernels())
-    y = FastExperts(Kernels(), grouped)(x, expert, weight, up, down, experts=E)
+    y = FastExperts(E, Kernels(), grouped)(x, expert, weight, up, down, SimpleNamespace(deferred=None))
     torch.testing.assert_close(y, expected)
     for found, wanted in zip(torch.autograd.grad(y, leaves, dy), expected_grads, strict=True):
         torch.testing.assert_close(found, wanted)
@@ -70,13 +78,15 @@ def test_weight_gradients_are_added_up_in_their_places_now_or_when_they_are_aske
     x, expert, weight, up, down = given = drawn(drops=False)
     wanted = torch.autograd.grad(reference(*given).sum(), (up, down))
     up.main_grad, down.main_grad = places = Held(up), Held(down)
-    deferred = [] if waits else None
+    tp = SimpleNamespace(deferred=None)
     for turn in (1, 2):
-        FastExperts(Kernels(), FastGrouped())(x, expert, weight, up, down, experts=E, deferred=deferred).sum().backward()
-        if deferred is not None:
-            assert [place.ready for place in places] == [turn - 1] * 2
-            while deferred:
-                deferred.pop(0)()
+        y = FastExperts(E, Kernels(), FastGrouped())(x, expert, weight, up, down, tp)
+        tp.deferred = [] if waits else None  # the schedule says so late
+        y.sum().backward()
+        if waits:
+            assert [place.ready for place in places] == [turn - 1] * 2 and len(tp.deferred) == 2
+            for product in tp.deferred:
+                product()
         for place, once in zip(places, wanted, strict=True):
             assert place.ready == turn
             torch.testing.assert_close(place.place, turn * once)
@@ -84,7 +94,7 @@ def test_weight_gradients_are_added_up_in_their_places_now_or_when_they_are_aske
 
 def test_rows_lie_by_expert_then_by_token_and_those_dropped_behind_all():
     route = Route.of(torch.tensor([[2, 0], [3, 2], [0, 2]]), 3)
-    assert route.ends_E.tolist() == [2, 2, 5]
+    assert route.counts_E.tolist() == [2, 0, 3]
     assert route.order_R.tolist() == [1, 4, 0, 3, 5, 2]
     assert route.place_TK.tolist() == [[2, 0], [-1, 3], [1, 4]]
 
@@ -107,3 +117,24 @@ def test_the_seam_of_the_core_takes_matrices_either_way_and_numbers_of_rows():
     grouped.into(out, dy, x, counts, add=True)
     torch.testing.assert_close(out, 1 + torch.stack([dy[:2].t() @ x[:2], torch.zeros(8, 16), dy[2:].t() @ x[2:]]))
     assert seen == [("grouped", True), ("grouped", False), ("grouped_gradient", True)]
+
+
+MOE = Model(family="llama", layers=2, hidden=32, heads=4, vocab=61, seq=16, experts=4, top_k=2, shared_experts=1, expert_ffn=24)
+
+
+@pytest.mark.parametrize("model", [MOE, replace(MOE, router=Router(capacity=1.0, aux_loss=0.02))], ids=["dropless", "drops"])
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+def test_an_engine_with_them_trains_as_one_without(model, recompute):
+    """With a capacity the rows are sorted by the core, and the experts' products alone are the fast ones."""
+    def losses(config: KernelConfig) -> list[float]:
+        trial = Trial(model=model, batch=Batch(gbs=4), topology=Topology(mbs=2, recompute=recompute))
+        mesh, recipe = Mesh(trial.topology, device=torch.device("cpu")), Recipe(steps=3, lr=1e-2)
+        ops = build(config, trial, mesh.device)
+        assert (ops.experts is not None) == config.experts
+        engine = Engine(trial, recipe, mesh, ops=ops)
+        batches = Batches(recipe, model, recipe.seed)
+        return [engine.step(i + 1, first_sample=4 * i, batches=batches).loss for i in range(recipe.steps)]
+
+    plain = losses(KernelConfig())
+    assert losses(KernelConfig(experts=True)) == pytest.approx(plain, rel=1e-5)
+    assert plain[0] != plain[2]

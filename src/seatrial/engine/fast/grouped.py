@@ -63,18 +63,16 @@ class FastGrouped:
         transposed = weight_EKM.stride(2) != 1
         return self.rows(x_NK, weight_EKM.mT if transposed else weight_EKM, ends_of(counts_E), transposed=transposed)
 
+    @torch.no_grad()
     def into(self, out_EMN: Tensor, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor, *, add: bool = False) -> None:
-        self.gradient(left_TM, right_TN, ends_of(counts_E), out_EMN, add=add)
+        _, m, n = out_EMN.shape
+        way = self._way("grouped_gradient", key(m, n), left_TM, right_TN)
+        way(left_TM, right_TN, ends_of(counts_E), out_EMN, add=add)
 
     def rows(self, rows_RK: Tensor, matrices_EMN: Tensor, ends_E: Tensor, *, transposed: bool = False) -> Tensor:
         _, m, n = matrices_EMN.shape
         way = self._way("grouped", key(m, n, transposed), rows_RK, matrices_EMN)
         return way(rows_RK, matrices_EMN, ends_E, transposed=transposed)  # type: ignore[no-any-return]
-
-    def gradient(self, left_RM: Tensor, right_RN: Tensor, ends_E: Tensor, out_EMN: Tensor, *, add: bool) -> None:
-        _, m, n = out_EMN.shape
-        way = self._way("grouped_gradient", key(m, n), left_RM, right_RN)
-        way(left_RM, right_RN, ends_E, out_EMN, add=add)
 
     def _way(self, kind: str, of: str, *operands: Tensor) -> Way:
         ways = self._ways[kind]
