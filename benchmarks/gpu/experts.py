@@ -24,8 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from seatrial.engine.core.experts import router_linear
+from seatrial.engine.core.ops import PlainGemm
 from seatrial.engine.fast.experts import FastExperts
-from seatrial.engine.fast.grouped import TORCH, FastGrouped, GroupedShape, measure
+from seatrial.engine.fast.grouped import TORCH, FastGrouped, GroupedShape, fastest, measure
 from seatrial.engine.fast.kernels import EXPERTS, Kernels, verified
 
 HALF = torch.bfloat16
@@ -203,10 +204,10 @@ def run(name: str, device: torch.device, kernels: Kernels, say: Callable[[str], 
                          gradients=HALF)
     choices = dict.fromkeys(shape.cases(), TORCH)
     if device.type == "cuda":
-        found["gemms"] = measure(shape, device, kernels)
+        found["gemms"] = measure(shape, device, kernels, PlainGemm())
         for of, took in found["gemms"].items():
             flop = 2e-9 * s.rows * s.hidden * (2 * s.width if of.startswith(f"{2 * s.width} ") else s.width)
-            choices[of] = min(took, key=lambda way: took[way])
+            choices[of] = fastest(took)
             say(f"  {of}: " + ", ".join(f"{flop / ms:.0f} ({way})" for way, ms in sorted(took.items(), key=lambda t: t[1])))
         torch.cuda.empty_cache()
     grouped = FastGrouped(choices, kernels)

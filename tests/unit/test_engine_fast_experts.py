@@ -13,7 +13,7 @@ from seatrial.engine.core.step import Engine
 from seatrial.engine.fast.choose import build
 from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.fast.experts import FastExperts, Route
-from seatrial.engine.fast.grouped import LOOP, TORCH, FastGrouped, GroupedShape, key
+from seatrial.engine.fast.grouped import LOOP, TORCH, FastGrouped, GroupedShape, _Run, fastest, key, torch_grouped_gradient
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.io.data import Batches
 from seatrial.recipe import Recipe
@@ -117,6 +117,31 @@ def test_the_seam_of_the_core_takes_matrices_either_way_and_numbers_of_rows():
     grouped.into(out, dy, x, counts, add=True)
     torch.testing.assert_close(out, 1 + torch.stack([dy[:2].t() @ x[:2], torch.zeros(8, 16), dy[2:].t() @ x[2:]]))
     assert seen == [("grouped", True), ("grouped", False), ("grouped_gradient", True)]
+
+
+def test_a_way_that_leaves_an_idle_experts_gradient_as_it_was_is_not_taken():
+    """As torch's own does on some devices."""
+    shape = GroupedShape(rows=400, experts=4, hidden=16, up=48, down=24, dtype=torch.bfloat16, gradients=torch.float32)
+
+    def careless(left, right, ends, out, *, add):
+        first = 0
+        for expert, end in enumerate(ends.tolist()):
+            if end > first:
+                out[expert] = left[first:end].t().float() @ right[first:end].float()
+            first = end
+
+    run = _Run(shape, *shape.cases()[key(48, 16)], device=torch.device("cpu"))
+    assert run.uneven.diff()[0] == 0 and run.even.diff()[0] > 0
+    assert not run.agrees(careless) and run.agrees(torch_grouped_gradient) and run.agrees(Kernels.grouped_gradient)
+    for of, case in shape.cases().items():
+        run = _Run(shape, *case, device=torch.device("cpu"))
+        ways = FastGrouped()._ways[case[0]]
+        assert run.agrees(ways[LOOP]) and run.agrees(ways[TORCH]), of
+        assert not run.agrees(lambda *given, way=ways[LOOP], **named: way(given[0] * 1.1, *given[1:], **named)), of
+
+
+def test_a_loop_for_which_the_host_waits_must_be_clearly_faster():
+    assert fastest({LOOP: 1.0, TORCH: 1.02}) == TORCH and fastest({LOOP: 1.0, TORCH: 1.04, "tiles": 1.05}) == LOOP
 
 
 MOE = Model(family="llama", layers=2, hidden=32, heads=4, vocab=61, seq=16, experts=4, top_k=2, shared_experts=1, expert_ffn=24)

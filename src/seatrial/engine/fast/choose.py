@@ -80,7 +80,7 @@ def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = Non
         config = replace(config, gemm_algorithms=found, cublaslt_version=library.version)
     shape = expert_gemms(trial, config)
     if shape is not None and device.type == "cuda" and rank == 0:
-        choices, notes["experts' gemm"] = grouped.autotune(shape, device, Kernels.of(config.triton))
+        choices, notes["experts' gemm"] = grouped.autotune(shape, device, Kernels.of(config.triton), _plain_gemm(config))
         config = replace(config, grouped_gemm=choices)
     return config, notes
 
@@ -123,7 +123,7 @@ def agree(own: KernelConfig, notes: Notes, trial: Trial, mesh: Mesh) -> KernelCo
         why.append(refused)
     shape = expert_gemms(trial, config)
     if mesh.rank and shape is not None and config.grouped_gemm:
-        refused = grouped.refusal(config.grouped_gemm, shape, mesh.device, Kernels.of(config.triton))
+        refused = grouped.refusal(config.grouped_gemm, shape, mesh.device, Kernels.of(config.triton), _plain_gemm(config))
         why += [refused] if refused else []
     if why:
         raise CannotRun(f"rank {mesh.rank} cannot run what rank 0 chose: {'; '.join(why)}. All ranks need the same devices and "
@@ -155,7 +155,7 @@ def build(config: KernelConfig, trial: Trial, device: torch.device, *, kernels: 
         chosen["block"] = partial(FusedBlock8, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm, scales=scales,
                                   fast=config.fast_accumulation, scaled_gemm=scaled_gemm or fp8.scaled_gemm)
     if config.experts and m.experts is not None:
-        chosen["grouped"] = FastGrouped(config.grouped_gemm, own)
+        chosen["grouped"] = FastGrouped(config.grouped_gemm, own, _plain_gemm(config))
         chosen["experts"] = FastExperts(m.experts, own, chosen["grouped"])
     if config.logits_in_16_bits:
         chosen["cross_entropy"] = partial(cross_entropy, own)

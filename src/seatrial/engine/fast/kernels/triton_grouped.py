@@ -34,21 +34,22 @@ class Tile:
         return f"{self.rows} x {self.cols} x {self.deep}, {self.warps} warps, {self.stages} stages{walks}"
 
 
-TILES = tuple(Tile(*t) for t in ((128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (128, 256, 64, 8, 4, 1), (128, 128, 64, 4, 3),
-                                 (128, 128, 64, 8, 4), (128, 128, 64, 4, 3, 2), (256, 128, 64, 8, 3)))
+TILES = tuple(Tile(*t) for t in ((128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (128, 256, 64, 8, 3, 1), (128, 256, 64, 8, 4, 1),
+                                 (128, 128, 64, 4, 3), (128, 128, 64, 4, 3, 2), (128, 128, 64, 8, 4)))
 """What is tried; the first is what is taken untried."""
 
 
 @triton.jit
 def _grouped(left, right, out, ends, experts, n, k, TRANSPOSED: tl.constexpr, E: tl.constexpr, BM: tl.constexpr,
-             BN: tl.constexpr, BK: tl.constexpr, BAND: tl.constexpr):
+             BN: tl.constexpr, BK: tl.constexpr, BAND: tl.constexpr, WALKS: tl.constexpr):
     each = tl.arange(0, E)
     last = tl.load(ends + each, mask=each < experts, other=0)
     begin = tl.load(ends + each - 1, mask=(each > 0) & (each < experts), other=0)
     tiles = tl.where(each < experts, (last - begin + BM - 1) // BM, 0)
     until = tl.cumsum(tiles, 0)
     down, across = tl.sum(tiles, 0), tl.cdiv(n, BN)
-    for tile in tl.range(tl.program_id(0), down * across, tl.num_programs(0)):
+    # One loop made of both: a tile's first operands are on their way while the one before is stored.
+    for tile in tl.range(tl.program_id(0), down * across, tl.num_programs(0), flatten=WALKS):
         # Down a band of rows before the next columns: what runs at once shares rows and matrices in the cache.
         top = tile // (BAND * across) * BAND
         tall = tl.minimum(down - top, BAND)
@@ -119,8 +120,8 @@ def grouped(rows_RK: Tensor, matrices_EMN: Tensor, ends_E: Tensor, *, transposed
     tiles = (rows // tile.rows + experts) * triton.cdiv(n, tile.cols)
     _grouped[(_launched(tile, tiles, rows_RK.device),)](
         _descriptor(rows_RK, tile.rows, tile.deep), right, out, ends_E, experts, n, k, TRANSPOSED=transposed,
-        E=triton.next_power_of_2(experts), BM=tile.rows, BN=tile.cols, BK=tile.deep, BAND=8, num_warps=tile.warps,
-        num_stages=tile.stages)
+        E=triton.next_power_of_2(experts), BM=tile.rows, BN=tile.cols, BK=tile.deep, BAND=8, WALKS=tile.each > 0,
+        num_warps=tile.warps, num_stages=tile.stages)
     return out
 
 
