@@ -25,15 +25,15 @@ from seatrial.spec import Batch, Execution, Model, Router, Topology, Trial
 
 pytestmark = pytest.mark.timeout(1200)
 
-RECIPE = Recipe(steps=4, lr=1e-2, min_lr=1e-3, warmup_steps=2, check_order=True)
+RECIPE = Recipe(steps=3, lr=1e-2, min_lr=1e-3, warmup_steps=1)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 TOLERANCE, MARGIN = 1e-5, 1e-6
 
 MOE = Model(family="llama", layers=4, hidden=32, heads=4, vocab=61, seq=16, ffn=48, experts=8, top_k=2, shared_experts=1,
             expert_ffn=24)
 PLAIN = replace(MOE, shared_experts=0, router=Router(normalised=False, aux_loss=0.02, z_loss=0.01, over="rank"))
-DEEPSEEK = replace(MOE, dense_layers=1, top_k=3, router=Router(kind="sigmoid", scale=2.5, groups=4, group_limit=2, correction=0.01,
-                                                             aux_loss=0.01))
+DEEPSEEK = replace(MOE, dense_layers=1, top_k=3, router=Router(kind="sigmoid", scale=2.5, groups=4, group_limit=2,
+                                                             correction=0.01, aux_loss=0.01))
 OSS = replace(MOE, family="gpt2", mlp="swiglu-clamped", shared_experts=0, expert_every=2, router=Router(bias=True, z_loss=0.01))
 GELU = replace(MOE, family="bloom", top_k=1, router=Router(normalised=False))
 FULL = {over: replace(MOE, router=Router(capacity=1.0, aux_loss=0.02, over=over))  # type: ignore[arg-type]

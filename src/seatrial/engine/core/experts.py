@@ -1,7 +1,7 @@
 """A layer of experts: the router, the way of tokens to their experts and back, the experts' products, the shared experts.
 
     experts = ExpertParallel(model, comm, tp)           what the layers of a rank share; every rank calls it
-    layer = Experts(3, shared)                          layers.3: as many of its experts as the rank holds
+    layer = Experts(3, shared, up, down)                layers.3: as many of its experts as the rank holds
     y_BSH = layer(h_BSH)                                differentiable
 
 The tokens of a layer are divided over all ranks of a stage: with sequence parallelism they are already, else each
@@ -78,6 +78,13 @@ class ExpertParallel:
         for count in (self.losses, self.dropped, *(layer.load for layer in self.layers)):
             count.zero_()
         self.received.clear()
+
+    def rows_of_all(self, mine_E: Tensor) -> tuple[Tensor, list[list[int]]]:
+        """What each rank of this copy of the experts has for each expert, [ranks, experts], on the device and for the host, who
+        waits for it: it must say how much is sent. A rehearsal, which has no other ranks, puts its own in place of this."""
+        every_RE = mine_E.new_empty(self.group.size, self.experts)
+        self.comm.all_gather(every_RE, mine_E, self.group, timer=TIMER)
+        return every_RE, every_RE.tolist()
 
     def end(self, *, overflowed: Tensor) -> Tensor:
         """After a step's last: what corrects the choice moves; least, mean and most load, dropped, excess, on the device.
@@ -206,12 +213,6 @@ class Exchange:
         self.comm, self.group, self.sends, self.receives = common.comm, common.group, sends, receives
         self.pending: Pending | None = None
 
-    def reverse(self) -> Exchange:
-        found = Exchange.__new__(Exchange)
-        found.comm, found.group, found.sends, found.receives = self.comm, self.group, self.receives, self.sends
-        found.pending = None
-        return found
-
     def start(self, x: Tensor, *, back: bool) -> None:
         sends, receives = (self.receives, self.sends) if back else (self.sends, self.receives)
         self.pending = self.comm.exchange_rows(x.contiguous(), self.group, sends, receives, timer=TIMER)
@@ -314,7 +315,8 @@ class _AllTokens(Function):
 
 def tally(numbers: Tensor, size: int) -> Tensor:
     """How often each of 0 to `size` - 1 is there. `bincount` would make the host wait for the device."""
-    return torch.zeros(size + 1, dtype=torch.int64, device=numbers.device).index_add_(0, numbers, torch.ones_like(numbers))[:size]
+    found = torch.zeros(size + 1, dtype=torch.int64, device=numbers.device)
+    return found.index_add_(0, numbers, torch.ones_like(numbers))[:size]
 
 
 class AllToAll:
@@ -335,13 +337,10 @@ class AllToAll:
             self.rows = flat.numel() if common.model.router.capacity is None else int(mine_E.sum())
             self.pairs = self.pairs[: self.rows]
             return
-        every_RE = mine_E.new_empty(group.size, common.experts)
-        common.comm.all_gather(every_RE, mine_E, group, timer=TIMER)
-        held = common.held
-        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
-        # Here the host waits for the device: it must say how much is sent.
-        self.to_each = to_RG[group.rank]
-        receives = [to_RG[rank][held.first // held.count] for rank in range(group.size)]
+        held, (every_RE, rows) = common.held, common.rows_of_all(mine_E)
+        self.to_each = [sum(rows[group.rank][first : first + held.count]) for first in range(0, common.experts, held.count)]
+        """Pairs for the experts of each rank, or of the ranks that share them."""
+        receives = [sum(theirs[held.first : held.first + held.count]) for theirs in rows]
         self.rows = sum(receives)
         self.pairs = self.pairs[: sum(self.to_each)]
         self.exchange = Exchange(common, [size for size in self.to_each for _ in range(etp)], receives)
@@ -366,7 +365,7 @@ class AllToAll:
     def combine(self, y_NH: Tensor) -> Tensor:
         common, (_, weight_Tk) = self.common, self.routing
         if self.exchange is not None and self.order is not None:
-            back = self.exchange.reverse()
+            back = Exchange(common, self.exchange.receives, self.exchange.sends)
             y_NH = torch.zeros_like(y_NH).index_copy_(0, self.order, y_NH)
             y_NH = _Arrive.apply(_Depart.apply(y_NH, back), back)
             if common.etp.size > 1:
@@ -489,9 +488,10 @@ class Experts(nn.Module):
         c = self.common
         dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing)
         passed.received = dispatch.rows
-        sent = dispatch.depart(x_TH)
+        rows_NH = dispatch.depart(x_TH)
         beside = self._shared(h_BSH)  # while tokens are on their way
-        return dispatch.combine(self._compute(dispatch.arrive(sent), dispatch.counts)), beside
+        rows_NH = dispatch.arrive(rows_NH)
+        return dispatch.combine(self._compute(rows_NH, dispatch.counts)), beside
 
     def route(self, x_TH: Tensor) -> tuple[Routing, Passed]:
         c, r = self.common, self.of.model.router
