@@ -335,10 +335,12 @@ def swapped(row: Row) -> list[Finding]:
     shown = [name for heading in row.record.printed if (name := read_heading(heading).field) in SIDES]
     for left, right in pairwise(shown):
         one, two = getattr(row.record, left), getattr(row.record, right)
+        if not one or not two or not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
+            continue
         others = [mate.record for mate in row.around[:MOST_SWAPPED] if mate is not row]
         first, second = ({getattr(other, name) for other in others} - {None} for name in (left, right))
         apart = first and second and (max(first) < min(second) or max(second) < min(first)) and len(others) > 2
-        if not one or not two or not apart or one in first or two in second:
+        if not apart or one in first or two in second:
             continue
         if _near_to(two, first) and _near_to(one, second):
             both = f"{row.column(left)} {one} and {row.column(right)} {two}"

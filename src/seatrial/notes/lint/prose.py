@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from seatrial import fields, presets
@@ -110,6 +110,8 @@ _CUES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
 _OF_DEVICES = re.compile(_DEVICE, re.IGNORECASE)
+_ANY_CUE = re.compile("|".join([*sorted({cue for cues in _CUES.values() for cue in cues}), "recomp", "checkpoint", "expert", "moe",
+                                "mixt", "llama", "glu", _DEVICE]), re.IGNORECASE)  # fmt: skip
 _LONG = re.compile(r"\d{40}")
 _SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
 _SELECTIVE = re.compile(r"\bselective\b", re.IGNORECASE)
@@ -237,7 +239,7 @@ class Hints:
         if number not in self._loosely:
             text = self.lines[number - 1]
             plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
-            found = _values_of(in_english(text), _LOOSE) if plain else {}
+            found = _values_of(text, _LOOSE) if plain and _ANY_CUE.search(text := in_english(text)) else {}
             if not _in_use(found.get("seq")):
                 found.pop("seq", None)
             self._loosely[number] = found
@@ -260,6 +262,8 @@ def read_sentence(text: str) -> dict[str, object]:
     ):
         return {}
     text = in_english(text)
+    if not _ANY_CUE.search(text):
+        return {}
     text, apart = _without_exceptions(text)
     letters = text.casefold()
     found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
@@ -362,6 +366,8 @@ _UNEVEN = re.compile(
 @dataclass(frozen=True)
 class Prose:
     lines: tuple[str, ...]
+    _near: dict[int, list[tuple[int, float, str]]] = field(default_factory=dict, compare=False)
+    """Section -> the sizes of devices that hold there; filled when it is needed."""
 
     @cached_property
     def hints(self) -> Hints:
@@ -415,6 +421,8 @@ class Prose:
 
         A sentence above holds up to the next heading of the first level, one below only where no heading stands between."""
         at = line or 0
+        if not self.limits:
+            return None
         above = [limit for limit in self.limits if limit[0] <= at and not self._heading_between(limit[0], at, "# ")]
         below = [limit for limit in self.limits if limit[0] > at and not self._heading_between(at, limit[0], "#")]
         near = min([*above, *below], key=lambda limit: (abs(limit[0] - at), limit[0] > at), default=None)
@@ -440,18 +448,22 @@ class Prose:
     def _nearest(self, said: list[tuple[int, float, str]], line: int) -> list[tuple[int, float, str]]:
         """Of what lines say that of the innermost section around a line, headings included; all where none is around it."""
         tree = self.hints.sections
-        depth = {section: place for place, section in enumerate(tree.chain(tree.at(line)))}
-        # The line of a heading belongs to what it opens.
-        places = [(depth[scope], each) for each in said if (scope := tree.scope(tree.at(each[0] + 1))) in depth]
-        inner = min((place for place, _ in places), default=None)
-        return [each for place, each in places if place == inner] or said
+        section = tree.at(line)
+        if section not in self._near:
+            depth = {section: place for place, section in enumerate(tree.chain(section))}
+            # The line of a heading belongs to what it opens.
+            places = [(depth[scope], each) for each in said if (scope := tree.scope(tree.at(each[0] + 1))) in depth]
+            inner = min((place for place, _ in places), default=None)
+            self._near[section] = [each for place, each in places if place == inner] or said
+        return self._near[section]
 
 
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
     """The one device of our presets that a text names; of its forms the one that is named too, else the largest and fastest."""
     text = text.lower()
-    found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
+    words = set(re.findall(r"\w+", text))
+    found = {name for name in presets.names("devices") if words & {base := name.split("-")[0], f"{base}s"}}
     if "fugaku" in text:
         found.add("a64fx")
     if len({name.split("-")[0] for name in found}) != 1:

@@ -186,6 +186,17 @@ def field_of(heading: str) -> str:
     return read_heading(heading).field
 
 
+@lru_cache(maxsize=4096)
+def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
+    """Field -> the first heading that stands for it."""
+    return {name: heading for heading in reversed(headings) if (name := field_of(heading))}
+
+
+@lru_cache(maxsize=16384)
+def _names_device(cell: str) -> bool:
+    return cell.lower() != cell.upper() and DEVICES.search(cell) is not None
+
+
 @dataclass(eq=False)
 class Row:
     record: Record
@@ -231,7 +242,7 @@ class Row:
     @cached_property
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
-        found = {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+        found = dict(_fields_of(tuple(self.record.printed)))
         if self.record.sec_per_it and self.record.iteration is None and "sec_per_it" not in found and "iteration" in found:
             found["sec_per_it"] = found.pop("iteration")
         if self.record.mem_value is not None and "mem_value" not in found:
@@ -364,7 +375,7 @@ class Row:
     @cached_property
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
-        words = [cell for cell in self.record.printed.values() if cell.lower() != cell.upper() and DEVICES.search(cell)]
+        words = [cell for cell in self.record.printed.values() if _names_device(cell)]
         own = " ".join((self.record.machine, *words))
         return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
 
@@ -468,6 +479,7 @@ class Sheet:
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
+    _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
@@ -508,6 +520,15 @@ class Sheet:
             shown = (digits.read(row.cell(name), getattr(row.record, name, None)) for row in self.tables[key] if row.cell(name))
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
+
+    def rare(self, row: Row, name: str, value: object) -> bool:
+        """Whether no other row of the table may have a value; in a very long one, whether it is worth looking."""
+        if len(row.mates) > 2 * _NEAR:
+            return True
+        key = row.key, name
+        if key not in self._counts:
+            self._counts[key] = Counter(getattr(mate.record, name) for mate in row.mates)
+        return self._counts[key][value] < 2
 
     def has_unknown(self, key: tuple[str, int | None]) -> bool:
         """Whether a column of the table that no field takes holds different numbers."""
@@ -566,6 +587,12 @@ class Nearby:
             return 0, math.nan
         low, high = (self._ordered[i if i < at else i + 1] for i in ((count - 1) // 2, count // 2))
         return count, low if count % 2 else (low + high) / 2
+
+    def ends(self, row: Row) -> tuple[float, float]:
+        """The least and the most that another row has, after `middle` was asked for the same row."""
+        own = self._held.get(row.place)
+        first, last = self._ordered[:2], self._ordered[-2:]
+        return first[1 if first[0] == own else 0], last[0 if last[-1] == own else -1]
 
     def changed(self, row: Row) -> None:
         """A finding proposed another figure for the row."""

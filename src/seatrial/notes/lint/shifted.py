@@ -45,7 +45,9 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     if not wrong and len(broken) < 2:
         return []
     best: tuple[int, int, list[str]] | None = None
-    for at, moved in _shifts(cells):
+    # What stands before the place where cells moved stays where it is.
+    last = next((at for at, (column, cell) in enumerate(zip(columns, cells)) if not _stands(column, cell)), len(cells))
+    for at, moved in _shifts(cells, last):
         if all(_stands(column, cell) for column, cell in zip(columns, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
@@ -85,15 +87,16 @@ def _stands(column: Column, cell: str) -> bool:
     return not cell or not column.field or column.kind == "notes" or bool(timed) or fits(column, cell)
 
 
-def _shifts(cells: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """The row with a cell put in where one was lost, or with an empty one taken out; and from which column on."""
-    for at in range(len(cells) - 1):
+def _shifts(cells: list[str], last: int) -> Iterator[tuple[int, list[str]]]:
+    """The row with a cell put in where one was lost, or with an empty one taken out; and from which column on, up to `last`."""
+    end = min(last + 1, len(cells) - 1)
+    for at in range(end):
         if cells[at] != cells[at + 1]:
             yield at, [*cells[:at], cells[at + 1], cells[at], *cells[at + 2 :]]
     if not cells[-1].strip("-"):
-        for at in range(1, len(cells) - 1):
+        for at in range(1, end):
             yield at, [*cells[:at], "", *cells[at:-1]]
-    for at, cell in enumerate(cells[:-1]):
+    for at, cell in enumerate(cells[:end]):
         if not cell.strip("-"):
             for end in range(len(cells) - 1, at, -1):  # and one of those behind it may have been typed over
                 yield at, [*cells[:at], *cells[at + 1 : end + 1], "", *cells[end + 1 :]]

@@ -68,8 +68,10 @@ def is_delimiter(text: str | None) -> bool:
 def is_header(cells: list[str]) -> bool:
     """Whether cells read as headings of a table of runs, for a table whose alignment row is missing."""
     named = [cell for cell in cells if cell]
+    if any(NUMBER.match(clean(cell)) for cell in named):
+        return False
     known = sum(bool(read_heading(cell).field) for cell in named)
-    return known >= 2 and 2 * known > len(named) and not any(NUMBER.match(clean(cell)) for cell in named)
+    return known >= 2 and 2 * known > len(named)
 
 
 def is_picture(cells: list[str]) -> bool:
