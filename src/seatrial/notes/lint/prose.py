@@ -109,9 +109,9 @@ _CUES: dict[str, tuple[str, ...]] = {
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip
 """Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
-_OF_DEVICES = re.compile(_DEVICE, re.IGNORECASE)
-_ANY_CUE = re.compile("|".join([*sorted({cue for cues in _CUES.values() for cue in cues}), "recomp", "checkpoint", "expert", "moe",
-                                "mixt", "llama", "glu", _DEVICE]), re.IGNORECASE)  # fmt: skip
+_ALL_CUES = ({cue for cues in _CUES.values() for cue in cues} | {"recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"})
+_OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|rank")
+"""Letters of what `_DEVICE` matches."""
 _LONG = re.compile(r"\d{40}")
 _SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
 _SELECTIVE = re.compile(r"\bselective\b", re.IGNORECASE)
@@ -239,11 +239,19 @@ class Hints:
         if number not in self._loosely:
             text = self.lines[number - 1]
             plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
-            found = _values_of(text, _LOOSE) if plain and _ANY_CUE.search(text := in_english(text)) else {}
+            found = _values_of(text, _LOOSE) if plain and _has_cue(text := in_english(text)) else {}
             if not _in_use(found.get("seq")):
                 found.pop("seq", None)
             self._loosely[number] = found
         return self._loosely[number]
+
+
+def _has_cue(text: str) -> bool:
+    letters = text.casefold()
+    for cue in _ALL_CUES:
+        if cue in letters:
+            return True
+    return _OF_DEVICES.search(letters) is not None
 
 
 def _in_use(seq: object) -> bool:
@@ -262,7 +270,7 @@ def read_sentence(text: str) -> dict[str, object]:
     ):
         return {}
     text = in_english(text)
-    if not _ANY_CUE.search(text):
+    if not _has_cue(text):
         return {}
     text, apart = _without_exceptions(text)
     letters = text.casefold()
@@ -318,7 +326,8 @@ def _without_exceptions(text: str) -> tuple[str, dict[str, dict[str, object]]]:
 def _values_of(text: str, wanted: dict[str, list[re.Pattern[str]]]) -> dict[str, object]:
     found: dict[str, object] = {}
     rest = text
-    letters, devices = text.casefold(), _OF_DEVICES.search(text)
+    letters = text.casefold()
+    devices = _OF_DEVICES.search(letters)
     for name, patterns in wanted.items():
         if not (any(cue in letters for cue in _CUES[name]) if name in _CUES else devices):
             continue

@@ -8,6 +8,7 @@ under its heading and what follows from each other does.
 """
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,18 +38,19 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
-    columns = [read_heading(heading) for heading in row.record.printed]
-    foreign = [cell for column, cell in zip(columns, cells) if not _stands(column, cell)]
+    headings = list(row.record.printed)
+    stand = list(map(_stands, headings, cells))
+    foreign = [cell for cell, stands in zip(cells, stand) if not stands]
     # A cell with the unit of its neighbour's column stands there.
     unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     wrong = len(foreign) + _lost(row, cells)
     if not wrong and len(broken) < 2:
         return []
     best: tuple[int, int, list[str]] | None = None
+    columns = [read_heading(heading) for heading in headings]
     # What stands before the place where cells moved stays where it is.
-    last = next((at for at, (column, cell) in enumerate(zip(columns, cells)) if not _stands(column, cell)), len(cells))
-    for at, moved in _shifts(cells, last):
-        if all(_stands(column, cell) for column, cell in zip(columns, moved)):
+    for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells)):
+        if all(map(_stands, headings, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and _exchanged(cells, moved, at))
@@ -81,8 +83,10 @@ def _lost(row: Row, cells: list[str]) -> bool:
     return not cells[-1] and len(others) > 2 and all(mate.record.printed.get(last, "").strip() for mate in others)
 
 
-def _stands(column: Column, cell: str) -> bool:
+@functools.lru_cache(maxsize=65536)
+def _stands(heading: str, cell: str) -> bool:
     """Whether a cell can stand under a heading; under one that no field takes, and as a note, anything can."""
+    column = read_heading(heading)
     timed = column.field == "iteration" and TIMED.fullmatch(cell)  # `Step` of 14.1 s
     return not cell or not column.field or column.kind == "notes" or bool(timed) or fits(column, cell)
 

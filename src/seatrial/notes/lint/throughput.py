@@ -74,10 +74,8 @@ def reading_of(row: Row) -> Reading:
 def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
     """`agreeing`: the rows of the table whose own figures belong together."""
     lean = _leaning(row, agreeing)
-    # A figure by another formula may look like its neighbours or not: that says less about it than about a wrong figure.
-    share = {"formula-mixed": -0.5}
     found = [
-        replace(e, score=e.score + lean * share.get(e.code, -1.0 if e.name == "tflops" else 1.0))
+        replace(e, score=e.score + _leans(e, lean))
         for solve in (_unit_of_time, _batch, _layers, _shape, _nodes, _formula, _either_figure)
         for e in solve(row, agreeing)
     ]
@@ -87,6 +85,23 @@ def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
         first = best.get((e.name, e.shown))
         best[e.name, e.shown] = e if first is None else replace(first, score=max(first.score, e.score))
     return sorted(best.values(), key=lambda e: -e.score)
+
+
+_WELL = 4.0
+
+
+def _explained_well(row: Row, agreeing: set[Row]) -> bool:
+    """Whether an explanation of the row scores so; what cannot is not worked out."""
+    lean = _leaning(row, agreeing)
+    solvers = [_unit_of_time, _batch, _layers, _formula]
+    solvers += [_shape] if USUAL_SHAPE + abs(lean) >= _WELL else []
+    solvers += [_either_figure] if SLIP[0][1] + abs(lean) >= _WELL or derived.may_vote(row) else []
+    return any(e.score + _leans(e, lean) >= _WELL for solve in solvers for e in solve(row, agreeing))
+
+
+def _leans(e: Explanation, lean: float) -> float:
+    # A figure by another formula may look like its neighbours or not: that says less about it than about a wrong figure.
+    return lean * {"formula-mixed": -0.5}.get(e.code, -1.0 if e.name == "tflops" else 1.0)
 
 
 def _may_be_wrong(row: Row, name: str, agreeing: set[Row]) -> bool:
@@ -300,12 +315,13 @@ def check(sheet: Sheet) -> list[Finding]:
         # Where many rows miss by so little their times are means over other iterations, and no slip explains one of them.
         small = [row for row in wrong if abs((_ratio(row) or 1.0) - 1) <= TINY]
         usual = set(small) if len(small) > max(2, 0.3 * len(rows)) else {row for row in small if slack(row) >= TINY / 8}
-        explained = {row: explanations(row, agreeing) for row in wrong[:_MOST_EXPLAINED] if row not in usual}
-        _exchanges(explained)
-        factor = _common_factor(rows, wrong, explained)
+        asked = {row for row in wrong[:_MOST_EXPLAINED] if row not in usual}
+        factor = _common_factor(rows, wrong, asked, agreeing)
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((_ratio(row) or 1) / factor)) > 0.02 + slack(row)]
+        explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
+        _exchanges(explained)
         habits = [math.log(ratio) for row in wrong if (ratio := _ratio(row))]
         for row in wrong:
             own, open_ = math.log(_ratio(row) or 1.0), 0.004 + slack(row)
@@ -394,14 +410,14 @@ def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
     )
 
 
-def _common_factor(rows: list[Row], wrong: list[Row], explained: dict[Row, list[Explanation]]) -> float | None:
+def _common_factor(rows: list[Row], wrong: list[Row], asked: set[Row], agreeing: set[Row]) -> float | None:
     """A factor that nothing explains but that most rows share: a formula, sequence or vocabulary that nobody stated."""
     if len(wrong) < 3 or len(wrong) < 0.7 * len(rows):
         return None
     ratios = [ratio for row in wrong if (ratio := _ratio(row))]
     middle = statistics.median(ratios)
     alike = [row for row in wrong if abs(math.log((_ratio(row) or 1) / middle)) < 0.015 + slack(row)]
-    if len(alike) < 0.6 * len(rows) or any(explained.get(row) and explained[row][0].score >= 4 for row in alike):
+    if len(alike) < 0.6 * len(rows) or any(row in asked and _explained_well(row, agreeing) for row in alike):
         return None
     return middle
 
