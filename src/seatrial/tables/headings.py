@@ -60,9 +60,12 @@ def short_entities(text: str) -> str:
     return _NO_LETTER.sub("\ufffd", text)
 
 
+_MARKUP = frozenset("*_`[<&\\~")
+
+
 def clean(text: str) -> str:
     """The text of a cell without its markdown: bold, code, links, entities and typographic letters as plain ones."""
-    if text.isascii() and not any(letter in text for letter in "*_`[<&\\~"):
+    if text.isascii() and _MARKUP.isdisjoint(text):
         return text.strip()
     if len(text) > LONGEST_CELL:
         return html.unescape(short_entities(text)).translate(_LETTERS).strip()

@@ -9,6 +9,7 @@ configuration; the column is otherwise constant.
 """
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -332,8 +333,7 @@ def swapped(row: Row) -> list[Finding]:
     """Two counts side by side of which each is one of the other's column, where the columns have nothing in common."""
     if not row.tabular or row.settled or row.place >= MOST_SWAPPED:
         return []
-    shown = [name for heading in row.record.printed if (name := read_heading(heading).field) in SIDES]
-    for left, right in pairwise(shown):
+    for left, right in _sides(tuple(row.record.printed)):
         one, two = getattr(row.record, left), getattr(row.record, right)
         if not one or not two or not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
             continue
@@ -349,6 +349,12 @@ def swapped(row: Row) -> list[Finding]:
             row.propose(right, one, "cells-shifted")
             return [row.find("cells-shifted", "error", message, name=left, proposed=str(two))]
     return []
+
+
+@functools.lru_cache(maxsize=4096)
+def _sides(headings: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Counts that stand side by side."""
+    return list(pairwise(name for heading in headings if (name := read_heading(heading).field) in SIDES))
 
 
 SIDES, MOST_SWAPPED = ("mbs", "gbs", "seq", "layers", "hidden", "heads", "gpus"), 300

@@ -109,7 +109,7 @@ _CUES: dict[str, tuple[str, ...]] = {
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip
 """Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
-_ALL_CUES = ({cue for cues in _CUES.values() for cue in cues} | {"recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"})
+_ALL_CUES = {cue for cues in _CUES.values() for cue in cues} | {"recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}
 _OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|rank")
 """Letters of what `_DEVICE` matches."""
 _LONG = re.compile(r"\d{40}")
@@ -150,7 +150,9 @@ class Hints:
             new.pop("gpus", None)
         if "kv_heads" in new and record.heads is None and "heads" not in new:
             del new["kv_heads"]
-        return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]
+        if not new:
+            return record
+        return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new})))  # type: ignore[arg-type]
 
     def _of(self, record: Record) -> dict[str, object]:
         # All rows of a table stand under the same text.
@@ -248,7 +250,7 @@ class Hints:
 
 def _has_cue(text: str) -> bool:
     letters = text.casefold()
-    for cue in _ALL_CUES:
+    for cue in _ALL_CUES:  # asked of every line: no generator
         if cue in letters:
             return True
     return _OF_DEVICES.search(letters) is not None

@@ -249,8 +249,8 @@ class Row:
             by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
             found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
         if self.record.machine and "machine" not in found:
-            named = [heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine]
-            found.update(dict.fromkeys(["machine"], named[0]) if named else {})
+            named = next((heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine), None)
+            found.update({} if named is None else {"machine": named})
         return found
 
     def figure(self, heading: str) -> float | None:
@@ -517,7 +517,7 @@ class Sheet:
     def steps(self, key: tuple[str, int | None], name: str) -> digits.Steps:
         """How fine the figures of one column are."""
         if (key, name) not in self._steps:
-            shown = (digits.read(row.cell(name), getattr(row.record, name, None)) for row in self.tables[key] if row.cell(name))
+            shown = (digits.read(cell, getattr(row.record, name, None)) for row in self.tables[key] if (cell := row.cell(name)))
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
 

@@ -302,8 +302,9 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         found += _times_alone(mates)
-        rows = [row for row in mates if complete(row) and row.reading is not None and row.reading.ratio(row) is not None
-                and not row.settled]  # fmt: skip
+        ratios = {row: ratio for row in mates if complete(row) and row.reading is not None and not row.settled
+                  and (ratio := row.reading.ratio(row)) is not None}  # fmt: skip
+        rows = list(ratios)
         agreeing = {row for row in rows if _agrees(row)}
         wrong = [row for row in rows if row not in agreeing]
         found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
@@ -313,18 +314,18 @@ def check(sheet: Sheet) -> list[Finding]:
             found.append(wrong[0].find("tflops-mismatch", "info", message, name="tflops"))
             continue
         # Where many rows miss by so little their times are means over other iterations, and no slip explains one of them.
-        small = [row for row in wrong if abs((_ratio(row) or 1.0) - 1) <= TINY]
+        small = [row for row in wrong if abs((ratios[row] or 1.0) - 1) <= TINY]
         usual = set(small) if len(small) > max(2, 0.3 * len(rows)) else {row for row in small if slack(row) >= TINY / 8}
         asked = {row for row in wrong[:_MOST_EXPLAINED] if row not in usual}
-        factor = _common_factor(rows, wrong, asked, agreeing)
+        factor = _common_factor(ratios, wrong, asked, agreeing)
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
-            wrong = [row for row in rows if abs(math.log((_ratio(row) or 1) / factor)) > 0.02 + slack(row)]
+            wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
         explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
         _exchanges(explained)
-        habits = [math.log(ratio) for row in wrong if (ratio := _ratio(row))]
+        habits = [math.log(ratio) for row in wrong if (ratio := ratios[row])]
         for row in wrong:
-            own, open_ = math.log(_ratio(row) or 1.0), 0.004 + slack(row)
+            own, open_ = math.log(ratios[row] or 1.0), 0.004 + slack(row)
             shared = sum(abs(habit - own) < open_ for habit in habits) > 1
             found += _report(row, explained.get(row, []), factor, shared=shared)
     return found
@@ -377,10 +378,6 @@ def _agrees(row: Row) -> bool:
     return reading_of(row).fits(row)
 
 
-def _ratio(row: Row) -> float | None:
-    return reading_of(row).ratio(row)
-
-
 def _slow_units(row: Row) -> list[Finding]:
     """A row that agrees, in a table whose times are all in another unit."""
     scale = reading_of(row).scale
@@ -410,14 +407,13 @@ def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
     )
 
 
-def _common_factor(rows: list[Row], wrong: list[Row], asked: set[Row], agreeing: set[Row]) -> float | None:
+def _common_factor(ratios: dict[Row, float], wrong: list[Row], asked: set[Row], agreeing: set[Row]) -> float | None:
     """A factor that nothing explains but that most rows share: a formula, sequence or vocabulary that nobody stated."""
-    if len(wrong) < 3 or len(wrong) < 0.7 * len(rows):
+    if len(wrong) < 3 or len(wrong) < 0.7 * len(ratios):
         return None
-    ratios = [ratio for row in wrong if (ratio := _ratio(row))]
-    middle = statistics.median(ratios)
-    alike = [row for row in wrong if abs(math.log((_ratio(row) or 1) / middle)) < 0.015 + slack(row)]
-    if len(alike) < 0.6 * len(rows) or any(row in asked and _explained_well(row, agreeing) for row in alike):
+    middle = statistics.median(ratio for row in wrong if (ratio := ratios[row]))
+    alike = [row for row in wrong if abs(math.log((ratios[row] or 1) / middle)) < 0.015 + slack(row)]
+    if len(alike) < 0.6 * len(ratios) or any(row in asked and _explained_well(row, agreeing) for row in alike):
         return None
     return middle
 
