@@ -359,13 +359,18 @@ _LIMIT = re.compile(
 _OF_MEMORY = re.compile(r"mem|GPU|node|device|usable|card", re.IGNORECASE)
 _OF_A_DEVICE = re.compile(
     r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|(?:TPU )?v[2-6][ep]?)\b"
-    r"[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
+    r"[^|\n\d]{0,12}?(?:\d+(?:\.\d+)? ?[TP]FLOP[^|\n\d.;]{0,20}?)?(\d{2,3}) ?Gi?B\b(?! per node| a node|/node)", re.IGNORECASE
 )
 _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
     r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
     re.IGNORECASE,
+)
+_FIGURE = r"(\d{2,4}(?:\.\d+)?)(?![\d.]*\d| ?%| ?[GM]i?B)"
+_PEAK = re.compile(
+    rf"\bpeaks?\b(?: (?:of|at|is|being|dense|bf16|fp16))*[ :=]{{1,3}}{_FIGURE}|{_FIGURE} ?TFLOP\S*(?: \w+){{0,2}} (?:dense|peak)\b|"
+    rf"\b(?:[AHVBL]\d{{2,3}}S?|MI\d+X?|(?:TPU )?v[2-6][ep]?|Gaudi ?\d)(?::| has| does| \() ?{_FIGURE} ?TFLOP", re.IGNORECASE
 )
 _UNEVEN = re.compile(
     r"\buneven\b|unevenly|first-pipeline-num-layers|last-pipeline-num-layers|account-for-embedding|account-for-loss|"
@@ -416,6 +421,12 @@ class Prose:
                 found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
                           for match in _A_DEVICE.finditer(line)]  # fmt: skip
         return found
+
+    @cached_property
+    def peaks(self) -> list[float]:
+        """The TFLOPs that the text says devices can do at most, where it names none that is known."""
+        text = "\n".join(line for line in self.lines if not line.lstrip().startswith("|"))
+        return [] if _presets_in(text.lower()) else [float(next(filter(None, match.groups()))) for match in _PEAK.finditer(text)]
 
     @cached_property
     def device(self) -> Device | None:
@@ -469,12 +480,16 @@ class Prose:
         return self._near[section]
 
 
+def _presets_in(text: str) -> set[str]:
+    words = set(re.findall(r"\w+", text))
+    return {name for name in presets.names("devices") if words & {base := name.split("-")[0], f"{base}s"}}
+
+
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
     """The one device of our presets that a text names; of its forms the one that is named too, else the largest and fastest."""
     text = text.lower()
-    words = set(re.findall(r"\w+", text))
-    found = {name for name in presets.names("devices") if words & {base := name.split("-")[0], f"{base}s"}}
+    found = _presets_in(text)
     if "fugaku" in text:
         found.add("a64fx")
     if len({name.split("-")[0] for name in found}) != 1:

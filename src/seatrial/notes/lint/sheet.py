@@ -27,7 +27,7 @@ from seatrial.notes.read.rows import holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import NUMBER, clean, decimal, normal, read_heading
+from seatrial.tables.headings import NUMBER, clean, decimal, in_letters, normal, read_heading
 
 if TYPE_CHECKING:
     from seatrial.notes.lint import relations
@@ -189,7 +189,8 @@ def field_of(heading: str) -> str:
 @lru_cache(maxsize=4096)
 def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
     """Field -> the first heading that stands for it."""
-    return {name: heading for heading in reversed(headings) if (name := field_of(heading))}
+    letters = {name: heading for heading, name in in_letters(headings).items()}
+    return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading))}
 
 
 @lru_cache(maxsize=16384)
@@ -378,6 +379,13 @@ class Row:
         words = [cell for cell in self.record.printed.values() if _names_device(cell)]
         own = " ".join((self.record.machine, *words))
         return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
+
+    @cached_property
+    def peak(self) -> float | None:
+        """The most TFLOPs of the row's device; of one that nobody has a preset for, what the text says."""
+        if self.device is not None:
+            return max(self.device.peak_tflops.values())
+        return max(self.sheet.text(self).peaks, default=None)
 
     @property
     def tabular(self) -> bool:

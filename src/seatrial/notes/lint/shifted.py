@@ -46,7 +46,7 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     wrong = len(foreign) + _lost(row, cells)
     if not wrong and len(broken) < 2:
         return []
-    best: tuple[int, int, list[str]] | None = None
+    best: tuple[tuple[int, int], int, list[str], Row] | None = None
     columns = [read_heading(heading) for heading in headings]
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells)):
@@ -54,16 +54,20 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and _exchanged(cells, moved, at))
-            better = len(holding) >= enough and (best is None or len(holding) > best[0])
-            if trial is not None and not faults and better:
-                best = len(holding), at, moved
+            # Of two that do as well the one that moves fewer cells.
+            merit = len(holding), sum(cell == was for cell, was in zip(moved, cells))
+            if trial is not None and not faults and len(holding) >= enough and (best is None or merit > best[0]):
+                best = merit, at, moved, trial
     if best is None:
         return []
-    _, at, moved = best
+    _, at, moved, trial = best
     changed = [c.field for c, was, cell in zip(columns, cells, moved) if c.field and cell and cell != was]
     name = next((field for field in changed if field in MEASURES), changed[0] if changed else "")
     there = next((cell for c, cell in zip(columns, moved) if c.field == name), None)
     row.settled = True
+    for field in changed:
+        if isinstance(value := getattr(trial.record, field, None), (int, float)):
+            row.propose(field, value, "cells-shifted")
     exchanged = _exchanged(cells, moved, at)
     what = f"the cells from {columns[at].heading} on stand one column off: moved back"
     if exchanged:

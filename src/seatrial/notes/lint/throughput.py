@@ -276,7 +276,8 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         expected, times = ((low * (1 - ALIKE_SLACK / 2), high * (1 + ALIKE_SLACK / 2)) for low, high in (expected, times))
     for name, figure, value, bounds in (("sec_per_it", sec, work / shown.value, times), ("tflops", shown, calc, expected)):
         # Where the point moved, the last digit did too.
-        half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value + figure.unit / 2)
+        moved = value / figure.value
+        half = min(figure.unit / 2 * (moved if moved < 0.2 else max(1.0, moved)), 0.003 * value + figure.unit / 2)
         ends = sorted((figure.shown(bounds[0] - half), figure.shown(bounds[1] + half)))
         score, why, typed = _typing_slip(figure.like(figure.value), ends[0], ends[1])
         slipped = typed is not None and score >= 2
