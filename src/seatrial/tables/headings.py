@@ -196,8 +196,8 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
 def settle(columns: list[Column]) -> list[Column]:
     """A table's columns, where a vague heading (Model, Batch size, Time) loses its field to a clear one (Size, GBS, Sec/it)."""
     letters = in_letters([column.heading for column in columns])
-    columns = [Column(heading=column.heading, field=letters[column.heading], kind="count") if column.heading in letters else column
-               for column in columns]  # fmt: skip
+    columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
+               for one in columns]  # fmt: skip
     for at, (before, column) in enumerate(pairwise(columns), 1):
         # `GPU | #`: which, and how many.
         if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):

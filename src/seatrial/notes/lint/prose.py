@@ -359,7 +359,7 @@ _LIMIT = re.compile(
 _OF_MEMORY = re.compile(r"mem|GPU|node|device|usable|card", re.IGNORECASE)
 _OF_A_DEVICE = re.compile(
     r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|(?:TPU )?v[2-6][ep]?)\b"
-    r"[^|\n\d]{0,12}?(?:\d+(?:\.\d+)? ?[TP]FLOP[^|\n\d.;]{0,20}?)?(\d{2,3}) ?Gi?B\b(?! per node| a node|/node)", re.IGNORECASE
+    r"[^|\n\d]{0,12}?(?:\d+(?:\.\d+)? ?[TP]FLOP[^|\n.;]{0,24}?)?(\d{2,3}) ?Gi?B\b(?! per node| a node|/node)", re.IGNORECASE
 )
 _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
@@ -367,9 +367,10 @@ _A_DEVICE = re.compile(
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
     re.IGNORECASE,
 )
-_FIGURE = r"(\d{2,4}(?:\.\d+)?)(?![\d.]*\d| ?%| ?[GM]i?B)"
+_FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
 _PEAK = re.compile(
-    rf"\bpeaks?\b(?: (?:of|at|is|being|dense|bf16|fp16))*[ :=]{{1,3}}{_FIGURE}|{_FIGURE} ?TFLOP\S*(?: \w+){{0,2}} (?:dense|peak)\b|"
+    rf"\bpeaks?\b(?: (?:of|at|is|being|dense|bf16|fp16))*[ :=]{{1,3}}{_FIGURE}|"
+    rf"{_FIGURE} ?TFLOP\S*(?: \w+){{0,2}} (?:dense|peak)\b|"
     rf"\b(?:[AHVBL]\d{{2,3}}S?|MI\d+X?|(?:TPU )?v[2-6][ep]?|Gaudi ?\d)(?::| has| does| \() ?{_FIGURE} ?TFLOP", re.IGNORECASE
 )
 _UNEVEN = re.compile(
@@ -426,7 +427,8 @@ class Prose:
     def peaks(self) -> list[float]:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
         text = "\n".join(line for line in self.lines if not line.lstrip().startswith("|"))
-        return [] if _presets_in(text.lower()) else [float(next(filter(None, match.groups()))) for match in _PEAK.finditer(text)]
+        said = () if _presets_in(text.lower()) else _PEAK.finditer(text)
+        return [float(next(filter(None, match.groups()))) for match in said]
 
     @cached_property
     def device(self) -> Device | None:

@@ -95,7 +95,8 @@ def _explained_well(row: Row, agreeing: set[Row]) -> bool:
     lean = _leaning(row, agreeing)
     solvers = [_unit_of_time, _batch, _layers, _formula]
     solvers += [_shape] if USUAL_SHAPE + abs(lean) >= _WELL else []
-    solvers += [_either_figure] if SLIP[0][1] + abs(lean) >= _WELL or derived.may_vote(row) else []
+    above = (row.record.tflops or 0.0) > (row.peak or math.inf)
+    solvers += [_either_figure] if SLIP[0][1] + abs(lean) >= _WELL or derived.may_vote(row) or above else []
     return any(e.score + _leans(e, lean) >= _WELL for solve in solvers for e in solve(row, agreeing))
 
 
@@ -283,6 +284,8 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         slipped = typed is not None and score >= 2
         meant, text = (figure.meant(typed.value), typed.text) if typed and slipped else (value, figure.like(value))
         vote = derived.vote(row, name, value)
+        if name == "tflops" and figure.value > (row.peak or math.inf) >= value:
+            score, why = score + PER_NODE, f"{why} (more than the device can do)"
         if vote is not None:
             score, why = score + DERIVED_COLUMN[vote], why + (" (another column agrees)" if vote else "")
         message = f"{row.column(name)} {figure.value:g} -> {text}{why}"
