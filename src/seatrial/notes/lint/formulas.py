@@ -470,7 +470,8 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
             if not _may_fit(spans[0][0], ranges, bounds, layouts, family):
                 continue
             for some in layouts.values() if family.of_layout else (spans,):
-                each, by_scale = None, {}
+                each: float | None = None
+                by_scale: dict[float, list[Row]] = {}
                 for at, alike in enumerate(family.alike):
                     if not at or not spans[0][0].vocab:  # else the vocabulary is the row's, whatever the reading tries
                         each, by_scale = alike[0].per_sample(some[0][0]), {}

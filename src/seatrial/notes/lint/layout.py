@@ -437,7 +437,7 @@ def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
     # A micro-batch that no other row has, where one of theirs divides and makes the row none of them.
     others = Counter(mate.mbs for mate in mates if mate.mbs)
     theirs = [n for n in others if gbs % (dp * n) == 0 and not any(_same_but(mate, row.record, mbs=n) for mate in mates)]
-    if mbs not in others and len(theirs) == 1 and sum(others.values()) > 3 and others[theirs[0]] > 1:
+    if _ran(row) and mbs not in others and len(theirs) == 1 and sum(others.values()) > 3 and others[theirs[0]] > 1:
         return "mbs", theirs[0]
     return "gbs", None
 
