@@ -344,7 +344,8 @@ PEAK = "H20: 148 TFLOPS bf16, 96 GB.\n\n" + table("""
 """)
 
 
-@pytest.mark.parametrize(("right", "wrong", "code"), [("99.31", "159.31", "over-peak"), ("43.3", "143.3", "memory-over-capacity")])
+@pytest.mark.parametrize(("right", "wrong", "code"), [
+    ("99.31", "159.31", "over-peak"), ("43.3", "143.3", "memory-over-capacity")])
 def test_what_the_text_says_of_a_device_that_is_no_preset(lint, right: str, wrong: str, code: str) -> None:
     assert not lint(PEAK)
     assert [f.code for f in lint(PEAK.replace(right, wrong))] == [code]
