@@ -53,7 +53,7 @@ class Stated:
     line: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     state: State = fields.field(label="State")
     outcome: Outcome | None = fields.field(None, label="Outcome")
