@@ -148,4 +148,4 @@ def merged(job: Job, results: Mapping[int, NodeResult], *, seconds: float = 0.0,
         shot=tuple(rank for r in results.values() for rank in r.shot),
         crowd=next((r.crowd for r in results.values() if r.crowd), {}),
         refused=next((r.refused for r in results.values() if r.refused), ""), scheduler_state=scheduler_state, job_id=job_id,
-        hosts=tuple(results[node].host for node in sorted(results)))
+        hosts=tuple(results[node].host for node in sorted(results)), pinned=any(r.pinned for r in results.values()))
