@@ -13,6 +13,7 @@ import os
 import platform
 import resource
 import signal
+import sys
 import time
 
 import torch
@@ -25,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 
-def arguments():
+def arguments(**more):
     yes = {"type": lambda text: text.lower() in ("true", "1", "yes")}
     whole = {"layers": 8, "hidden": 128, "heads": 16, "kv-heads": 0, "ffn": 512, "vocab": 256, "seq": 64, "gbs": 16, "mbs": 4,
              "zero": 3, "zero-group": 0, "steps": 10, "seed": 1234}
@@ -34,8 +35,8 @@ def arguments():
     parser = argparse.ArgumentParser()
     for name, usual in whole.items():
         parser.add_argument(f"--{name}", type=int, default=usual)
-    for name, usual in words.items():
-        parser.add_argument(f"--{name}", default=usual)
+    for name, usual in {**words, **more}.items():
+        parser.add_argument(f"--{name}", type=type(usual), default=usual)
     parser.add_argument("--tied", default=True, **yes)
     parser.add_argument("--biased", default=True, **yes)
     parser.add_argument("--compile", default=False, **yes)
@@ -146,10 +147,10 @@ def applied(model):
     return "DDP" if isinstance(model, DistributedDataParallel) else "one process"
 
 
-def main():
-    a = arguments()
+def begin(a, engine, init=True):
+    """(rank, device); a stuck rank can be asked where it stands from then on."""
     rank = int(os.environ["RANK"])
-    if folder := os.environ.get("SEATRIAL_RUN_DIR"):  # a stuck rank can be asked where it stands
+    if folder := os.environ.get("SEATRIAL_RUN_DIR"):
         os.makedirs(f"{folder}/watch", exist_ok=True)
         stacks = open(f"{folder}/watch/rank{rank}.stacks", "w")  # noqa: SIM115
         faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
@@ -157,12 +158,26 @@ def main():
     device = torch.device(name, int(os.environ["LOCAL_RANK"]) if name == "cuda" else 0)
     if name == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if name == "cuda" else "gloo")
-    world = dist.get_world_size()
+    if init:
+        dist.init_process_group("nccl" if name == "cuda" else "gloo")
     if rank == 0:
-        said = {"engine": "fsdp2", "torch": torch.__version__, "python": platform.python_version(), "world": world,
+        said = {"engine": engine, "torch": torch.__version__, "python": platform.python_version(),
                 "device": torch.cuda.get_device_name() if name == "cuda" else "cpu"}
         print("seatrial-engine", json.dumps(said), flush=True)
+    return rank, device
+
+
+def leave():
+    """Taking gloo's threads down can stand still, once in some hundred times, and nothing is left to do."""
+    dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def main():
+    a = arguments()
+    rank, device = begin(a, "fsdp2")
+    world, name = dist.get_world_size(), device.type
     if a.gbs % (a.mbs * world):
         raise ValueError(f"global batch {a.gbs} is not a multiple of micro-batch {a.mbs} x {world} ranks")
     torch.manual_seed(a.seed)
@@ -198,8 +213,7 @@ def main():
         if rank == 0:
             print(f"step {step}/{a.steps} | loss {float(total) / world:.5f} | grad norm {float(norm):.4f} | {seconds:.5f} s | "
                   f"{peak / 2**30:.3f} GiB", flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import pytest
 from seatrial import presets
 from seatrial.arith.layer import widths
 from seatrial.engines.model import model_of
+from seatrial.engines.torchtitan import Torchtitan, config
+from seatrial.errors import BadInput
 from seatrial.expression import parse
 from seatrial.plan import context, emit, memory, network, step
 from seatrial.plan.answer import reason
@@ -23,6 +25,7 @@ from seatrial.plan.reasons import reasons
 from seatrial.plan.rows import read_row
 from seatrial.plan.search import RULE_NAMES, search, whole_nodes
 from seatrial.plan.space import Space, not_searched
+from seatrial.recipe import Recipe
 from seatrial.spec import GIB, Batch, Topology, Trial, context_split
 
 LLAMA = replace(presets.model("llama3.1-8b"), seq=131_072)

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from seatrial.spec import Batch, Cluster
 
 MOST_EMITTED = 1000
-FORMATS = {"megatron": "", "megatron-lm": "megatron-core", "torchtitan": "torchtitan", "fsdp2": "fsdp2"}
-"""What --emit writes -> the engine whose layouts are searched for it; of Megatron's two dialects whichever can say the model."""
+FORMATS = {"megatron": "", "megatron-lm": "megatron-core", "torchtitan": "torchtitan", "deepspeed": "deepspeed",
+           "fsdp2": "fsdp2"}  # fmt: skip
+"""What --emit writes -> the engine whose layouts are searched; `megatron` is whichever of two dialects can say the model."""
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
 
 
@@ -80,7 +81,7 @@ def register(app: typer.Typer) -> None:
         calibrate: Path | None = CALIBRATE,
         size: str | None = knob("size", "Search layers, hidden and heads too, around this size, as 181B."),
         size_tolerance: str = typer.Option("3%", help="How far from --size a shape may be."),
-        emit: str | None = knob("emit", f"{', '.join(FORMATS)}: write the pick as that engine is told, with a script that starts it."),
+        emit: str | None = knob("emit", f"{', '.join(FORMATS)}: write the pick as that engine is told, with its script."),
         out: Path | None = typer.Option(None, "--out", "-o", help="Folder for --emit; by default they are printed.",
                                         show_default=False),
         preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),

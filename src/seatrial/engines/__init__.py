@@ -23,7 +23,8 @@ ENGINES = Registry("engine", group="seatrial.engines", builtin={
     "seatrial": "seatrial.engines.ours:Ours",
     "torchtitan": "seatrial.engines.torchtitan:Torchtitan",
     "fsdp2": "seatrial.engines.described:Fsdp2",
-    **dict.fromkeys(("megatron", "megatron-core", "megatron-deepspeed", "fsdp1", "deepspeed", "plain-3d", "command"),
+    "deepspeed": "seatrial.engines.described:Deepspeed",
+    **dict.fromkeys(("megatron", "megatron-core", "megatron-deepspeed", "fsdp1", "plain-3d", "command"),
                     "seatrial.engines.command:Command"),
 })  # fmt: skip
 """Of those without an adapter of their own rules and forecasts are known: what is run is the [command] that the user gives."""

@@ -13,15 +13,19 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from seatrial import expression, fields, shipped
+from seatrial.engines import homes
 from seatrial.engines.base import Per
 from seatrial.engines.command import fill, resolved, template_values
+from seatrial.engines.foreign import APPLIED
 from seatrial.engines.scripted import Scripted
 from seatrial.errors import BadInput
+from seatrial.files import save
 from seatrial.plaindata import read_toml
 from seatrial.recipe import Recipe
 from seatrial.rules import Violation
@@ -40,6 +44,9 @@ def describes(path: str) -> bool:
 
 
 class Described(Scripted):
+    beside: tuple[str, ...] = ()
+    """Files that its scripts import."""
+
     def __init__(self, path: Path):
         data = _read(path)
         self.path, self.name, self.model = path, path.stem, str(path)
@@ -67,9 +74,13 @@ class Described(Scripted):
         super().check(trial, recipe, here=here)
         self._argv(trial, recipe, Path("."), here=".", python="python")
 
-    def argv(self, trial: Trial, recipe: Recipe, run_dir: Path) -> tuple[str, ...]:
-        from seatrial.engines import homes
+    def configuration(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
+        """File name -> text, of what it is told beside its arguments."""
+        return {}
 
+    def argv(self, trial: Trial, recipe: Recipe, run_dir: Path) -> tuple[str, ...]:
+        for name, text in self.configuration(trial, recipe).items():
+            save(run_dir / name, text)
         return self._argv(trial, recipe, run_dir, here=str(self.path.parent.absolute()),
                           python=homes.python_of(self.name, self.module, trial))
 
@@ -77,12 +88,32 @@ class Described(Scripted):
         """The scripts beside it that its command names."""
         named = [word.removeprefix("{here}/") for word in self.command.argv if word.startswith("{here}/")]
         try:
-            return {name: (self.path.parent / name).read_text(encoding="utf-8") for name in named}
+            scripts = {name: (self.path.parent / name).read_text(encoding="utf-8") for name in (*named, *self.beside)}
+            return scripts | self.configuration(trial, recipe)
         except OSError as error:
             raise BadInput(f"{error.filename}: {error.strerror}; {self.path} names it") from None
 
     def by_hand(self, trial: Trial, recipe: Recipe = Recipe()) -> tuple[str, ...]:
         return self._argv(trial, recipe, Path("."), here=".", python="python")[1:]
+
+
+class Deepspeed(Described):
+    """A plain script on DeepSpeed, with its own JSON file."""
+
+    beside = ("fsdp2.py",)
+    applied = (*APPLIED, "zero_stage", "mbs")
+
+    def __init__(self) -> None:
+        super().__init__(shipped.example("engines/deepspeed.toml"))
+
+    def configuration(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
+        from seatrial.plan.emit import deepspeed_config
+
+        optimizer = {"lr": recipe.lr, "betas": [recipe.beta1, recipe.beta2], "eps": recipe.eps, "torch_adam": True,
+                     "weight_decay": recipe.weight_decay}
+        config = deepspeed_config(trial) | {"gradient_clipping": recipe.clip, "steps_per_print": 1,
+                                            "optimizer": {"type": "AdamW", "params": optimizer}}
+        return {"ds_config.json": json.dumps(config, indent=2) + "\n"}
 
 
 class Fsdp2(Described):

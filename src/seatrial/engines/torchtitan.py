@@ -53,8 +53,8 @@ class Torchtitan(Scripted):
                             f"{t.tp}: TP {divisors_near(m.kv, t.tp, between=' or ')} would do")
         parts = t.tp * (2 * t.cp if t.cp > 1 else 1)
         if m.seq % parts:
-            yield Violation(code="seq-divisible", message=f"torchtitan: sequence {m.seq} is not a multiple of {parts}, which TP "
-                            f"{t.tp} and CP {t.cp} divide it into")
+            yield Violation(code="seq-divisible", message=f"torchtitan: sequence {m.seq} is not a multiple of {parts}, "
+                            f"which TP {t.tp} and CP {t.cp} divide it into")
         if t.pp > 1 and min(stages_of(m, t)) == 0:
             yield Violation(code="layers-divisible", message="torchtitan: a stage without layers")
         if t.pp > 1 and trial.microbatches < t.pp:

@@ -25,6 +25,7 @@ from seatrial.launch.guard import Guard
 from seatrial.launch.processes import Processes
 
 if TYPE_CHECKING:
+    from seatrial.launch.follow import Follow
     from seatrial.spec import Trial
 
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -177,7 +178,8 @@ def _preload_problem(value: str) -> str:
     return f"LD_PRELOAD={value}: the loader of this machine does not take it ({first.partition('ERROR: ld.so: ')[2] or first})"
 
 
-def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] | None = None) -> Finished:
+def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] | None = None,
+         follow: Follow | None = None) -> Finished:
     """Until it is done; SIGTERM and Ctrl-C are passed on. `on_line` hears rank 0's log as it is written."""
     asked: list[int] = []
     passed_on = False
@@ -187,6 +189,8 @@ def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] |
         try:
             while launcher.poll([handle])[handle.key] != "done":
                 hear()
+                if follow is not None and follow.look(time.monotonic()) == "enough":
+                    launcher.kill(handle)
                 if asked and not passed_on:
                     passed_on = True
                     launcher.cancel(handle)

@@ -30,6 +30,7 @@ from seatrial.errors import BadInput, Infeasible
 from seatrial.files import write_whole
 from seatrial.launch import environment, files
 from seatrial.launch.base import Finished, Handle, Job, Launcher
+from seatrial.launch.follow import Follow
 from seatrial.launch.local import Local, wait
 from seatrial.launch.oom import Fits
 from seatrial.launch.outcome import classify
@@ -76,7 +77,7 @@ def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, 
         after = said_so_far(job.run_dir)
         before = environment.machine()
         handle = launcher.submit(job)
-        finished = wait(launcher, handle, on_line=on_line)
+        finished = wait(launcher, handle, on_line=on_line, follow=Follow.of(trial, recipe, job.run_dir))
         return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after, fits=fits)
 
 
@@ -177,7 +178,7 @@ def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *
 
 def _not_as_asked(trial: Trial, other: Mapping[str, tuple[Any, Any]]) -> Outcome:
     """It ran, but not this trial: its time is another's."""
-    said = ", ".join(f"{columns.COLUMNS[name].label} {applied} where {asked} was asked" for name, (asked, applied) in other.items())
+    said = ", ".join(f"{columns.COLUMNS[name].label} {got} where {asked} was asked" for name, (asked, got) in other.items())
     return Outcome(status="invalid", message=f"{trial.engine} applied {said}",
                    evidence={"applied": {name: applied for name, (_, applied) in other.items()}})
 

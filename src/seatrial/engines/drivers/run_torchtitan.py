@@ -9,7 +9,6 @@ import sys
 from collections import defaultdict
 
 import seatrial_driver
-import torch
 
 TOTAL_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -19,33 +18,34 @@ class Properties:
     total_memory = TOTAL_BYTES
 
 
-def memory_stats(*_):
-    found = defaultdict(int)
+def memory_stats(*_: object) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     found["active_bytes.all.peak"] = found["reserved_bytes.all.peak"] = peak
     return found
 
 
-def on_the_cpu():
+def on_the_cpu() -> None:
     import torch._utils
     from torch.distributed.fsdp import FSDPModule
 
     torch._utils._get_available_device_type = lambda: "cpu"
-    answers = {"get_device_name": lambda *_: "cpu", "get_device_properties": lambda *_: Properties, "memory_stats": memory_stats,
+    answers = {"get_device_name": lambda *_: "cpu", "get_device_properties": lambda *_: Properties,
+               "memory_stats": memory_stats,
                "reset_peak_memory_stats": lambda *_: None, "empty_cache": lambda *_: None, "set_device": lambda *_: None,
                "mem_get_info": lambda *_: (TOTAL_BYTES // 2, TOTAL_BYTES), "current_device": lambda: 0}
     for name, answer in answers.items():
         setattr(torch.cpu, name, answer)
     divide = FSDPModule.set_gradient_divide_factor
 
-    def by_a_sum(self, factor):
+    def by_a_sum(self: FSDPModule, factor: float) -> None:
         divide(self, factor)
         self.set_force_sum_reduction_for_comms(True)
 
-    FSDPModule.set_gradient_divide_factor = by_a_sum
+    FSDPModule.set_gradient_divide_factor = by_a_sum  # type: ignore[method-assign]
 
 
-def main():
+def main() -> None:
     config, device = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "auto"
     if seatrial_driver.begin("torchtitan", device) == "cpu":
         on_the_cpu()
@@ -57,6 +57,7 @@ def main():
     from torchtitan.train import main as train
 
     train(Trainer)
+    seatrial_driver.leave()
 
 
 if __name__ == "__main__":
