@@ -1,5 +1,6 @@
 """What an engine's adapter does: checks a trial, says what to start, reads what it left.
 
+    adapter.can_run(trial)                        raises Infeasible, by the rules of all engines and by its own
     adapter.check(trial, recipe, here=True)       raises BadInput; nothing has been written then
     adapter.argv(trial, recipe, run_dir)          what a rank, or a node, starts
     adapter.events(run_dir)                         as our engine writes them, whoever did
@@ -44,6 +45,12 @@ class Adapter(Protocol):
     def device(self, trial: Trial) -> str:
         """`cpu`, `cuda` or `auto`, for the launcher's check; empty where only the program knows."""
         return ""
+
+    def can_run(self, trial: Trial) -> None:
+        """Raises Infeasible for a layout that no engine, or this one, can run."""
+        from seatrial import rules
+
+        rules.check(trial)
 
     def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
         """Raises BadInput for what cannot run anywhere; `here`: and for files that are not on this machine."""

@@ -17,7 +17,6 @@ from seatrial import columns
 from seatrial.engines import words
 from seatrial.engines.base import LOGS, Adapter, Event, read_events
 from seatrial.errors import BadInput
-from seatrial.notes.read.ends import ended_by
 from seatrial.record import Record, Status
 from seatrial.spec import Trial
 
@@ -43,6 +42,8 @@ class Foreign(Adapter):
 
     def status_of(self, run_dir: Path) -> Status:
         """It leaves only text: the usual last words of allocators, kernels and schedulers."""
+        from seatrial.notes.read.ends import ended_by
+
         said = (ended_by(0, line) for path in logs(run_dir) for line in _tail(path).splitlines())
         return next((end.status for end in said if end is not None), "crash")
 

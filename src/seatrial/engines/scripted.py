@@ -17,7 +17,6 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from seatrial import rules
 from seatrial.engines import homes
 from seatrial.engines.foreign import Foreign
 from seatrial.errors import BadInput, Infeasible
@@ -58,8 +57,7 @@ class Scripted(Foreign):
         raise NotImplementedError
 
     def can_run(self, trial: Trial) -> None:
-        """Raises Infeasible for what no engine, or this one, can run."""
-        rules.check(trial)
+        super().can_run(trial)
         for wrong in self.why_not(trial):
             if wrong.level == "error":
                 raise Infeasible(wrong.message, code=wrong.code)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from seatrial.notes.read.ends import ended_by
 from seatrial.outcomes import Status
 
 LONGEST = 400
@@ -52,6 +51,8 @@ class Said:
 
     @property
     def status(self) -> Status:
+        from seatrial.notes.read.ends import ended_by  # all importers come with it
+
         said = f"{self.kind}: {self.text}"
         if (end := ended_by(0, said)) is not None and end.status != "crash":
             return end.status
