@@ -218,7 +218,9 @@ def build(data: Mapping[str, Any], where: str) -> Format:
 
 
 def load(path: str | os.PathLike[str]) -> Format:
-    return build(read_toml(path), str(path))
+    """Of a file that describes an engine too, its [log]."""
+    data = read_toml(path)
+    return build(data.get("log", data), str(path))
 
 
 @functools.cache
