@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,13 +14,14 @@ from seatrial.arith.layer import numbers
 from seatrial.errors import Infeasible
 from seatrial.plan import emit, experts, memory, network, step
 from seatrial.plan.ask import ask, question
-from seatrial.plan.configs import Configs
+from seatrial.plan.configs import CHOICES, Configs, decoded
 from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.plan.explain import explain
 from seatrial.plan.kernels import Machine
 from seatrial.plan.search import search
-from seatrial.plan.space import Space, not_searched
-from seatrial.spec import GIB, Batch, Topology, Trial
+from seatrial.plan.space import Space, chunks, not_searched
+from seatrial.plan.verdicts import CODES, verdicts
+from seatrial.spec import GIB, Batch, Model, Topology, Trial
 
 H100 = presets.cluster("dgx-h100", nodes=8)
 
@@ -228,6 +230,30 @@ def test_engines_say_what_they_cannot(engine, topology, message):
     one = trial(engine=engine, **topology)
     errors = [v.message for v in rules.violations(one) if v.level == "error"]
     assert errors[0].startswith(message) if message else not errors
+
+
+@pytest.mark.parametrize("engine", ["megatron-core", "fsdp2", "deepspeed", "plain-3d", "seatrial"])
+@pytest.mark.parametrize("dispatcher", ["alltoall", "allgather"])
+def test_a_layout_of_experts_is_rejected_in_bulk_as_it_is_alone(engine, dispatcher):
+    random = Random(f"{engine} {dispatcher}")
+    model = Model(layers=4, hidden=96, heads=12, seq=36, vocab=1000, family="llama", ffn=240, experts=12, top_k=2,
+                  expert_ffn=40, shared_experts=1)
+    cluster = presets.cluster("jz-a100", nodes=3, procs_per_node=8)
+    for one in (model, replace(model, experts=None, top_k=None, expert_ffn=None, shared_experts=None)):
+        space = Space(models=(one,), cluster=cluster, gbs=(24,), mbs=(1, 2, 3), ep=(1, 2, 3, 4, 8), etp=(1, 2, 3, 4),
+                      engine=engine, sequence_parallel=(False, True), moe_dispatcher=(dispatcher,))
+        seen = set()
+        for c in chunks(space):
+            codes = verdicts(c, space, None, "bf16")
+            for i in random.sample(range(len(codes)), min(150, len(codes))):
+                row = {name: int(column[i]) for name, column in c.items() if name not in ("shape", "nodes")}
+                knobs = decoded({**row, "moe_dispatcher": CHOICES["moe_dispatcher"].index(dispatcher)})
+                alone = Trial(model=one, batch=Batch(gbs=knobs.pop("gbs")), topology=Topology(**knobs), cluster=cluster,
+                              engine=engine)
+                wanted = next((v.code for v in rules.violations(alone) if v.level == "error"), "")
+                assert (CODES[codes[i] - 1] if codes[i] else "") == wanted, alone.topology
+                seen.add(wanted)
+        assert len(seen) > 3
 
 
 def test_explain_says_where_experts_lie_and_what_would_be_better():

@@ -53,7 +53,8 @@ class Measured:
 
 def _key(trial: Trial) -> Key:
     m = trial.model
-    shape = (m.layers, m.hidden, m.heads, m.kv, m.inner, m.seq, m.vocab)
+    shape = (m.layers, m.hidden, m.heads, m.kv, m.inner, m.seq, m.vocab, *(value or 0 for value in (
+        m.experts, m.chosen, m.expert_inner, m.shared)))
     return shape, trial.topology, trial.batch.gbs, trial.cluster.nodes if trial.cluster is not None else 0
 
 

@@ -47,7 +47,7 @@ ATTENTION = BY_FIELD["attention"].choices
 def encode(knobs: Mapping[str, Any]) -> dict[str, int]:
     """What is not stated counts 0. Layers of each stage are no number: `split` has them."""
     return {name: CHOICES[name].index(value) if value and name in CHOICES else documents_code(value) if name == "documents"
-            else int(value or 0) for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
+            else int(value or name == "ep") for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
 
 
 def decoded(row: Mapping[str, int]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ REMEDY = {
     "bubble": "more micro-batches (smaller MBS, larger batch), fewer stages, or virtual stages",
     "tensor": "a smaller TP, kept inside a node",
     "exchange": "a smaller CP, kept inside a node, or another kind of it",
-    "dispatch": "a smaller EP, kept inside a node",
+    "dispatch": "a smaller EP, kept inside a node, or another dispatcher",
     "wait": "a smaller EP, so that a rank's experts even each other out, or a router that balances better",
     "experts": "a smaller ETP or a larger MBS, so that each expert has more rows",
     "p2p": "fewer stages, or fewer virtual ones",
@@ -190,7 +190,7 @@ def in_experts(c: Configs, trial: Trial) -> str:
         return ""
     held, rows, more = int(experts.held(c)[0]), float(experts.rows(c)[0]), float(experts.excess(c)[0])
     kept = float(experts.kept_excess(c, experts.depths(c))[0].max())
-    share = "" if t.expert_tp == 1 else f", a {t.expert_tp}th of each"
+    share = "" if t.expert_tp == 1 else f", each over {t.expert_tp} ranks"
     uneven = "as many on every rank (balance forced)" if t.moe_balance == "forced" else (
         f"{more:.0%} more on the fullest of a layer, {kept:.0%} over the layers of a rank" if t.ep > 1 else "all on one rank")
     return (f"EP {t.ep} with ETP {t.expert_tp} by {t.moe_dispatcher}: {held} of {m.experts} experts a rank{share}, replicated "
@@ -304,6 +304,10 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
             add(f"ETP {t.expert_tp} -> {etp}", etp=etp)
             add(f"ETP {t.expert_tp} -> {etp}, EP {t.ep} -> {t.ep * t.expert_tp // etp}", etp=etp,
                 ep=max(1, t.ep * t.expert_tp // etp))
+        if t.ep * t.expert_tp > 1:
+            for way in can.dispatchers:
+                if way != t.moe_dispatcher:
+                    add(f"dispatcher {t.moe_dispatcher} -> {way}", moe_dispatcher=way)
     if can.hybrid_sharding and t.zero and trial.cluster is not None:
         now = t.zero_group or t.data_ranks
         for group in (*whole_nodes(t.tp, t.data_ranks, trial.cluster.procs_per_node), t.data_ranks):
