@@ -98,6 +98,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
     if model.pad_vocab_to is not None and model.pad_vocab_to % t.tp:
         yield Violation(code="vocab-divisible", message=f"pad_vocab_to {model.pad_vocab_to} is not a multiple of TP {t.tp}: "
                                                         f"the nearest are {_multiples_near(model.pad_vocab_to, t.tp)}")
+    yield from experts_fit(model, t)
     facts = _facts(engine)
     if t.cp > 1:
         yield from context_fits(model, t, facts)
@@ -120,6 +121,29 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
         if group not in (None, t.zero_group or t.data_ranks) and what not in facts.own_groups:
             yield Violation(code="zero-group", message=f"{what} {group}: {facts.name} has no group of its own for them; "
                                                        "zero_group divides all that ZeRO cuts")
+
+
+def experts_fit(model: Model, t: Topology) -> Iterator[Violation]:
+    if model.experts is None or model.expert_inner is None:
+        if t.spreads_experts:
+            said = f"EP {t.ep}" if t.ep > 1 else f"ETP {t.expert_tp} with TP {t.tp}"
+            yield Violation(code="no-experts", message=f"{said}: the model has no experts to divide; EP 1 would do")
+        return
+    if model.experts % t.ep:
+        yield Violation(code="experts-divisible", message=f"{model.experts} experts are not a multiple of EP {t.ep}: "
+                                                          f"EP {divisors_near(model.experts, t.ep, between=' or ')} would do")
+    if model.expert_inner % t.expert_tp:
+        yield Violation(code="expert-ffn-divisible",
+                        message=f"expert_ffn {model.expert_inner} is not a multiple of ETP {t.expert_tp}: ETP "
+                                f"{divisors_near(model.expert_inner, t.expert_tp, between=' or ')} would do")
+    if model.shared_inner % t.tp:
+        yield Violation(code="ffn-divisible", message=f"shared experts of {model.shared_inner} together are not a multiple of "
+                                                      f"TP {t.tp}: TP "
+                                                      f"{divisors_near(model.shared_inner, t.tp, between=' or ')} would do")
+    tokens = t.mbs * (model.seq // t.cp)
+    if tokens % t.tp:
+        yield Violation(code="tokens-divisible", message=f"{tokens} tokens of a micro-batch are not a multiple of TP {t.tp}, "
+                                                         "whose ranks share them before they go to their experts")
 
 
 def context_fits(model: Model, t: Topology, facts: engine_models.EngineModel) -> Iterator[Violation]:

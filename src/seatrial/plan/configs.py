@@ -33,7 +33,9 @@ CONTEXTS = CHOICES["cp_kind"]
 RING, GATHER, ULYSSES, BOTH = (CONTEXTS.index(kind) for kind in ("ring", "gather", "ulysses", "ulysses+ring"))
 
 OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gated", "layernorm", "learned", "rope", "qkv_bias",
-            "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties")
+            "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties", "experts", "chosen", "expert_inner",
+            "shared_inner", "router_bias", "expert_layers", "is_latent", "q_rank", "kv_rank", "rope_dim", "value_dim",
+            "has_sinks")
 """Columns that are a model's effective values, under the same names."""
 
 
@@ -75,7 +77,9 @@ def coded(trial: Trial) -> dict[str, int]:
 DEFAULTS: dict[str, float] = {
     "gated": 0, "layernorm": 1, "learned": 1, "rope": 0, "qkv_bias": 1, "out_bias": 1, "mlp_bias": 1, "normed_qk": 0,
     "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "execution": 0, "documents": 0, "nodes": 1,
-    "procs_per_node": 1, "clock_ghz": np.nan,
+    "procs_per_node": 1, "clock_ghz": np.nan, "experts": 0, "chosen": 0, "expert_inner": 0, "shared_inner": 0,
+    "router_bias": 0, "expert_layers": 0, "is_latent": 0, "q_rank": 0, "kv_rank": 0, "rope_dim": 0, "value_dim": 0,
+    "has_sinks": 0,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
 
@@ -106,6 +110,20 @@ class Configs:
     normed_qk: Ints
     normed_embedding: Ints
     ties: Ints
+    experts: Ints
+    """0 where there are none; so the next ones …"""
+    chosen: Ints
+    expert_inner: Ints
+    shared_inner: Ints
+    router_bias: Ints
+    expert_layers: Ints
+    is_latent: Ints
+    """… and these where attention is not latent."""
+    q_rank: Ints
+    kv_rank: Ints
+    rope_dim: Ints
+    value_dim: Ints
+    has_sinks: Ints
     dp: Ints
     tp: Ints
     pp: Ints
@@ -127,6 +145,11 @@ class Configs:
     """… of the gradients; 0 for the same …"""
     weights_group: Ints
     """… and of the weights."""
+    ep: Ints
+    etp: Ints
+    """0 for TP."""
+    moe_balance: Ints
+    moe_dispatcher: Ints
     attention: Ints
     """The kernel: the index in ATTENTION, -1 as the engine has it on the device."""
     overlap: Ints
@@ -256,7 +279,7 @@ def _row(trial: Trial, cluster: Cluster | None) -> dict[str, float]:
     split = stages_of(m, t)
     procs = cluster.procs_per_node if cluster else t.world
     return {
-        **{name: getattr(m, name) for name in OF_MODEL}, "vocab": m.padded_vocab(t.tp),
+        **{name: getattr(m, name) or 0 for name in OF_MODEL}, "vocab": m.padded_vocab(t.tp),
         **coded(trial), "nodes": cluster.nodes if cluster else 1, "procs_per_node": procs,
         **rank_layers(split, t.pp), **asked(trial.execution), "engine": engine_code(trial.engine),
         "clock_ghz": np.nan if trial.environment.clock_ghz is None else trial.environment.clock_ghz,

@@ -125,7 +125,7 @@ def configs_of(c: Columns, space: Space, precision: str) -> Configs:
     models = space.models
 
     def of_model(name: str) -> np.ndarray:
-        each = np.array([int(getattr(model, name)) for model in models], dtype=np.int64)
+        each = np.array([int(getattr(model, name) or 0) for model in models], dtype=np.int64)
         return np.broadcast_to(each[0], c["shape"].shape) if (each == each[0]).all() else each[c["shape"]]
 
     of_models = {name: of_model(name) for name in OF_MODEL}
