@@ -80,10 +80,16 @@ def test_the_file_of_an_engine_of_ones_own_is_enough_to_run_it(tmp_path: Path) -
     assert refused.outcome.status == "invalid" and "it needs tp == 1, and here is tp 2" in refused.outcome.message
 
 
-@pytest.mark.parametrize("layout", [("topology.dp=2", "topology.zero=3"), ("topology.pp=2", "batch.gbs=8")], ids=" ".join)
-@needs("torchtitan")
-def test_torchtitan_gives_what_our_own_engine_gives(tmp_path: Path, layout: tuple[str, ...]) -> None:
-    check(run(tmp_path, "torchtitan", LLAMA, *layout), tmp_path / "run")
+INSTALLED = [pytest.param(engine, data, layout, marks=needs(engine), id=" ".join((engine, *layout)))
+             for engine, data, layout in (
+    ("torchtitan", LLAMA, ("topology.dp=2", "topology.zero=3")), ("torchtitan", LLAMA, ("topology.pp=2",)),
+    ("deepspeed", SMALL, ("topology.dp=2", "topology.zero=2")), ("deepspeed", LLAMA, ("topology.pp=2", "topology.zero=1")),
+    ("megatron-core", SMALL, ("topology.tp=2",)), ("megatron-core", LLAMA, ("topology.pp=2", "topology.recompute=full")))]
+
+
+@pytest.mark.parametrize("engine, data, layout", INSTALLED)
+def test_engines_give_what_our_own_gives(tmp_path: Path, engine: str, data: dict, layout: tuple[str, ...]) -> None:
+    check(run(tmp_path, engine, data, *layout), tmp_path / "run")
 
 
 def faulty(tmp_path: Path, kind: str, *settings: str) -> Record:

@@ -19,6 +19,7 @@ Failures:
   <NO_OTHER_FAILURES>
 Root Cause (first observed failure):
 [0]:
+  rank      : 2 (local_rank: 2)
   exitcode  : 1 (pid: 4711)
   traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
 ============================================================
@@ -43,7 +44,7 @@ def test_an_engines_own_error_is_found_and_judged(text: str, status: str, rank: 
     said = words.cause(words.errors(log))
     assert said is not None and (said.status, said.rank, said.kind) == (status, rank, kind)
     assert kind == "usage" or said.line == "arguments.py:12 in validate_args"
-    assert "exitcode" not in said.text
+    assert "exitcode" not in said.text and words.first_rank(log) == 2
 
 
 def test_a_lost_connection_is_no_cause(tmp_path: Path):
@@ -80,9 +81,9 @@ def test_what_a_log_says_was_applied_is_held_against_what_was_asked(tmp_path: Pa
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "rank0.log").write_text(
         "[titan] 2026-11-15 18:04:18,456 - root - INFO - Building device mesh with parallelism: pp=1, dp_replicate=1, "
-        "dp_shard=2, cp=1, tp=1, ep=1, etp=1\n"
-        "[titan] 2026-11-15 18:04:18,456 - root - INFO - Trainer is initialized with local batch size 4, "
-        "global batch size 16, gradient accumulation steps 2, sequence length 64, total steps 4 (warmup 2)\n"
+        "dp_shard=2, cp=1, tp=1, ep=1, etp=1\n[titan] 2026-11-15 18:04:18,456 - root - INFO - Trainer is initialized with "
+        "local batch size 4, global batch size 16, gradient accumulation steps 2, "
+        "sequence length 64, total steps 4 (warmup 2)\n"
         + "".join(f"[titan] 2026-11-15 18:04:1{step},456 - root - INFO - step:  {step}  loss:  5.9687{step}  "
                   "grad_norm:  0.3805  memory:  0.60GiB(2.51%)  tps: 616  tflops: 0.01  mfu: 0.00%\n" for step in (1, 2, 3)))
     asked = titan(dp=2, zero=3)

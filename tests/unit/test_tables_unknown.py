@@ -26,7 +26,8 @@ def test_an_axis_that_no_forecast_knows_refuses_the_row_unless_it_is_neutral(hea
 
 
 @pytest.mark.parametrize("heading", ["Context", "ctx", "SP", "sequence parallel", "MBS", "ZeRO", "DP size", "EP",
-                                     "expert_parallel_size", "Experts", "num_experts", "# experts", "top_k", "MoE top-k", "ETP", "shared experts"])
+                                     "expert_parallel_size", "Experts", "num_experts", "# experts",
+                                     "top_k", "MoE top-k", "ETP", "shared experts"])
 def test_what_a_field_takes_is_no_such_axis(heading):
     assert unknown_columns([heading], [["8"]]) == ([], {})
 

@@ -48,7 +48,8 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
                   "on the fullest rank")
         from seatrial.terminal import breakdown
 
-        print(breakdown(found["breakdown"], "s"))
+        if found["breakdown"]:
+            print(breakdown(found["breakdown"], "s"))
         if "attended_max" in found:
             print(f"  attention inside documents: ranks have {found['attended_min']:.2f} to {found['attended_max']:.2f} of the "
                   "mean's pairs of tokens")

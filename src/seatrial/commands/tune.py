@@ -138,11 +138,10 @@ def register(app: typer.Typer) -> None:
             print(f"seatrial: {answer.reason(found)}", file=sys.stderr)
             return EXIT_FINDINGS
         around, measuring = _measuring(own)
-        candidates = list(itertools.islice(_runnable(replace(found.trial(i), **around) for i in range(len(found))), MOST))
-        if not candidates:
+        able = list(itertools.islice(_runnable(replace(found.trial(i), **around) for i in range(len(found))), MOST))
+        if not able:
             raise BadInput(f"--engine {engine}: it can run none of the {len(found):,} layouts that were found")
-        tuner = Tuner(candidates, asked.cluster,
-                      known=_known(calibrate, asked.cluster), **how)
+        tuner = Tuner(able, asked.cluster, known=_known(calibrate, asked.cluster), **how)
         more = f", the planner's first {MOST} of {found.accepted:,} that can run" if found.accepted > MOST else ""
         opening = (f"{model} on {asked.cluster.name}, {asked.cluster.world} processes: {len(tuner.trials)} candidates of "
                    f"{found.considered:,} layouts{more}")

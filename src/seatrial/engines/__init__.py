@@ -24,7 +24,8 @@ ENGINES = Registry("engine", group="seatrial.engines", builtin={
     "torchtitan": "seatrial.engines.torchtitan:Torchtitan",
     "fsdp2": "seatrial.engines.described:Fsdp2",
     "deepspeed": "seatrial.engines.described:Deepspeed",
-    **dict.fromkeys(("megatron", "megatron-core", "megatron-deepspeed", "fsdp1", "plain-3d", "command"),
+    "megatron-core": "seatrial.engines.described:MegatronCore",
+    **dict.fromkeys(("megatron", "megatron-deepspeed", "fsdp1", "plain-3d", "command"),
                     "seatrial.engines.command:Command"),
 })  # fmt: skip
 """Of those without an adapter of their own rules and forecasts are known: what is run is the [command] that the user gives."""

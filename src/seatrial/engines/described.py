@@ -116,6 +116,15 @@ class Deepspeed(Described):
         return {"ds_config.json": json.dumps(config, indent=2) + "\n"}
 
 
+class MegatronCore(Described):
+    """A small loop over Megatron-core."""
+
+    beside = ("fsdp2.py", "cpu_cuda.py")
+
+    def __init__(self) -> None:
+        super().__init__(shipped.example("engines/megatron-core.toml"))
+
+
 class Fsdp2(Described):
     """The plain script of the examples."""
 

@@ -35,7 +35,10 @@ class Foreign(Adapter):
 
     def events(self, run_dir: Path, *, after: int = 0) -> list[Event]:
         found = read_events(run_dir, after=after) or self.read(run_dir)
-        return [*found, *failures(run_dir)] if not any(e["event"] == "failure" for e in found) else found
+        if any(e["event"] == "failure" for e in found):
+            return found
+        phase = "training" if any(e["event"] == "iteration" for e in found) else "start"
+        return [*found, *({**failure, "phase": phase} for failure in failures(run_dir))]
 
     def ended(self, events: list[Event]) -> bool:
         return any(e["event"] in ("end", "iteration") for e in events)
@@ -145,14 +148,17 @@ def failures(run_dir: Path) -> list[Event]:
     """An event for each rank whose log ends in an error, as our engine's ranks write it themselves; the cause first."""
     found: list[Event] = []
     for path in logs(run_dir):
-        said = words.errors(_tail(path))
+        text = _tail(path)
+        said, first = words.errors(text), words.first_rank(text)
         own: dict[int, list[words.Said]] = {}
         for one in said:
-            own.setdefault(one.rank if one.rank is not None else rank_of(path), []).append(one)
+            rank = next(rank for rank in (one.rank, first, rank_of(path)) if rank is not None)
+            own.setdefault(rank, []).append(one)
         for rank, mine in own.items():
             if (why := words.cause(mine)) is not None:
                 found.append({"event": "failure", "rank": rank, "status": why.status, "error": why.kind, "message": why.text,
-                              "line": why.line, "time": path.stat().st_mtime, "consequence": why.consequence})
+                              "part": "an allocation", "line": why.line, "consequence": why.consequence,
+                              "time": path.stat().st_mtime})
     return sorted(found, key=lambda e: (e["consequence"], e["time"]))
 
 

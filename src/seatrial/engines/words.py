@@ -62,6 +62,15 @@ class Said:
 _FRAME = re.compile(r'^(?:\[rank\d+\]:\s?)?\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.M)
 
 
+_ROOT = re.compile(r"Root Cause[^\n]*\n(?:[^\n]*\n)*?\s*rank\s*:\s*(?P<rank>\d+)")
+
+
+def first_rank(log: str) -> int | None:
+    """The rank that torchrun saw failing first."""
+    found = _ROOT.search(log)
+    return None if found is None else int(found["rank"])
+
+
 def errors(log: str) -> list[Said]:
     """Every error that ends a traceback, in their order."""
     log = _ELASTIC.sub("", log)

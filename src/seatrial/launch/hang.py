@@ -261,7 +261,7 @@ def silent(run_dir: Path, t: Topology, *, frozen: tuple[int, ...] = ()) -> Hang:
     its own while others are inside torch, where they wait for each other."""
     stacks = {rank: found for rank in range(t.world) if (found := frames(run_dir, rank))}
     alone = [rank for rank, found in stacks.items() if "/torch/" not in found[0].file]
-    rank = frozen[0] if frozen else alone[0] if alone and len(alone) < len(stacks) else None
+    rank = frozen[0] if frozen else alone[0] if alone and (len(alone) < len(stacks) or t.world == 1) else None
     where = [] if rank is None else standing_at(run_dir, rank)
     if rank is None:
         words = "all that could be asked wait inside torch" if stacks else "no rank could be asked where it stands"

@@ -48,7 +48,9 @@ def megatron(trial: Trial, *, preamble: Path | None = None, options: Mapping[str
     """
     lm = megatron_lm(trial)
     deepspeed = megatron_deepspeed(trial) if only == "megatron" else Dialect(flags=[], notes=[])
-    files = {"megatron-lm.args": lm.text(), "megatron-deepspeed.args": deepspeed.text()}
+    files = {"megatron-lm.args": lm.text()}
+    if only == "megatron":
+        files["megatron-deepspeed.args"] = deepspeed.text()
     if deepspeed.flags:
         files["ds_config.json"] = json.dumps(deepspeed_config(trial), indent=2) + "\n"
     use_deepspeed = bool(deepspeed.flags) and (trial.model.alibi or not lm.flags)
