@@ -245,6 +245,9 @@ def execution_fits(trial: Trial) -> Iterator[Violation]:
         beside = f"CP {t.cp}: CP 1" if t.cp > 1 else f"documents {trial.batch.documents}: whole sequences"
         yield Violation(code="sliding-window", message=f"sliding_window {m.sliding_window} in a sequence of {m.seq} with "
                                                        f"{beside} would do, or a sequence of {m.sliding_window}")
+    if facts.footprint and m.mtp and (t.cp > 1 or trial.batch.documents is not None):
+        beside = f"CP {t.cp}: CP 1" if t.cp > 1 else f"documents {trial.batch.documents}: whole sequences"
+        yield Violation(code="mtp", message=f"mtp {m.mtp}, whose tokens are further on in the sequence, with {beside} would do")
     if x.attention == "fused-hopper" and trial.cluster is not None and "fp8" not in trial.cluster.device.peak_tflops:
         yield Violation(code="attention", message=f"attention fused-hopper: {trial.cluster.device.name} is older than those "
                                                   "kernels; fused or stored would do")

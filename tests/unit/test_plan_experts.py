@@ -276,6 +276,7 @@ def test_megatrons_flags_say_it_all():
         "--moe-router-group-topk": "4", "--moe-router-bias-update-rate": "0.001", "--moe-router-topk-scaling-factor": "2.5",
         "--moe-aux-loss-coeff": "0.0001", "--moe-router-load-balancing-type": "seq_aux_loss", "--qk-head-dim": "128",
         "--moe-token-dispatcher-type": "alltoall", "--qk-pos-emb-head-dim": "64", "--v-head-dim": "128",
+        "--rope-type": "yarn", "--rotary-scaling-factor": "40.0", "--mscale": "1.0", "--mscale-all-dim": "1.0",
     }  # fmt: skip
     assert {name: flags[name][0] for name in wanted} == wanted
     assert flags["--recompute-modules"] == ("layernorm", "moe_act", "mla_up_proj")

@@ -70,6 +70,10 @@ def _model(m: Model) -> Iterator[str]:
         yield "its llama3 has no biases, no norm of queries and keys, none after the embedding"
     if m.ties:
         yield "its llama3 does not tie the embeddings; tied = false would do"
+    if m.is_latent or m.sinks or m.has_windows or m.mtp or m.architecture.mlp == "swiglu-clamped":
+        yield "its llama3 has no latent attention, no sinks, no windows, no clamped SwiGLU and no multi-token prediction"
+    if m.yarn and m.rope_factor is not None:
+        yield "its llama3 scales rotary frequencies as Llama 3.1 does, not by YaRN"
     if m.head_size * m.heads != m.hidden:
         yield f"heads of {m.head_size}: its llama3 has hidden / heads = {m.hidden // m.heads}"
 
