@@ -12,7 +12,7 @@ from seatrial import arith, presets, rules
 from seatrial.arith.experts import expert_tensors
 from seatrial.arith.layer import numbers
 from seatrial.errors import Infeasible
-from seatrial.plan import emit, experts, memory, network, step
+from seatrial.plan import emit, experts, memory, network, rows, step
 from seatrial.plan.ask import ask, question
 from seatrial.plan.configs import CHOICES, Configs, decoded
 from seatrial.plan.emit_torchtitan import torchtitan
@@ -129,12 +129,12 @@ def test_a_larger_ep_holds_fewer_experts_and_a_dense_model_knows_none():
 def test_what_one_layer_of_experts_keeps_is_megatrons_count():
     """Of each row: the input of fc1 (2 h), its output (4 f), the weighted activation (2 f); selective leaves the last out."""
     c = configs(dp=64, ep=8, moe_balance="forced")
-    element, rows = np.array([2.0]), 8192 * 8
+    element, count = np.array([2.0]), 8192 * 8
     left = memory.expert_left_bytes(c, H100, element, experts.rows(c))
     beside = memory.left_bytes(replace(c, inner=c.shared_inner), H100, element)
     router = 8192 * 128 * 20
-    assert left.everything[0] - beside.everything[0] == rows * (2 * 2048 + 6 * 768) + router
-    assert left.partly[0] - beside.partly[0] == rows * (2 * 2048 + 4 * 768) + router
+    assert left.everything[0] - beside.everything[0] == count * (2 * 2048 + 6 * 768) + router
+    assert left.partly[0] - beside.partly[0] == count * (2 * 2048 + 4 * 768) + router
     # Around them: both norms' inputs and outputs, q and attention's output, k and v, q and k before their norms, and a number
     # of each head.
     assert beside.everything[0] == 8192 * (8 * 2048 + 4 * 4096 + 4 * 512 + 2 * (4096 + 512) + 4 * 32)
@@ -254,6 +254,31 @@ def test_a_layout_of_experts_is_rejected_in_bulk_as_it_is_alone(engine, dispatch
                 assert (CODES[codes[i] - 1] if codes[i] else "") == wanted, alone.topology
                 seen.add(wanted)
         assert len(seen) > 3
+
+
+def test_rows_of_a_table_say_experts(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("layers,hidden,heads,kv_heads,experts,top_k,expert_ffn,shared_experts,dp,tp,ep,etp,moe_balance,"
+                    "moe_dispatcher,gbs,engine,sec_per_it,mem_gib\n"
+                    "48,2048,32,4,128,8,768,0,64,1,8,1,forced,DeepEP,512,megatron-core,6,60\n"
+                    "32,4096,32,8,,,,,64,1,,,,,512,megatron-core,6,60\n")
+    routed, dense = (row.trial for row in rows.read(path, H100).rows)
+    assert routed is not None and dense is not None and not dense.model.mixture
+    m, t = routed.model, routed.topology
+    assert (m.experts, m.chosen, m.expert_inner, m.shared, m.family) == (128, 8, 768, 0, "llama")
+    assert (t.ep, t.expert_tp, t.moe_balance, t.moe_dispatcher) == (8, 1, "forced", "flex")
+
+
+def test_a_row_that_names_a_mixture_has_all_of_it(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("model,layers,hidden,seq,dp,pp,ep,gbs,engine,sec_per_it\nDeepSeek-V3,61,7168,4096,64,16,64,8192,megatron-core,50\n"
+                    "DeepSeek-V3,30,7168,4096,64,15,64,8192,megatron-core,50\nMixtral 8x7B,,,4096,64,1,8,256,megatron-core,5\n")
+    whole, another, named = (row.trial for row in rows.read(path, H100).rows)
+    assert whole.model == replace(presets.model("deepseek-v3"), seq=4096)
+    assert another.model == replace(whole.model, layers=30)
+    assert named.model.experts == 8 and named.model.seq == 4096
+    path.write_text("model,layers,hidden,dp,gbs,sec_per_it\nDeepSeek-V3,61,4096,64,64,50\n")
+    assert not rows.read(path, H100).rows[0].trial.model.mixture
 
 
 def test_explain_says_where_experts_lie_and_what_would_be_better():

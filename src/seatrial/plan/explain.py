@@ -305,9 +305,9 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
             add(f"ETP {t.expert_tp} -> {etp}, EP {t.ep} -> {t.ep * t.expert_tp // etp}", etp=etp,
                 ep=max(1, t.ep * t.expert_tp // etp))
         if t.ep * t.expert_tp > 1:
-            for other in can.dispatchers:
-                if other != t.moe_dispatcher:
-                    add(f"dispatcher {t.moe_dispatcher} -> {other}", moe_dispatcher=other)
+            for way in can.dispatchers:
+                if way != t.moe_dispatcher:
+                    add(f"dispatcher {t.moe_dispatcher} -> {way}", moe_dispatcher=way)
     if can.hybrid_sharding and t.zero and trial.cluster is not None:
         now = t.zero_group or t.data_ranks
         for group in (*whole_nodes(t.tp, t.data_ranks, trial.cluster.procs_per_node), t.data_ranks):
