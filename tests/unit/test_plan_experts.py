@@ -19,6 +19,7 @@ from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.plan.explain import explain
 from seatrial.plan.kernels import Machine
 from seatrial.plan.search import search
+from seatrial.plan.shape import check_shape
 from seatrial.plan.space import Space, chunks, not_searched
 from seatrial.plan.verdicts import CODES, verdicts
 from seatrial.spec import GIB, Batch, Model, Topology, Trial
@@ -288,6 +289,16 @@ def test_explain_says_where_experts_lie_and_what_would_be_better():
     assert explain(trial("llama3-8b", dp=64)).experts == ""
     with pytest.raises(Infeasible, match="EP 2: the model has no experts"):
         explain(trial("llama3-8b", dp=64, ep=2))
+
+
+def test_the_shape_of_experts_is_checked_as_they_are_computed():
+    found = {gemm.name: gemm for gemm in check_shape(presets.model("deepseek-v3"), H100, tp=1, mbs=1, precision="bf16").gemms}
+    up = found["experts up"]
+    assert (up.rows, up.cols, up.inner, up.count) == (4096 * 8 // 256, 4096, 7168, 256)
+    assert (found["keys, values"].cols, found["keys, values"].inner) == (128 * 256, 512)
+    assert {"MLP up", "shared experts up", "queries compressed"} <= set(found)
+    assert "MLP up" not in [gemm.name for gemm in check_shape(presets.model("qwen3-30b-a3b"), H100, tp=1, mbs=1,
+                                                              precision="bf16").gemms]
 
 
 def test_megatrons_flags_say_it_all():
