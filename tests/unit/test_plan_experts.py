@@ -24,6 +24,7 @@ from seatrial.plan.space import Space, chunks, not_searched
 from seatrial.plan.verdicts import CODES, verdicts
 from seatrial.spec import GIB, Batch, Model, Topology, Trial
 
+ENGINES = ["megatron-core", "fsdp2", "deepspeed", "seatrial", "plain-3d", "megatron-deepspeed"]
 H100 = presets.cluster("dgx-h100", nodes=8)
 
 
@@ -166,14 +167,31 @@ def test_a_layer_takes_its_gemms_and_its_share_of_the_experts():
     assert full["dispatch"].backward[0] == pytest.approx(2 * cost["dispatch"].backward[0])
 
 
-def test_a_mixed_model_is_timed_layer_by_layer():
-    """Models together are what each is alone."""
-    both = [trial("deepseek-v3", gbs=256, dp=8, pp=8, ep=8), trial("llama3-8b", gbs=256, dp=8, pp=8)]
-    together = step.time(Configs.from_trials(both), H100).sec
-    alone = [float(step.time(Configs.from_trials([one]), H100).sec[0]) for one in both]
-    assert together == pytest.approx(alone)
-    held = memory.peak(Configs.from_trials(both), H100).gib
-    assert held == pytest.approx([float(memory.peak(Configs.from_trials([one]), H100).gib[0]) for one in both])
+def some(random):
+    """A layout of a model with experts or without, by any engine."""
+    names = ["tiny-moe", "tiny-deepseek", "qwen3-30b-a3b", "deepseek-v3", "mixtral-8x7b", "llama3-8b"]
+    model = replace(presets.model(random.choice(names)), mtp=random.choice([0, 1]))
+    tp, pp, cp = random.choice([1, 1, 2, 4]), random.choice([1, 2, 4]), random.choice([1, 1, 2])
+    spread = dict(ep=random.choice([1, 2, 4]), etp=random.choice([None, 1])) if model.mixture else {}
+    return trial(model, engine=random.choice(ENGINES), dp=64 // tp // pp // cp, tp=tp, pp=pp, cp=cp,
+                 zero=random.choice([0, 1, 2, 3]), recompute=random.choice(["none", "selective", "full"]),
+                 mbs=random.choice([1, 2]), precision=random.choice(["bf16", "fp8"]), sequence_parallel=tp == 2,
+                 moe_balance=random.choice(["natural", "forced"]),
+                 moe_dispatcher=random.choice(["alltoall", "allgather", "flex"]), **spread)
+
+
+def test_layouts_together_are_what_each_is_alone():
+    random = Random(5)
+    trials = [some(random) for _ in range(60)]
+    together, held = (of(Configs.from_trials(trials), H100) for of in (step.time, memory.peak))
+    for i, one in enumerate(trials):
+        timed, alone = (of(Configs.from_trials([one]), H100) for of in (step.time, memory.peak))
+        assert together.sec[i] == pytest.approx(timed.sec[0]) and held.gib[i] == pytest.approx(alone.gib[0])
+        assert sum(values[0] for values in timed.parts.values()) == pytest.approx(timed.sec[0])
+        assert min(values[0] for values in timed.parts.values()) >= 0
+        even = Configs.from_trials([replace(one, topology=replace(one.topology, moe_balance="forced"))])
+        assert step.time(even, H100).sec[0] <= timed.sec[0] * (1 + 1e-9)
+        assert memory.peak(even, H100).gib[0] <= alone.gib[0] * (1 + 1e-9)
 
 
 def test_a_layer_of_multi_token_prediction_is_one_more_on_the_last_stage():
@@ -260,14 +278,14 @@ def test_a_layout_of_experts_is_rejected_in_bulk_as_it_is_alone(engine, dispatch
 def test_rows_of_a_table_say_experts(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("layers,hidden,heads,kv_heads,experts,top_k,expert_ffn,shared_experts,dp,tp,ep,etp,moe_balance,"
-                    "moe_dispatcher,gbs,engine,sec_per_it,mem_gib\n"
-                    "48,2048,32,4,128,8,768,0,64,1,8,1,forced,DeepEP,512,megatron-core,6,60\n"
-                    "32,4096,32,8,,,,,64,1,,,,,512,megatron-core,6,60\n")
+                    "moe_dispatcher,recompute,gbs,engine,sec_per_it,mem_gib\n"
+                    "48,2048,32,4,128,8,768,0,64,1,8,1,forced,DeepEP,moe_act layernorm,512,megatron-core,6,60\n"
+                    "32,4096,32,8,,,,,64,1,,,,,,512,megatron-core,6,60\n")
     routed, dense = (row.trial for row in rows.read(path, H100).rows)
     assert routed is not None and dense is not None and not dense.model.mixture
     m, t = routed.model, routed.topology
     assert (m.experts, m.chosen, m.expert_inner, m.shared, m.family) == (128, 8, 768, 0, "llama")
-    assert (t.ep, t.expert_tp, t.moe_balance, t.moe_dispatcher) == (8, 1, "forced", "flex")
+    assert (t.ep, t.expert_tp, t.moe_balance, t.moe_dispatcher, t.recompute) == (8, 1, "forced", "flex", "selective")
 
 
 def test_a_row_that_names_a_mixture_has_all_of_it(tmp_path):

@@ -80,6 +80,8 @@ ALIASES = {"float16": "fp16", "half": "fp16", "16 mixed": "fp16", "bfloat16": "b
 RECOMPUTES = {"selective": "op, per op, selective op, op selective, per op sac, sac, selective ac",
               "full": "uniform, full uniform, full ac, full activation checkpointing"}  # fmt: skip
 """What tables call recompute. `block` and every n-th block recompute a part of the layers, which nothing here models."""
+MODULES = {"core_attn", "moe_act", "layernorm", "mla_up_proj"}
+"""Megatron's --recompute-modules, of those that are selective recompute here; `moe` and `mlp` make far more again."""
 _RECOMPUTE_OF = {name.strip(): mode for mode, names in RECOMPUTES.items() for name in names.split(",")}
 CONTEXT_KINDS = {"ring": "p2p, ring attention, alltoall", "gather": "all gather, allgather, gather kv",
                  "ulysses": "a2a, all to all", "ulysses+ring": "a2a p2p, a2a+p2p, ulysses ring, usp"}  # fmt: skip
@@ -411,6 +413,8 @@ class _Cells:
         said = _plain(self.text(*names))
         if column.name == "recompute" and said in (*YES, *NO):
             return "full" if said in YES else "none"
+        if column.name == "recompute" and set(re.split(r"[\s,;+/]+", self.text(*names).lower())) <= MODULES:
+            return "selective"
         words = {"recompute": _RECOMPUTE_OF, "dtype": ALIASES, "cp_kind": _CONTEXT_OF, "moe_dispatcher": _DISPATCHER_OF,
                  "moe_balance": _BALANCE_OF}  # fmt: skip
         if known := words.get(column.name, {}).get(said):
