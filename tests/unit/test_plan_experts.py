@@ -242,6 +242,8 @@ def test_ep_and_etp_can_be_given():
     ("megatron-deepspeed", dict(dp=64, ep=2), "EP 2: megatron-deepspeed has no expert parallelism"),
     ("fsdp2", dict(dp=16, tp=4, ep=2, etp=2), "ETP 2 with TP 4: fsdp2 cannot; ETP 1 or 4 would do"),
     ("fsdp2", dict(dp=64, ep=2, moe_dispatcher="allgather"), "moe_dispatcher allgather: fsdp2 has alltoall"),
+    ("deepspeed", dict(dp=64, ep=2, zero=3), "ZeRO 3 with EP 2: deepspeed takes ZeRO 2 at most"),
+    ("deepspeed", dict(dp=64, zero=3), ""),
     ("megatron-core", dict(dp=64, ep=64, etp=1, moe_dispatcher="allgather"), ""),
     ("megatron-core", dict(dp=16, tp=4, ep=8, etp=2, sequence_parallel=True), ""),
 ])
