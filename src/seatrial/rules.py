@@ -146,6 +146,9 @@ def experts_fit(model: Model, t: Topology, facts: engine_models.EngineModel) -> 
                                                          "whose ranks share them before they go to their experts")
     if t.ep > 1 and not facts.expert_parallel:
         yield Violation(code="expert-parallel", message=f"EP {t.ep}: {facts.name} has no expert parallelism; EP 1 would do")
+    elif t.ep > 1 and t.zero > facts.zero_with_experts:
+        yield Violation(code="zero-experts", message=f"ZeRO {t.zero} with EP {t.ep}: {facts.name} takes ZeRO "
+                                                     f"{facts.zero_with_experts} at most with experts on ranks apart")
     ways = {"tp": t.tp, "whole": 1}
     if "any" not in facts.expert_tensor and t.expert_tp not in (works := [ways[way] for way in facts.expert_tensor]):
         yield Violation(code="expert-parallel", message=f"ETP {t.expert_tp} with TP {t.tp}: {facts.name} cannot; ETP "
