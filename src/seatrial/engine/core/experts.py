@@ -1,7 +1,7 @@
 """A layer of experts: the router, the way of tokens to their experts and back, the experts' products, the shared experts.
 
     experts = ExpertParallel(model, comm, tp)           what the layers of a rank share; every rank calls it
-    layer = Experts(3, shared, up, down)                layers.3: as many of its experts as the rank holds
+    layer = Experts(3, shared)                          layers.3: as many of its experts as the rank holds
     y_BSH = layer(h_BSH)                                differentiable
 
 The tokens of a layer are divided over all ranks of a stage: with sequence parallelism they are already, else each
