@@ -24,7 +24,7 @@ class Dtype(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    @app.command("convert", help="Take Hugging Face weights (GPT-2, BLOOM, Llama, Mistral, Qwen, mixtures) into a checkpoint, or out.")
+    @app.command("convert", help="Take Hugging Face weights (GPT-2, BLOOM, Llama, Mistral, Qwen) into a checkpoint, or out.")
     def convert(
         direction: Direction = typer.Argument(..., help="import: from Hugging Face; export: to it."),
         source: Path = typer.Argument(..., help="A folder with config.json and safetensors, or with checkpoints."),
