@@ -79,12 +79,10 @@ class ExpertParallel:
             count.zero_()
         self.received.clear()
 
-    def rows_of_all(self, mine_E: Tensor) -> tuple[Tensor, list[list[int]]]:
-        """What each rank of this copy of the experts has for each expert, [ranks, experts], on the device and for the host, who
-        waits for it: it must say how much is sent. A rehearsal, which has no other ranks, puts its own in place of this."""
+    def rows_of_all(self, mine_E: Tensor) -> Tensor:
+        """What each rank of this copy of the experts has for each expert, [ranks, experts]."""
         every_RE = mine_E.new_empty(self.group.size, self.experts)
-        self.comm.all_gather(every_RE, mine_E, self.group, timer=TIMER)
-        return every_RE, every_RE.tolist()
+        return self.comm.all_gather(every_RE, mine_E, self.group, timer=TIMER).wait()
 
     def end(self, *, overflowed: Tensor) -> Tensor:
         """After a step's last: what corrects the choice moves; least, mean and most load, dropped, excess, on the device.
@@ -337,10 +335,11 @@ class AllToAll:
             self.rows = flat.numel() if common.model.router.capacity is None else int(mine_E.sum())
             self.pairs = self.pairs[: self.rows]
             return
-        held, (every_RE, rows) = common.held, common.rows_of_all(mine_E)
-        self.to_each = [sum(rows[group.rank][first : first + held.count]) for first in range(0, common.experts, held.count)]
-        """Pairs for the experts of each rank, or of the ranks that share them."""
-        receives = [sum(theirs[held.first : held.first + held.count]) for theirs in rows]
+        every_RE, held = common.rows_of_all(mine_E), common.held
+        # Here the host waits for the device: it must say how much is sent.
+        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
+        self.to_each = to_RG[group.rank]
+        receives = [to_RG[rank][held.first // held.count] for rank in range(group.size)]
         self.rows = sum(receives)
         self.pairs = self.pairs[: sum(self.to_each)]
         self.exchange = Exchange(common, [size for size in self.to_each for _ in range(etp)], receives)
