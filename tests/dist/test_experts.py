@@ -21,6 +21,8 @@ from dist.many import in_world
 from seatrial.engine.core import experts
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choose import build
+from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import events
@@ -123,8 +125,9 @@ class Found(NamedTuple):
     """Choices that were within the margin."""
 
 
-def _train(trial: Trial, pool: Pool | None = None) -> Found:
-    engine = Engine(trial, RECIPE, Mesh(trial.topology, device=torch.device("cpu"), pool=pool))
+def _train(trial: Trial, pool: Pool | None = None, *, fast: bool = False) -> Found:
+    mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
+    engine = Engine(trial, RECIPE, mesh, ops=build(KernelConfig(experts=True), trial, mesh.device) if fast else None)
     batches = Batches(RECIPE, trial.model, RECIPE.seed, documents=trial.batch.documents)
     common = engine.shared.experts
     assert common is not None
@@ -144,6 +147,11 @@ def _train(trial: Trial, pool: Pool | None = None) -> Found:
 def _train_each(trials: dict[str, Trial]) -> dict[str, Found]:
     pool: Pool = {}
     return {label: _train(trial, pool) for label, trial in trials.items()}
+
+
+def _train_as_a_gpu_does(trials: dict[str, Trial]) -> dict[str, Found]:
+    pool: Pool = {}
+    return {label: _train(trial, pool, fast=True) for label, trial in trials.items()}
 
 
 @cache
@@ -204,6 +212,17 @@ def test_layout_trains_as_one_process_does(label: str, request: pytest.FixtureRe
     moved = sum(abs(a - b) for number, loads in found.loads.items() for step, those in zip(loads, one.loads[number])
                 for a, b in zip(step, those))
     assert moved <= 2 * one.close
+
+
+def test_layouts_train_so_with_the_functions_of_a_gpu() -> None:
+    """Experts as one function, on whole ranks and on parts, with gradients that wait."""
+    wanted = {label: t for label, t in LAYOUTS.items() if t.topology.world == 4 and label.split()[0] in ("moe", "tight")}
+    kinds = [(t.topology.ep > 1, t.topology.expert_tp > 1, t.topology.schedule.startswith("zb")) for t in wanted.values()]
+    assert all(any(has) for has in zip(*kinds)), wanted.keys()
+    for label, found in in_world(4, _train_as_a_gpu_does, wanted)[0].items():
+        one = alone(repr(_alone(wanted[label])))
+        assert found.losses == pytest.approx(one.losses, rel=TOLERANCE), label
+        assert found.norms == pytest.approx(one.norms, rel=TOLERANCE), label
 
 
 def test_the_references_learn_and_drop() -> None:
