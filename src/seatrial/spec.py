@@ -264,6 +264,8 @@ class Model:
         if self.rope and self.head_size % 2:
             whose = f"hidden {self.hidden} / heads {self.heads}" if self.head_dim is None else "head_dim"
             raise BadInput(f"model: rotary positions need an even head size, {whose} is {self.head_size}")
+        if self.latent is not None:
+            self._check_latent()
         if self.rope_factor is not None and not self.rope:
             raise BadInput(f"model.rope_factor: positions are {self.architecture.positions}, and only those of rope "
                            "have frequencies to scale")
@@ -274,6 +276,18 @@ class Model:
                            f"here looks back over all of it: seq {self.sliding_window} is the longest that is the same")
         if self.pad_vocab_to is not None and self.pad_vocab_to < self.vocab:
             raise BadInput(f"model: pad_vocab_to {self.pad_vocab_to} is below the vocabulary of {self.vocab}")
+
+    def _check_latent(self) -> None:
+        if not self.rope:
+            raise BadInput(f"model.latent: positions are {self.architecture.positions}, and a part of each head is rotated: "
+                           "positions = \"rope\" would do")
+        if self.kv != self.heads:
+            raise BadInput(f"model.latent: every head has keys of its own, kv_heads is {self.kv} of {self.heads}: leave it out")
+        if self.qkv_bias:
+            raise BadInput(f"model.latent: biases {self.architecture.biases}, and queries, keys and values have none here: "
+                           "mlp or none would do")
+        if self.normed_qk:
+            raise BadInput("model.latent: qk_norm, and the compressed queries and keys have norms of their own: leave it out")
 
     def _check_experts(self) -> None:
         for name in ("shared_experts", "dense_layers", "mtp"):

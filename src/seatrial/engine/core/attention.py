@@ -6,6 +6,7 @@ so nothing is copied.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -26,17 +27,21 @@ def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, 
         q, k = q_norm(q), k_norm(k)
     if positions.rope_cos_sin is not None:
         q, k = rotate(q, *positions.rope_cos_sin), rotate(k, *positions.rope_cos_sin)
+    return mix(q, k, v, positions=positions, backend=backend).reshape(batch, seq, heads * head_dim)
+
+
+def mix(q_BSND: Tensor, k_BSND: Tensor, v_BSND: Tensor, *, positions: Positions, backend: SDPBackend | None = None,
+        scale: float | None = None) -> Tensor:
+    """Causal attention of queries over keys; `scale`: of the scores, where it is not one over the root of a head's size."""
     if positions.context is not None:
-        return positions.context.attend(q, k, v, backend=backend).reshape(batch, seq, heads * head_dim)
-    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    if backend is None:
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None,
-                                             enable_gqa=kv_heads != heads)
-    else:
-        with sdpa_kernel(backend):
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None,
-                                                 enable_gqa=kv_heads != heads)
-    return out.transpose(1, 2).reshape(batch, seq, heads * head_dim)
+        if scale is not None:
+            q_BSND = q_BSND * (scale * math.sqrt(q_BSND.shape[-1]))
+        return positions.context.attend(q_BSND, k_BSND, v_BSND, backend=backend)
+    q, k, v = q_BSND.transpose(1, 2), k_BSND.transpose(1, 2), v_BSND.transpose(1, 2)
+    with nullcontext() if backend is None else sdpa_kernel(backend):
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None, scale=scale,
+                                             enable_gqa=k.shape[1] != q.shape[1])
+    return out.transpose(1, 2)
 
 
 def rotate(x_BSND: Tensor, cos_SD: Tensor, sin_SD: Tensor) -> Tensor:
@@ -56,7 +61,7 @@ class Positions:
         self.bias: Tensor | None = None
         """[1, heads, seq, seq], minus infinity where the future is."""
         self.rope_cos_sin: tuple[Tensor, Tensor] | None = None
-        """Cosines and sines, [tokens of this rank, head size / 2]."""
+        """Cosines and sines, [tokens of this rank, half of what is rotated]."""
         at = context.positions.float() if context else torch.arange(model.seq, dtype=torch.float32, device=device)
         if model.alibi:
             slopes = alibi_slopes(model.heads)[first_head : first_head + heads].to(device)
@@ -85,7 +90,7 @@ class Positions:
 
 def rope_frequencies(model: Model, device: torch.device) -> Tensor:
     """Radians a position of each pair, [head size / 2]; scaled as Llama 3.1's where the model says so."""
-    half = model.head_size // 2
+    half = (model.rope_dim or model.head_size) // 2
     plain = model.rope_theta ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
     if model.rope_factor is None:
         return plain

@@ -433,7 +433,7 @@ class Experts(nn.Module):
         self.number = number
         c, inner = self.common, m.expert_inner or 0
         back = shared.std / math.sqrt(2 * m.layers)
-        self.router = whole_matrix(f"{at}.router.weight", c.experts, m.hidden, std=shared.std, partial=True)
+        self.router = whole_matrix({f"{at}.router.weight": c.experts}, m.hidden, std=shared.std, partial=True)
         self.router_bias = whole_vector(f"{at}.router.bias", c.experts, "zeros", partial=True) if m.router.bias else None
         names = [f"{at}.experts.{part}" for part in (("gate", "up") if m.gated else ("up",))]
         self.up = c.held.matrix([f"{name}.weight" for name in names], inner, m.hidden, std=shared.std)

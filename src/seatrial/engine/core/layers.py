@@ -122,6 +122,22 @@ class _ColumnLinear(Function):
         return in_flight.wait(), dw, db, None
 
 
+class _WholeLinear(Function):
+    """y = x Wᵀ, all of W on every rank: each computes with the tokens that it has."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, tp: TensorParallel) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.weight, ctx.tp = weight, tp
+        return F.linear(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x,), (dy,), weight = ctx.saved_tensors, grads, ctx.weight
+        dx = (rows_of(dy) @ weight).view_as(x)
+        return dx, weight_gradient(ctx.tp, weight, dy, x), None
+
+
 class _RowLinear(Function):
     """y = x W + b with the rows of W [in, out] spread over the ranks; the sum over the ranks comes before the bias."""
 
@@ -154,6 +170,10 @@ def row_linear(x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParalle
         return _RowLinear.apply(x, weight, bias, tp)  # type: ignore[no-any-return]
     y = leave(x @ weight, tp)
     return y if bias is None else y + bias
+
+
+def whole_linear(x: Tensor, weight: Tensor, tp: TensorParallel) -> Tensor:
+    return _WholeLinear.apply(x, weight, tp) if tp.direct else F.linear(x, weight)  # type: ignore[no-any-return]
 
 
 class _Embedding(Function):
@@ -333,17 +353,19 @@ class Discarded:
         self.bytes = self.value.untyped_storage().nbytes()
         self._kept: tuple[Tensor, Tensor] | None = (source, self.value)
 
-    def free(self, result: Tensor) -> Tensor:
-        """Throw the value away; the gradient of `result` brings it back."""
+    def free(self, result: Tensor, *others: Tensor) -> Tensor:
+        """Throw the value away; the first gradient of what was made of it brings it back."""
         value = self.value
         del self.value
         if result.requires_grad:
             value.untyped_storage().resize_(0)
-            result.register_hook(self._restore)
+            for one in (result, *others):
+                one.register_hook(self._restore)
         return result
 
     def _restore(self, grad: Tensor) -> None:
-        assert self._kept is not None
+        if self._kept is None:
+            return
         source, value = self._kept
         # Hooks outlive the tensors that autograd saved: what they held would pile up until the whole graph is gone.
         self._kept = None

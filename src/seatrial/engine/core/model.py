@@ -19,6 +19,7 @@ from seatrial.arith import experts, layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.experts import ExpertParallel, Experts
+from seatrial.engine.core.latent import LatentAttention
 from seatrial.engine.core.layers import (
     Discarded,
     LayerNorm,
@@ -110,29 +111,37 @@ class Block(nn.Module):
         self.shared = shared
         at = f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", shared), norm(f"{at}.norm2", shared)
-        self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", shared) if m.normed_qk else None for n in "qk")
-        self.qkv, self.out = (_linear(at, linear, shared) for linear in layer.linears(m)[:2])
+        qkv, out, up, down = layer.linears(m)
+        self.latent = LatentAttention(at, shared) if m.is_latent else None
+        """In place of the next five."""
+        if self.latent is None:
+            self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", shared) if m.normed_qk else None for n in "qk")
+            self.qkv, self.out = _linear(at, qkv, shared), _linear(at, out, shared)
+            self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in qkv.parts[:2])
         self.experts: Experts | None = None
         if m.has_experts(number):
             beside = [_linear(at, linear, shared) for linear in experts.shared_linears(m)] if m.shared_inner else [None, None]
             self.experts = Experts(number, shared, *beside)
         else:
-            self.up, self.down = (_linear(at, linear, shared) for linear in layer.linears(m)[2:])
-        self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in layer.linears(m)[0].parts[:2])
+            self.up, self.down = _linear(at, up, shared), _linear(at, down, shared)
         self.impl = shared.ops.block(self) if self.experts is None else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.impl is not None:
             return self.impl(x_BSH)
-        tp, positions, through = self.shared.tp, self.shared.positions, self.shared.through
-        qkv = through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
-        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.ops.attention,
-                       q_norm=self.q_norm, k_norm=self.k_norm)
-        x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
+        tp, through = self.shared.tp, self.shared.through
+        x_BSH = x_BSH + (self._attention(x_BSH) if self.latent is None else self.latent(x_BSH, self.norm1))
         if self.experts is not None:
             return x_BSH + through(self.norm2, x_BSH, self.experts)
         inner = through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
         return x_BSH + through(self.shared.activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
+
+    def _attention(self, x_BSH: Tensor) -> Tensor:
+        tp = self.shared.tp
+        qkv = self.shared.through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
+        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=self.shared.positions,
+                       backend=self.shared.ops.attention, q_norm=self.q_norm, k_norm=self.k_norm)
+        return row_linear(mixed, self.out.weight, self.out.bias, tp)
 
 
 class Tokens(nn.Module):
@@ -157,7 +166,7 @@ class Entry(nn.Module):
         super().__init__()
         m, self.tp, self.add_positions, self.rows = shared.model, shared.tp, shared.ops.add_positions, shared.positions.rows
         self.norm = end_norm("embed.norm", shared) if m.normed_embedding else None
-        self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
+        self.positions = whole_matrix({"embed.positions.weight": m.seq}, m.hidden, std=shared.std) if m.learned else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.positions is not None:

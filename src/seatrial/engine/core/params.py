@@ -2,8 +2,8 @@
 
 A local parameter may be several global ones laid one after the other (`qkv` is q, k and v, so that one GEMM computes all
 three); each part is a Segment. Every matrix is stored with rows of `hidden` numbers and is cut by rows, by tensor parallelism
-and by ZeRO alike: the matrices that lead back into the residual stream are kept as [in, out] for that. So any slice that a rank
-holds is a rectangle of the global parameter, which is all that checkpoints need.
+and by ZeRO alike: the matrices that lead back into the residual stream are kept as [in, out] for that. The few that `hidden` is
+no side of lie flat. So any slice that a rank holds is a rectangle of the global parameter, which is all that checkpoints need.
 """
 from __future__ import annotations
 
@@ -60,10 +60,13 @@ class ParamSpec:
     """Whether it is of experts, which other ranks share than the rest of a layer."""
     copy: bool = False
     """The last stage's copy of a tied embedding: updated there, counted and saved on the first stage."""
+    cols: int | None = None
+    """Of a matrix that lies flat: its segments are numbers in a row, what computes with it sees rows of so many."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (sum(s.rows for s in self.segments), *self.segments[0].global_shape[1:])
+        rows = sum(s.rows for s in self.segments)
+        return (rows, *self.segments[0].global_shape[1:]) if self.cols is None else (rows // self.cols, self.cols)
 
 
 def parameter(spec: ParamSpec) -> nn.Parameter:
@@ -104,9 +107,16 @@ def whole_vector(name: str, length: int, fill: Fill, *, partial: bool = False) -
     return parameter(ParamSpec(segments=(segment,), split=False, decay=False, fill=fill, partial=partial))
 
 
-def whole_matrix(name: str, rows: int, cols: int, *, std: float, partial: bool = False) -> nn.Parameter:
-    segment = Segment(name=name, global_shape=(rows, cols), start=0, rows=rows)
-    return parameter(ParamSpec(segments=(segment,), split=False, decay=True, fill="normal", std=std, partial=partial))
+def flat_matrix(name: str, part: Part, cols: int, *, rank: int, size: int, std: float) -> nn.Parameter:
+    """One whose rows are `cols` numbers rather than hidden, cut by rows."""
+    segments = _cut({name: part._replace(size=part.size * cols)}, (), rank=rank, size=size)
+    return parameter(ParamSpec(segments=segments, split=size > 1, decay=True, fill="normal", std=std, cols=cols))
+
+
+def whole_matrix(rows: dict[str, int], cols: int, *, std: float, partial: bool = False) -> nn.Parameter:
+    """Matrices {global name: rows}, one under the other, the same on every tensor-parallel rank."""
+    segments = tuple(Segment(name=name, global_shape=(n, cols), start=0, rows=n) for name, n in rows.items())
+    return parameter(ParamSpec(segments=segments, split=False, decay=True, fill="normal", std=std, partial=partial))
 
 
 @dataclass(frozen=True, kw_only=True)
