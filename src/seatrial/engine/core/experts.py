@@ -48,6 +48,17 @@ class Balance:
     """What the fullest rank of each micro-batch and layer computed above the mean, of that mean."""
 
 
+class Dealt(NamedTuple):
+    """Rows of one layer and micro-batch on their way."""
+
+    to_each: list[int]
+    """To the ranks of each EP rank's experts …"""
+    here_RE: Tensor
+    """… and from each rank of the group to each expert of this one …"""
+    receives: list[int]
+    """… in all."""
+
+
 class ExpertParallel:
     """What the expert layers of a rank share."""
 
@@ -78,6 +89,20 @@ class ExpertParallel:
         for count in (self.losses, self.dropped, *(layer.load for layer in self.layers)):
             count.zero_()
         self.received.clear()
+
+    def deal(self, mine_E: Tensor) -> Dealt:
+        """`mine_E`: how many of this rank's tokens go to each expert."""
+        group, held = self.group, self.held
+        every_RE = mine_E.new_empty(group.size, self.experts)
+        self.comm.all_gather(every_RE, mine_E, group, timer=TIMER)
+        # Here the host waits for the device: it must say how much is sent.
+        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
+        return Dealt(to_RG[group.rank], every_RE[:, held.first : held.first + held.count],
+                     [to_RG[rank][held.first // held.count] for rank in range(group.size)])
+
+    def rows(self, counts_E: Tensor) -> int:
+        """All of them, on the host."""
+        return int(counts_E.sum())
 
     def end(self, *, overflowed: Tensor) -> Tensor:
         """After a step's last: what corrects the choice moves; least, mean and most load, dropped, excess, on the device.
@@ -320,22 +345,15 @@ class AllToAll:
         self.counts = mine_E
         """Rows for each expert of this rank."""
         if group.size == 1:
-            self.rows = flat.numel() if common.model.router.capacity is None else int(mine_E.sum())
+            self.rows = flat.numel() if common.model.router.capacity is None else common.rows(mine_E)
             self.pairs = self.pairs[: self.rows]
             return
-        every_RE = mine_E.new_empty(group.size, common.experts)
-        common.comm.all_gather(every_RE, mine_E, group, timer=TIMER)
-        held = common.held
-        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
-        # Here the host waits for the device: it must say how much is sent.
-        self.to_each = to_RG[group.rank]
-        receives = [to_RG[rank][held.first // held.count] for rank in range(group.size)]
+        self.to_each, here_RE, receives = common.deal(mine_E)
         self.rows = sum(receives)
         self.pairs = self.pairs[: sum(self.to_each)]
         self.exchange = Exchange(common, [size for size in self.to_each for _ in range(etp)], receives)
-        here_RE = every_RE[:, held.first : held.first + held.count]
         self.counts = here_RE.sum(0)
-        numbers = torch.arange(held.count, device=flat.device).repeat(group.size)
+        numbers = torch.arange(common.held.count, device=flat.device).repeat(group.size)
         self.order = numbers.repeat_interleave(here_RE.reshape(-1), output_size=self.rows).argsort(stable=True)
 
     def depart(self, x_TH: Tensor) -> Tensor:
@@ -375,7 +393,7 @@ class AllGather:
         elsewhere = (expert < 0) | (expert >= held.count)
         expert = expert.masked_fill(elsewhere, held.count)
         self.counts = tally(expert, held.count)
-        self.rows = int(self.counts.sum())
+        self.rows = common.rows(self.counts)
         self.pairs = expert.argsort(stable=True)[: self.rows]
 
     def depart(self, x_TH: Tensor) -> Tensor:
