@@ -79,14 +79,45 @@ def data_group(c: Configs) -> Group:
     return _every(c.tp, c.data_ranks, c)
 
 
-def shard_group(c: Configs, shards: Ints) -> Group:
-    """Ranks that hold one copy between them: consecutive ones of the data group, inside a node where they fit."""
-    return _every(c.tp, shards, c)
-
-
 def replica_group(c: Configs, shards: Ints, of: Ints) -> Group:
     """Those of `of` ranks that hold the same of so many shards."""
-    return _every(c.tp * shards, np.maximum(1, of // shards), c)
+    return Copies.of(c).replicas(c, shards, of)
+
+
+class Copies(NamedTuple):
+    """Ranks that hold the same parameters, and over how many of them ZeRO cuts weights, gradients and optimizer state."""
+
+    ranks: Ints
+    stride: Ints
+    """From one to the next."""
+    weights: Ints
+    gradients: Ints
+    state: Ints
+
+    @classmethod
+    def of(cls, c: Configs) -> Copies:
+        """Of all but experts: over data and context."""
+        return cls(c.data_ranks, c.tp, c.weight_shards, c.gradient_shards, c.shards)
+
+    @classmethod
+    def of_experts(cls, c: Configs) -> Copies:
+        """`Topology.experts_divided_over`."""
+        state = np.gcd(c.edp, c.shards)
+        gradients = np.gcd(state, c.gradient_shards)
+        return cls(c.edp, c.expert_ranks, np.gcd(gradients, c.weight_shards), gradients, state)
+
+    def group(self, c: Configs, shards: Ints) -> Group:
+        """Ranks that hold one copy between them: consecutive ones, inside a node where they fit."""
+        return _every(self.stride, shards, c)
+
+    def replicas(self, c: Configs, shards: Ints, of: Ints) -> Group:
+        """Those of `of` ranks that hold the same of so many shards."""
+        return _every(self.stride * shards, np.maximum(1, of // shards), c)
+
+
+def expert_group(c: Configs) -> Group:
+    """Ranks that tokens are dealt out to: all experts of a layer are among them."""
+    return _every(np.ones_like(c.tp), c.expert_ranks, c)
 
 
 def embedding_group(c: Configs) -> Group:
