@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -1088,3 +1089,11 @@ def stages_of(model: Model, topology: Topology) -> tuple[int, ...]:
         raise BadInput(f"topology.stage_layers {stages.said(split)} adds up to {sum(split)}, the model has {model.layers} "
                        "layers")
     return split
+
+
+def experts_of_stages(model: Model, topology: Topology) -> tuple[int, ...]:
+    """… and how many of each stage's layers have experts."""
+    split = stages_of(model, topology)
+    if not model.mixture:
+        return (0,) * len(split)
+    return tuple(sum(map(model.has_experts, range(end - layers, end))) for end, layers in zip(itertools.accumulate(split), split))

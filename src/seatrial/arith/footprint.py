@@ -29,6 +29,9 @@ MATRICES = 4
 PIECES, LEAST_PIECE = 32, 4096
 """Of moments that are widened for the update (`engine/core/optim.py`)."""
 
+EVEN = (1.0, 1.0)
+"""Rows that experts receive over an even share: over layers and micro-batches, and where they are most."""
+
 Count = Any
 """A number, or one a layout."""
 PARTS = ("weights", "gradients", "optimizer", "activations", "working", "logits", "communication", "buffers", "workspaces")
@@ -633,7 +636,7 @@ class Footprint:
         return sum(self.at_peak.values())
 
 
-def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
+def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False, load: tuple[float, float] = EVEN) -> Footprint:
     t = trial.topology
     layers = stages_of(trial.model, t)[rank :: t.pp]
     chunks = chunks_of(layers, first=rank == 0, last=rank == t.pp - 1)

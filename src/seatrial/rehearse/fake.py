@@ -86,6 +86,20 @@ class FakeGemm:
         return out
 
 
+class FakeGrouped:
+    """Of experts; `narrow`: the gradient of one matrix is made in the type of its factors before it is added up."""
+
+    def __init__(self, *, narrow: bool):
+        self.narrow = narrow
+
+    def __call__(self, x_NK: Tensor, weight_EKM: Tensor, counts_E: Tensor) -> Tensor:
+        return x_NK.new_empty(x_NK.shape[0], weight_EKM.shape[2])
+
+    def into(self, out_EMN: Tensor, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor, *, add: bool = False) -> None:
+        if self.narrow and out_EMN.dtype != left_TM.dtype:
+            left_TM.new_empty(out_EMN.shape[1:])
+
+
 def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *, bias: Tensor | None = None,
                 out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None) -> Tensor:
     return left.new_empty(left.shape[0], right_t.shape[0], dtype=out_dtype) if out is None else out

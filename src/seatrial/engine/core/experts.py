@@ -48,17 +48,6 @@ class Balance:
     """What the fullest rank of each micro-batch and layer computed above the mean, of that mean."""
 
 
-class Dealt(NamedTuple):
-    """Rows of one layer and micro-batch on their way."""
-
-    to_each: list[int]
-    """To the ranks of each EP rank's experts …"""
-    here_RE: Tensor
-    """… and from each rank of the group to each expert of this one …"""
-    receives: list[int]
-    """… in all."""
-
-
 class ExpertParallel:
     """What the expert layers of a rank share."""
 
@@ -89,20 +78,6 @@ class ExpertParallel:
         for count in (self.losses, self.dropped, *(layer.load for layer in self.layers)):
             count.zero_()
         self.received.clear()
-
-    def deal(self, mine_E: Tensor) -> Dealt:
-        """`mine_E`: how many of this rank's tokens go to each expert."""
-        group, held = self.group, self.held
-        every_RE = mine_E.new_empty(group.size, self.experts)
-        self.comm.all_gather(every_RE, mine_E, group, timer=TIMER)
-        # Here the host waits for the device: it must say how much is sent.
-        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
-        return Dealt(to_RG[group.rank], every_RE[:, held.first : held.first + held.count],
-                     [to_RG[rank][held.first // held.count] for rank in range(group.size)])
-
-    def rows(self, counts_E: Tensor) -> int:
-        """All of them, on the host."""
-        return int(counts_E.sum())
 
     def end(self, *, overflowed: Tensor) -> Tensor:
         """After a step's last: what corrects the choice moves; least, mean and most load, dropped, excess, on the device.
@@ -333,7 +308,7 @@ def tally(numbers: Tensor, size: int) -> Tensor:
 class AllToAll:
     """Each (token, choice) to the ranks of its expert, and their results back."""
 
-    def __init__(self, common: ExpertParallel, routing: Routing):
+    def __init__(self, common: ExpertParallel, routing: Routing, *, layer: int):
         self.common, self.routing = common, routing
         flat, group, etp = routing.expert_Tk.reshape(-1), common.group, common.etp.size
         self.pairs = flat.argsort(stable=True)
@@ -345,10 +320,13 @@ class AllToAll:
         self.counts = mine_E
         """Rows for each expert of this rank."""
         if group.size == 1:
-            self.rows = flat.numel() if common.model.router.capacity is None else common.rows(mine_E)
+            if common.model.router.capacity is None:
+                self.rows = flat.numel()
+            else:
+                self.counts, self.rows = common.comm.arrived(mine_E, group, layer=layer)
             self.pairs = self.pairs[: self.rows]
             return
-        self.to_each, here_RE, receives = common.deal(mine_E)
+        self.to_each, here_RE, receives = common.comm.deal(mine_E, group, common.held, layer=layer, timer=TIMER)
         self.rows = sum(receives)
         self.pairs = self.pairs[: sum(self.to_each)]
         self.exchange = Exchange(common, [size for size in self.to_each for _ in range(etp)], receives)
@@ -386,14 +364,13 @@ class AllToAll:
 class AllGather:
     """Every token to all ranks, each of which computes its own experts' part; the sum of their results back."""
 
-    def __init__(self, common: ExpertParallel, routing: Routing):
+    def __init__(self, common: ExpertParallel, routing: Routing, *, layer: int):
         self.common, held, group = common, common.held, common.group
         self.weight = _Gather.apply(routing.weight_Tk, common.comm, group)
         expert = gather_rows(routing.expert_Tk, common.comm, group).reshape(-1) - held.first
         elsewhere = (expert < 0) | (expert >= held.count)
         expert = expert.masked_fill(elsewhere, held.count)
-        self.counts = tally(expert, held.count)
-        self.rows = common.rows(self.counts)
+        self.counts, self.rows = common.comm.arrived(tally(expert, held.count), group, layer=layer)
         self.pairs = expert.argsort(stable=True)[: self.rows]
 
     def depart(self, x_TH: Tensor) -> Tensor:
@@ -472,7 +449,7 @@ class Experts(nn.Module):
         if cuts:
             x_TH = _OwnTokens.apply(x_TH, c.comm, tp.group)
         routing, passed = self.route(x_TH)
-        dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing)
+        dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing, layer=self.number)
         passed.received = dispatch.rows
         sent = dispatch.depart(x_TH)
         beside = self._shared(h_BSH)  # while tokens are on their way
