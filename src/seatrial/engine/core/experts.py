@@ -193,12 +193,6 @@ class Exchange:
         self.comm, self.group, self.sends, self.receives = common.comm, common.group, sends, receives
         self.pending: Pending | None = None
 
-    def reverse(self) -> Exchange:
-        found = Exchange.__new__(Exchange)
-        found.comm, found.group, found.sends, found.receives = self.comm, self.group, self.receives, self.sends
-        found.pending = None
-        return found
-
     def start(self, x: Tensor, *, back: bool) -> None:
         sends, receives = (self.receives, self.sends) if back else (self.sends, self.receives)
         self.pending = self.comm.exchange_rows(x.contiguous(), self.group, sends, receives, timer=TIMER)
@@ -350,7 +344,7 @@ class AllToAll:
     def combine(self, y_NH: Tensor) -> Tensor:
         common, (_, weight_Tk) = self.common, self.routing
         if self.exchange is not None and self.order is not None:
-            back = self.exchange.reverse()
+            back = Exchange(common, self.exchange.receives, self.exchange.sends)
             y_NH = torch.zeros_like(y_NH).index_copy_(0, self.order, y_NH)
             y_NH = _Arrive.apply(_Depart.apply(y_NH, back), back)
             if common.etp.size > 1:
@@ -451,9 +445,10 @@ class Experts(nn.Module):
         routing, passed = self.route(x_TH)
         dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing, layer=self.number)
         passed.received = dispatch.rows
-        sent = dispatch.depart(x_TH)
+        rows_NH = dispatch.depart(x_TH)
         beside = self._shared(h_BSH)  # while tokens are on their way
-        out_TH = dispatch.combine(self._compute(dispatch.arrive(sent), dispatch.counts))
+        rows_NH = dispatch.arrive(rows_NH)
+        out_TH = dispatch.combine(self._compute(rows_NH, dispatch.counts))
         if cuts:
             out_TH = _AllTokens.apply(out_TH, c.comm, tp.group)
         out = out_TH.view_as(h_BSH)

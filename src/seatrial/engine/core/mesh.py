@@ -7,7 +7,7 @@
 
 Which ranks are neighbours is `Topology.place`: tensor, then context, data, pipeline. `mesh.dp` has all that hold the same
 weights, over data and context alike: gradients are summed over it. Experts lie over the same ranks of a stage in their own way
-(`Topology.expert_place`): `mesh.experts` has one copy of all experts of a layer; `expert_levels` are of those that hold the same.
+(`Topology.expert_place`): `mesh.experts` has one copy of a layer's experts; `expert_levels` are of those that hold the same.
 """
 from __future__ import annotations
 

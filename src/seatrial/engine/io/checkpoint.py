@@ -392,7 +392,12 @@ def _shape(model: Model) -> dict[str, object]:
     """What a model is, whether its file says so or leaves it to the defaults."""
     found: dict[str, object] = {"layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv,
                                 "head_dim": model.head_size, "ffn": model.inner, "vocab": model.vocab,
-                                "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True)}
+                                "norm_eps": model.norm_eps, "experts": model.experts,
+                                **fields.plain(model.architecture, keep_defaults=True)}
+    if model.mixture:
+        found |= {"top_k": model.chosen, "shared_experts": model.shared, "expert_ffn": model.expert_inner,
+                  "dense_layers": model.dense_layers, "expert_every": model.expert_every,
+                  **{name: getattr(model.router, name) for name in ("kind", "normalised", "scale", "bias", "groups", "limit")}}
     if model.learned:
         return found | {"seq": model.seq}
     scaling = ("rope_low_freq", "rope_high_freq", "rope_original_seq") if model.rope_factor is not None else ()
