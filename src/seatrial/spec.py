@@ -31,6 +31,7 @@ Attention = Literal["stored", "fused", "fused-hopper"]
 ContextKind = Literal["ring", "gather", "ulysses", "ulysses+ring"]
 Balance = Literal["natural", "forced"]
 Dispatcher = Literal["alltoall", "allgather"]
+RopeScaling = Literal["llama3", "yarn"]
 TokenSet = Literal["sequence", "rank", "global"]
 
 GIB = 1024**3
@@ -207,15 +208,29 @@ class Model:
         names="embedding norm, embed layernorm")
     """A norm right after the word embedding."""
     rope_factor: float | None = None
-    """Llama 3.1's scaling of rotary frequencies: waves longer than the original sequence are slowed by this factor."""
+    """Rotary frequencies scaled for longer sequences: waves longer than the original sequence are slowed by this factor."""
     rope_low_freq: float = 1.0
     """Of that scaling: a wave this often in the original sequence, or less, is slowed by all of the factor …"""
     rope_high_freq: float = 4.0
     """… this often, or more, not at all; between the two in part."""
     rope_original_seq: int = 8192
     """Of that scaling: the sequence before it."""
+    rope_scaling: RopeScaling = "llama3"
+    """How it is done: as Llama 3.1 does, or by YaRN, which has two other limits."""
+    rope_beta_fast: float = 32.0
+    """Of yarn: a pair that turns this often in the original sequence, or more, is not slowed …"""
+    rope_beta_slow: float = 1.0
+    """… this often, or less, by all of the factor; between the two in part, evenly over the pairs."""
+    rope_truncate: bool = True
+    """Of yarn: whether both ends are whole pairs."""
+    rope_mscale: float | None = None
+    """Of yarn: how much sharper attention gets, on what is rotated …"""
+    rope_mscale_all_dim: float | None = None
+    """… and on all of the head, which DeepSeek's latent attention has beside it. Left out: 1 on what is rotated."""
     sliding_window: int | None = None
-    """Tokens that attention looks back. The engine looks back over all: it must not be below the sequence."""
+    """Tokens that attention looks back over, its own included …"""
+    full_every: int | None = None
+    """… but in each so-manieth layer, which looks back over all. Left out: in every layer."""
     experts: int | None = fields.field(None, label="Experts", kind="count",
         names="experts, num experts, n experts, moe experts, routed experts, number of experts, num local experts, "
               "n routed experts")
@@ -251,7 +266,10 @@ class Model:
                         kv_heads=self.kv_heads, ffn=self.ffn, pad_vocab_to=self.pad_vocab_to, rope_theta=self.rope_theta,
                         norm_eps=self.norm_eps, head_dim=self.head_dim, rope_factor=self.rope_factor,
                         rope_low_freq=self.rope_low_freq, rope_high_freq=self.rope_high_freq,
-                        rope_original_seq=self.rope_original_seq, sliding_window=self.sliding_window, experts=self.experts,
+                        rope_original_seq=self.rope_original_seq, rope_beta_fast=self.rope_beta_fast,
+                        rope_beta_slow=self.rope_beta_slow, rope_mscale=self.rope_mscale,
+                        rope_mscale_all_dim=self.rope_mscale_all_dim, sliding_window=self.sliding_window,
+                        full_every=self.full_every, experts=self.experts,
                         top_k=self.top_k, expert_ffn=self.expert_ffn, expert_every=self.expert_every, mtp_loss=self.mtp_loss)
         fields.at_most("model", _MOST, self)
         self._check_experts()
@@ -272,9 +290,16 @@ class Model:
                            "have frequencies to scale")
         if self.rope_high_freq <= self.rope_low_freq:
             raise BadInput(f"model.rope_high_freq: {self.rope_high_freq} must be above rope_low_freq {self.rope_low_freq}")
-        if self.sliding_window is not None and self.sliding_window < self.seq:
-            raise BadInput(f"model: sliding_window {self.sliding_window} is below the sequence of {self.seq}, and attention "
-                           f"here looks back over all of it: seq {self.sliding_window} is the longest that is the same")
+        if self.rope_beta_fast <= self.rope_beta_slow:
+            raise BadInput(f"model.rope_beta_fast: {self.rope_beta_fast} must be above rope_beta_slow {self.rope_beta_slow}")
+        if self.full_every is not None and self.sliding_window is None:
+            raise BadInput(f"model.full_every: {self.full_every}, but all layers look back over all: sliding_window says how "
+                           "far the others do")
+        for name, there in (("sliding_window", self.has_windows), ("sinks", self.sinks)):
+            if there and (self.alibi or self.is_latent):
+                whose = "latent attention" if self.is_latent else "ALiBi positions"
+                raise BadInput(f"model.{name}: {getattr(self, name)} with {whose}, which looks back over all tokens and no "
+                               "further; leave it out, or keep the sequence within the window")
         if self.pad_vocab_to is not None and self.pad_vocab_to < self.vocab:
             raise BadInput(f"model: pad_vocab_to {self.pad_vocab_to} is below the vocabulary of {self.vocab}")
 
@@ -365,6 +390,20 @@ class Model:
     @property
     def has_sinks(self) -> bool:
         return self.sinks
+
+    @property
+    def yarn(self) -> bool:
+        return self.rope_scaling == "yarn"
+
+    def window(self, layer: int) -> int | None:
+        """Tokens that a layer, the first is 0, looks back over where they are not all."""
+        if self.sliding_window is None or self.sliding_window >= self.seq:
+            return None
+        return None if self.full_every is not None and (layer + 1) % self.full_every == 0 else self.sliding_window
+
+    @functools.cached_property
+    def has_windows(self) -> bool:
+        return any(self.window(layer) is not None for layer in range(self.layers))
 
     def has_experts(self, layer: int) -> bool:
         """Whether a layer, the first is 0, has experts in place of an MLP."""

@@ -1,4 +1,5 @@
-"""Latent attention on every kind of layout: losses and gradient norms equal those of one process to 1e-5 in fp32."""
+"""Attention of other kinds, latent or with windows and sinks, on every kind of layout: losses and gradient norms equal those of
+one process to 1e-5 in fp32."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -19,6 +20,10 @@ LATENT = Model(family="llama", layers=4, hidden=32, heads=4, head_dim=6, ffn=40,
                latent=Latent(q_rank=14, kv_rank=10, rope_dim=4, value_dim=8))
 STRAIGHT = replace(LATENT, latent=Latent(kv_rank=10, rope_dim=4, value_dim=12), layers=2)
 """Queries straight from the residual stream, and values wider than keys."""
+OSS = Model(family="llama", layers=2, hidden=32, heads=4, kv_heads=2, ffn=40, vocab=101, seq=16, biases="all", norm_eps=1e-3,
+            mlp="swiglu-clamped", sinks=True, sliding_window=5, full_every=2, rope_scaling="yarn", rope_factor=8.0)
+SINKS = replace(OSS, sliding_window=None, full_every=None)
+NAMES = {"latent": LATENT, "straight": STRAIGHT, "oss": OSS, "sinks": SINKS}
 
 LAYOUTS: list[tuple[Model, dict[str, Any]]] = [
     (LATENT, dict(tp=2)),
@@ -30,13 +35,19 @@ LAYOUTS: list[tuple[Model, dict[str, Any]]] = [
     (LATENT, dict(cp=2, cp_kind="ulysses")),
     (STRAIGHT, dict(tp=2, sequence_parallel=True, recompute="selective")),
     (STRAIGHT, dict(cp=2, cp_kind="ring", recompute="full")),
+    (OSS, dict(tp=2, sequence_parallel=True, recompute="selective")),
+    (OSS, dict(dp=2, zero=3, recompute="full")),
+    (SINKS, dict(cp=2, cp_kind="ring", recompute="full")),
+    (SINKS, dict(cp=2, cp_kind="ulysses")),
+    (OSS, dict(tp=2, pp=2, schedule="zb-h1")),
     (LATENT, dict(tp=2, dp=2, zero=3, sequence_parallel=True, recompute="full")),
     (LATENT, dict(tp=2, pp=2, vp=2, schedule="interleaved", recompute="selective")),
 ]  # fmt: skip
 
 
 def _label(model: Model, layout: dict[str, Any]) -> str:
-    return " ".join(["straight" if model is STRAIGHT else "latent", *(f"{k}={v}" for k, v in layout.items())])
+    name = next(name for name, one in NAMES.items() if one is model)
+    return " ".join([name, *(str(v) if isinstance(v, str) else f"{k}{v}" for k, v in layout.items())])
 
 
 def _trial(model: Model, **layout: Any) -> Trial:

@@ -64,13 +64,17 @@ def theirs_of(model: Model, half: LatentAttention, rope: dict[str, Any]) -> Any:
 
 
 PLAIN = {"rope_type": "default", "rope_theta": 10_000.0}
+YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 0.7,
+        "mscale_all_dim": 1.0, "beta_fast": 32, "beta_slow": 1}
+SCALED = replace(MODEL, rope_scaling="yarn", rope_factor=4.0, rope_original_seq=16, rope_mscale=0.7, rope_mscale_all_dim=1.0)
+STRAIGHT = replace(MODEL, latent=Latent(kv_rank=10, rope_dim=4, value_dim=12))
 
 
-@pytest.mark.parametrize("latent", [MODEL.latent, Latent(kv_rank=10, rope_dim=4, value_dim=12)], ids=["compressed", "straight"])
-def test_it_computes_what_deepseek_does(latent: Latent) -> None:
-    model = replace(MODEL, latent=latent)
+@pytest.mark.parametrize(("model", "rope"), [(MODEL, PLAIN), (STRAIGHT, PLAIN), (SCALED, YARN)],
+                         ids=["compressed", "straight", "yarn"])
+def test_it_computes_what_deepseek_does(model: Model, rope: dict[str, Any]) -> None:
     half = half_of(model)
-    theirs = theirs_of(model, half, PLAIN)
+    theirs = theirs_of(model, half, rope)
     x = torch.randn(2, model.seq, model.hidden)
     inputs = [x.clone().requires_grad_() for _ in range(2)]
     ours, expected = half(inputs[0], torch.nn.Identity()), theirs(inputs[1])

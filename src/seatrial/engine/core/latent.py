@@ -5,8 +5,8 @@
 
 What compresses is whole on every tensor-parallel rank and works on the tokens that the rank has; what makes heads of it is cut
 by heads. So with sequence parallelism the short vectors are gathered, and without it their gradients are summed: those of whole
-matrices are then alike on all ranks, as a norm's are. A head's query and key are a part without positions and a rotated one; the
-rotated key is one for all heads.
+matrices are then alike on all ranks, as a norm's are. A head's query and key are a part without positions and a rotated one,
+whose key is one for all heads.
 """
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seatrial.arith.layer import Part
-from seatrial.engine.core.attention import mix, rotate
+from seatrial.engine.core.attention import mix
 from seatrial.engine.core.comm import enter
 from seatrial.engine.core.layers import Discarded, LayerNorm, RmsNorm, column_linear, row_linear, whole_linear
 from seatrial.engine.core.params import flat_matrix, matrix, whole_matrix
+from seatrial.engine.core.rope import rotate, score_scale
 
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Shared
@@ -84,10 +85,10 @@ class LatentAttention(nn.Module):
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Values as wide as keys where the kernel wants it so: zeros beside them change nothing."""
-        positions, width = self.shared.positions, self.nope + self.rope
-        wide = max(width, self.value) if positions.context is not None or not q.is_cuda else 0
+        positions = self.shared.positions
+        wide = max(self.nope + self.rope, self.value) if positions.context is not None or not q.is_cuda else 0
         q, k, v = (x if x.shape[-1] >= wide else F.pad(x, (0, wide - x.shape[-1])) for x in (q, k, v))
-        return mix(q, k, v, positions=positions, scale=1.0 / math.sqrt(width))[..., : self.value]
+        return mix(q, k, v, positions=positions, scale=score_scale(self.shared.model))[..., : self.value]
 
 
 def _norm(name: str, width: int, shared: Shared) -> LayerNorm | RmsNorm:

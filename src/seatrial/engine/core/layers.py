@@ -29,9 +29,6 @@ RmsNormOp = Callable[[Tensor, nn.Parameter, float], Tensor]
 """(x, weight, eps)"""
 
 
-CLAMP, STEEPER = 7.0, 1.702
-
-
 class MainGrad(Protocol):
     """Where one parameter's gradients are added up."""
 
@@ -319,11 +316,35 @@ def swiglu_by_autograd(gate_up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def swiglu_clamped(gate_up: Tensor) -> Tensor:
-    """gpt-oss: both clamped, a steeper gate, up + 1."""
-    gate, up = gate_up.chunk(2, -1)
-    gate = gate.clamp(max=CLAMP)
-    return gate * torch.sigmoid(STEEPER * gate) * (up.clamp(-CLAMP, CLAMP) + 1.0)
+CLAMP, STEEP = 7.0, 1.702
+"""Of gpt-oss."""
+
+
+class _ClampedSwiGlu(Function):
+    """gate x sigmoid(1.702 gate) x (up + 1), the gate 7 at most and up within ±7; keeps what came in alone."""
+
+    @staticmethod
+    def forward(ctx: Any, gate_up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate_up)
+        gate, up = gate_up.chunk(2, -1)
+        gate = gate.clamp(max=CLAMP)
+        return (gate * STEEP).sigmoid_().mul_(gate).mul_(up.clamp(-CLAMP, CLAMP).add_(1.0))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (gate_up,), (dy,) = ctx.saved_tensors, grads
+        d_gate_up = torch.empty_like(gate_up)
+        (gate, up), (d_gate, d_up) = gate_up.chunk(2, -1), d_gate_up.chunk(2, -1)
+        clamped = gate.clamp(max=CLAMP)
+        share = (clamped * STEEP).sigmoid_()
+        torch.mul(dy, clamped * share, out=d_up).masked_fill_(up.abs() > CLAMP, 0.0)
+        slope = share * (1.0 + STEEP * clamped * (1.0 - share))
+        torch.mul(dy, slope.mul_(up.clamp(-CLAMP, CLAMP).add_(1.0)), out=d_gate).masked_fill_(gate > CLAMP, 0.0)
+        return d_gate_up
+
+
+def clamped_swiglu(gate_up: Tensor) -> Tensor:
+    return _ClampedSwiGlu.apply(gate_up)  # type: ignore[no-any-return]
 
 
 def gelu(x: Tensor) -> Tensor:

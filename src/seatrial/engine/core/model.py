@@ -28,7 +28,6 @@ from seatrial.engine.core.layers import (
     embedding,
     gelu,
     row_linear,
-    swiglu_clamped,
 )
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
@@ -54,8 +53,8 @@ class Shared:
 
     @property
     def activation(self) -> Callable[[Tensor], Tensor]:
-        m = self.model
-        return gelu if not m.gated else swiglu_clamped if m.architecture.mlp == "swiglu-clamped" else self.ops.swiglu
+        ops = self.ops
+        return {"gelu": gelu, "swiglu": ops.swiglu, "swiglu-clamped": ops.clamped_swiglu}[self.model.architecture.mlp]
 
     def through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
         """product(cheap(x)), where selective recompute does not keep what is between the two."""
@@ -112,6 +111,9 @@ class Block(nn.Module):
         at = f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", shared), norm(f"{at}.norm2", shared)
         qkv, out, up, down = layer.linears(m)
+        cut = {"rank": tp.rank, "size": tp.size}
+        self.sinks = split_vector({f"{at}.attn.sinks": layer.Part("attn.sinks", m.heads)}, **cut) if m.sinks else None
+        self.window = m.window(number)
         self.latent = LatentAttention(at, shared) if m.is_latent else None
         """In place of the next five."""
         if self.latent is None:
@@ -140,7 +142,8 @@ class Block(nn.Module):
         tp = self.shared.tp
         qkv = self.shared.through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
         mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=self.shared.positions,
-                       backend=self.shared.ops.attention, q_norm=self.q_norm, k_norm=self.k_norm)
+                       backend=self.shared.ops.attention, q_norm=self.q_norm, k_norm=self.k_norm, window=self.window,
+                       sinks=self.sinks)
         return row_linear(mixed, self.out.weight, self.out.bias, tp)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn.attention import SDPBackend
 
+from seatrial.engine.core import layers
 from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, finite, layer_norm, rms_norm, swiglu, with_room
 from seatrial.engine.core.loss import CrossEntropy, cross_entropy
 
@@ -149,6 +150,7 @@ class Ops:
     """Outside the blocks."""
     rms_norm: RmsNormOp = rms_norm
     swiglu: Callable[[Tensor], Tensor] = swiglu
+    clamped_swiglu: Callable[[Tensor], Tensor] = layers.clamped_swiglu
     add_positions: Callable[[Tensor, nn.Parameter, Rows], Tensor] = add_positions
     add_rows: AddRows | None = None
     """What adds an embedding's gradient into its buffer; None: torch's."""

@@ -23,7 +23,7 @@ def fusable(model: Model) -> bool:
     """Whether a block can run as one function: LayerNorm, GELU, biases everywhere, as many keys as queries, none rotated."""
     whole = model.kv == model.heads and model.heads * model.head_size == model.hidden
     return (whole and model.layernorm and model.architecture.biases == "all"
-            and not (model.gated or model.rope or model.normed_qk))
+            and not (model.gated or model.rope or model.normed_qk or model.sinks or model.has_windows))
 
 
 @dataclass(frozen=True, kw_only=True)

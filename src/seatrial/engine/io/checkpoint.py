@@ -400,7 +400,10 @@ def _shape(model: Model) -> dict[str, object]:
                   **{name: getattr(model.router, name) for name in ("kind", "normalised", "scale", "bias", "groups", "limit")}}
     if model.learned:
         return found | {"seq": model.seq}
-    scaling = ("rope_low_freq", "rope_high_freq", "rope_original_seq") if model.rope_factor is not None else ()
+    scaling: tuple[str, ...] = ()
+    if model.rope_factor is not None:
+        yarn = ("rope_beta_fast", "rope_beta_slow", "rope_truncate", "rope_mscale", "rope_mscale_all_dim")
+        scaling = ("rope_scaling", "rope_original_seq", *(yarn if model.yarn else ("rope_low_freq", "rope_high_freq")))
     return found | {name: getattr(model, name) for name in ("rope_theta", "rope_factor", *scaling) if model.rope}
 
 
