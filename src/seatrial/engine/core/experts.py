@@ -267,6 +267,20 @@ def sum_rows(x: Tensor, comm: Comm, group: Group) -> Tensor:
     return part.clone().view(-1, *x.shape[1:])
 
 
+class _Put(Function):
+    """Rows to their places among so many, those of nobody zero. torch's own `index_copy` would keep the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, places: Tensor, rows: int) -> Tensor:
+        ctx.save_for_backward(places)
+        return x.new_zeros(rows, x.shape[1]).index_copy_(0, places, x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (places,) = ctx.saved_tensors
+        return grads[0].index_select(0, places), None, None
+
+
 class _OwnTokens(Function):
     """Forward: this tensor-parallel rank's part of rows that all have. Backward: gradients of all rows."""
 
@@ -345,13 +359,13 @@ class AllToAll:
         common, (_, weight_Tk) = self.common, self.routing
         if self.exchange is not None and self.order is not None:
             back = Exchange(common, self.exchange.receives, self.exchange.sends)
-            y_NH = torch.zeros_like(y_NH).index_copy_(0, self.order, y_NH)
+            y_NH = _Put.apply(y_NH, self.order, y_NH.shape[0])
             y_NH = _Arrive.apply(_Depart.apply(y_NH, back), back)
             if common.etp.size > 1:
                 parts = y_NH.split([size * common.etp.size for size in self.to_each])
                 y_NH = torch.cat([part.unflatten(0, (common.etp.size, -1)).sum(0) for part in parts])
         tokens, k = weight_Tk.shape
-        by_choice = y_NH.new_zeros(tokens * k, y_NH.shape[1]).index_copy_(0, self.pairs, y_NH)
+        by_choice = _Put.apply(y_NH, self.pairs, tokens * k)
         return torch.bmm(weight_Tk.to(y_NH.dtype).unsqueeze(1), by_choice.view(tokens, k, -1)).squeeze(1)
 
 
