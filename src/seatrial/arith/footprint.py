@@ -259,7 +259,9 @@ class Routes(NamedTuple):
 
     flat: Count = 0
     block: Count = 0
-    """Of a layer that has some."""
+    """Of a layer that has some …"""
+    mean: Count = 0
+    """… and over all layers of the rank."""
     gathered: Count = 0
     deep: Count = 1
     bucket: Count = 0
@@ -276,7 +278,8 @@ class Routes(NamedTuple):
         for chunk in chunks:
             flat = flat + chunk.count * (chunk.mixed // deep * _up(deep * block, unit) + _up(chunk.mixed % deep * block, unit))
             fullest = larger(fullest, (chunk.count > 0) * _up(smaller(deep, chunk.mixed) * block, unit))
-        return cls(flat=flat, block=block, gathered=_up(block, unit), deep=deep, bucket=fullest)
+        mean = flat // larger(1, sum(chunk.count * chunk.layers for chunk in chunks))
+        return cls(flat=flat, block=block, mean=mean, gathered=_up(block, unit), deep=deep, bucket=fullest)
 
 
 def _up(value: Count, multiple: Count) -> Count:
@@ -332,12 +335,13 @@ class Block:
         small = (1 - stored) * s.heads / lay.topology.tp + 2 * (1 + s.layernorm)
         small = small + s.normed_qk * (1 + s.layernorm) * (s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp))
         silu = s.gated * gpu * inner
-        between = 2 * o
-        """Norms' results."""
+        between, last = 2 * o, 1 + qkv
+        """Norms' results, and the last GEMM's factors."""
         if ever(s.is_latent):
             short = Short.of(lay, gpu=gpu)
             attention, between = pick(s.is_latent, short.kept, attention), between + s.is_latent * short.normed
             small, qkv = small + s.is_latent * 2 * o, pick(s.is_latent, short.gemms, qkv)
+            last = pick(s.is_latent, o + short.down, 1 + qkv)
         whole = 4 * o + attention + up + inner + silu + small * FP32 / lay.element / s.hidden
         # In eight bits norms and the activation are always made again.
         selective = larger(selective, lay.fp8 * (1 - full))
@@ -372,7 +376,7 @@ class Block:
         return cls(
             kept=kept, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
             at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward, gemms=gemms,
-            last_gemm=(1 + qkv) * pick(lay.fp8, 0.5, 1),
+            last_gemm=last * pick(lay.fp8, 0.5, 1),
         )  # fmt: skip
 
 
@@ -387,10 +391,10 @@ class Block:
         at_norm = again - gone + pick(splits, routed.waits, -(1 - selective) * o) + rms + routed.norm + o
         gemms = 2 + gemms + routed.waits
         return cls(
-            kept=kept, inside_mlp=again + routed.backward + selective * o + splits * routed.waits + o, at_weight=0,
+            kept=kept, inside_mlp=again + larger(routed.backward, full * routed.forward) + selective * o + splits * routed.late + o, at_weight=0,
             at_norm=at_norm + o, at_scores=0, at_input=splits * (gemms - kept + 2 * o + rms + o),
             forward=routed.forward + o + selective * (o + routed.cheap) + full * (whole - 2 * o), gemms=gemms,
-            last_gemm=gemms,
+            last_gemm=0,
         )  # fmt: skip
 
 
@@ -401,7 +405,9 @@ class Short(NamedTuple):
     normed: Count
     """Of it, results of the norms between."""
     gemms: Count
-    """Inputs and gradients of its GEMMs but the last one."""
+    """Inputs and gradients of its GEMMs but that back into the residual stream …"""
+    down: Count
+    """… of them, what the first one gave."""
 
     @classmethod
     def of(cls, lay: Layout, *, gpu: bool) -> Short:
@@ -414,7 +420,7 @@ class Short(NamedTuple):
         mixed = s.value_dim + padded * (as_wide > s.value_dim) * as_wide
         down, normed = o * (s.q_rank + s.kv_rank + s.rope_dim) / s.hidden, o * (s.q_rank + s.kv_rank) / s.hidden
         query = heads * wide
-        return cls(kept=down + normed + 2 * query + heads * (values + mixed), normed=normed,
+        return cls(down=down, kept=down + normed + 2 * query + heads * (values + mixed), normed=normed,
                    gemms=down + normed + query + heads * (s.head_size + s.value_dim))
 
 
@@ -604,9 +610,8 @@ class Rank:
             head_travels=state.joined,
             tied=has_head * has_words * s.ties, flat=state.flat, summed=state.flat // by_gradients + between,
             block=state.block, gathered=state.gathered * element, cast=eight, deep=state.deep, bucket=state.bucket,
-            routes=routes._replace(gathered=routes.gathered * element * (routed_weights > 1),
-                                   block=routes.flat // larger(1, layers)),
-            routes_share=(routed_gradients > 1) * 1, routes_gradient=pick(routed_narrow, element, FP32),
+            routes=routes._replace(gathered=routes.gathered * element * (routed_weights > 1) * (routes.flat > 0)),
+            routes_share=(routed_gradients > 1) * (routes.flat > 0), routes_gradient=pick(routed_narrow, element, FP32),
             routes_summed=routes.flat // routed_gradients,
             kept=kept * row, waits=waits * row, last_gemm=block.last_gemm * row,
             normed=s.normed_embedding * o * row, ends=2 * o * row,
@@ -669,7 +674,7 @@ class Rank:
         left = (h.layers - last) * self.kept + h.deferred * self.waits + h.lingers * self.last_gemm
         travels = self.summed + h.left_words * (1 - self.splits) * self.words
         return [
-            self.moment(gradients=h.starts * (self._end_gradients(h, gpu=gpu) + self._of_experts(h, h.running, gpu=gpu)), messages=h.messages,
+            self.moment(gradients=h.starts * (self._end_gradients(h, gpu=gpu) + self._of_experts(h, 0 if ever(self.routes_share) else h.running, gpu=gpu)), messages=h.messages,
                         held=left + self.splits * last * self.waits, working=h.starts * self.to_words),
             self.moment(gathered=self.gathers * h.enters * self.words * self.number, held=left, messages=h.messages,
                         gradients=pick(self.shares, travels, 0 if gpu else self.flat) * FP32 + self._of_experts(h, 0, gpu=gpu),
@@ -699,7 +704,9 @@ class Rank:
             travels, fills = (1 - is_open) * travels, h.head * self.words + waits
         else:
             travels = (1 - larger(is_open, self.splits * h.low)) * travels
+            # Of a layer alone, experts' come before the rest and are on their way while these fill.
             travels = pick(further, self.bucket, pick(h.head * apart, self.head_travels * self.words, travels))
+            travels = (1 - self.routes_share * (self.deep <= 1)) * travels
             filling = larger(waits, pick(self.splits, blocks, smaller(self.deep, blocks)) * self.block)
             fills = self.tied * h.head * self.words + pick(completes, smaller(filling, 2 * self.bucket), filling)
         return pick(self.shares, (self.summed + travels + fills) * FP32, whole)
@@ -708,9 +715,9 @@ class Rank:
         """Of so many layers of the chunk at work; where they are cut, of the layers of a bucket."""
         routes = self.routes
         came = h.ready + h.fresh * blocks
-        whole = smaller(came * routes.block, routes.flat) if gpu else routes.flat
+        whole = smaller(came * routes.mean, routes.flat) if gpu else routes.flat
         whole = pick(self.shares, routes.flat, whole) * self.routes_gradient
-        filling = smaller(routes.deep * (blocks > 0), blocks) * routes.block
+        filling = smaller(routes.bucket, blocks * routes.block)
         return pick(self.routes_share, (self.routes_summed + filling) * FP32, whole)
 
     def _end_gradients(self, h: Held, *, gpu: bool) -> Count:

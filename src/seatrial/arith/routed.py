@@ -30,7 +30,9 @@ class Routed(NamedTuple):
     forward: Count
     """What the forward pass makes beside what it keeps."""
     waits: Count
-    """Inputs and gradients of GEMMs, which a split backward pass keeps for the weights."""
+    """Inputs and gradients of GEMMs, which a split backward pass keeps for the weights …"""
+    late: Count
+    """… and those of them that would be gone when `backward` is at its fullest."""
 
     @classmethod
     def of(cls, lay: Layout, load: Count, *, gpu: bool) -> Routed:
@@ -63,7 +65,7 @@ class Routed(NamedTuple):
         kept = rows + up + inner + results + shared_up + shared + silu + scores + index
         # Down to what the experts gave: by choice, as they came, and in the order of the experts.
         begins = pick(gathers, every + rows, pairs)
-        travels = exchanges * (sent + rows - pairs + (etp > 1) * (pairs + sent) * 0)
+        travels = exchanges * (sent + rows - pairs)
         in_order = pick(exchanges, 2 * rows, 0) - pick(gathers, 0, pairs)
         at_down = rows + inner + selective * inner - pick(gathers, 0, pairs)
         through = pick(gated, (2 if gpu else 4) * inner, inner) + selective * inner - results
@@ -74,7 +76,7 @@ class Routed(NamedTuple):
         at_shared = (exchanges * (rows + sent) + (1 - exchanges) * rows - rest - up - rows
                      + pick(gated, (2 if gpu else 4) * shared, shared) + selective * shared)
         backward = larger(begins, travels, in_order, at_down, through, at_up, back, at_shared)
-        forward = pick(exchanges, larger(2 * rows, rows + sent, sent + 0 * pairs), pick(gathers, 2 * every + rows, rows)) - results
+        forward = pick(exchanges, larger(2 * rows, rows + sent), pick(gathers, 2 * every + rows, rows)) - results
         waits = 2 * rows + up + inner + shared_up + shared + 1 + lay.outside + s.experts * FP32 * own / width
         return cls(kept=kept, cheap=inner + shared, backward=backward, norm=own, forward=larger(0, forward) + lay.outside,
-                   waits=waits)
+                   waits=waits, late=rows + inner)

@@ -268,12 +268,12 @@ def sum_rows(x: Tensor, comm: Comm, group: Group) -> Tensor:
 
 
 class _Put(Function):
-    """Rows to their places among so many, those of nobody zero. torch's own `index_copy` would keep the rows."""
+    """Rows added up at their places among so many. torch's own `index_add` would keep the rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, places: Tensor, rows: int) -> Tensor:
         ctx.save_for_backward(places)
-        return x.new_zeros(rows, x.shape[1]).index_copy_(0, places, x)
+        return x.new_zeros(rows, x.shape[1]).index_add_(0, places, x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -390,7 +390,7 @@ class AllGather:
 
     def combine(self, y_NH: Tensor) -> Tensor:
         weighted = y_NH * self.weight.reshape(-1).index_select(0, self.pairs).to(y_NH.dtype).unsqueeze(1)
-        every = y_NH.new_zeros(self.weight.shape[0], y_NH.shape[1]).index_add_(0, self.pairs // self.common.top_k, weighted)
+        every = _Put.apply(weighted, self.pairs // self.common.top_k, self.weight.shape[0])
         return _Scatter.apply(every, self.common.comm, self.common.group)  # type: ignore[no-any-return]
 
 
