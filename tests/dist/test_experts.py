@@ -25,7 +25,7 @@ from seatrial.spec import Batch, Execution, Model, Router, Topology, Trial
 
 pytestmark = pytest.mark.timeout(1200)
 
-RECIPE = Recipe(steps=4, lr=1e-2, min_lr=1e-3, warmup_steps=2, check_order=True)
+RECIPE = Recipe(steps=3, lr=1e-2, min_lr=1e-3, warmup_steps=1)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 TOLERANCE, MARGIN = 1e-5, 1e-6
 

@@ -11,7 +11,7 @@ import torch
 
 from dist.many import Series, run_all
 from seatrial.recipe import Recipe
-from seatrial.spec import Batch, Execution, Latent, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Latent, Model, Router, Topology, Trial
 
 RECIPE = Recipe(steps=3, lr=1e-2, min_lr=1e-3, warmup_steps=1)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
@@ -23,7 +23,9 @@ STRAIGHT = replace(LATENT, latent=Latent(kv_rank=10, rope_dim=4, value_dim=12), 
 OSS = Model(family="llama", layers=2, hidden=32, heads=4, kv_heads=2, ffn=40, vocab=101, seq=16, biases="all", norm_eps=1e-3,
             mlp="swiglu-clamped", sinks=True, sliding_window=5, full_every=2, rope_scaling="yarn", rope_factor=8.0)
 SINKS = replace(OSS, sliding_window=None, full_every=None)
-NAMES = {"latent": LATENT, "straight": STRAIGHT, "oss": OSS, "sinks": SINKS}
+DEEPSEEK = replace(LATENT, experts=4, top_k=2, shared_experts=1, expert_ffn=16, dense_layers=1,
+                   router=Router(kind="sigmoid", bias=True, correction=0.001, aux_loss=0.01))
+NAMES = {"deepseek": DEEPSEEK, "latent": LATENT, "straight": STRAIGHT, "oss": OSS, "sinks": SINKS}
 
 LAYOUTS: list[tuple[Model, dict[str, Any]]] = [
     (LATENT, dict(tp=2)),
@@ -39,6 +41,8 @@ LAYOUTS: list[tuple[Model, dict[str, Any]]] = [
     (OSS, dict(dp=2, zero=3, recompute="full")),
     (SINKS, dict(cp=2, cp_kind="ring", recompute="full")),
     (SINKS, dict(cp=2, cp_kind="ulysses")),
+    (DEEPSEEK, dict(tp=2, ep=2, etp=1)),
+    (DEEPSEEK, dict(pp=2, dp=2, ep=2, zero=1, recompute="full")),
     (OSS, dict(tp=2, pp=2, schedule="zb-h1")),
     (LATENT, dict(tp=2, dp=2, zero=3, sequence_parallel=True, recompute="full")),
     (LATENT, dict(tp=2, pp=2, vp=2, schedule="interleaved", recompute="selective")),

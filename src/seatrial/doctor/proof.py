@@ -119,7 +119,7 @@ def _small_model(model: Model, t: Topology) -> Model:
                    head_dim=None if model.head_dim is None else 24, **_small_experts(model, t, layers))
 
 
-def _small_experts(model: Model, t: Topology, layers: int) -> dict[str, int]:
+def _small_experts(model: Model, t: Topology, layers: int) -> dict[str, Any]:
     if model.experts is None or model.chosen is None:
         return {}
     r = model.router

@@ -35,7 +35,7 @@ RING, GATHER, ULYSSES, BOTH = (CONTEXTS.index(kind) for kind in ("ring", "gather
 OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gated", "layernorm", "learned", "rope", "qkv_bias",
             "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties", "experts", "chosen", "expert_inner",
             "shared_inner", "router_bias", "expert_layers", "dense_layers", "expert_every", "is_latent", "q_rank", "kv_rank",
-            "rope_dim", "value_dim", "has_sinks")
+            "rope_dim", "value_dim", "has_sinks", "mtp")
 """Columns that are a model's effective values, under the same names."""
 
 
@@ -47,7 +47,7 @@ ATTENTION = BY_FIELD["attention"].choices
 def encode(knobs: Mapping[str, Any]) -> dict[str, int]:
     """What is not stated counts 0. Layers of each stage are no number: `split` has them."""
     return {name: CHOICES[name].index(value) if value and name in CHOICES else documents_code(value) if name == "documents"
-            else int(value or 0) for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
+            else int(value or name == "ep") for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
 
 
 def decoded(row: Mapping[str, int]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ DEFAULTS: dict[str, float] = {
     "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "execution": 0, "documents": 0, "nodes": 1,
     "procs_per_node": 1, "clock_ghz": np.nan, "experts": 0, "chosen": 0, "expert_inner": 0, "shared_inner": 0,
     "router_bias": 0, "expert_layers": 0, "dense_layers": 0, "expert_every": 1, "is_latent": 0,
-    "q_rank": 0, "kv_rank": 0, "rope_dim": 0, "value_dim": 0, "has_sinks": 0,
+    "q_rank": 0, "kv_rank": 0, "rope_dim": 0, "value_dim": 0, "has_sinks": 0, "mtp": 0,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
 
@@ -128,6 +128,8 @@ class Configs:
     rope_dim: Ints
     value_dim: Ints
     has_sinks: Ints
+    mtp: Ints
+    """Layers after the last that predict further tokens, on the last stage."""
     dp: Ints
     tp: Ints
     pp: Ints
@@ -235,6 +237,11 @@ class Configs:
     def edp(self) -> Ints:
         """Ranks of a stage that hold the same experts."""
         return np.maximum(1, self.data_ranks * self.tp // self.expert_ranks)
+
+    @property
+    def further(self) -> Ints:
+        """[3, n]: layers of multi-token prediction on the first pipeline rank, those in between and the last."""
+        return np.stack([np.where(self.pp == 1, self.mtp, 0), 0 * self.mtp, self.mtp])
 
     @property
     def attention_size(self) -> Ints:

@@ -21,7 +21,7 @@ from seatrial.plan.kernels import SLOWEST, Machine, copy_s
 from seatrial.spec import Cluster
 
 FORCED = CHOICES["moe_balance"].index("forced")
-ALLGATHER = CHOICES["moe_dispatcher"].index("allgather")
+ALLGATHER, FLEX = (CHOICES["moe_dispatcher"].index(name) for name in ("allgather", "flex"))
 
 SKEW = 0.2
 """Standard deviation of an expert's load over its even share once training runs: with an auxiliary loss the fullest of 64
@@ -94,11 +94,19 @@ def _most(ranks: Ints) -> Floats:
 
 
 def dispatch_s(c: Configs, cluster: Cluster, machine: Machine) -> Floats:
-    """There or back, one micro-batch: to every rank that shares the chosen expert, or of all tokens to all ranks."""
+    """There or back, one micro-batch: to every rank that shares the chosen expert, to every node that has one, or of all
+    tokens to all ranks."""
     group, size = network.expert_group(c), own_tokens(c) * c.hidden * machine.element_bytes
-    dealt = network.all_to_all_s(cluster, group, size * c.chosen * c.expert_tp)
+    once = np.where(c.moe_dispatcher == FLEX, _nodes_share(c, cluster, group), 1.0)
+    dealt = network.all_to_all_s(cluster, group, size * c.chosen * c.expert_tp, crossing=once)
     gathers = c.moe_dispatcher == ALLGATHER
     return np.where(gathers, network.gather_s(cluster, group, size * c.expert_ranks), dealt) if gathers.any() else dealt
+
+
+def _nodes_share(c: Configs, cluster: Cluster, group: network.Group) -> Floats:
+    """Nodes that have an expert of a token, over the experts that it chose: several of them lie on one."""
+    nodes = group.in_domains(cluster.domain_nodes).nodes
+    return nodes * (1 - (1 - 1 / nodes) ** c.chosen) / np.maximum(c.chosen, 1)
 
 
 def permuted_s(c: Configs, machine: Machine) -> Floats:

@@ -58,16 +58,17 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
 def expert_layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     """One with experts, each part 0 where a model has none; nothing where no model has any."""
     has = c.experts > 0
-    if not has.any():
-        return {}
-    if not has.all():
-        found = expert_layer(c.take(has), cluster, machine.take(np.flatnonzero(has)))
-        none = np.zeros((2, len(c)))
-        for name, cost in found.items():
-            whole = none.copy()
-            whole[:, has] = cost
-            found[name] = Cost(*whole)
-        return found
+    if has.all() or not has.any():
+        return _routed(c, cluster, machine) if has.any() else {}
+    found = {}
+    for name, cost in _routed(c.take(has), cluster, machine.take(np.flatnonzero(has))).items():
+        both = np.zeros((2, len(c)))
+        both[:, has] = cost
+        found[name] = Cost(both[0], both[1])
+    return found
+
+
+def _routed(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     fact = facts.timed(c, machine)
     beside = replace(c, inner=c.shared_inner)
     # The shared experts' sums over TP; without any, tokens that were whole on each rank are put together again.
@@ -87,7 +88,8 @@ def expert_layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Co
     acts_again = np.where(some, 0.25, again)
     own = [_rested(machine, seconds, moves + far) for seconds, moves, far in zip(grouped, moved, travels)]
     cost["experts"] = Cost(own[0], own[1] + gemms_again * own[0])
-    cost["memory"] = Cost(*(one + more for one, more in zip(cost["memory"], (moved[0], moved[1] + acts_again * moved[0]))))
+    memory = cost["memory"]
+    cost["memory"] = Cost(memory.forward + moved[0], memory.backward + moved[1] + acts_again * moved[0])
     cost["dispatch"] = Cost(travels[0], travels[1] + again * travels[0])
     waits = [wait * (one + far) for one, far in zip(own, travels)]
     cost["wait"] = Cost(waits[0], waits[1] + gemms_again * waits[0])
@@ -469,6 +471,19 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
                 + np.where(c.microbatches > 1, copy_s(machine, rows * c.hidden * 3 * e), 0.0)
                 + network.all_reduce_s(cluster, group, size))
     return Cost(forward, backward)
+
+
+def further(c: Configs, machine: Machine, top: Cost, dense: dict[str, Cost], routed: dict[str, Cost]) -> Cost:
+    """The head with multi-token prediction: of each further token a layer, what joins it with that token's embedding, and a
+    loss."""
+    if not c.mtp.any():
+        return top
+    joined = _gemms_s(machine, [(c.tokens, c.hidden // c.tp, 2 * c.hidden, None)])
+    ways = []
+    for way in (0, 1):
+        plain, mixed = (sum((cost[way] for cost in parts.values()), np.zeros(len(c))) for parts in (dense, routed))
+        ways.append(top[way] + c.mtp * (top[way] + joined[way] + np.where(c.experts > 0, mixed, plain)))
+    return Cost(*ways)
 
 
 def _logits(c: Configs, machine: Machine) -> tuple[Floats, Floats]:

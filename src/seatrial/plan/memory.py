@@ -157,7 +157,7 @@ def _states(c: Configs, parameters: Parameters, element: Floats, *, at_work: boo
     dense, routed = parameters
     one_layer = (dense[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
     one_layer = np.where(c.pp > 2, one_layer, (numbers(tensors(c, c.tp)))[None])
-    depth = np.stack([c.first_layers, c.middle_layers, c.last_layers])
+    depth = np.stack([c.first_layers, c.middle_layers, c.last_layers]).astype(np.float64)
     found = _held(c, dense, one_layer, depth, Copies.of(c), element, at_work=at_work)
     head = np.where(c.zero >= 2, c.vocab / c.tp * c.hidden * facts.of(c, "head_bytes") * (element / 2), 0.0) * at_work
     found["gradients"] = found["gradients"] + np.stack([np.where(c.pp == 1, head, 0.0), np.zeros(len(c)), head])
@@ -255,6 +255,7 @@ def left_bytes(c: Configs, cluster: Cluster, element: Floats) -> Left:
     masks = 2.0 * np.asarray(facts.of(c, "masks"))
     stored = facts.attention(c, cluster.device) == facts.STORED
     twice = np.where(c.cp > 1, context.kept_bytes(c, element), 0.0) if (c.cp > 1).any() else 0.0
+    normed = c.normed_qk * (1 - c.is_latent)
     # Latent attention: what it compressed, before its norm and after it.
     latent = (4.0 * (c.q_rank + c.kv_rank) + 2.0 * c.rope_dim) * scale / cut
 
@@ -264,7 +265,8 @@ def left_bytes(c: Configs, cluster: Cluster, element: Floats) -> Left:
         gathered = np.where(np.asarray(facts.of(c, "gathers_norms")) & (c.tp > 1) & (by_h > 4), 4.0, 0.0)
         outside = ((by_h - gathered) / cut + gathered + masks / cut) * h * scale
         inner = np.where(c.gated == 1, by_f, np.minimum(by_f, 4.0))
-        inside = (by_q * w.context + by_kv * (w.qkv - w.context) / 2 + inner * w.inner) * scale
+        # Norms of queries and keys keep what came in.
+        inside = (by_q * w.context + by_kv * (w.qkv - w.context) / 2 + 2 * normed * w.rotated + inner * w.inner) * scale
         return outside + latent, inside + np.where(stored, 0.0, 4.0 * c.heads / c.tp) + twice
 
     plain, eight, some = kept_by("kept"), kept_by("kept_fp8"), kept_by("kept_selective")
@@ -316,9 +318,10 @@ def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     boundary = c.tokens * c.hidden * element
     # A pipeline also keeps each micro-batch's output until its gradient has come, and two buffers for messages.
     output = np.where(c.pp == 1, 0.0, (flight * np.asarray(facts.of(c, "stage_outputs")) + 2) * boundary)
+    depth = depth + c.further
     if not c.experts.any():
         return depth * flight * kept + output, np.broadcast_to(working, depth.shape)
-    routed = experts.depths(c)
+    routed = experts.depths(c) + np.where(c.experts > 0, c.further, 0)
     full = np.where(c.recompute == FULL, 1.0, routed)
     most = 1 + experts.kept_excess(c, full)[0]
     kept_here, working_here = expert_left_bytes(c, cluster, element, experts.rows(c) * most).of(c)
@@ -339,7 +342,7 @@ def uneven_bytes(c: Configs, element: Floats) -> Floats:
 
 def _logits(c: Configs, element: Floats) -> Floats:
     """The last rank: logits, their fp32 copy, and the gradient of either."""
-    size = c.tokens * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
+    size = (1 + c.mtp) * c.tokens * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
     out = np.zeros((3, len(c)))
     out[LAST] = size
     out[FIRST] = np.where(c.pp == 1, size, 0.0)

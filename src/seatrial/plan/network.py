@@ -252,14 +252,15 @@ def gather_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1)
     return ring_s(cluster, group, size_bytes, passes=1, messages=messages)
 
 
-def all_to_all_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1) -> Floats:
+def all_to_all_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1, crossing: Any = 1.0) -> Floats:
     """Each rank deals its `size_bytes` out to all of the group, itself included. Unlike in a ring every member's bytes leave
-    the node, as far as they are for other nodes."""
+    the node, as far as they are for other nodes; `crossing`: the share of those that do, where a node gets what several of its
+    ranks need once."""
     group = group.in_domains(cluster.domain_nodes)
     size = np.asarray(size_bytes, dtype=np.float64)
     g = group.size.astype(np.float64)
     inside_s = (g - 1) / g * (size + _filling(cluster.intra, size, messages)) / _inside_rate(cluster.intra, group.per_node, 1)
-    leaves = 1 - group.per_node / g
+    leaves = (1 - group.per_node / g) * crossing
     across_s = leaves * (size + _filling(cluster.inter, size, messages)) / _across_rate(cluster, group.sharers * group.per_node)
     latency_s = np.where(group.nodes > 1, cluster.inter.latency_us, cluster.intra.latency_us) * 1e-6 * messages
     return np.where(g > 1, np.where(group.nodes > 1, np.maximum(across_s, inside_s), inside_s) + latency_s, 0.0)

@@ -21,7 +21,7 @@ from seatrial.arith.layer import norm, numbers, tensors
 from seatrial.plan import experts, facts, network
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SPLITS, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, copy_s
-from seatrial.plan.layer import Cost, embedding, expert_layer, head, layer
+from seatrial.plan.layer import Cost, embedding, expert_layer, further, head, layer
 from seatrial.plan.network import Copies
 from seatrial.schedule.vector import Layouts, makespans_of
 from seatrial.spec import Cluster
@@ -256,9 +256,10 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
     if c.experts.any():
         stepped = stepped + expert_parameters(c).max(axis=0) / np.where(c.zero >= 1, Copies.of_experts(c).state, 1)
     each_s = fact("optimizer_bytes") / machine.memory_bytes_s if machine.optimizer_s is None else machine.optimizer_s
+    dense, routed, top = layer(c, cluster, machine), expert_layer(c, cluster, machine), head(c, cluster, machine)
     return Parts(
-        configs=c, layer=layer(c, cluster, machine), expert_layer=expert_layer(c, cluster, machine),
-        head=head(c, cluster, machine), embedding=embedding(c, cluster, machine), send=send, gradients=gradients, hidden=hidden,
+        configs=c, layer=dense, expert_layer=routed, head=further(c, machine, top, dense, routed),
+        embedding=embedding(c, cluster, machine), send=send, gradients=gradients, hidden=hidden,
         shown=np.broadcast_to(fact("exposed"), len(c)),
         contention=np.broadcast_to(fact("contention"), len(c)), optimizer=stepped * each_s,
         fixed=np.broadcast_to(fact("fixed_s"), len(c)) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
@@ -286,14 +287,20 @@ def dense_parameters(c: Configs) -> Floats:
     first = first + words + positions
     last = last + words + final
     first = np.where(one, first + final + np.where(c.ties == 1, 0, words), first)
-    return np.stack([first, middle, np.where(one, first, last)])
+    found = np.stack([first, middle, np.where(one, first, last)])
+    if not c.mtp.any():
+        return found
+    # A layer, two norms, and what joins it with the next token's embedding, of which the last stage has a copy.
+    block = np.where(c.experts > 0, numbers([*rest_split(c, c.tp), *rest_whole(c)]), each)
+    copy = np.where((c.ties == 1) | one | (c.mtp == 0), 0, words) * np.array([[0], [0], [1]])
+    return found + c.further * (block + 2 * c.hidden * c.hidden / c.tp + 2 * norm(c, c.hidden)) + copy
 
 
 def expert_parameters(c: Configs) -> Floats:
     """… and theirs."""
     if not c.experts.any():
         return np.zeros((3, len(c)))
-    return experts.depths(c) * numbers(expert_tensors(c, c.ep, c.expert_tp))
+    return (experts.depths(c) + c.further) * numbers(expert_tensors(c, c.ep, c.expert_tp))
 
 
 def _gradients(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, tuple[Hidden, ...]]:
@@ -330,7 +337,7 @@ def _traffic(c: Configs, cluster: Cluster, machine: Machine, parameters: Floats,
     reduced = most * _wire(c, machine)
     gathered = most * np.where(c.precision == FP8, fact("fp8_gather_bytes"), fact("gather_bytes")) * full
     m = c.microbatches
-    buckets = np.ceil(most / 5e8)
+    buckets = np.maximum(np.ceil(most / 5e8), 1)
     pieces = np.ceil(c.layers / c.pp * fact("messages_per_layer"))
     across = network.all_reduce_s(cluster, replicas, reduced / shards, buckets)
     scatter = np.where(facts.of(c, "reduces_whole"), network.all_reduce_s(cluster, group, reduced, buckets),

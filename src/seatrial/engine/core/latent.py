@@ -77,11 +77,7 @@ class LatentAttention(nn.Module):
         return None if self.q_rank else column_linear(h_BSH, self.q_up, None, tp), whole_linear(h_BSH, self.down, tp)
 
     def _up(self, norm: nn.Module, short: Tensor, weight: nn.Parameter) -> Tensor:
-        tp = self.shared.tp
-        if not self.shared.selective:
-            return column_linear(norm(short), weight, None, tp)
-        between = Discarded(norm, short, tp.comm.timers)
-        return between.free(column_linear(between.value, weight, None, tp))
+        return self.shared.through(norm, short, lambda h: column_linear(h, weight, None, self.shared.tp))
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Values as wide as keys where the kernel wants it so: zeros beside them change nothing."""

@@ -29,6 +29,9 @@ RmsNormOp = Callable[[Tensor, nn.Parameter, float], Tensor]
 """(x, weight, eps)"""
 
 
+CLAMP, STEEPER = 7.0, 1.702
+
+
 class MainGrad(Protocol):
     """Where one parameter's gradients are added up."""
 
@@ -316,10 +319,6 @@ def swiglu_by_autograd(gate_up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-CLAMP, STEEP = 7.0, 1.702
-"""Of gpt-oss."""
-
-
 class _ClampedSwiGlu(Function):
     """gate x sigmoid(1.702 gate) x (up + 1), the gate 7 at most and up within ±7; keeps what came in alone."""
 
@@ -328,7 +327,7 @@ class _ClampedSwiGlu(Function):
         ctx.save_for_backward(gate_up)
         gate, up = gate_up.chunk(2, -1)
         gate = gate.clamp(max=CLAMP)
-        return (gate * STEEP).sigmoid_().mul_(gate).mul_(up.clamp(-CLAMP, CLAMP).add_(1.0))
+        return (gate * STEEPER).sigmoid_().mul_(gate).mul_(up.clamp(-CLAMP, CLAMP).add_(1.0))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -336,9 +335,9 @@ class _ClampedSwiGlu(Function):
         d_gate_up = torch.empty_like(gate_up)
         (gate, up), (d_gate, d_up) = gate_up.chunk(2, -1), d_gate_up.chunk(2, -1)
         clamped = gate.clamp(max=CLAMP)
-        share = (clamped * STEEP).sigmoid_()
+        share = (clamped * STEEPER).sigmoid_()
         torch.mul(dy, clamped * share, out=d_up).masked_fill_(up.abs() > CLAMP, 0.0)
-        slope = share * (1.0 + STEEP * clamped * (1.0 - share))
+        slope = share * (1.0 + STEEPER * clamped * (1.0 - share))
         torch.mul(dy, slope.mul_(up.clamp(-CLAMP, CLAMP).add_(1.0)), out=d_gate).masked_fill_(gate > CLAMP, 0.0)
         return d_gate_up
 

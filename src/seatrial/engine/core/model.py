@@ -20,15 +20,7 @@ from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.experts import ExpertParallel, Experts
 from seatrial.engine.core.latent import LatentAttention
-from seatrial.engine.core.layers import (
-    Discarded,
-    LayerNorm,
-    RmsNorm,
-    column_linear,
-    embedding,
-    gelu,
-    row_linear,
-)
+from seatrial.engine.core.layers import Discarded, LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
 from seatrial.spec import Model
@@ -53,8 +45,7 @@ class Shared:
 
     @property
     def activation(self) -> Callable[[Tensor], Tensor]:
-        ops = self.ops
-        return {"gelu": gelu, "swiglu": ops.swiglu, "swiglu-clamped": ops.clamped_swiglu}[self.model.architecture.mlp]
+        return {"gelu": gelu, "swiglu": self.ops.swiglu, "swiglu-clamped": self.ops.clamped_swiglu}[self.model.architecture.mlp]
 
     def through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
         """product(cheap(x)), where selective recompute does not keep what is between the two."""
@@ -110,7 +101,7 @@ class Block(nn.Module):
         self.shared = shared
         at = f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", shared), norm(f"{at}.norm2", shared)
-        qkv, out, up, down = layer.linears(m)
+        qkv, out, *mlp = layer.linears(m)
         cut = {"rank": tp.rank, "size": tp.size}
         self.sinks = split_vector({f"{at}.attn.sinks": layer.Part("attn.sinks", m.heads)}, **cut) if m.sinks else None
         self.window = m.window(number)
@@ -125,7 +116,7 @@ class Block(nn.Module):
             beside = [_linear(at, linear, shared) for linear in experts.shared_linears(m)] if m.shared_inner else [None, None]
             self.experts = Experts(number, shared, *beside)
         else:
-            self.up, self.down = _linear(at, up, shared), _linear(at, down, shared)
+            self.up, self.down = (_linear(at, linear, shared) for linear in mlp)
         self.impl = shared.ops.block(self) if self.experts is None else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
