@@ -54,29 +54,35 @@ class Routed(NamedTuple):
         up = (1 + gated) * inner
         shared = s.shared_inner / t.tp / s.hidden
         shared_up = (1 + gated) * shared
-        silu = gated * gpu * (inner + shared)
+        # On a GPU in 16 bits gated experts are one function: what is between their GEMMs is made again, in place.
+        fast = gpu * lay.half * gated * (1 - s.mlp_bias)
+        alone = fast * (group == 1)
+        """… and the way to them and back is of it."""
+        between = (1 - fast) * inner
+        silu = gated * gpu * (between + shared)
         # Numbers of a token beside rows of hidden: its scores and weights, and which row goes where.
         width = lay.element * s.hidden
-        scores = (s.experts + 2 * s.chosen + 1) * FP32 * own / width + lay.half * pairs / s.hidden
-        sorted_ = pick(gathers, s.chosen * every, pairs)
-        index = (pairs + sorted_ + pick(gathers, rows, sent) + (exchanges + gathers) * rows) * INDEX / width
-        results = pick(gathers, rows, pairs)
+        scores = (s.experts + (2 - alone) * s.chosen + 1) * FP32 * own / width + lay.half * (1 - alone) * pairs / s.hidden
+        ordered = pick(gathers, s.chosen * every, pairs)
+        index = (pairs + ordered + pick(gathers, rows, sent) + (exchanges + gathers) * rows) * INDEX / width
+        index = pick(alone, pairs * (INDEX + FP32) / width, index) + fast * rows * FP32 / width
+        results = pick(gathers, rows, (1 - alone) * pairs)
         selective = lay.selective
-        kept = rows + up + inner + results + shared_up + shared + silu + scores + index
-        # Down to what the experts gave: by choice, as they came, and in the order of the experts.
-        begins = pick(gathers, every + rows, pairs)
+        kept = rows + up + between + results + shared_up + shared + silu + scores + index
+        # Gradients of results by choice, as they travel, and in the order of the experts.
+        begins = pick(gathers, every + rows, pick(alone, rows, pairs))
         travels = exchanges * (sent + rows - pairs)
-        in_order = pick(exchanges, 2 * rows, 0) - pick(gathers, 0, pairs)
-        at_down = rows + inner + selective * inner - pick(gathers, 0, pairs)
-        through = pick(gated, (2 if gpu else 4) * inner, inner) + selective * inner - results
-        rest = results + (1 - selective) * inner + silu
+        in_order = pick(exchanges, 2 * rows, 0) - pick(gathers, 0, results)
+        at_down = rows + inner + pick(fast, rows, selective * inner) - pick(gathers, 0, results)
+        activation = pick(gated, (2 if gpu else 4) * inner, inner) + selective * inner - results
         # The gradient of what came, while what came is still there; then of the shared experts, while rows travel.
-        at_up = up + rows - rest - up
-        back = exchanges * (rows + sent) + (1 - exchanges) * pick(gathers, every + rows, rows + own) - rest - up - rows
-        at_shared = (exchanges * (rows + sent) + (1 - exchanges) * rows - rest - up - rows
-                     + pick(gated, (2 if gpu else 4) * shared, shared) + selective * shared)
-        backward = larger(begins, travels, in_order, at_down, through, at_up, back, at_shared)
+        gone = results + (1 - selective) * between + gated * gpu * between
+        at_up = rows - gone
+        back = pick(exchanges, rows + sent, pick(gathers, every + rows, rows + own)) - gone - up - rows
+        at_shared = (pick(exchanges, rows + sent, rows) - gone - up - rows + selective * shared
+                     + pick(gated, (2 if gpu else 4) * shared, shared))
+        backward = larger(begins, travels, in_order, at_down, (1 - fast) * activation, at_up, back, at_shared)
         forward = pick(exchanges, larger(2 * rows, rows + sent), pick(gathers, 2 * every + rows, rows)) - results
         waits = 2 * rows + up + inner + shared_up + shared + 1 + lay.outside + s.experts * FP32 * own / width
-        return cls(kept=kept, cheap=inner + shared, backward=backward, norm=own, forward=larger(0, forward) + lay.outside,
-                   waits=waits, late=rows + inner)
+        return cls(kept=kept, cheap=between + shared, backward=backward, norm=own, forward=larger(0, forward) + lay.outside,
+                   waits=waits, late=(1 - fast) * (rows + inner))

@@ -31,6 +31,7 @@ from seatrial.engine.core.pipeline import Messages, Order
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
 from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.experts import FastExperts
 from seatrial.engine.fast.ops import FastOps
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.heartbeat import Heartbeat
@@ -323,7 +324,9 @@ def _engine(trial: Trial, recipe: Recipe, device: torch.device, *, as_gpu: bool,
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
     ops = gpu_ops(trial) if fake and as_gpu else choose.build(choose.choose(trial, device)[0], trial, device)
     if fake:
-        ops = replace(ops, grouped=FakeGrouped(narrow=not as_gpu))
+        grouped = FakeGrouped(narrow=not as_gpu)
+        fast = replace(ops.experts, grouped=grouped) if isinstance(ops.experts, FastExperts) else ops.experts
+        ops = replace(ops, grouped=grouped, experts=fast)
     return StandIn(trial, recipe, mesh, Recorder(device.type), ops, load=load, fake=fake)
 
 
