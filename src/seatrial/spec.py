@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -1148,7 +1147,5 @@ def stages_of(model: Model, topology: Topology) -> tuple[int, ...]:
 
 def experts_of_stages(model: Model, topology: Topology) -> tuple[int, ...]:
     """… and how many of each stage's layers have experts."""
-    split = stages_of(model, topology)
-    if not model.mixture:
-        return (0,) * len(split)
-    return tuple(sum(map(model.has_experts, range(end - layers, end))) for end, layers in zip(itertools.accumulate(split), split))
+    return stages.with_experts(stages_of(model, topology), dense=model.dense_layers,
+                               every=model.expert_every if model.mixture else 0)

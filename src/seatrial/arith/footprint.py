@@ -391,7 +391,8 @@ class Block:
         at_norm = again - gone + pick(splits, routed.waits, -(1 - selective) * o) + rms + routed.norm + o
         gemms = 2 + gemms + routed.waits
         return cls(
-            kept=kept, inside_mlp=again + larger(routed.backward, full * routed.forward) + selective * o + splits * routed.late + o, at_weight=0,
+            kept=kept, at_weight=0,
+            inside_mlp=again + larger(routed.backward, full * routed.forward) + selective * o + splits * routed.late + o,
             at_norm=at_norm + o, at_scores=0, at_input=splits * (gemms - kept + 2 * o + rms + o),
             forward=routed.forward + o + selective * (o + routed.cheap) + full * (whole - 2 * o), gemms=gemms,
             last_gemm=0,
@@ -583,7 +584,8 @@ class Rank:
         widths = layer.widths(s, lay.topology.tp)
         in_mlp = larger(block.inside_mlp * row + (1 - s.gated) * temporary * widths.inner,
                         block.at_weight * row + temporary * widths.up)
-        kept, waits, after, forward = block.kept, block.gemms, larger(block.at_norm, block.at_scores, block.at_input), block.forward
+        kept, waits, forward = block.kept, block.gemms, block.forward
+        after = larger(block.at_norm, block.at_scores, block.at_input)
         routed_weights, routed_gradients, routed_shards = (1, 1, 1)
         if lay.mixture:
             routed_weights, routed_gradients, routed_shards = lay.experts_over
@@ -653,7 +655,8 @@ class Rank:
         without = self._of_experts(h, 0, gpu=gpu)
         for further in (0, second) if ever(second) else (0,):
             for working, blocks in ((self.in_mlp, before), (self.after, reached)):
-                gradients = self._gradients(h, blocks, on_the_way, further=further, gpu=gpu) + self._of_experts(h, blocks, gpu=gpu)
+                gradients = self._gradients(h, blocks, on_the_way, further=further, gpu=gpu)
+                gradients = gradients + self._of_experts(h, blocks, gpu=gpu)
                 found.append(self.moment(gathered=gathered, gradients=gradients, messages=h.messages,
                                          held=held - further * self.deep * self.kept,
                                          working=pick(works, working, self.outside * self.row)))
@@ -673,8 +676,9 @@ class Rank:
         last = pick(h.low, 1, h.running)
         left = (h.layers - last) * self.kept + h.deferred * self.waits + h.lingers * self.last_gemm
         travels = self.summed + h.left_words * (1 - self.splits) * self.words
+        came = self._end_gradients(h, gpu=gpu) + self._of_experts(h, (1 - self.routes_share) * h.running, gpu=gpu)
         return [
-            self.moment(gradients=h.starts * (self._end_gradients(h, gpu=gpu) + self._of_experts(h, 0 if ever(self.routes_share) else h.running, gpu=gpu)), messages=h.messages,
+            self.moment(gradients=h.starts * came, messages=h.messages,
                         held=left + self.splits * last * self.waits, working=h.starts * self.to_words),
             self.moment(gathered=self.gathers * h.enters * self.words * self.number, held=left, messages=h.messages,
                         gradients=pick(self.shares, travels, 0 if gpu else self.flat) * FP32 + self._of_experts(h, 0, gpu=gpu),

@@ -41,8 +41,8 @@ def register(app: typer.Typer) -> None:
         all_stages: bool = typer.Option(False, "--all-stages", help="Each distinct rank once, and the pipeline from them."),
         memory_only: bool = typer.Option(False, "--memory-only", help="Bytes alone, without allocating them."),
         repeats: int = typer.Option(3, help="How often each action is timed."),
-        moe_load: str = typer.Option("1", help="Tokens that this rank's experts receive: 1.5 is half as many again as at balance; "
-                                               "or a file with the tokens of each expert, a line a layer."),
+        moe_load: str = typer.Option("1", help="Tokens that this rank's experts receive: 1.5 is half as many again as at "
+                                               "balance; or a file with the tokens of each expert, a line a layer."),
         device: str = typer.Option(None, help="auto, cpu or cuda.", show_default=False),
         settings: list[str] = SET_OTHER,
         logbook: Path = typer.Option(None, help="Keep it in this logbook, marked as rehearsed.", show_default=False),

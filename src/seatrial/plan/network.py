@@ -101,10 +101,7 @@ class Copies(NamedTuple):
 
     @classmethod
     def of_experts(cls, c: Configs) -> Copies:
-        """`Topology.experts_divided_over`."""
-        state = np.gcd(c.edp, c.shards)
-        gradients = np.gcd(state, c.gradient_shards)
-        return cls(c.edp, c.expert_ranks, np.gcd(gradients, c.weight_shards), gradients, state)
+        return cls(c.edp, c.expert_ranks, *c.expert_shards)
 
     def group(self, c: Configs, shards: Ints) -> Group:
         """Ranks that hold one copy between them: consecutive ones, inside a node where they fit."""

@@ -27,8 +27,8 @@ class Load:
         except ValueError:
             path = Path(said)
         if not path.is_file():
-            raise BadInput(f"--moe-load {said}: neither a number, as 1.5 for half as many tokens again as at balance, nor a file "
-                           "with the tokens of each expert")
+            raise BadInput(f"--moe-load {said}: neither a number, as 1.5 for half as many tokens again as at balance, nor a "
+                           "file with the tokens of each expert")
         try:
             lines = [line.replace(",", " ").split() for line in path.read_text().splitlines()]
             return cls(trace=tuple(tuple(map(float, line)) for line in lines if line and not line[0].startswith("#")))
@@ -49,7 +49,8 @@ class Load:
             raise BadInput(f"--moe-load: {len(self.trace)} lines; one, or one for each of {m.layers} layers")
         for number, line in enumerate(self.trace, 1):
             if len(line) != m.experts or min(line) < 0 or not sum(line) > 0:
-                raise BadInput(f"--moe-load: line {number} has {len(line)} numbers; {m.experts} experts have as many, none below 0")
+                raise BadInput(f"--moe-load: line {number} has {len(line)} numbers; {m.experts} experts have as many, none "
+                               "below 0")
 
     def rows(self, trial: Trial, rank: int, *, layer: int) -> list[int]:
         m, t = trial.model, trial.topology

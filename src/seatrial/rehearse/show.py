@@ -122,7 +122,8 @@ def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None
                         load=found.load.of_balance(found.trial, one.rank))
     made: dict[str, Any] = {
         "rank": one.rank, "pipeline_rank": one.pp_rank, "stands_for": list(one.alike), "layers": list(one.layers),
-        "expert_layers": list(one.expert_layers), "received_tokens": _received(one, found), "has_embedding": one.has_embedding, "has_head": one.has_head, "in_flight": one.in_flight,
+        "expert_layers": list(one.expert_layers), "received_tokens": _received(one, found),
+        "has_embedding": one.has_embedding, "has_head": one.has_head, "in_flight": one.in_flight,
         "memory": {
             "peak_gib": memory.peak_bytes / GIB, "peak_bytes": memory.peak_bytes, "at_peak_bytes": memory.at_peak,
             "parts_bytes": memory.parts, "counted_bytes": {part: getattr(counted, part) for part in memory.parts},
@@ -144,7 +145,9 @@ def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None
 def _received(one: Rank, found: Rehearsal) -> float | None:
     """(Token, choice) pairs that the experts of one layer are sent in a micro-batch, over the layers."""
     trial = found.trial
-    return found.load.of_balance(trial, one.rank)[0] * pairs_of(trial) * trial.topology.expert_tp if trial.model.mixture else None
+    if not trial.model.mixture:
+        return None
+    return found.load.of_balance(trial, one.rank)[0] * pairs_of(trial) * trial.topology.expert_tp
 
 
 def _actions(times: RankTimes) -> dict[str, Any]:
@@ -212,8 +215,8 @@ def _print_rank(one: dict[str, Any], topology: dict[str, Any]) -> None:
     print(f"\nrank {one['rank']}: pipeline rank {one['pipeline_rank']} of {topology.get('pp', 1)}, {has}")
     memory = one["memory"]
     if one["received_tokens"] is not None:
-        print(f"  experts: {sum(one['expert_layers'])} layers have some, which receive {one['received_tokens']:,.0f} tokens of a "
-              "micro-batch")
+        print(f"  experts: in {sum(one['expert_layers'])} layers, each time {one['received_tokens']:,.0f} tokens"
+              " of a micro-batch")
     print(f"  memory: {_bytes(memory['peak_bytes'])} at the fullest moment of {memory['microbatches_run']} micro-batches, "
           f"by {memory['by']}" + _allocator(memory))
     parts = [p for p, size in memory["parts_bytes"].items() if size or memory["counted_bytes"][p]]
