@@ -1143,3 +1143,9 @@ def stages_of(model: Model, topology: Topology) -> tuple[int, ...]:
         raise BadInput(f"topology.stage_layers {stages.said(split)} adds up to {sum(split)}, the model has {model.layers} "
                        "layers")
     return split
+
+
+def experts_of_stages(model: Model, topology: Topology) -> tuple[int, ...]:
+    """… and how many of each stage's layers have experts."""
+    return stages.with_experts(stages_of(model, topology), dense=model.dense_layers,
+                               every=model.expert_every if model.mixture else 0)

@@ -27,6 +27,13 @@ _BETWEEN = re.compile(r"\s*[-–,;+/|→]\s*|\s+")
 _PLACES = re.compile(r"E[EtmL|()*,\d\s]*L")
 
 
+def with_experts(split: Sequence[int], *, dense: int, every: int) -> tuple[int, ...]:
+    """Of each stage's layers, those that have experts: counted from 1, the multiples of `every` beyond the first `dense`; where
+    it is 0, none."""
+    ends = itertools.accumulate(split)
+    return tuple(max(0, end // every - max(end - layers, dense) // every) if every else 0 for end, layers in zip(ends, split))
+
+
 def read(text: str) -> tuple[int, ...]:
     """Raises for what is no list of whole numbers."""
     plain = text.strip().strip("[](){}").strip()

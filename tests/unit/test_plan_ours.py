@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from seatrial import rules
+from seatrial import presets, rules
 from seatrial.arith import footprint
 from seatrial.errors import SeatrialError
 from seatrial.plan import ours
@@ -25,6 +25,7 @@ MODELS = {
     "llama": Model(family="llama", layers=9, hidden=1024, heads=16, kv_heads=4, vocab=32000, seq=256),
     "qwen3": Model(family="qwen3", layers=8, hidden=256, heads=8, kv_heads=2, head_dim=64, ffn=768, vocab=9000, seq=512),
 }
+MIXTURES = [presets.model(name) for name in ("tiny-moe", "tiny-deepseek")]
 
 
 def _groups(rng: random.Random, whole: int) -> dict[str, int | None]:
@@ -67,6 +68,39 @@ def test_columns_are_what_one_layout_at_a_time_is(gpu: bool) -> None:
         assert found.total[:, i] == pytest.approx(expected, rel=1e-9, abs=8), trial.topology
     assert sum(found.parts.values()) == pytest.approx(found.total)
     assert set(found.parts) == {"weights", "gradients", "optimizer", "activations", "working", "logits", "communication"}
+
+
+def _mixed(rng: random.Random) -> Trial:
+    while True:
+        pp, dp, tp = rng.choice([1, 2, 3]), rng.choice([1, 2, 4]), rng.choice([1, 2])
+        try:
+            trial = Trial(model=rng.choice(MIXTURES), batch=Batch(gbs=dp * rng.choice([1, 4, 12])), topology=Topology(
+                dp=dp, tp=tp, pp=pp, ep=rng.choice([1, 2, 4]), etp=rng.choice([None, 1]), zero=rng.randrange(4),
+                recompute=rng.choice(["none", "selective", "full"]), precision=rng.choice(["fp32", "bf16"]),  # type: ignore[arg-type]
+                moe_balance="forced", moe_dispatcher=rng.choice(["alltoall", "allgather"]),  # type: ignore[arg-type]
+                schedule=rng.choice(["1f1b", "gpipe", "zb-h1"]), sequence_parallel=rng.random() < 0.5))  # type: ignore[arg-type]
+            rules.check(trial)
+        except SeatrialError:
+            continue
+        return trial
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_columns_of_mixtures_beside_dense_ones(gpu: bool) -> None:
+    rng = random.Random(18)
+    trials = [_mixed(rng) for _ in range(30)] + [_drawn(rng) for _ in range(5)]
+    found = ours.footprints(Configs.from_trials(trials), gpu=gpu)
+    for i, trial in enumerate(trials):
+        each = [footprint(trial, rank=r, gpu=gpu).total for r in range(trial.topology.pp)]
+        expected = [each[0], max(each[1:-1], default=0), each[-1]]
+        assert found.total[:, i] == pytest.approx(expected, rel=1e-9, abs=8), trial.topology
+
+
+def test_natural_balance_takes_more_where_ranks_share_experts() -> None:
+    trial = Trial(model=MIXTURES[0], batch=Batch(gbs=4), topology=Topology(dp=4, ep=4))
+    forced = replace(trial, topology=replace(trial.topology, moe_balance="forced"))
+    natural, even = ours.footprints(Configs.from_trials([trial, forced]), gpu=True).parts["activations"].max(axis=0)
+    assert natural > even
 
 
 def test_the_bytes_of_an_execution_are_its_own() -> None:

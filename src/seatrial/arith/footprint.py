@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from seatrial.arith import layer
+from seatrial.arith import experts, layer
 from seatrial.arith.held import Held, held_by
+from seatrial.arith.routed import Routed
 from seatrial.schedule import splits_backward
-from seatrial.spec import BYTES, Trial, context_split, stages_of
+from seatrial.spec import BYTES, Trial, context_split, experts_of_stages, stages_of
 
 FP32 = 4
 TOKEN = 8
@@ -28,6 +29,9 @@ MATRICES = 4
 """Of a block."""
 PIECES, LEAST_PIECE = 32, 4096
 """Of moments that are widened for the update (`engine/core/optim.py`)."""
+
+EVEN = (1.0, 1.0)
+"""Rows that experts receive over an even share: over layers and micro-batches, and where they are most."""
 
 Count = Any
 """A number, or one a layout."""
@@ -92,9 +96,17 @@ class Layout:
     """… and whether keys of the others are gathered, where they do not come round a ring."""
     packs: Count = 0
     """Whether documents are packed: one rank alone then attends as a ring of one does."""
+    mixture: bool = False
+    """Whether there are experts anywhere …"""
+    gathers_tokens: Count = 0
+    """… whether all tokens are gathered for them …"""
+    load: Count = 1.0
+    """… and rows that they receive over an even share, over layers and micro-batches …"""
+    most_load: Count = 1.0
+    """… and where they are most."""
 
     @classmethod
-    def of(cls, trial: Trial) -> Layout:
+    def of(cls, trial: Trial, load: tuple[float, float] = EVEN) -> Layout:
         m, t, execution = trial.model, trial.topology, trial.execution
         return cls(
             shape=m, topology=t, vocab=m.padded_vocab(t.tp), microbatches=trial.microbatches,
@@ -103,7 +115,8 @@ class Layout:
             moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
             bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
             neighbours=context_split(m, t)[0], gathers_keys=int(t.cp_kind == "gather"),
-            packs=int(trial.batch.documents is not None),
+            packs=int(trial.batch.documents is not None), mixture=m.mixture,
+            gathers_tokens=int(t.moe_dispatcher == "allgather"), load=load[0], most_load=load[1],
         )  # fmt: skip
 
     @cached_property
@@ -150,6 +163,12 @@ class Layout:
         return found
 
     @cached_property
+    def experts_over(self) -> tuple[Count, Count, Count]:
+        """The same of experts."""
+        found: tuple[Count, Count, Count] = self.topology.experts_divided_over
+        return found
+
+    @cached_property
     def half(self) -> Count:
         return (self.element < FP32) * 1
 
@@ -164,6 +183,8 @@ class Chunk(NamedTuple):
     layers: Count
     first: Count
     last: Count
+    mixed: Count = 0
+    """Layers that have experts."""
 
 
 class State(NamedTuple):
@@ -196,11 +217,17 @@ def state_of(lay: Layout, chunks: list[Chunk]) -> State:
     unit = s.hidden * lay.over[2]
     tensors, entries = layer.tensors(s, tp), layer.entry(s)
     block, raw = _aligned(tensors, s), layer.numbers(tensors)
+    if lay.mixture:
+        rest, mixed = [*experts.rest_split(s, tp), *experts.rest_whole(s)], sum(c.count * c.mixed for c in chunks)
+        every = larger(1, sum(c.count * c.layers for c in chunks))
+        # Layers of both kinds lie in the same buckets.
+        block, raw = (both + mixed * (own - both) // every for both, own in
+                      ((block, _aligned(rest, s)), (raw, layer.numbers(rest))))
     entry, raw_entry, norm = _aligned(entries, s), layer.numbers(entries), layer.norm(s, s.hidden)
     alone = (lay.topology.zero == 3) * 1
     deep = pick(alone, 1, larger(1, lay.bucket // raw))
     flat = owns_head = fullest = buckets = stages = tail = chained = 0
-    for count, layers, first, last in chunks:
+    for count, layers, first, last, _ in chunks:
         own_head = last * (1 - s.ties * first)
         begins = last * (1 - alone) * smaller(layers, larger(0, (lay.bucket - norm) // raw))
         """Blocks in the bucket of the last norm."""
@@ -225,6 +252,34 @@ def state_of(lay: Layout, chunks: list[Chunk]) -> State:
         chained=larger(chained, (buckets > 1) * (1 - owns_head)), tail=larger(tail, owns_head * (stages > 1) * fullest),
         owns_head=owns_head, joined=(1 - alone) * (norm + raw <= lay.bucket),
     )  # fmt: skip
+
+
+class Routes(NamedTuple):
+    """The same of experts, whose buckets are their own."""
+
+    flat: Count = 0
+    block: Count = 0
+    """Of a layer that has some …"""
+    mean: Count = 0
+    """… and over all layers of the rank."""
+    gathered: Count = 0
+    deep: Count = 1
+    bucket: Count = 0
+
+    @classmethod
+    def of(cls, lay: Layout, chunks: list[Chunk]) -> Routes:
+        if not lay.mixture:
+            return cls()
+        s, unit = lay.shape, lay.shape.hidden * lay.experts_over[2]
+        tensors = experts.expert_tensors(s, lay.topology.ep, lay.topology.expert_tp)
+        block, raw = _aligned(tensors, s), larger(1, layer.numbers(tensors))
+        deep = pick((lay.topology.zero == 3) * 1, 1, larger(1, lay.bucket // raw))
+        flat = fullest = 0
+        for chunk in chunks:
+            flat = flat + chunk.count * (chunk.mixed // deep * _up(deep * block, unit) + _up(chunk.mixed % deep * block, unit))
+            fullest = larger(fullest, (chunk.count > 0) * _up(smaller(deep, chunk.mixed) * block, unit))
+        mean = flat // larger(1, sum(chunk.count * chunk.layers for chunk in chunks))
+        return cls(flat=flat, block=block, mean=mean, gathered=_up(block, unit), deep=deep, bucket=fullest)
 
 
 def _up(value: Count, multiple: Count) -> Count:
@@ -262,8 +317,9 @@ class Block:
     """… and of the one that it comes to last."""
 
     @classmethod
-    def of(cls, lay: Layout, *, gpu: bool) -> Block:
-        """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation."""
+    def of(cls, lay: Layout, *, gpu: bool, routed: Routed | None = None) -> Block:
+        """norm in and out twice, query-key-value, attention out, the MLP's inner width before and after its activation; or in
+        the MLP's place what experts keep."""
         s, o, cuts, splits, full, selective = lay.shape, lay.outside, lay.cuts, lay.splits, lay.full, lay.selective
         qkv, rotated, context, up, inner = (width / s.hidden for width in layer.widths(s, lay.topology.tp))
         grouped = (s.kv != s.heads) * 1
@@ -279,11 +335,21 @@ class Block:
         small = (1 - stored) * s.heads / lay.topology.tp + 2 * (1 + s.layernorm)
         small = small + s.normed_qk * (1 + s.layernorm) * (s.heads // lay.topology.tp + -(-s.kv // lay.topology.tp))
         silu = s.gated * gpu * inner
+        between, last = 2 * o, 1 + qkv
+        """Norms' results, and the last GEMM's factors."""
+        if ever(s.is_latent):
+            short = Short.of(lay, gpu=gpu)
+            attention, between = pick(s.is_latent, short.kept, attention), between + s.is_latent * short.normed
+            small, qkv = small + s.is_latent * 2 * o, pick(s.is_latent, short.gemms, qkv)
+            last = pick(s.is_latent, o + short.down, 1 + qkv)
         whole = 4 * o + attention + up + inner + silu + small * FP32 / lay.element / s.hidden
         # In eight bits norms and the activation are always made again.
         selective = larger(selective, lay.fp8 * (1 - full))
         made = lay.fp8 * (2 * o + inner)
-        kept = pick(full, o, whole - selective * (2 * o + inner))
+        if routed is not None:
+            return cls._routed(lay, routed, whole=whole - up - inner - silu + routed.kept, between=between, gemms=qkv + context,
+                               gpu=gpu)
+        kept = pick(full, o, whole - selective * (between + inner))
         again = full * (whole - o - made)
         # The gradient of the activation's output and, for a gated one, of its input with products between.
         gradients = pick(s.gated, (2 if gpu else 4) * inner, inner) + selective * (1 - lay.fp8) * inner
@@ -310,8 +376,53 @@ class Block:
         return cls(
             kept=kept, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
             at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward, gemms=gemms,
-            last_gemm=(1 + qkv) * pick(lay.fp8, 0.5, 1),
+            last_gemm=last * pick(lay.fp8, 0.5, 1),
         )  # fmt: skip
+
+
+    @classmethod
+    def _routed(cls, lay: Layout, routed: Routed, *, whole: Count, between: Count, gemms: Count, gpu: bool) -> Block:
+        """The norm's result is made again before all that the experts do with it."""
+        o, full, selective, splits = lay.outside, lay.full, lay.selective, lay.splits
+        again = full * (whole - o)
+        kept = pick(full, o, whole - selective * (between + routed.cheap))
+        gone = routed.kept - selective * routed.cheap
+        rms = (1 - lay.shape.layernorm) * (0 if gpu else 1) * o * pick(lay.half, 10, 4)
+        at_norm = again - gone + pick(splits, routed.waits, -(1 - selective) * o) + rms + routed.norm + o
+        gemms = 2 + gemms + routed.waits
+        return cls(
+            kept=kept, at_weight=0,
+            inside_mlp=again + larger(routed.backward, full * routed.forward) + selective * o + splits * routed.late + o,
+            at_norm=at_norm + o, at_scores=0, at_input=splits * (gemms - kept + 2 * o + rms + o),
+            forward=routed.forward + o + selective * (o + routed.cheap) + full * (whole - 2 * o), gemms=gemms,
+            last_gemm=0,
+        )  # fmt: skip
+
+
+class Short(NamedTuple):
+    """Latent attention: rows that short vectors and the heads made of them take (`engine/core/latent.py`)."""
+
+    kept: Count
+    normed: Count
+    """Of it, results of the norms between."""
+    gemms: Count
+    """Inputs and gradients of its GEMMs but that back into the residual stream …"""
+    down: Count
+    """… of them, what the first one gave."""
+
+    @classmethod
+    def of(cls, lay: Layout, *, gpu: bool) -> Short:
+        s, o = lay.shape, lay.outside
+        heads, wide = -(-s.heads // lay.topology.tp) / s.hidden, s.head_size + s.rope_dim
+        padded = lay.divided if gpu else 1
+        """Values are made as wide as keys, and cut again."""
+        as_wide = larger(wide, s.value_dim)
+        values = pick(padded * (as_wide > s.value_dim), as_wide, pick(padded, 0, s.head_size) + s.value_dim)
+        mixed = s.value_dim + padded * (as_wide > s.value_dim) * as_wide
+        down, normed = o * (s.q_rank + s.kv_rank + s.rope_dim) / s.hidden, o * (s.q_rank + s.kv_rank) / s.hidden
+        query = heads * wide
+        return cls(down=down, kept=down + normed + 2 * query + heads * (values + mixed), normed=normed,
+                   gemms=down + normed + query + heads * (s.head_size + s.value_dim))
 
 
 class Keys(NamedTuple):
@@ -345,7 +456,8 @@ def _positions(lay: Layout) -> Count:
     pairs = member * member * pick(lay.gathers_keys * (ring > 1), (2 * ring + 1) / 4, (ring + 1) / 2)
     # Inside documents biases are made for each piece as it is attended.
     alibi = (1 - s.learned - s.rope) * (1 - lay.packs)
-    return (alibi * heads * pairs + s.rope * s.head_size * lay.seq) * lay.element + lay.divided * lay.seq * TOKEN
+    angles = pick(s.is_latent, s.rope_dim, s.head_size)
+    return (alibi * heads * pairs + s.rope * angles * lay.seq) * lay.element + lay.divided * lay.seq * TOKEN
 
 
 # the moments of a step
@@ -414,6 +526,14 @@ class Rank:
     """Blocks of a full bucket."""
     bucket: Count
     """Numbers of the fullest."""
+    routes: Routes
+    """The same of experts, bytes of what is gathered …"""
+    routes_share: Count
+    """… 1 where their gradients are cut …"""
+    routes_gradient: Count
+    """… bytes of one where they are not …"""
+    routes_summed: Count
+    """… and numbers that stay where they are."""
     kept: Count
     """Of a block's forward pass …"""
     waits: Count
@@ -443,7 +563,7 @@ class Rank:
     @classmethod
     def of(cls, lay: Layout, chunks: list[Chunk], *, gpu: bool) -> Rank:
         s, row, o, element = lay.shape, lay.row, lay.outside, lay.element
-        state, block = state_of(lay, chunks), Block.of(lay, gpu=gpu)
+        state, block, routes = state_of(lay, chunks), Block.of(lay, gpu=gpu), Routes.of(lay, chunks)
         by_weights, by_gradients, shards = lay.over
         own, whole = state.flat // shards, (by_weights == 1) * 1
         has_words, has_head, layers = (sum(c.count * what for c, what in zip(chunks, which)) for which in (
@@ -462,9 +582,28 @@ class Rank:
         # Weight gradients that are not fp32 themselves are made in 16 bits before they are added up.
         temporary = half_on_cpu * (1 - lay.splits) * s.hidden * element
         widths = layer.widths(s, lay.topology.tp)
+        in_mlp = larger(block.inside_mlp * row + (1 - s.gated) * temporary * widths.inner,
+                        block.at_weight * row + temporary * widths.up)
+        kept, waits, forward = block.kept, block.gemms, block.forward
+        after = larger(block.at_norm, block.at_scores, block.at_input)
+        routed_weights, routed_gradients, routed_shards = (1, 1, 1)
+        if lay.mixture:
+            routed_weights, routed_gradients, routed_shards = lay.experts_over
+            mixed = sum(c.count * c.mixed for c in chunks)
+            share, has = mixed / larger(1, layers), (mixed > 0) * 1
+            plain = (mixed < layers) * 1
+            mean, most = (Block.of(lay, gpu=gpu, routed=Routed.of(lay, load, gpu=gpu)) for load in (lay.load, lay.most_load))
+            kept, waits = kept + share * (mean.kept - kept), waits + share * (mean.gemms - waits)
+            in_mlp = larger(plain * in_mlp, has * most.inside_mlp * row)
+            after = larger(plain * after, has * larger(most.at_norm, most.at_input))
+            forward = larger(plain * forward, has * most.forward)
+        routed_own = routes.flat // routed_shards
+        # Those of a rank that shares its experts with none stay narrow too.
+        routed_alone = (lay.topology.pp == 1) * (lay.microbatches == 1)
+        routed_narrow = gpu * lay.bf16 * routed_alone * (lay.topology.edp == 1) if lay.mixture else 0
         return cls(
-            weights=state.flat // by_weights * element + whole * layers * eight,
-            optimizer=own * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
+            weights=(state.flat // by_weights + routes.flat // routed_weights) * element + whole * layers * eight,
+            optimizer=(own + routed_own) * (2 * lay.moments + lay.half * pick(split, FP32 - element, FP32)),
             buffers=_positions(lay),
             workspaces=workspaces(lay) if gpu else 0,
             row=row, outside=o, tokens=lay.topology.mbs * lay.seq * TOKEN, words=lay.rows, number=element,
@@ -473,27 +612,29 @@ class Rank:
             head_travels=state.joined,
             tied=has_head * has_words * s.ties, flat=state.flat, summed=state.flat // by_gradients + between,
             block=state.block, gathered=state.gathered * element, cast=eight, deep=state.deep, bucket=state.bucket,
-            kept=block.kept * row, waits=block.gemms * row, last_gemm=block.last_gemm * row,
+            routes=routes._replace(gathered=routes.gathered * element * (routed_weights > 1) * (routes.flat > 0)),
+            routes_share=(routed_gradients > 1) * (routes.flat > 0), routes_gradient=pick(routed_narrow, element, FP32),
+            routes_summed=routes.flat // routed_gradients,
+            kept=kept * row, waits=waits * row, last_gemm=block.last_gemm * row,
             normed=s.normed_embedding * o * row, ends=2 * o * row,
-            in_mlp=larger(block.inside_mlp * row + (1 - s.gated) * temporary * widths.inner,
-                          block.at_weight * row + temporary * widths.up),
-            after=larger(block.at_norm, block.at_scores, block.at_input) * row, forward=block.forward * row,
+            in_mlp=in_mlp, after=after * row, forward=forward * row,
             loss=(1 + lay.cuts) * row + half_on_cpu * lay.rows * element, logits=logits_of(lay, gpu=gpu),
             to_words=(1 + half_on_cpu + (lay.topology.tp > 1)) * row,
             exchanged=s.ties * (lay.topology.pp > 1) * (has_head + has_words > 0) * (lay.rows // shards) * FP32,
-            update=_update(lay, state, has_words, shards, gpu=gpu),
-            published=0 if gpu else (shards > by_weights) * own * element,
+            update=_update(lay, state, has_words, shards, routes.bucket // routed_shards, gpu=gpu),
+            published=0 if gpu else ((shards > by_weights) * own + (routed_shards > routed_weights) * routed_own) * element,
         )  # fmt: skip
 
     def moment(self, *, gathered: Count = 0, gradients: Count, held: Count = 0, working: Count = 0, logits: Count = 0,
                messages: Count = 0) -> Moment:
-        return Moment(weights=self.weights + self.gathers * gathered, gradients=gradients, optimizer=self.optimizer,
+        return Moment(weights=self.weights + gathered, gradients=gradients, optimizer=self.optimizer,
                       activations=held, working=working, logits=logits, communication=messages * self.outside * self.row,
                       buffers=self.buffers, workspaces=self.workspaces)
 
     def update_moments(self) -> list[Moment]:
         """After the last micro-batch."""
         gradients = pick(self.shares, self.summed * FP32, self.flat * self.gradient)
+        gradients = gradients + pick(self.routes_share, self.routes_summed * FP32, self.routes.flat * self.routes_gradient)
         return [self.moment(gradients=gradients + self.exchanged), self.moment(gradients=gradients, working=self.published),
                 self.moment(gradients=gradients, working=self.update)]
 
@@ -505,23 +646,26 @@ class Rank:
         # On a GPU gradients come as the pass goes on; where weight gradients wait, a norm's is a bucket's first.
         reached = pick(h.low, h.running, smaller(self.deep, h.running))
         before = larger(0, reached - self.splits * smaller(self.deep, h.running))
-        gathered = pick(h.low, 1, smaller(2, h.running)) * self.gathered + self.cast * works
+        gathered = (pick(h.low, 1, smaller(2, h.running)) * (self.gathers * self.gathered + self.routes.gathered)
+                    + self.gathers * self.cast * works)
         on_the_way = self._on_the_way(h)
         found = []
         # Where gradients are cut, also with the first bucket on its way and the second one filling.
         second = self.shares * (1 - self.splits) * (h.running > self.deep)
+        without = self._of_experts(h, 0, gpu=gpu)
         for further in (0, second) if ever(second) else (0,):
             for working, blocks in ((self.in_mlp, before), (self.after, reached)):
                 gradients = self._gradients(h, blocks, on_the_way, further=further, gpu=gpu)
+                gradients = gradients + self._of_experts(h, blocks, gpu=gpu)
                 found.append(self.moment(gathered=gathered, gradients=gradients, messages=h.messages,
                                          held=held - further * self.deep * self.kept,
                                          working=pick(works, working, self.outside * self.row)))
         found.append(self.moment(held=held, messages=h.messages + (h.messages > 0), working=h.follows * works * self.forward,
-                                 gradients=self._gradients(h, 0, on_the_way, begun=0, gpu=gpu)))
+                                 gradients=self._gradients(h, 0, on_the_way, begun=0, gpu=gpu) + without))
         if ever(h.head):
             loss = h.head * (1 - h.low)
-            gradients = loss * self._gradients(h, 0, on_the_way, at_loss=True, gpu=gpu)
-            found.append(self.moment(gathered=loss * self.words * self.number, held=held, messages=h.messages,
+            gradients = loss * (self._gradients(h, 0, on_the_way, at_loss=True, gpu=gpu) + without)
+            found.append(self.moment(gathered=self.gathers * loss * self.words * self.number, held=held, messages=h.messages,
                                      gradients=gradients, working=loss * self.loss, logits=loss * self.logits))
         if ever(h.starts) or ever(h.enters):
             found += self._at_embedding(h, gpu=gpu)
@@ -532,11 +676,12 @@ class Rank:
         last = pick(h.low, 1, h.running)
         left = (h.layers - last) * self.kept + h.deferred * self.waits + h.lingers * self.last_gemm
         travels = self.summed + h.left_words * (1 - self.splits) * self.words
+        came = self._end_gradients(h, gpu=gpu) + self._of_experts(h, (1 - self.routes_share) * h.running, gpu=gpu)
         return [
-            self.moment(gradients=h.starts * self._end_gradients(h, gpu=gpu), messages=h.messages,
+            self.moment(gradients=h.starts * came, messages=h.messages,
                         held=left + self.splits * last * self.waits, working=h.starts * self.to_words),
-            self.moment(gathered=h.enters * self.words * self.number, held=left, messages=h.messages,
-                        gradients=pick(self.shares, travels, 0 if gpu else self.flat) * FP32,
+            self.moment(gathered=self.gathers * h.enters * self.words * self.number, held=left, messages=h.messages,
+                        gradients=pick(self.shares, travels, 0 if gpu else self.flat) * FP32 + self._of_experts(h, 0, gpu=gpu),
                         working=h.enters * 2 * self.outside * self.row),
         ]  # fmt: skip
 
@@ -563,10 +708,21 @@ class Rank:
             travels, fills = (1 - is_open) * travels, h.head * self.words + waits
         else:
             travels = (1 - larger(is_open, self.splits * h.low)) * travels
+            # Of a layer alone, experts' come before the rest and are on their way while these fill.
             travels = pick(further, self.bucket, pick(h.head * apart, self.head_travels * self.words, travels))
+            travels = (1 - self.routes_share * (self.deep <= 1)) * travels
             filling = larger(waits, pick(self.splits, blocks, smaller(self.deep, blocks)) * self.block)
             fills = self.tied * h.head * self.words + pick(completes, smaller(filling, 2 * self.bucket), filling)
         return pick(self.shares, (self.summed + travels + fills) * FP32, whole)
+
+    def _of_experts(self, h: Held, blocks: Count, *, gpu: bool) -> Count:
+        """Of so many layers of the chunk at work; where they are cut, of the layers of a bucket."""
+        routes = self.routes
+        came = h.ready + h.fresh * blocks
+        whole = smaller(came * routes.mean, routes.flat) if gpu else routes.flat
+        whole = pick(self.shares, routes.flat, whole) * self.routes_gradient
+        filling = smaller(routes.bucket, blocks * routes.block)
+        return pick(self.routes_share, (self.routes_summed + filling) * FP32, whole)
 
     def _end_gradients(self, h: Held, *, gpu: bool) -> Count:
         """When the embedding's come."""
@@ -580,10 +736,10 @@ class Rank:
         return smaller((h.ready + h.fresh * blocks) * self.block + ends, self.flat) * self.gradient
 
 
-def _update(lay: Layout, state: State, has_words: Count, shards: Count, *, gpu: bool) -> Count:
+def _update(lay: Layout, state: State, has_words: Count, shards: Count, routed: Count, *, gpu: bool) -> Count:
     """What AdamW makes beside its state, for the longest stretch that it updates at once."""
     path, words = state.bucket // shards, larger(has_words, state.owns_head) * lay.rows // shards
-    longest = larger(path, words)
+    longest = larger(path, words, routed)
     # A gradient, two steps of the root, and the root of the stretch before; means that are not fp32 are widened.
     wide = (lay.moments < FP32) * 1
     before = pick(state.chained, path, state.several * smaller(path, words))
@@ -633,11 +789,11 @@ class Footprint:
         return sum(self.at_peak.values())
 
 
-def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
+def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False, load: tuple[float, float] = EVEN) -> Footprint:
     t = trial.topology
-    layers = stages_of(trial.model, t)[rank :: t.pp]
-    chunks = chunks_of(layers, first=rank == 0, last=rank == t.pp - 1)
-    own = Rank.of(Layout.of(trial), chunks, gpu=gpu)
+    layers, mixed = (split(trial.model, t)[rank :: t.pp] for split in (stages_of, experts_of_stages))
+    chunks = chunks_of(layers, mixed, first=rank == 0, last=rank == t.pp - 1)
+    own = Rank.of(Layout.of(trial, load), chunks, gpu=gpu)
     held = held_by(t.schedule, pp=t.pp, rank=rank, microbatches=trial.microbatches, layers=layers, gpu=gpu,
                    cut=t.divided_over[1] > 1)
     found = [*(one for h in held for one in own.moments(h, gpu=gpu)), *own.update_moments()]
@@ -649,10 +805,10 @@ def footprint(trial: Trial, *, rank: int = 0, gpu: bool = False) -> Footprint:
     return Footprint(**peaks, activations=activations, at_peak={part: round(size) for part, size in fullest._asdict().items()})
 
 
-def chunks_of(layers: tuple[int, ...], *, first: bool, last: bool) -> list[Chunk]:
-    """Of a rank's virtual stages, those that are alike as one."""
-    found: dict[tuple[int, int, int], int] = {}
-    for number, count in enumerate(layers):
-        key = count, int(first and number == 0), int(last and number == len(layers) - 1)
+def chunks_of(layers: tuple[int, ...], mixed: tuple[int, ...], *, first: bool, last: bool) -> list[Chunk]:
+    """Of a rank's virtual stages, those that are alike as one; `mixed`: their layers that have experts."""
+    found: dict[tuple[int, int, int, int], int] = {}
+    for number, (count, routed) in enumerate(zip(layers, mixed)):
+        key = count, int(first and number == 0), int(last and number == len(layers) - 1), routed
         found[key] = found.get(key, 0) + 1
     return [Chunk(count, *key) for key, count in found.items()]

@@ -41,6 +41,8 @@ def register(app: typer.Typer) -> None:
         all_stages: bool = typer.Option(False, "--all-stages", help="Each distinct rank once, and the pipeline from them."),
         memory_only: bool = typer.Option(False, "--memory-only", help="Bytes alone, without allocating them."),
         repeats: int = typer.Option(3, help="How often each action is timed."),
+        moe_load: str = typer.Option("1", help="Tokens that this rank's experts receive: 1.5 is half as many again as at "
+                                               "balance; or a file with the tokens of each expert, a line a layer."),
         device: str = typer.Option(None, help="auto, cpu or cuda.", show_default=False),
         settings: list[str] = SET_OTHER,
         logbook: Path = typer.Option(None, help="Keep it in this logbook, marked as rehearsed.", show_default=False),
@@ -57,10 +59,10 @@ def register(app: typer.Typer) -> None:
         given["execution"] = {"device": device}
         trial, recipe = _asked(file, given, settings, which)
         from seatrial.logbook import Logbook
-        from seatrial.rehearse import run, show
+        from seatrial.rehearse import load, run, show
 
         asked = run.RehearsalOptions(rank=rank or 0 if stage is None else run.stage_rank(trial, stage), all_stages=all_stages,
-                            memory_only=memory_only, repeats=repeats)
+                            memory_only=memory_only, repeats=repeats, load=load.Load.of(moe_load))
         began = time.perf_counter()
         found = run.rehearse(trial, recipe, asked, cluster=trial.cluster, say=_say)
         said = show.document(found, recipe, seconds=time.perf_counter() - began)

@@ -244,6 +244,19 @@ class Configs:
         return np.stack([np.where(self.pp == 1, self.mtp, 0), 0 * self.mtp, self.mtp])
 
     @property
+    def expert_shards(self) -> tuple[Ints, Ints, Ints]:
+        """Ranks over which weights, gradients and state of experts would be cut: a group that is not said is all of them."""
+        state = np.gcd(self.edp, self.zero_group)
+        gradients = np.gcd(state, self.gradients_group)
+        return np.gcd(gradients, self.weights_group), gradients, state
+
+    @property
+    def experts_divided_over(self) -> tuple[Ints, Ints, Ints]:
+        """`Topology.experts_divided_over`."""
+        weights, gradients, state = self.expert_shards
+        return np.where(self.zero == 3, weights, 1), np.where(self.zero >= 2, gradients, 1), np.where(self.zero > 0, state, 1)
+
+    @property
     def attention_size(self) -> Ints:
         """Of a head as attention computes with it; latent attention's queries are wider than its values."""
         return np.where(self.is_latent == 1, (self.head_size + self.rope_dim + self.value_dim) // 2, self.head_size)

@@ -126,7 +126,7 @@ def copies_of(c: Configs) -> tuple[Copies, ...]:
 def _tensors(c: Configs, cluster: Cluster, parameters: Parameters, element: Floats) -> dict[str, Floats]:
     """[3, n] bytes by part: our own engine's as it counts them itself, others' from their facts."""
     gpu = cluster.device.kind == "gpu"
-    own = np.broadcast_to(facts.of(c, "footprint"), len(c)) & ours.counted(c)
+    own = np.broadcast_to(facts.of(c, "footprint"), len(c))
     if own.all() and len(c):
         parts = ours.footprints(c, gpu=gpu).parts
     else:

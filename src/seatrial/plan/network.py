@@ -52,7 +52,7 @@ class Group:
         return replace(self, per_node=per_domain, sharers=np.maximum(1, reach // per_domain), stride=None)
 
 
-def _every(stride: Ints, size: Ints, c: Configs) -> Group:
+def every(stride: Ints, size: Ints, c: Configs) -> Group:
     """`size` ranks, each so many after the one before."""
     per_node = np.clip(c.procs_per_node // stride, 1, size)
     return Group(size=size, per_node=per_node, sharers=np.maximum(1, c.procs_per_node // per_node), stride=stride,
@@ -60,23 +60,23 @@ def _every(stride: Ints, size: Ints, c: Configs) -> Group:
 
 
 def tensor_group(c: Configs) -> Group:
-    return _every(np.ones_like(c.tp), c.tp, c)
+    return every(np.ones_like(c.tp), c.tp, c)
 
 
 def heads_group(c: Configs) -> Group:
     """Ranks of one sequence that share heads by all-to-all: neighbours …"""
-    return _every(c.tp, c.context_split[0], c)
+    return every(c.tp, c.context_split[0], c)
 
 
 def context_group(c: Configs) -> Group:
     """… and those that keys and values go round: one of each such neighbourhood."""
     heads, ring = c.context_split
-    return _every(c.tp * heads, ring, c)
+    return every(c.tp * heads, ring, c)
 
 
 def data_group(c: Configs) -> Group:
     """All that hold the same weights, over data and context."""
-    return _every(c.tp, c.data_ranks, c)
+    return every(c.tp, c.data_ranks, c)
 
 
 def replica_group(c: Configs, shards: Ints, of: Ints) -> Group:
@@ -101,23 +101,20 @@ class Copies(NamedTuple):
 
     @classmethod
     def of_experts(cls, c: Configs) -> Copies:
-        """`Topology.experts_divided_over`."""
-        state = np.gcd(c.edp, c.shards)
-        gradients = np.gcd(state, c.gradient_shards)
-        return cls(c.edp, c.expert_ranks, np.gcd(gradients, c.weight_shards), gradients, state)
+        return cls(c.edp, c.expert_ranks, *c.expert_shards)
 
     def group(self, c: Configs, shards: Ints) -> Group:
         """Ranks that hold one copy between them: consecutive ones, inside a node where they fit."""
-        return _every(self.stride, shards, c)
+        return every(self.stride, shards, c)
 
     def replicas(self, c: Configs, shards: Ints, of: Ints) -> Group:
         """Those of `of` ranks that hold the same of so many shards."""
-        return _every(self.stride * shards, np.maximum(1, of // shards), c)
+        return every(self.stride * shards, np.maximum(1, of // shards), c)
 
 
 def expert_group(c: Configs) -> Group:
     """Ranks that tokens are dealt out to: all experts of a layer are among them."""
-    return _every(np.ones_like(c.tp), c.expert_ranks, c)
+    return every(np.ones_like(c.tp), c.expert_ranks, c)
 
 
 def embedding_group(c: Configs) -> Group:

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seatrial import stages
 from seatrial.arith.footprint import FP32, PARTS, Chunk, Layout, Moment, Rank, chunks_of
 from seatrial.arith.held import Held, fullest, held_by
+from seatrial.plan import experts
 from seatrial.plan.configs import GATHER, PRECISIONS, RECOMPUTE, SCHEDULES, SPLITS, Configs, Floats, Ints, execution_at
 from seatrial.schedule import KINDS, splits_backward
 from seatrial.spec import BYTES, Execution
@@ -40,11 +42,6 @@ class Footprints:
     parts: dict[str, Floats]
     """[3, n] each; `working` has the tables of positions, which every layer shares, and libraries' workspaces beside what a
     pass makes for a while."""
-
-
-def counted(c: Configs) -> NDArray[np.bool_]:
-    """Which layouts the count knows: those of dense models."""
-    return (c.experts == 0) & (c.is_latent == 0)
 
 
 def footprints(c: Configs, *, gpu: bool) -> Footprints:
@@ -103,7 +100,9 @@ def _fullest(lay: Layout, table: _Table, ranks: Ints, *, gpu: bool) -> Floats:
 
 
 def _take(value: Any, which: Any) -> Any:
-    """Of a column; what is the same for all is a number."""
+    """Of a column, or of several; what is the same for all is a number."""
+    if isinstance(value, tuple):
+        return type(value)(*(_take(one, which) for one in value))
     return value[which] if isinstance(value, np.ndarray) else value
 
 
@@ -123,6 +122,10 @@ def _by_rank(found: Floats, group: Ints, *, alone: NDArray[np.bool_]) -> Footpri
 
 
 def _layout(c: Configs, execution: Execution) -> Layout:
+    mixture = bool((c.experts > 0).any())
+    # What the fullest rank of all receives, over the layers that it keeps and in one of them.
+    layers = np.where(c.recompute == RECOMPUTE.index("full"), 1.0, c.expert_layers / c.pp)
+    load, most = (1 + experts.kept_excess(c, layers)[0], 1 + experts.excess(c)) if mixture else (1.0, 1.0)
     return Layout(
         shape=c, topology=c, vocab=c.vocab, microbatches=c.microbatches,
         selective=(c.recompute == RECOMPUTE.index("selective")) * 1, full=(c.recompute == RECOMPUTE.index("full")) * 1,
@@ -130,6 +133,7 @@ def _layout(c: Configs, execution: Execution) -> Layout:
         moments=BYTES[execution.moments], plain=int(execution.optimizer == "adamw-plain"),
         bucket=int(execution.bucket_mib * 2**20 / FP32), logits_chunk=execution.logits_chunk,
         neighbours=c.context_split[0], gathers_keys=(c.cp_kind == GATHER) * 1, packs=(c.documents > 0) * 1,
+        mixture=mixture, gathers_tokens=(c.moe_dispatcher == experts.ALLGATHER) * 1, load=load, most_load=most,
     )  # fmt: skip
 
 
@@ -152,7 +156,7 @@ class _Table:
 
     def __init__(self, gpu: bool):
         self.gpu = gpu
-        self.known: dict[int, tuple[int, int]] = {}
+        self.known: dict[tuple[int, int], tuple[int, int]] = {}
         self._ranks: list[tuple[int, int, int, list[Chunk]]] = []
         self._held: list[Held] = []
         self._stack()
@@ -162,19 +166,26 @@ class _Table:
         most = np.where(c.schedule == SCHEDULES.index("gpipe"), MOST, 4 * c.pp * c.vp)
         microbatches = np.minimum(c.microbatches, np.minimum(most, MOST))
         cut = _cut(c)
-        keys, back = np.unique(c.split << 42 | c.pp << 24 | cut << 23 | c.schedule << 20 | microbatches, return_inverse=True)
-        spans = [self.known.get(key) or self._add(key) for key in keys.tolist()]
+        packed = c.split << 42 | c.pp << 24 | cut << 23 | c.schedule << 20 | microbatches
+        # Which layers have experts.
+        pattern = np.where(c.experts > 0, c.expert_every << 20 | c.dense_layers, 0)
+        spans: Ints = np.empty((len(c), 2), dtype=np.int64)
+        for one in np.unique(pattern).tolist():
+            where = pattern == one
+            keys, back = np.unique(packed[where], return_inverse=True)
+            spans[where] = np.array([self.known.get((key, one)) or self._add(key, one) for key in keys.tolist()])[back]
         if len(self.place) < len(self._ranks):
             self._stack()
-        start, count = np.array(spans, dtype=np.int64).reshape(-1, 2)[back].T
+        start, count = spans.T
         layouts = np.repeat(np.arange(len(c)), count)
         return layouts, np.arange(len(layouts)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(start, count)
 
-    def _add(self, key: int) -> tuple[int, int]:
+    def _add(self, key: int, pattern: int) -> tuple[int, int]:
         split, pp = SPLITS[key >> 42], key >> 24 & 0x3FFFF
         cut, kind, microbatches = bool(key >> 23 & 1), SCHEDULES[key >> 20 & 7], key & MOST
         start = len(self._ranks)
-        for ranks in alike(split, pp, kind):
+        mixed = stages.with_experts(split, dense=pattern & 0xFFFFF, every=pattern >> 20)
+        for ranks in alike(split, pp, kind, mixed):
             layers, first, last = split[ranks[0] :: pp], ranks[0] == 0, ranks[0] == pp - 1
             if splits_backward(kind) and microbatches >= 2 * pp:
                 # All of them fill up: from rank to rank one micro-batch's activations become weight gradients that wait.
@@ -182,31 +193,31 @@ class _Table:
             held = fullest(one for rank in ranks for one in held_by(
                 kind, pp=pp, rank=rank, microbatches=microbatches, layers=layers, gpu=self.gpu, cut=cut))  # fmt: skip
             self._ranks.append((FIRST if first else LAST if last else MIDDLE, len(self._held), len(held),
-                                chunks_of(layers, first=first, last=last)))
+                                chunks_of(layers, mixed[ranks[0] :: pp], first=first, last=last)))
             self._held += held
-        self.known[key] = start, len(self._ranks) - start
-        return self.known[key]
+        self.known[key, pattern] = start, len(self._ranks) - start
+        return self.known[key, pattern]
 
     def _stack(self) -> None:
         width = max((len(chunks) for *_, chunks in self._ranks), default=1)
-        padded = [[*chunks, *[Chunk(0, 0, 0, 0)] * (width - len(chunks))] for *_, chunks in self._ranks]
+        padded = [[*chunks, *[Chunk(0, 0, 0, 0, 0)] * (width - len(chunks))] for *_, chunks in self._ranks]
         self.chunks: Ints = np.array(padded, dtype=np.int64).reshape(-1, width, len(Chunk._fields))
         self.held: Ints = np.array(self._held, dtype=np.int64).reshape(-1, len(Held._fields))
         self.place, self.start, self.count = np.array([one[:3] for one in self._ranks], dtype=np.int64).reshape(-1, 3).T
 
 
-def alike(split: tuple[int, ...], pp: int, kind: str) -> list[list[int]]:
+def alike(split: tuple[int, ...], pp: int, kind: str, mixed: tuple[int, ...] = ()) -> list[list[int]]:
     """The first rank, the last, and those between that can be the fullest, together where they have the same layers.
 
     Earlier ones hold more activations; but later ones more messages with virtual stages, and more weight gradients that wait
     where the schedule splits the backward pass.
     """
-    between: dict[tuple[int, ...], list[int]] = {}
+    between: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
     later_count = splits_backward(kind) or KINDS[kind].virtual
     for rank in range(1, pp - 1):
-        layers = split[rank::pp]
+        layers = split[rank::pp], mixed[rank::pp]
         if later_count:
             between.setdefault(layers, []).append(rank)
-        elif not any(all(a >= b for a, b in zip(others, layers)) for others in between):
+        elif not any(all(a >= b for a, b in zip(others, layers[0])) and routed == layers[1] for others, routed in between):
             between[layers] = [rank]
     return [[0], *between.values(), *([[pp - 1]] if pp > 1 else [])]

@@ -86,6 +86,23 @@ class FakeGemm:
         return out
 
 
+class FakeGrouped:
+    """Of experts; `narrow`: the gradient of one matrix is made in the type of its factors before it is added up."""
+
+    def __init__(self, *, narrow: bool):
+        self.narrow = narrow
+
+    def __call__(self, x_NK: Tensor, weight_EKM: Tensor, counts_E: Tensor) -> Tensor:
+        return x_NK.new_empty(x_NK.shape[0], weight_EKM.shape[2])
+
+    def rows(self, rows_RK: Tensor, matrices_EMN: Tensor, ends_E: Tensor, *, transposed: bool = False) -> Tensor:
+        return rows_RK.new_empty(rows_RK.shape[0], matrices_EMN.shape[1 if transposed else 2])
+
+    def into(self, out_EMN: Tensor, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor, *, add: bool = False) -> None:
+        if self.narrow and out_EMN.dtype != left_TM.dtype:
+            left_TM.new_empty(out_EMN.shape[1:])
+
+
 def scaled_gemm(left: Tensor, right_t: Tensor, left_inverse: Tensor, right_inverse: Tensor, *, bias: Tensor | None = None,
                 out_dtype: torch.dtype = torch.bfloat16, fast: bool = True, out: Tensor | None = None) -> Tensor:
     return left.new_empty(left.shape[0], right_t.shape[0], dtype=out_dtype) if out is None else out
@@ -109,11 +126,30 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return _RmsNorm.apply(x, weight, eps)  # type: ignore[no-any-return]
 
 
+class _NarrowValues(torch.autograd.Function):
+    """Keeps what goes in and out and a number a query, as a GPU's fused kernels do."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = q.new_empty(*q.shape[:-1], v.shape[-1])
+        ctx.save_for_backward(q, k, v, out, q.new_empty(q.shape[:-1], dtype=torch.float32))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return tuple(x.new_empty(x.shape) for x in ctx.saved_tensors[:3])
+
+
+def narrow_values(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return _NarrowValues.apply(q, k, v)  # type: ignore[no-any-return]
+
+
 def kernels() -> Kernels:
     return Kernels(norm=_norm, norm_recompute=_norm_recompute, norm_backward=_norm_backward, gelu=torch.empty_like,
                    gelu_backward=_gelu_backward, cat_qkv=_cat_qkv, reduce_partials=_nothing, add_rows=_nothing,
                    softmax_parts=_softmax_parts, softmax_gradient=_nothing, squared=_squared, adamw=_nothing,
-                   adamw_split=_nothing, cast8=_cast8,
+                   adamw_split=_nothing, cast8=_cast8, put_rows=_put_rows, sum_rows=_sum_rows, gated=_gated,
+                   gated_backward=_gated_backward,
                    norm8=_norm8, norm_recompute8=_transposed, gelu8=_eight, gelu_backward8=_gelu_backward8, cat_qkv8=_cat_qkv8)
 
 
@@ -156,6 +192,25 @@ def _softmax_parts(logits: Tensor, targets: Tensor, real: int) -> Parts:
 
 def _squared(parts: list[Tensor]) -> Tensor:
     return parts[0].new_empty((), dtype=torch.float64)
+
+
+# experts
+
+
+def _put_rows(x_TH: Tensor, place_TK: Tensor, rows: int) -> Tensor:
+    return x_TH.new_empty(rows, x_TH.shape[1])
+
+
+def _sum_rows(rows_RH: Tensor, place_TK: Tensor) -> Tensor:
+    return rows_RH.new_empty(place_TK.shape[0], rows_RH.shape[1])
+
+
+def _gated(pre: Tensor, weight_R: Tensor) -> Tensor:
+    return pre.new_empty(pre.shape[0], pre.shape[1] // 2)
+
+
+def _gated_backward(d: Tensor, pre: Tensor, weight_R: Tensor) -> Tensor:
+    return torch.empty_like(weight_R)
 
 
 # eight bits

@@ -79,7 +79,14 @@ class Modelled:
             return network.data_group(self.configs)
         if name == "pp":
             return network.embedding_group(self.configs)
-        for level, stride, size in self.trial.topology.levels:
+        t = self.trial.topology
+        experts = t.ep * t.expert_tp
+        apart = {"ep": (1, experts), "etp": (1, t.expert_tp), "edp": (experts, t.edp), "stage": (1, t.stage_ranks),
+                 "replica": (1, t.tp * t.cp), **{f"expert_{level}": (experts * stride, size)
+                                                 for level, stride, size in t.expert_levels if size > 1}}
+        if name in apart:
+            return network.every(*(np.array([n]) for n in apart[name]), self.configs)
+        for level, stride, size in t.levels:
             if level == name and size > 1:
                 return network.replica_group(self.configs, np.array([stride]), np.array([stride * size]))
         per_node = min(self._world, self.cluster.procs_per_node)

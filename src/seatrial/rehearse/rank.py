@@ -22,15 +22,16 @@ from torch.nn.attention import SDPBackend
 
 from seatrial.arith.footprint import Layout, workspaces
 from seatrial.documents import CORPUS
-from seatrial.engine.core.comm import Comm, Pending
+from seatrial.engine.core.comm import Comm, Dealt, Pending
 from seatrial.engine.core.layers import swiglu_by_autograd
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.ops import Ops
-from seatrial.engine.core.params import fill
+from seatrial.engine.core.params import Held, fill
 from seatrial.engine.core.pipeline import Messages, Order
 from seatrial.engine.core.step import Engine
 from seatrial.engine.fast import choose
 from seatrial.engine.fast.config import KernelConfig
+from seatrial.engine.fast.experts import FastExperts
 from seatrial.engine.fast.ops import FastOps
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.heartbeat import Heartbeat
@@ -39,7 +40,8 @@ from seatrial.engine.watch.tracker import tracker
 from seatrial.errors import SeatrialError
 from seatrial.recipe import Recipe
 from seatrial.rehearse import fake
-from seatrial.rehearse.fake import Answers, no_memory
+from seatrial.rehearse.fake import Answers, FakeGrouped, no_memory
+from seatrial.rehearse.load import BALANCED, Load, pairs_of
 from seatrial.rehearse.recorder import Moment, Recorder
 from seatrial.schedule import KINDS, Action, Kind, peak_activations, schedule, splits_backward
 from seatrial.spec import GIB, Batch, Topology, Trial
@@ -75,9 +77,9 @@ class _Recorded(Pending):
 
 
 class _Comm(Comm):
-    def __init__(self, mesh: Mesh, timers: Timers, recorder: Recorder):
+    def __init__(self, mesh: Mesh, timers: Timers, recorder: Recorder, trial: Trial, load: Load, *, fake: bool):
         super().__init__(mesh, timers, _Beats(mesh.rank, recorder))
-        self.recorder = recorder
+        self.recorder, self.trial, self.load, self.fake = recorder, trial, load, fake
 
     def all_reduce(self, x: Tensor, group: Group, *, timer: str, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM,
                    wait: bool = True) -> Pending:
@@ -109,6 +111,31 @@ class _Comm(Comm):
     def all_to_all(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
         return self._passed(self._issue("all_to_all", x, group), out, x, timer)
 
+    def deal(self, mine_E: Tensor, group: Group, held: Held, *, layer: int, timer: str) -> Dealt:
+        """This rank's go where its router sends them; where no number is real, to all alike."""
+        here_E, parties = self.load.rows(self.trial, self.mesh.rank, layer=layer), held.experts // held.count
+        here_RE = [[_share(rows, rank, group.size) for rows in here_E] for rank in range(group.size)]
+        pairs = pairs_of(self.trial)
+        to_each = ([_share(pairs, rank, parties) for rank in range(parties)] if self.fake
+                   else mine_E.view(parties, -1).sum(-1).tolist())
+        return Dealt(to_each, torch.tensor(here_RE, device=mine_E.device), [sum(line) for line in here_RE])
+
+    def arrived(self, counts_E: Tensor, group: Group, *, layer: int) -> tuple[Tensor, int]:
+        if group.size == 1 and not self.fake:
+            return super().arrived(counts_E, group, layer=layer)
+        here_E = self.load.rows(self.trial, self.mesh.rank, layer=layer)
+        return torch.tensor(here_E, device=counts_E.device), sum(here_E)
+
+    def exchange_rows(self, x_NH: Tensor, group: Group, sends: list[int], receives: list[int], *, timer: str) -> Pending:
+        """This rank's own rows stand for those of the others."""
+        out = x_NH.new_empty(sum(receives), x_NH.shape[1])
+        number = self._issue("all_to_all", x_NH if len(x_NH) > len(out) else out, group)
+        with self.recorder.aside():
+            for part in out.split(max(1, len(x_NH))):
+                part.copy_(x_NH[: len(part)])
+        made = Pending(None, lambda _leaves=x_NH: out, self.timers, timer)  # type: ignore[misc]
+        return _Recorded(made, self, number) if group.size > 1 else made
+
     def shift(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
         return self._passed(self._issue("shift", x, group), out, x, timer)
 
@@ -121,6 +148,11 @@ class _Comm(Comm):
     def _issue(self, name: str, x: Tensor, group: Group) -> int:
         """0 where there is nobody to talk to."""
         return self.recorder.issue(name, group.name, x.numel() * x.element_size()) if group.size > 1 else 0
+
+
+def _share(whole: int, number: int, ways: int) -> int:
+    """Part `number` of so many that are as alike as whole numbers can be."""
+    return (number + 1) * whole // ways - number * whole // ways
 
 
 class _Arrived:
@@ -174,10 +206,10 @@ class _Messages(Messages):
 
 
 class StandIn(Engine):
-    def __init__(self, trial: Trial, recipe: Recipe, mesh: Mesh, recorder: Recorder, ops: Ops, *, first_values: bool):
-        """`first_values`: not made where nobody reads them."""
-        self.whole, self.recorder = True, recorder
-        comm = _Comm(mesh, Timers(mesh.device.type), recorder)
+    def __init__(self, trial: Trial, recipe: Recipe, mesh: Mesh, recorder: Recorder, ops: Ops, *, load: Load, fake: bool):
+        """`fake`: first values are not made, nobody reads them."""
+        self.whole, self.recorder, first_values = True, recorder, not fake
+        comm = _Comm(mesh, Timers(mesh.device.type), recorder, trial, load, fake=fake)
         super().__init__(trial, recipe, mesh, comm=comm, ops=ops, first_values=first_values)
         for bucket in self.buckets:
             # The shards of the other replicas, whose first values would have come from them.
@@ -244,30 +276,32 @@ def microbatches_to_peak(trial: Trial, pp_rank: int) -> int:
     return min(there, most.activations + most.weight_inputs + 2)
 
 
-def time_actions(trial: Trial, recipe: Recipe, device: torch.device, *, repeats: int, as_gpu: bool) -> list[Moment]:
+def time_actions(trial: Trial, recipe: Recipe, device: torch.device, *, repeats: int, as_gpu: bool,
+                 load: Load = BALANCED) -> list[Moment]:
     """A step to warm up, and one of `repeats` micro-batches, one after the other through this rank's stages.
 
     `as_gpu`: whether the ranks that it stands for talk through NCCL, whose ways of sending and scattering differ from gloo's.
     """
     with _explained(trial, device):
-        engine = _engine(trial, recipe, device, as_gpu=as_gpu)
+        engine = _engine(trial, recipe, device, as_gpu=as_gpu, load=load)
         # The first step makes the gradients' buckets and picks kernels.
         _one_by_one(engine, trial, recipe, 1)
         return _one_by_one(engine, trial, recipe, repeats)
 
 
-def measure_memory(trial: Trial, recipe: Recipe, device: torch.device, *, fake: bool, as_gpu: bool) -> Memory:
+def measure_memory(trial: Trial, recipe: Recipe, device: torch.device, *, fake: bool, as_gpu: bool,
+                   load: Load = BALANCED) -> Memory:
     """Over as much of the schedule as shows its fullest moment."""
     with _explained(trial, device), no_memory() if fake else contextlib.nullcontext():
-        engine = _engine(trial, recipe, device, as_gpu=as_gpu, fake=fake)
+        engine = _engine(trial, recipe, device, as_gpu=as_gpu, load=load, fake=fake)
         return _watched(engine, trial, recipe, fake=fake, workspaces=workspaces(Layout.of(trial)) if fake and as_gpu else 0)
 
 
-def time_and_memory(trial: Trial, recipe: Recipe, device: torch.device, *, repeats: int,
-         as_gpu: bool) -> tuple[list[Moment], Memory]:
+def time_and_memory(trial: Trial, recipe: Recipe, device: torch.device, *, repeats: int, as_gpu: bool,
+                    load: Load = BALANCED) -> tuple[list[Moment], Memory]:
     """On one engine, where the schedule fits and runs quickly enough: it is made once."""
     with _explained(trial, device):
-        engine = _engine(trial, recipe, device, as_gpu=as_gpu)
+        engine = _engine(trial, recipe, device, as_gpu=as_gpu, load=load)
         memory = _watched(engine, trial, recipe, fake=False)
         return _one_by_one(engine, trial, recipe, repeats), memory
 
@@ -280,16 +314,21 @@ def gpu_ops(trial: Trial) -> Ops:
                        gemm=fake.FakeGemm() if config.fused else None, scaled_gemm=fake.scaled_gemm)
     # No fused kernel of a GPU takes grouped heads in fp32.
     grouped = trial.topology.precision == "fp32" and trial.model.kv != trial.model.heads
-    return replace(ops, rms_norm=fake.rms_norm, swiglu=swiglu_by_autograd, attention=SDPBackend.MATH if grouped else None)
+    return replace(ops, rms_norm=fake.rms_norm, narrow_values=fake.narrow_values, swiglu=swiglu_by_autograd,
+                   attention=SDPBackend.MATH if grouped else None)
 
 
-def _engine(trial: Trial, recipe: Recipe, device: torch.device, *, as_gpu: bool, fake: bool = False) -> StandIn:
+def _engine(trial: Trial, recipe: Recipe, device: torch.device, *, as_gpu: bool, load: Load, fake: bool = False) -> StandIn:
     """`fake`: its tensors have no memory, and its GPU may not be there."""
     acts_as = ("nccl" if as_gpu else "gloo") if trial.topology.world > 1 else None
     _free(device)  # of the rank before
     mesh = Mesh(trial.topology, device=device, acts_as=acts_as)
     ops = gpu_ops(trial) if fake and as_gpu else choose.build(choose.choose(trial, device)[0], trial, device)
-    return StandIn(trial, recipe, mesh, Recorder(device.type), ops, first_values=not fake)
+    if fake:
+        grouped = FakeGrouped(narrow=not as_gpu)
+        fast = replace(ops.experts, grouped=grouped) if isinstance(ops.experts, FastExperts) else ops.experts
+        ops = replace(ops, grouped=grouped, experts=fast)
+    return StandIn(trial, recipe, mesh, Recorder(device.type), ops, load=load, fake=fake)
 
 
 def _one_by_one(engine: StandIn, trial: Trial, recipe: Recipe, count: int) -> list[Moment]:

@@ -23,10 +23,11 @@ from seatrial.errors import BadInput, Infeasible
 from seatrial.recipe import Recipe
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.iteration import Free, Iteration, Modelled, Network, RankTimes, assemble, replay
+from seatrial.rehearse.load import BALANCED, Load
 from seatrial.rehearse.rank import Memory, measure_memory, microbatches_to_peak, time_actions, time_and_memory
 from seatrial.rehearse.recorder import Moment
 from seatrial.schedule import peak_activations, schedule
-from seatrial.spec import BYTES, GIB, Cluster, Place, Trial, stages_of
+from seatrial.spec import BYTES, GIB, Cluster, Place, Trial, experts_of_stages, stages_of
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 REAL_WITHIN_S = 20.0
@@ -42,6 +43,8 @@ class RehearsalOptions:
     all_stages: bool = False
     memory_only: bool = False
     repeats: int = 3
+    load: Load = BALANCED
+    """What experts receive."""
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -57,7 +60,9 @@ class Candidate:
     alike: tuple[int, ...]
     """Pipeline ranks that this one stands for."""
     layers: tuple[int, ...]
-    """Of each of its virtual stages."""
+    """Of each of its virtual stages …"""
+    expert_layers: tuple[int, ...]
+    """… and those of them that have experts."""
     has_embedding: bool
     has_head: bool
     in_flight: int
@@ -65,7 +70,7 @@ class Candidate:
     @property
     def work(self) -> tuple[Any, ...]:
         """Ranks that have this in common take the same time."""
-        return self.layers, self.has_embedding, self.has_head
+        return self.layers, self.expert_layers, self.has_embedding, self.has_head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +95,7 @@ class Rehearsal:
     """Whether stages that were not rehearsed are taken to be like the one that was."""
     cluster: Cluster | None
     send_s: float
+    load: Load
     notes: tuple[str, ...]
 
 
@@ -117,7 +123,7 @@ def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster
     chosen = distinct(trial, options)
     memory_only = options.memory_only
     there = _free_gib(device)
-    needs = {c.pp_rank: _needs_gib(trial, recipe, c, device) for c in chosen}
+    needs = {c.pp_rank: _needs_gib(trial, c, device, options.load) for c in chosen}
     least = max(one for one, _ in needs.values())
     if not memory_only and least > there:
         memory_only = True
@@ -147,7 +153,7 @@ def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster
         iteration = assemble(trial, ranks, send_s=send_s)
     return Rehearsal(trial=trial, device=_words(device), device_type=device.type, threads=threads, ranks=tuple(found),
                      iteration=iteration, assumes_alike=not options.all_stages and t.pp > 1, cluster=cluster, send_s=send_s,
-                     notes=tuple(notes))
+                     load=options.load, notes=tuple(notes))
 
 
 def check(trial: Trial, options: RehearsalOptions) -> None:
@@ -155,6 +161,7 @@ def check(trial: Trial, options: RehearsalOptions) -> None:
     t = trial.topology
     if t.precision not in PRECISIONS:
         raise Infeasible(f"precision {t.precision}: a rehearsal has {', '.join(PRECISIONS)}", code="precision")
+    options.load.check(trial)
     if not 0 <= options.rank < t.world:
         raise BadInput(f"--rank {options.rank}: {t.product}, counted from 0 to {t.world - 1}")
 
@@ -171,16 +178,16 @@ def threads_for(trial: Trial, recipe: Recipe, cluster: Cluster | None) -> int:
 
 def distinct(trial: Trial, options: RehearsalOptions) -> list[Candidate]:
     t = trial.topology
-    split = stages_of(trial.model, t)
+    split, mixed = stages_of(trial.model, t), experts_of_stages(trial.model, t)
     groups: dict[tuple[Any, ...], list[int]] = {}
     wanted = range(t.pp) if options.all_stages else [t.place(options.rank).pp]
     for r in wanted:
         peak = peak_activations(schedule(t.schedule, pp=t.pp, rank=r, microbatches=trial.microbatches, virtual=t.vp))
-        groups.setdefault((tuple(split[r :: t.pp]), r == 0, r == t.pp - 1, peak), []).append(r)
+        groups.setdefault((split[r :: t.pp], mixed[r :: t.pp], r == 0, r == t.pp - 1, peak), []).append(r)
     first_of = {r: t.rank_at(Place(pp=r)) for r in wanted}
     return [Candidate(rank=first_of[group[0]] if options.all_stages else options.rank, pp_rank=group[0], alike=tuple(group),
-                      layers=layers, has_embedding=first, has_head=last, in_flight=peak.activations)
-            for (layers, first, last, peak), group in groups.items()]
+                      layers=layers, expert_layers=experts, has_embedding=first, has_head=last, in_flight=peak.activations)
+            for (layers, experts, first, last, peak), group in groups.items()]
 
 
 def _one(trial: Trial, recipe: Recipe, candidate: Candidate, device: torch.device, options: RehearsalOptions,
@@ -191,14 +198,17 @@ def _one(trial: Trial, recipe: Recipe, candidate: Candidate, device: torch.devic
     with fake_world(rank=candidate.rank, world=t.world):
         if not memory_only:
             if candidate.work not in timed and device.type == "cuda" and fits:
-                timed[candidate.work], found = time_and_memory(trial, recipe, device, repeats=options.repeats, as_gpu=as_gpu)
+                timed[candidate.work], found = time_and_memory(trial, recipe, device, repeats=options.repeats, as_gpu=as_gpu,
+                                                                 load=options.load)
             elif candidate.work not in timed:
-                timed[candidate.work] = time_actions(trial, recipe, device, repeats=options.repeats, as_gpu=as_gpu)
+                timed[candidate.work] = time_actions(trial, recipe, device, repeats=options.repeats, as_gpu=as_gpu,
+                                                     load=options.load)
             times = RankTimes.of(replay(timed[candidate.work], network, overlap=as_gpu), t)
         if found is None:
             # A GPU's ways can be followed on a CPU, but only without memory: see `gpu_ways`.
             fake = times is None or not fits or device.type == "cpu" and (as_gpu or _long(trial, candidate.pp_rank, times))
-            found = measure_memory(trial, recipe, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu)
+            found = measure_memory(trial, recipe, torch.device("cpu") if fake else device, fake=fake, as_gpu=as_gpu,
+                                   load=options.load)
     return Rank(**vars(candidate), times=times, memory=found)
 
 
@@ -214,9 +224,9 @@ def _free_gib(device: torch.device) -> float:
     return found["node_total_gib"] - found.get("node_used_gib", 0.0)
 
 
-def _needs_gib(trial: Trial, recipe: Recipe, candidate: Candidate, device: torch.device) -> tuple[float, float]:
+def _needs_gib(trial: Trial, candidate: Candidate, device: torch.device, load: Load) -> tuple[float, float]:
     """With one micro-batch at a time, which is enough for times, and with all that are in flight."""
-    counted = footprint(trial, rank=candidate.pp_rank, gpu=device.type == "cuda")
+    counted = footprint(trial, rank=candidate.pp_rank, gpu=device.type == "cuda", load=load.of_balance(trial, candidate.rank))
     one = counted.total - counted.at_peak["activations"] * (1 - 1 / max(1, candidate.in_flight))
     return one / GIB, counted.total / GIB
 

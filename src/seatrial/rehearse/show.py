@@ -27,6 +27,7 @@ from seatrial.plan.configs import Configs, Floats
 from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
 from seatrial.rehearse.iteration import RankTimes, Timed
+from seatrial.rehearse.load import pairs_of
 from seatrial.rehearse.run import Rank, Rehearsal
 from seatrial.spec import GIB, Cluster, Topology, Trial
 
@@ -117,9 +118,11 @@ def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None
     memory = one.memory
     kind_of_cluster = found.cluster.device.kind if found.cluster is not None else "cpu"
     counted = footprint(found.trial, rank=one.pp_rank,
-                        gpu=found.device_type == "cuda" or memory.fake and kind_of_cluster == "gpu")
+                        gpu=found.device_type == "cuda" or memory.fake and kind_of_cluster == "gpu",
+                        load=found.load.of_balance(found.trial, one.rank))
     made: dict[str, Any] = {
         "rank": one.rank, "pipeline_rank": one.pp_rank, "stands_for": list(one.alike), "layers": list(one.layers),
+        "expert_layers": list(one.expert_layers), "received_tokens": _received(one, found),
         "has_embedding": one.has_embedding, "has_head": one.has_head, "in_flight": one.in_flight,
         "memory": {
             "peak_gib": memory.peak_bytes / GIB, "peak_bytes": memory.peak_bytes, "at_peak_bytes": memory.at_peak,
@@ -137,6 +140,14 @@ def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None
                             "backward_s": forecast.backward_s[at],
                             "compute_s": forecast.compute_s[at], "mem_gib": forecast.by_rank_gib[at]}
     return made
+
+
+def _received(one: Rank, found: Rehearsal) -> float | None:
+    """(Token, choice) pairs that the experts of one layer are sent in a micro-batch, over the layers."""
+    trial = found.trial
+    if not trial.model.mixture:
+        return None
+    return found.load.of_balance(trial, one.rank)[0] * pairs_of(trial) * trial.topology.expert_tp
 
 
 def _actions(times: RankTimes) -> dict[str, Any]:
@@ -203,6 +214,9 @@ def _print_rank(one: dict[str, Any], topology: dict[str, Any]) -> None:
     has = ", ".join([f"{layers} layer{'s' if layers > 1 else ''}", *ends, f"{one['in_flight']} in flight"])
     print(f"\nrank {one['rank']}: pipeline rank {one['pipeline_rank']} of {topology.get('pp', 1)}, {has}")
     memory = one["memory"]
+    if one["received_tokens"] is not None:
+        print(f"  experts: in {sum(one['expert_layers'])} layers, each time {one['received_tokens']:,.0f} tokens"
+              " of a micro-batch")
     print(f"  memory: {_bytes(memory['peak_bytes'])} at the fullest moment of {memory['microbatches_run']} micro-batches, "
           f"by {memory['by']}" + _allocator(memory))
     parts = [p for p, size in memory["parts_bytes"].items() if size or memory["counted_bytes"][p]]

@@ -15,7 +15,7 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from seatrial.engine.core.mesh import Group, Mesh
+from seatrial.engine.core.params import Held
 from seatrial.engine.watch.heartbeat import Heartbeat
 from seatrial.engine.watch.timers import Timers
 
@@ -105,6 +106,17 @@ class Pending:
         return self
 
 
+class Dealt(NamedTuple):
+    """Rows of one micro-batch on their way to a layer's experts."""
+
+    to_each: list[int]
+    """To the ranks of each EP rank's experts …"""
+    here_RE: Tensor
+    """… from each rank of the group to each expert of this one …"""
+    receives: list[int]
+    """… and from each rank in all."""
+
+
 class Comm:
     def __init__(self, mesh: Mesh, timers: Timers, heartbeat: Heartbeat | None = None, *, check_order: bool = False):
         self.mesh, self.timers, self.check_order = mesh, timers, check_order
@@ -161,6 +173,19 @@ class Comm:
             with self.timers(timer):
                 work = dist.all_to_all_single(out.view(-1), x.view(-1), group=group.handle, async_op=True)
         return Pending(work, lambda: out, self.timers, timer)
+
+    def deal(self, mine_E: Tensor, group: Group, held: Held, *, layer: int, timer: str) -> Dealt:
+        """`mine_E`: how many of this rank's rows go to each expert of all; `held`: those that this rank has."""
+        every_RE = mine_E.new_empty(group.size, held.experts)
+        self.all_gather(every_RE, mine_E, group, timer=timer)
+        # Here the host waits for the device: it must say how much is sent.
+        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
+        return Dealt(to_RG[group.rank], every_RE[:, held.first : held.first + held.count],
+                     [to_RG[rank][held.first // held.count] for rank in range(group.size)])
+
+    def arrived(self, counts_E: Tensor, group: Group, *, layer: int) -> tuple[Tensor, int]:
+        """Rows for each expert of this rank, and of all of them, which the host must know."""
+        return counts_E, int(counts_E.sum())
 
     def exchange_rows(self, x_NH: Tensor, group: Group, sends: list[int], receives: list[int], *, timer: str) -> Pending:
         """The same with as many rows to and from each rank as is said."""

@@ -79,11 +79,6 @@ class ExpertParallel:
             count.zero_()
         self.received.clear()
 
-    def rows_of_all(self, mine_E: Tensor) -> Tensor:
-        """What each rank of this copy of the experts has for each expert, [ranks, experts]."""
-        every_RE = mine_E.new_empty(self.group.size, self.experts)
-        return self.comm.all_gather(every_RE, mine_E, self.group, timer=TIMER).wait()
-
     def end(self, *, overflowed: Tensor) -> Tensor:
         """After a step's last: what corrects the choice moves; least, mean and most load, dropped, excess, on the device.
 
@@ -285,6 +280,20 @@ def sum_rows(x: Tensor, comm: Comm, group: Group) -> Tensor:
     return part.clone().view(-1, *x.shape[1:])
 
 
+class _Put(Function):
+    """Rows added up at their places among so many. torch's own `index_add` would keep the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, places: Tensor, rows: int) -> Tensor:
+        ctx.save_for_backward(places)
+        return x.new_zeros(rows, x.shape[1]).index_add_(0, places, x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (places,) = ctx.saved_tensors
+        return grads[0].index_select(0, places), None, None
+
+
 class _OwnTokens(Function):
     """Forward: this tensor-parallel rank's part of rows that all have. Backward: gradients of all rows."""
 
@@ -320,7 +329,7 @@ def tally(numbers: Tensor, size: int) -> Tensor:
 class AllToAll:
     """Each (token, choice) to the ranks of its expert, and their results back."""
 
-    def __init__(self, common: ExpertParallel, routing: Routing):
+    def __init__(self, common: ExpertParallel, routing: Routing, *, layer: int):
         self.common, self.routing = common, routing
         flat, group, etp = routing.expert_Tk.reshape(-1), common.group, common.etp.size
         self.pairs = flat.argsort(stable=True)
@@ -332,20 +341,18 @@ class AllToAll:
         self.counts = mine_E
         """Rows for each expert of this rank."""
         if group.size == 1:
-            self.rows = flat.numel() if common.model.router.capacity is None else int(mine_E.sum())
+            if common.model.router.capacity is None:
+                self.rows = flat.numel()
+            else:
+                self.counts, self.rows = common.comm.arrived(mine_E, group, layer=layer)
             self.pairs = self.pairs[: self.rows]
             return
-        every_RE, held = common.rows_of_all(mine_E), common.held
-        # Here the host waits for the device: it must say how much is sent.
-        to_RG = every_RE.view(group.size, -1, held.count).sum(-1).tolist()
-        self.to_each = to_RG[group.rank]
-        receives = [to_RG[rank][held.first // held.count] for rank in range(group.size)]
+        self.to_each, here_RE, receives = common.comm.deal(mine_E, group, common.held, layer=layer, timer=TIMER)
         self.rows = sum(receives)
         self.pairs = self.pairs[: sum(self.to_each)]
         self.exchange = Exchange(common, [size for size in self.to_each for _ in range(etp)], receives)
-        here_RE = every_RE[:, held.first : held.first + held.count]
         self.counts = here_RE.sum(0)
-        numbers = torch.arange(held.count, device=flat.device).repeat(group.size)
+        numbers = torch.arange(common.held.count, device=flat.device).repeat(group.size)
         self.order = numbers.repeat_interleave(here_RE.reshape(-1), output_size=self.rows).argsort(stable=True)
 
     def depart(self, x_TH: Tensor) -> Tensor:
@@ -365,27 +372,26 @@ class AllToAll:
         common, (_, weight_Tk) = self.common, self.routing
         if self.exchange is not None and self.order is not None:
             back = Exchange(common, self.exchange.receives, self.exchange.sends)
-            y_NH = torch.zeros_like(y_NH).index_copy_(0, self.order, y_NH)
+            y_NH = _Put.apply(y_NH, self.order, y_NH.shape[0])
             y_NH = _Arrive.apply(_Depart.apply(y_NH, back), back)
             if common.etp.size > 1:
                 parts = y_NH.split([size * common.etp.size for size in self.to_each])
                 y_NH = torch.cat([part.unflatten(0, (common.etp.size, -1)).sum(0) for part in parts])
         tokens, k = weight_Tk.shape
-        by_choice = y_NH.new_zeros(tokens * k, y_NH.shape[1]).index_copy_(0, self.pairs, y_NH)
+        by_choice = _Put.apply(y_NH, self.pairs, tokens * k)
         return torch.bmm(weight_Tk.to(y_NH.dtype).unsqueeze(1), by_choice.view(tokens, k, -1)).squeeze(1)
 
 
 class AllGather:
     """Every token to all ranks, each of which computes its own experts' part; the sum of their results back."""
 
-    def __init__(self, common: ExpertParallel, routing: Routing):
+    def __init__(self, common: ExpertParallel, routing: Routing, *, layer: int):
         self.common, held, group = common, common.held, common.group
         self.weight = _Gather.apply(routing.weight_Tk, common.comm, group)
         expert = gather_rows(routing.expert_Tk, common.comm, group).reshape(-1) - held.first
         elsewhere = (expert < 0) | (expert >= held.count)
         expert = expert.masked_fill(elsewhere, held.count)
-        self.counts = tally(expert, held.count)
-        self.rows = int(self.counts.sum())
+        self.counts, self.rows = common.comm.arrived(tally(expert, held.count), group, layer=layer)
         self.pairs = expert.argsort(stable=True)[: self.rows]
 
     def depart(self, x_TH: Tensor) -> Tensor:
@@ -397,7 +403,7 @@ class AllGather:
 
     def combine(self, y_NH: Tensor) -> Tensor:
         weighted = y_NH * self.weight.reshape(-1).index_select(0, self.pairs).to(y_NH.dtype).unsqueeze(1)
-        every = y_NH.new_zeros(self.weight.shape[0], y_NH.shape[1]).index_add_(0, self.pairs // self.common.top_k, weighted)
+        every = _Put.apply(weighted, self.pairs // self.common.top_k, self.weight.shape[0])
         return _Scatter.apply(every, self.common.comm, self.common.group)  # type: ignore[no-any-return]
 
 
@@ -484,7 +490,7 @@ class Experts(nn.Module):
 
     def _dispatched(self, x_TH: Tensor, h_BSH: Tensor, routing: Routing, passed: Passed) -> tuple[Tensor, Tensor | None]:
         c = self.common
-        dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing)
+        dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing, layer=self.number)
         passed.received = dispatch.rows
         rows_NH = dispatch.depart(x_TH)
         beside = self._shared(h_BSH)  # while tokens are on their way

@@ -81,7 +81,9 @@ class LatentAttention(nn.Module):
 
     def _mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Values as wide as keys where the kernel wants it so: zeros beside them change nothing."""
-        positions = self.shared.positions
+        positions, narrow = self.shared.positions, self.shared.ops.narrow_values
+        if narrow is not None and positions.context is None:
+            return narrow(q, k, v)
         wide = max(self.nope + self.rope, self.value) if positions.context is not None or not q.is_cuda else 0
         q, k, v = (x if x.shape[-1] >= wide else F.pad(x, (0, wide - x.shape[-1])) for x in (q, k, v))
         return mix(q, k, v, positions=positions, scale=score_scale(self.shared.model))[..., : self.value]

@@ -179,6 +179,8 @@ class Ops:
     precisions: tuple[str, ...] = ("fp32", "bf16", "fp16")
     attention: SDPBackend | None = None
     """Which of SDPA's kernels; None leaves it to torch."""
+    narrow_values: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+    """Attention whose values are narrower than its keys, [batch, sequence, heads, size] each; None: torch's."""
     logits_tokens: int = 0
     """Tokens whose logits are made at once, where that is more than the run asks for."""
     narrow_gradients: bool = False

@@ -62,7 +62,8 @@ class TokenSets:
             return torch.tensor(values, dtype=torch.int64, device=mesh.device)
 
         def by_token(values: list[int]) -> Tensor:
-            return integers(values).repeat_interleave(integers([run.length for run in mine]))
+            lengths = [run.length for run in mine]
+            return integers(values).repeat_interleave(integers(lengths), output_size=sum(lengths))
 
         self.positions = integers([run.start + i for run in mine for i in range(run.length)])
         """Of this rank's tokens, each in its sequence."""
