@@ -429,7 +429,7 @@ class Prose:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
         if _presets_in("\n".join(self.lines).lower()):
             return []
-        lines = [line for line in self.lines if not line.lstrip().startswith("|")]
+        lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
         said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
         return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
 
