@@ -21,7 +21,7 @@ SCHEMA = 1
 ABOVE_ZERO = ("sec_per_it", "tflops", "mem_value", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process", "mfu", "hfu",
               "nodes", "gpus", "procs_per_node", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "head_dim",
               "dp", "tp", "pp", "cp", "vp", "mbs", "gbs", "zero_group", "gradients_group", "weights_group",
-              "freq_ghz")  # fmt: skip
+              "ep", "etp", "freq_ghz")  # fmt: skip
 """Figures and counts of which nothing, or less, was never measured."""
 MEMORY_UNITS = ("", "MiB", "MB", "GiB", "GB")
 State = Literal["measured", "estimated", "planned", "failed"]
@@ -98,6 +98,11 @@ class Record:
     biases: str = ""
     qk_norm: bool | None = None
     embedding_norm: bool | None = None
+    experts: int | None = None
+    """This and the next three where the model has experts."""
+    top_k: int | None = None
+    shared_experts: int | None = None
+    expert_ffn: int | None = None
     dp: int | None = None
     tp: int | None = None
     pp: int | None = None
@@ -118,6 +123,10 @@ class Record:
     zero_group: int | None = None
     gradients_group: int | None = None
     weights_group: int | None = None
+    ep: int | None = None
+    etp: int | None = None
+    moe_balance: str = ""
+    moe_dispatcher: str = ""
     attention: str = ""
     overlap: str = ""
     compile: bool | None = None

@@ -22,12 +22,16 @@ from seatrial.schedule import ScheduleKind, virtual_stages_wrong
 Family = Literal["gpt2", "bloom", "llama", "mistral", "qwen2", "qwen3"]
 Norm = Literal["layernorm", "rmsnorm"]
 Positions = Literal["learned", "alibi", "rope"]
-Mlp = Literal["gelu", "swiglu"]
+Mlp = Literal["gelu", "swiglu", "swiglu-clamped"]
 Biases = Literal["all", "attention", "qkv", "mlp", "none"]
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 Attention = Literal["stored", "fused", "fused-hopper"]
 ContextKind = Literal["ring", "gather", "ulysses", "ulysses+ring"]
+Balance = Literal["natural", "forced"]
+Dispatcher = Literal["alltoall", "allgather", "flex"]
+RopeScaling = Literal["llama3", "yarn"]
+TokenSet = Literal["sequence", "rank", "global"]
 
 GIB = 1024**3
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "fp64": 8}
@@ -46,7 +50,7 @@ class Architecture:
     positions: Positions
     """learned: a vector a position; alibi: a bias on the scores; rope: queries and keys rotated."""
     mlp: Mlp
-    """gelu: up, down; swiglu: gate, up, down."""
+    """gelu: up, down; swiglu: gate, up, down; swiglu-clamped: both clamped to ±7, a steeper gate, up + 1 (gpt-oss)."""
     biases: Biases
     """Which linears have one: all, those of attention, query-key-value alone, those of the MLP, none."""
     qk_norm: bool = False
@@ -68,10 +72,82 @@ FAMILIES: dict[str, Architecture] = {
 
 _CHOICES = tuple(f.name for f in dataclasses.fields(Architecture))
 _MOST = {"layers": 10_000, "hidden": 1_000_000, "heads": 100_000, "seq": 100_000_000, "vocab": 100_000_000, "ffn": 10_000_000,
-         "head_dim": 1_000_000, "pad_vocab_to": 1_000_000_000}  # fmt: skip
+         "head_dim": 1_000_000, "pad_vocab_to": 1_000_000_000, "experts": 1_000_000, "top_k": 1_000_000,
+         "shared_experts": 10_000, "expert_ffn": 10_000_000, "dense_layers": 10_000, "mtp": 100}  # fmt: skip
 """Beyond these a model was not meant, and 64 bits would not hold its counts."""
 _MOST_LAYOUT = {"dp": 10**9, "tp": 100_000, "pp": 100_000, "cp": 100_000, "vp": 10_000, "mbs": 1_000_000,
-                "zero_group": 10**9}  # fmt: skip
+                "zero_group": 10**9, "ep": 1_000_000, "etp": 100_000}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Router:
+    """How the tokens of a mixture of experts choose theirs, and what keeps the choice even."""
+
+    kind: Literal["softmax", "sigmoid"] = "softmax"
+    """A token's score of each expert: softmax over all of them, or each by a sigmoid of its own."""
+    normalised: bool = True
+    """Whether the weights of the chosen experts add up to 1."""
+    scale: float = 1.0
+    """Of these weights."""
+    bias: bool = False
+    """Whether the router's linear has one."""
+    correction: float | None = None
+    """Balance without an auxiliary loss: a bias on each expert's score, for the choice alone, goes up by this much after a step
+    in which the expert had fewer tokens than the mean, and down after one in which it had more."""
+    groups: int = 1
+    """Experts in so many groups …"""
+    group_limit: int | None = None
+    """… of which a token may choose from this many: those whose two best scores have the largest sum."""
+    aux_loss: float = 0.0
+    """Coefficient of the balance loss: experts x Σ (share of the tokens) x (mean score)."""
+    z_loss: float = 0.0
+    """Coefficient of the mean squared log-sum-exp of the router's logits."""
+    capacity: float | None = None
+    """Tokens that an expert takes, in multiples of an even share; more are dropped, the last in the order of the tokens first.
+    Left out: dropless."""
+    over: TokenSet = "sequence"
+    """The tokens over which capacity and balance loss are counted: each sequence, those of a micro-batch on one data-parallel
+    replica, or those of a micro-batch on all of them."""
+
+    def __post_init__(self) -> None:
+        fields.positive("model.router", scale=self.scale, groups=self.groups, group_limit=self.group_limit,
+                        capacity=self.capacity, correction=self.correction)
+        for name in ("aux_loss", "z_loss"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInput(f"model.router.{name}: {getattr(self, name)} is no coefficient; 0 turns it off")
+        if self.group_limit is not None and self.group_limit > self.groups:
+            raise BadInput(f"model.router.group_limit: {self.group_limit} of {self.groups} groups; {self.groups} at most")
+
+    @property
+    def corrected(self) -> bool:
+        """Whether there is a bias on the scores for the choice alone."""
+        return self.correction is not None
+
+    @property
+    def limit(self) -> int:
+        """Groups that a token may choose from."""
+        return self.group_limit if self.group_limit is not None else self.groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latent:
+    """Multi-head latent attention: keys and values come out of one compressed vector a token. `head_dim` is the part of a head
+    without positions."""
+
+    kv_rank: int
+    """Width of the compressed keys and values."""
+    q_rank: int | None = None
+    """Width of the compressed queries; left out, they come straight from the residual stream."""
+    rope_dim: int = 64
+    """The part of a head's query that is rotated; its key is one for all heads."""
+    value_dim: int = 128
+    """Of one head."""
+
+    def __post_init__(self) -> None:
+        fields.positive("model.latent", kv_rank=self.kv_rank, q_rank=self.q_rank, rope_dim=self.rope_dim,
+                        value_dim=self.value_dim)
+        if self.rope_dim % 2:
+            raise BadInput(f"model.latent.rope_dim: {self.rope_dim} is odd; rotary positions turn pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,23 +212,73 @@ class Model:
         names="embedding norm, embed layernorm")
     """A norm right after the word embedding."""
     rope_factor: float | None = None
-    """Llama 3.1's scaling of rotary frequencies: waves longer than the original sequence are slowed by this factor."""
+    """Rotary frequencies scaled for longer sequences: waves longer than the original sequence are slowed by this factor."""
     rope_low_freq: float = 1.0
     """Of that scaling: a wave this often in the original sequence, or less, is slowed by all of the factor …"""
     rope_high_freq: float = 4.0
     """… this often, or more, not at all; between the two in part."""
     rope_original_seq: int = 8192
     """Of that scaling: the sequence before it."""
+    rope_scaling: RopeScaling = "llama3"
+    """How it is done: as Llama 3.1 does, or by YaRN, which has two other limits."""
+    rope_beta_fast: float = 32.0
+    """Of yarn: a pair that turns this often in the original sequence, or more, is not slowed …"""
+    rope_beta_slow: float = 1.0
+    """… this often, or less, by all of the factor; between the two in part, evenly over the pairs."""
+    rope_truncate: bool = True
+    """Of yarn: whether both ends are whole pairs."""
+    rope_mscale: float | None = None
+    """Of yarn: how much sharper attention gets, on what is rotated …"""
+    rope_mscale_all_dim: float | None = None
+    """… and on all of the head, which DeepSeek's latent attention has beside it. Left out: 1 on what is rotated."""
     sliding_window: int | None = None
-    """Tokens that attention looks back. The engine looks back over all: it must not be below the sequence."""
+    """Tokens that attention looks back over, its own included …"""
+    full_every: int | None = None
+    """… but in each so-manieth layer, which looks back over all. Left out: in every layer."""
+    experts: int | None = fields.field(None, label="Experts", kind="count",
+        names="experts, num experts, n experts, moe experts, routed experts, number of experts, num local experts, "
+              "n routed experts")
+    """Experts of a layer, of which each token passes a few in place of the MLP; left out, the model is dense."""
+    top_k: int | None = fields.field(None, label="Top-k", kind="count", of_trial="model.chosen",
+        names="top k, topk, moe top k, moe topk, router topk, router top k, moe router topk, experts per token, "
+              "experts per tok, num experts per tok, active experts")
+    """Experts that a token passes; 2 where there are experts and nothing is said."""
+    shared_experts: int | None = fields.field(None, label="Shared experts", kind="count", of_trial="model.shared",
+        names="shared experts, n shared experts, num shared experts")
+    """Experts that every token passes, beside those it chooses."""
+    expert_ffn: int | None = fields.field(None, label="Expert FFN", kind="count", of_trial="model.expert_inner",
+        names="expert ffn, expert ffn size, moe ffn hidden size, moe intermediate size, expert intermediate size, "
+              "moe ffn, expert hidden")
+    """Inner width of one expert; by default that of the MLP."""
+    dense_layers: int = 0
+    """The first so many layers have an MLP in place of experts …"""
+    expert_every: int = 1
+    """… and of all layers each so-manieth has experts."""
+    router: Router = field(default_factory=Router)
+    """How tokens choose their experts."""
+    latent: Latent | None = None
+    """Multi-head latent attention, in place of keys and values of their own."""
+    sinks: bool = False
+    """A learned number of each head in the sum of the softmax: attention may go nowhere."""
+    mtp: int = 0
+    """Layers after the last that predict one token further each (multi-token prediction) …"""
+    mtp_loss: float = 0.1
+    """… and the weight of their mean loss."""
 
     def __post_init__(self) -> None:
+        if self.experts == 0:  # what a table of dense and other models has for the dense ones
+            object.__setattr__(self, "experts", None)
         fields.positive("model", layers=self.layers, hidden=self.hidden, heads=self.heads, vocab=self.vocab, seq=self.seq,
                         kv_heads=self.kv_heads, ffn=self.ffn, pad_vocab_to=self.pad_vocab_to, rope_theta=self.rope_theta,
                         norm_eps=self.norm_eps, head_dim=self.head_dim, rope_factor=self.rope_factor,
                         rope_low_freq=self.rope_low_freq, rope_high_freq=self.rope_high_freq,
-                        rope_original_seq=self.rope_original_seq, sliding_window=self.sliding_window)
+                        rope_original_seq=self.rope_original_seq, rope_beta_fast=self.rope_beta_fast,
+                        rope_beta_slow=self.rope_beta_slow, rope_mscale=self.rope_mscale,
+                        rope_mscale_all_dim=self.rope_mscale_all_dim, sliding_window=self.sliding_window,
+                        full_every=self.full_every, experts=self.experts,
+                        top_k=self.top_k, expert_ffn=self.expert_ffn, expert_every=self.expert_every, mtp_loss=self.mtp_loss)
         fields.at_most("model", _MOST, self)
+        self._check_experts()
         if self.head_dim is None and self.hidden % self.heads:
             works = divisors_near(self.hidden, self.heads)
             raise BadInput(f"model: hidden {self.hidden} is not a multiple of heads {self.heads}: nearest are {works}; "
@@ -163,18 +289,135 @@ class Model:
         if self.rope and self.head_size % 2:
             whose = f"hidden {self.hidden} / heads {self.heads}" if self.head_dim is None else "head_dim"
             raise BadInput(f"model: rotary positions need an even head size, {whose} is {self.head_size}")
+        if self.latent is not None:
+            self._check_latent()
         if self.rope_factor is not None and not self.rope:
             raise BadInput(f"model.rope_factor: positions are {self.architecture.positions}, and only those of rope "
                            "have frequencies to scale")
         if self.rope_high_freq <= self.rope_low_freq:
             raise BadInput(f"model.rope_high_freq: {self.rope_high_freq} must be above rope_low_freq {self.rope_low_freq}")
-        if self.sliding_window is not None and self.sliding_window < self.seq:
-            raise BadInput(f"model: sliding_window {self.sliding_window} is below the sequence of {self.seq}, and attention "
-                           f"here looks back over all of it: seq {self.sliding_window} is the longest that is the same")
+        if self.rope_beta_fast <= self.rope_beta_slow:
+            raise BadInput(f"model.rope_beta_fast: {self.rope_beta_fast} must be above rope_beta_slow {self.rope_beta_slow}")
+        if self.full_every is not None and self.sliding_window is None:
+            raise BadInput(f"model.full_every: {self.full_every}, but all layers look back over all: sliding_window says how "
+                           "far the others do")
+        for name, there in (("sliding_window", self.has_windows), ("sinks", self.sinks)):
+            if there and (self.alibi or self.is_latent):
+                whose = "latent attention" if self.is_latent else "ALiBi positions"
+                raise BadInput(f"model.{name}: {getattr(self, name)} with {whose}, which looks back over all tokens and no "
+                               "further; leave it out, or keep the sequence within the window")
         if self.pad_vocab_to is not None and self.pad_vocab_to < self.vocab:
             raise BadInput(f"model: pad_vocab_to {self.pad_vocab_to} is below the vocabulary of {self.vocab}")
 
+    def _check_latent(self) -> None:
+        if not self.rope:
+            raise BadInput(f"model.latent: positions are {self.architecture.positions}, and a part of each head is rotated: "
+                           "positions = \"rope\" would do")
+        if self.kv != self.heads:
+            raise BadInput(f"model.latent: every head has keys of its own, kv_heads is {self.kv} of {self.heads}: leave it out")
+        if self.qkv_bias:
+            raise BadInput(f"model.latent: biases {self.architecture.biases}, and queries, keys and values have none here: "
+                           "mlp or none would do")
+        if self.normed_qk:
+            raise BadInput("model.latent: qk_norm, and the compressed queries and keys have norms of their own: leave it out")
+
+    def _check_experts(self) -> None:
+        for name in ("shared_experts", "dense_layers", "mtp"):
+            if (getattr(self, name) or 0) < 0:
+                raise BadInput(f"model.{name}: {getattr(self, name)} is below 0")
+        if self.experts is None:
+            for name in ("top_k", "shared_experts", "expert_ffn"):
+                if getattr(self, name):
+                    raise BadInput(f"model.{name}: {getattr(self, name)}, but the model has no experts: experts = 8 would give "
+                                   "it some")
+            return
+        r = self.router
+        if self.expert_layers == 0:
+            raise BadInput(f"model: {self.experts} experts, but all of its {self.layers} layers are dense: dense_layers is "
+                           f"{self.dense_layers}, expert_every {self.expert_every}")
+        if self.experts % r.groups:
+            raise BadInput(f"model.router.groups: {self.experts} experts are not a multiple of {r.groups} groups: nearest are "
+                           f"{divisors_near(self.experts, r.groups)}")
+        among = self.experts // r.groups * r.limit
+        if (self.chosen or 0) > among:
+            whose = f" that {r.limit} of {r.groups} groups have" if r.limit < r.groups else ""
+            raise BadInput(f"model.top_k: {self.chosen} of {among} experts{whose}; {among} at most")
+
     # What holds when a field is left out. Code asks these, never the family.
+
+    @property
+    def mixture(self) -> bool:
+        """Whether there are experts."""
+        return self.experts is not None
+
+    @property
+    def chosen(self) -> int | None:
+        """Experts that a token passes; None where there are none, as for the next two."""
+        return None if self.experts is None else self.top_k if self.top_k is not None else min(2, self.experts)
+
+    @property
+    def shared(self) -> int | None:
+        return None if self.experts is None else self.shared_experts or 0
+
+    @property
+    def expert_inner(self) -> int | None:
+        return None if self.experts is None else self.expert_ffn if self.expert_ffn is not None else self.inner
+
+    @property
+    def shared_inner(self) -> int:
+        """Inner width of all shared experts together: they are one MLP."""
+        return (self.shared or 0) * (self.expert_inner or 0)
+
+    @property
+    def router_bias(self) -> bool:
+        return self.router.bias
+
+    @property
+    def is_latent(self) -> bool:
+        return self.latent is not None
+
+    @property
+    def q_rank(self) -> int:
+        """Of latent attention, 0 where there is none; so the next three."""
+        return (self.latent.q_rank or 0) if self.latent else 0
+
+    @property
+    def kv_rank(self) -> int:
+        return self.latent.kv_rank if self.latent else 0
+
+    @property
+    def rope_dim(self) -> int:
+        return self.latent.rope_dim if self.latent else 0
+
+    @property
+    def value_dim(self) -> int:
+        return self.latent.value_dim if self.latent else 0
+
+    @property
+    def has_sinks(self) -> bool:
+        return self.sinks
+
+    @property
+    def yarn(self) -> bool:
+        return self.rope_scaling == "yarn"
+
+    def window(self, layer: int) -> int | None:
+        """Tokens that a layer, the first is 0, looks back over where they are not all."""
+        if self.sliding_window is None or self.sliding_window >= self.seq:
+            return None
+        return None if self.full_every is not None and (layer + 1) % self.full_every == 0 else self.sliding_window
+
+    @functools.cached_property
+    def has_windows(self) -> bool:
+        return any(self.window(layer) is not None for layer in range(self.layers))
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer, the first is 0, has experts in place of an MLP."""
+        return self.mixture and layer >= self.dense_layers and (layer + 1) % self.expert_every == 0
+
+    @functools.cached_property
+    def expert_layers(self) -> int:
+        return sum(map(self.has_experts, range(self.layers)))
 
     @functools.cached_property
     def architecture(self) -> Architecture:
@@ -198,7 +441,7 @@ class Model:
 
     @property
     def gated(self) -> bool:
-        return self.architecture.mlp == "swiglu"
+        return self.architecture.mlp != "gelu"
 
     @property
     def layernorm(self) -> bool:
@@ -247,7 +490,7 @@ class Model:
 
 def is_gated(family: str) -> bool:
     """Whether models of this family have a gated MLP; a word that is no family has not."""
-    return family in FAMILIES and FAMILIES[family].mlp == "swiglu"
+    return family in FAMILIES and FAMILIES[family].mlp != "gelu"
 
 
 def kv_fits(kv: Any, tp: Any) -> Any:
@@ -270,6 +513,14 @@ def divisors_near(n: int, wanted: int, *, between: str = " and ") -> str:
     return f"{below}" if below == above else f"{below}{between}{above}"
 
 
+class ExpertPlace(NamedTuple):
+    """Where a rank stands among those of its pipeline stage, as experts are laid over them."""
+
+    edp: int = 0
+    ep: int = 0
+    etp: int = 0
+
+
 class Place(NamedTuple):
     """Where a rank stands in each of the degrees."""
 
@@ -277,6 +528,12 @@ class Place(NamedTuple):
     dp: int = 0
     cp: int = 0
     tp: int = 0
+
+
+def _levels(divided_over: tuple[int, int, int], ranks: int) -> list[tuple[str, int, int]]:
+    over = 1, *divided_over, ranks
+    names = ("shard", "gradients", "state", "replicas")
+    return [(name if inner > 1 else "shard", inner, outer // inner) for name, inner, outer in zip(names, over, over[1:])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,14 +604,39 @@ class Topology:
         names="weights group, weight group, zero hpz partition size, hpz")
     """Ranks that share one copy of the weights (ZeRO 3), a divisor of gradients_group, which it is by default: gathers of small
     groups stay inside a node."""
+    ep: int = fields.field(1, label="EP", kind="count", title="Expert parallel (EP)", of_trial="expert_parallel",
+        names="ep, expert parallel, expert parallelism, expert parallel size, ep size, ep degree, "
+              "expert model parallel size, expert model parallel, expert parallel degree")
+    """Expert parallel: ranks of a stage that the experts of a layer are divided over. TP x CP x DP = ETP x EP x EDP, the ranks
+    that hold the same experts."""
+    etp: int | None = fields.field(None, label="ETP", kind="count", title="Expert tensor parallel (ETP)",
+        of_trial="expert_tensor_parallel",
+        names="etp, expert tensor parallel, expert tensor parallel size, expert tensor parallelism, "
+              "expert tensor parallel degree")
+    """Expert tensor parallel: ranks that share every expert. By default TP; the tokens of a rank's experts come from all of its
+    EP x ETP ranks."""
+    moe_balance: Balance = fields.field("natural", label="Balance", title="Balance of experts", word="",
+        of_trial="moe_balance",
+        names="moe balance, router balance, load balance, moe load balancing, force balance")
+    """natural: tokens go where the router sends them; forced: every expert gets as many, for benchmarks."""
+    moe_dispatcher: Dispatcher = fields.field("alltoall", label="Dispatcher", title="Token dispatcher", word="",
+        of_trial="moe_dispatcher",
+        names="moe dispatcher, token dispatcher, moe token dispatcher type, dispatcher")
+    """How tokens reach their experts: all-to-all of what each needs, every token gathered on all ranks of the experts, or sent
+    once to each node and dealt out inside (flex: DeepEP and its like)."""
 
     def __post_init__(self) -> None:
-        fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, cp=self.cp, vp=self.vp, mbs=self.mbs)
+        fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, cp=self.cp, vp=self.vp, mbs=self.mbs, ep=self.ep,
+                        etp=self.etp)
         fields.at_most("topology", _MOST_LAYOUT, self)
         if self.zero not in (0, 1, 2, 3):
             raise BadInput(f"topology.zero: {self.zero} is not a ZeRO stage; 0, 1, 2 and 3 are")
         if wrong := virtual_stages_wrong(self.schedule, pp=self.pp, virtual=self.vp):
             raise BadInput(f"topology: {wrong}")
+        if self.stage_ranks % (self.expert_tp * self.ep):
+            raise BadInput(f"topology.ep: ETP {self.expert_tp} x EP {self.ep} = {self.expert_tp * self.ep} does not divide the "
+                           f"{self.stage_ranks} ranks of a stage (DP {self.dp} x CP {self.cp} x TP {self.tp}): EP "
+                           f"{divisors_near(max(1, self.stage_ranks // self.expert_tp), self.ep, between=' or ')} would")
         whole, of = self.data_ranks, f"DP {self.dp}" + (f" x CP {self.cp}" if self.cp > 1 else "")
         for name in ("zero_group", "gradients_group", "weights_group"):
             group = getattr(self, name)
@@ -390,20 +672,56 @@ class Topology:
         return self.dp * self.cp
 
     @property
+    def stage_ranks(self) -> int:
+        """Ranks of a pipeline stage."""
+        return self.dp * self.cp * self.tp
+
+    @property
+    def expert_tp(self) -> int:
+        return self.etp if self.etp is not None else self.tp
+
+    @property
+    def edp(self) -> int:
+        """Ranks of a stage that hold the same experts."""
+        return self.stage_ranks // (self.expert_tp * self.ep)
+
+    @property
+    def spreads_experts(self) -> bool:
+        """Whether experts are laid otherwise than the rest of a layer."""
+        return self.ep > 1 or self.expert_tp != self.tp
+
+    def expert_place(self, rank: int) -> ExpertPlace:
+        """Ranks that share an expert are neighbours, then those of other experts, then those of the same."""
+        rank, etp = divmod(rank % self.stage_ranks, self.expert_tp)
+        edp, ep = divmod(rank, self.ep)
+        return ExpertPlace(edp=edp, ep=ep, etp=etp)
+
+    @property
     def divided_over(self) -> tuple[int, int, int]:
         """Ranks that ZeRO divides weights, gradients and optimizer state over; 1 is whole. Each divides the next."""
-        state = self.zero_group or self.data_ranks
-        gradients = self.gradients_group or state
-        weights = self.weights_group or gradients
+        return self._divided(self.data_ranks)
+
+    @property
+    def experts_divided_over(self) -> tuple[int, int, int]:
+        """The same of experts, which fewer ranks hold alike."""
+        return self._divided(self.edp)
+
+    def _divided(self, ranks: int) -> tuple[int, int, int]:
+        state = math.gcd(ranks, self.zero_group or ranks)
+        gradients = math.gcd(state, self.gradients_group or state)
+        weights = math.gcd(gradients, self.weights_group or gradients)
         return weights if self.zero == 3 else 1, gradients if self.zero >= 2 else 1, state if self.zero else 1
 
     @property
     def levels(self) -> list[tuple[str, int, int]]:
         """Groups that divide weights, gradients and state, each what the one before holds, and those that hold the same state:
         name, how far apart their ranks are among the `data_ranks`, and how many they are."""
-        over = 1, *self.divided_over, self.data_ranks
-        names = ("shard", "gradients", "state", "replicas")
-        return [(name if inner > 1 else "shard", inner, outer // inner) for name, inner, outer in zip(names, over, over[1:])]
+        return _levels(self.divided_over, self.data_ranks)
+
+    @property
+    def expert_levels(self) -> list[tuple[str, int, int]]:
+        """The same among the ranks that hold the same experts."""
+        return _levels(self.experts_divided_over, self.edp)
 
     @property
     def product(self) -> str:
@@ -757,6 +1075,27 @@ class Trial:
     @property
     def world(self) -> int:
         return self.topology.world
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether there is something to say of experts and their layout."""
+        return self.model.mixture or self.topology.spreads_experts
+
+    @property
+    def expert_parallel(self) -> int | None:
+        return self.topology.ep if self.has_experts else None
+
+    @property
+    def expert_tensor_parallel(self) -> int | None:
+        return self.topology.expert_tp if self.has_experts else None
+
+    @property
+    def moe_balance(self) -> Balance | None:
+        return self.topology.moe_balance if self.has_experts else None
+
+    @property
+    def moe_dispatcher(self) -> Dispatcher | None:
+        return self.topology.moe_dispatcher if self.has_experts else None
 
     @property
     def procs_per_node(self) -> int:

@@ -2,7 +2,8 @@
 
     megatron-2022-old   2 f x parameters x tokens, counting parameters as they stood on the last rank times TP x PP
     sc21                equation 3 of Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters" (SC21),
-                        24 f B s l h^2 (1 + s/6h + V/16lh); f is 4 with full recompute, 3 without; 32 for 24 with a GLU
+                        24 f B s l h^2 (1 + s/6h + V/16lh); f is 4 with full recompute, 3 without; 32 for 24 with a GLU;
+                        with experts or latent attention its terms by the matrices that a token passes
     model               what the mathematics needs: 3 x the forward pass, no recompute, whole attention, true vocabulary
     hardware            `model` plus what the recompute mode runs again
     parameters          the rule of thumb: 2 f x all parameters x tokens
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from seatrial.arith.layer import matrices
+from seatrial.arith import experts
+from seatrial.arith.layer import attention_matrices, matrices
 from seatrial.arith.parameters import parameters
 from seatrial.errors import BadInput
 from seatrial.fields import nearest
@@ -32,13 +34,18 @@ TIE = 0.01
 
 def attention_core_forward(model: Model) -> float:
     """Scores and weighted sum of one layer for one sequence, nothing saved by the causal mask."""
-    return 4.0 * model.seq**2 * model.heads * model.head_size
+    query, value = model.head_size + model.rope_dim, model.value_dim or model.head_size
+    return 2.0 * model.seq**2 * model.heads * (query + value)
 
 
 @lru_cache(maxsize=1024)
-def layer_forward(model: Model) -> float:
-    """One layer forward for one sequence."""
-    return 2.0 * model.seq * matrices(model) + attention_core_forward(model)
+def layers_forward(model: Model) -> float:
+    """All layers forward for one sequence. A token pays for its own experts, and for the router."""
+    dense = model.layers - model.expert_layers
+    matrices_of_all = dense * matrices(model)
+    if model.mixture:
+        matrices_of_all += model.expert_layers * (attention_matrices(model) + experts.passed(model))
+    return 2.0 * model.seq * matrices_of_all + model.layers * attention_core_forward(model)
 
 
 def head_forward(model: Model) -> float:
@@ -59,6 +66,9 @@ def _old(model: Model, recompute: str, tp: int, pp: int) -> float:
 
 def _sc21(model: Model, recompute: str, tp: int) -> float:
     h, s, l, v = model.hidden, model.seq, model.layers, model.padded_vocab(tp)
+    if model.mixture or model.is_latent:
+        # The equation's terms with the matrices that a token passes, and no fixed ratio between them.
+        return _passes(recompute) * layers_forward(model) + 6.0 * s * h * v
     return (32 if model.gated else 24) * _passes(recompute) * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h))
 
 
@@ -68,12 +78,12 @@ def per_parameter(parameters: float, *, seq: int, recompute: str) -> float:
 
 
 def _model(model: Model) -> float:
-    return 3 * (model.layers * layer_forward(model) + head_forward(model))
+    return 3 * (layers_forward(model) + head_forward(model))
 
 
 def _recomputed(model: Model, recompute: str) -> float:
     if recompute == "full":
-        return model.layers * layer_forward(model)
+        return layers_forward(model)
     return model.layers * attention_core_forward(model) if recompute == "selective" else 0.0
 
 

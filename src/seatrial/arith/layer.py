@@ -110,20 +110,63 @@ def tensors(s: Shape, tp: Count) -> list[Tensor]:
 
 def split_tensors(s: Shape, tp: Count) -> list[Tensor]:
     """Those that tensor parallelism divides …"""
-    found = []
-    for linear in linears(s):
-        width = linear.width(tp)
-        found.append(Tensor(f"{linear.name}.weight", width * s.hidden))
-        if linear.column:
-            found.append(Tensor(f"{linear.name}.bias", linear.bias * width))
-    return found
+    return [*attention_split(s, tp), *divided(linears(s)[2:], s, tp)]
 
 
 def whole_tensors(s: Shape) -> list[Tensor]:
     """… and those that every rank holds whole."""
-    found = [Tensor(f"{linear.name}.bias", linear.bias * s.hidden) for linear in linears(s) if not linear.column]
-    found += [*_norm(s, "norm1", s.hidden), *_norm(s, "norm2", s.hidden)]
+    return [*attention_whole(s), *whole_biases(linears(s)[2:], s), *norm_tensors(s)]
+
+
+def attention_split(s: Shape, tp: Count) -> list[Tensor]:
+    """The same of attention alone."""
+    return [*divided(linears(s)[:2], s, tp, 1 - s.is_latent), *latent_split(s, tp), *sinks(s, tp)]
+
+
+def attention_whole(s: Shape) -> list[Tensor]:
+    return [*whole_biases(linears(s)[:2], s), *latent_whole(s)]
+
+
+def divided(of: tuple[Linear, ...], s: Shape, tp: Count, there: Count = 1) -> list[Tensor]:
+    found = []
+    for linear in of:
+        width = linear.width(tp)
+        found.append(Tensor(f"{linear.name}.weight", there * width * s.hidden))
+        if linear.column:
+            found.append(Tensor(f"{linear.name}.bias", there * linear.bias * width))
+    return found
+
+
+def whole_biases(of: tuple[Linear, ...], s: Shape) -> list[Tensor]:
+    return [Tensor(f"{linear.name}.bias", linear.bias * s.hidden) for linear in of if not linear.column]
+
+
+def norm_tensors(s: Shape) -> list[Tensor]:
+    """Of the residual stream and, where they are, of queries and keys."""
+    found = [*_norm(s, "norm1", s.hidden), *_norm(s, "norm2", s.hidden)]
     return [*found, *_norm(s, "q_norm", s.head_size, s.normed_qk), *_norm(s, "k_norm", s.head_size, s.normed_qk)]
+
+
+def latent_split(s: Shape, tp: Count) -> list[Tensor]:
+    """Latent attention: what makes each head's queries, keys and values out of the compressed ones (or the queries out of the
+    residual stream), and leads back."""
+    held, query = -(-s.heads // tp), s.head_size + s.rope_dim
+    inner = s.q_rank + (s.q_rank == 0) * s.hidden
+    return [Tensor("q_up.weight", s.is_latent * held * query * inner),
+            Tensor("kv_up.weight", s.is_latent * held * (s.head_size + s.value_dim) * s.kv_rank),
+            Tensor("out.weight", s.is_latent * held * s.value_dim * s.hidden)]
+
+
+def latent_whole(s: Shape) -> list[Tensor]:
+    """… and what compresses, with its norms."""
+    return [Tensor("q_down.weight", s.is_latent * s.q_rank * s.hidden), *_norm(s, "q_down_norm", s.q_rank, s.is_latent),
+            Tensor("kv_down.weight", s.is_latent * (s.kv_rank + s.rope_dim) * s.hidden),
+            *_norm(s, "kv_down_norm", s.kv_rank, s.is_latent)]
+
+
+def sinks(s: Shape, tp: Count) -> list[Tensor]:
+    """A number of each head."""
+    return [Tensor("sinks", s.has_sinks * -(-s.heads // tp))]
 
 
 def entry(s: Shape) -> list[Tensor]:
@@ -132,8 +175,14 @@ def entry(s: Shape) -> list[Tensor]:
 
 
 def matrices(s: Shape, tp: Count = 1) -> Count:
-    """Numbers in one layer's matrices on one rank."""
-    return widths(s, tp).linears * s.hidden
+    """Numbers in the matrices of one dense layer on one rank."""
+    return attention_matrices(s, tp) + sum(linear.width(tp) for linear in linears(s)[2:]) * s.hidden
+
+
+def attention_matrices(s: Shape, tp: Count = 1) -> Count:
+    """Numbers in the matrices of one layer's attention."""
+    found = [*attention_split(s, tp), *latent_whole(s)]
+    return numbers([tensor for tensor in found if tensor.name.endswith(".weight") and "norm" not in tensor.name])
 
 
 def numbers(tensors: list[Tensor]) -> Count:
@@ -162,6 +211,10 @@ class Widths(NamedTuple):
 def widths(s: Shape, tp: Count) -> Widths:
     qkv, out, up, down = linears(s)
     query, key, _ = qkv.parts
-    anew = s.rope + s.normed_qk - s.rope * s.normed_qk
-    return Widths(qkv=qkv.width(tp), rotated=anew * (query.held(tp) + key.held(tp)), context=out.width(tp), up=up.width(tp),
-                  inner=down.width(tp))
+    anew, plain = s.rope + s.normed_qk - s.rope * s.normed_qk, 1 - s.is_latent
+    # Latent attention computes with keys as wide as its queries, of every head, and values of another width.
+    held = s.is_latent * -(-s.heads // tp)
+    wide, value = held * (s.head_size + s.rope_dim), held * s.value_dim
+    return Widths(qkv=plain * qkv.width(tp) + 2 * wide + value,
+                  rotated=plain * anew * (query.held(tp) + key.held(tp)) + 2 * wide,
+                  context=plain * out.width(tp) + value, up=up.width(tp), inner=down.width(tp))

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
-from seatrial.arith import layer
+from seatrial.arith import experts, layer
 from seatrial.spec import Model, Topology, stages_of
 
 
@@ -17,20 +18,37 @@ class Parameters:
     positions: int
     """Learned positions, and the embedding's norm."""
     layer: int
-    """One transformer layer."""
+    """One transformer layer, dense …"""
     layers: int
-    """How many of them."""
+    """… how many of them …"""
+    expert_layer: int
+    """… one with experts …"""
+    expert_layers: int
+    """… and how many of these."""
+    active_layer: int
+    """What one token passes of a layer with experts."""
     final_norm: int
     head: int
     """The output projection, 0 when it is the word embedding."""
 
     @property
     def total(self) -> int:
-        return self.embedding + self.positions + self.layer * self.layers + self.final_norm + self.head
+        return self.embedding + self.positions + self.without_embedding + self.head
 
     @property
     def without_embedding(self) -> int:
-        return self.layer * self.layers + self.final_norm
+        return self.layer * self.layers + self.expert_layer * self.expert_layers + self.final_norm
+
+    @property
+    def active(self) -> int:
+        """What one token passes: of the experts those that it chooses. Word embedding and head count whole, as on the cards of
+        Mixtral and Qwen3."""
+        return self.total - (self.expert_layer - self.active_layer) * self.expert_layers
+
+    @property
+    def active_with_head(self) -> int:
+        """The same without the word embedding, of which a token reads one row, as on the cards of DeepSeek-V3 and gpt-oss."""
+        return self.active - (self.embedding if self.head else 0)
 
 
 @lru_cache(maxsize=1024)
@@ -39,7 +57,10 @@ def parameters(model: Model) -> Parameters:
         embedding=model.vocab * model.hidden,
         positions=layer.numbers(layer.entry(model)),
         layer=layer.numbers(layer.tensors(model, 1)),
-        layers=model.layers,
+        layers=model.layers - model.expert_layers,
+        expert_layer=layer.numbers(experts.layer_tensors(model)) if model.mixture else 0,
+        expert_layers=model.expert_layers,
+        active_layer=experts.active(model) if model.mixture else 0,
         final_norm=layer.norm(model, model.hidden),
         head=0 if model.ties else model.vocab * model.hidden,
     )
@@ -59,10 +80,12 @@ class StageParameters:
     """This rank's share of what tensor parallelism divides; key-value heads that it must share with others included."""
     replicated: int
     """What every tensor-parallel rank holds whole."""
+    experts: int = 0
+    """Its experts."""
 
     @property
     def total(self) -> int:
-        return self.split + self.replicated
+        return self.split + self.replicated + self.experts
 
 
 def stage_parameters(model: Model, topology: Topology, rank: int) -> StageParameters:
@@ -71,9 +94,16 @@ def stage_parameters(model: Model, topology: Topology, rank: int) -> StageParame
     last = len(split) - 1
     tp, h = topology.tp, model.hidden
     rows = model.padded_vocab(tp) // tp
-    layers = sum(split[stage] for stage in range(rank, len(split), topology.pp))
-    divided = layers * layer.numbers(layer.split_tensors(model, tp))
-    whole = layers * layer.numbers(layer.whole_tensors(model))
+    ends = list(accumulate(split))
+    mine = [number for end, layers in list(zip(ends, split))[rank :: topology.pp] for number in range(end - layers, end)]
+    mixed = sum(map(model.has_experts, mine))
+    divided = (len(mine) - mixed) * layer.numbers(layer.split_tensors(model, tp))
+    whole = (len(mine) - mixed) * layer.numbers(layer.whole_tensors(model))
+    routed = 0
+    if mixed:
+        divided += mixed * layer.numbers(experts.rest_split(model, tp))
+        whole += mixed * layer.numbers(experts.rest_whole(model))
+        routed = mixed * layer.numbers(experts.expert_tensors(model, topology.ep, topology.expert_tp))
     first_here, last_here = rank == 0, last % topology.pp == rank
     if first_here:
         divided += rows * h
@@ -82,4 +112,4 @@ def stage_parameters(model: Model, topology: Topology, rank: int) -> StageParame
         whole += layer.norm(model, h)
         if not model.ties or not first_here:
             divided += rows * h
-    return StageParameters(split=divided, replicated=whole)
+    return StageParameters(split=divided, replicated=whole, experts=routed)

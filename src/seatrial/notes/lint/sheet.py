@@ -294,7 +294,7 @@ class Row:
     def beside(self, name: str) -> int | None:
         """A count that a layout is not always told by: context or expert parallelism, gradient accumulation."""
         if self._beside is None:
-            self._beside = {"cp": self.record.cp} if self.record.cp else {}
+            self._beside = {name: found for name in ("cp", "ep") if (found := getattr(self.record, name))}
             for heading, cell in {**self.record.extra, **self.record.printed}.items():
                 kind = kind_beside(heading)
                 if kind and cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
@@ -499,7 +499,7 @@ class Sheet:
             known = record if text is None else text.hints.enriched(record)
             row = Row(known, len(sheet.rows), sheet, layers=known.layers, hidden=known.hidden, seq=known.seq, vocab=known.vocab)
             told = text is not None and text.hints.mixture(known)
-            row.mixture = told or is_mixture(known.size_label) or row.beside("ep") is not None
+            row.mixture = told or is_mixture(known.size_label) or bool(known.experts) or row.beside("ep") is not None
             sheet.rows.append(row)
         return sheet
 
