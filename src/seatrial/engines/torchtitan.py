@@ -68,6 +68,8 @@ def _model(m: Model) -> Iterator[str]:
         yield "its llama3 has rotary positions, RMSNorm and SwiGLU alone"
     if m.architecture.biases != "none" or m.normed_qk or m.normed_embedding:
         yield "its llama3 has no biases, no norm of queries and keys, none after the embedding"
+    if m.experts is not None or m.latent is not None or m.mtp:
+        yield "experts, latent attention or further tokens: its llama3 has none of them"
     if m.ties:
         yield "its llama3 does not tie the embeddings; tied = false would do"
     if m.head_size * m.heads != m.hidden:
