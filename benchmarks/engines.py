@@ -24,7 +24,8 @@ LAYOUTS: list[dict[str, object]] = [
     {"dp": 2}, {"dp": 2, "zero": 1}, {"dp": 2, "zero": 2}, {"dp": 2, "zero": 3}, {"dp": 2, "zero": 3, "recompute": "full"},
     {"dp": 4, "zero": 3, "zero_group": 2}, {"dp": 2, "zero": 3, "precision": "bf16"}, {"tp": 2}, {"tp": 2, **SP},
     {"tp": 2, "dp": 2, "zero": 3, **SP}, {"tp": 2, "dp": 2}, {"pp": 2}, {"pp": 2, "zero": 1, "dp": 2},
-    {"pp": 2, "dp": 2, "zero": 3}, {"pp": 2, "vp": 2, "schedule": "interleaved"}, {"pp": 2, "schedule": "gpipe"}, {"pp": 4}, {"pp": 2, "tp": 2}, {"pp": 3},
+    {"pp": 2, "dp": 2, "zero": 3}, {"pp": 2, "vp": 2, "schedule": "interleaved"},
+    {"pp": 2, "schedule": "gpipe"}, {"pp": 4}, {"pp": 2, "tp": 2}, {"pp": 3},
     {"pp": 2, "tp": 2, **SP}, {"dp": 2, "precision": "bf16"}, {"pp": 2, "stage_layers": [3, 5]}, {"dp": 2, "mbs": 2},
 ]  # fmt: skip
 
