@@ -26,6 +26,8 @@ LATE = ("rank", "local_rank", "node", "master_addr", "master_port")
 
 
 class Command(Foreign):
+    applied = ("tp", "pp", "gbs")
+
     def per(self, trial: Trial) -> Per:
         assert trial.command is not None
         return trial.command.per

@@ -98,7 +98,7 @@ class Described(Scripted):
         except OSError as error:
             raise BadInput(f"{error.filename}: {error.strerror}; {self.path} names it") from None
 
-    def by_hand(self, trial: Trial, recipe: Recipe = Recipe()) -> tuple[str, ...]:
+    def by_hand(self, trial: Trial, recipe: Recipe) -> tuple[str, ...]:
         return self._argv(trial, recipe, Path("."), here=".", python="python")[1:]
 
 

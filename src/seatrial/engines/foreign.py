@@ -82,6 +82,8 @@ class Foreign(Adapter):
     def differs(self, trial: Trial, run_dir: Path) -> dict[str, tuple[Any, Any]]:
         """Column -> (asked, applied), of what the log says and does not agree."""
         asked = columns.flat(trial)
+        if trial.batch.rampup_start is not None:
+            asked["gbs"] = None  # it may have ended before the last size
         runs = [run for path in logs(run_dir) if (run := self.run_in(path)) is not None and run.iteration is not None]
         run = max(runs, key=_worth, default=None)
         found = {name: getattr(run, name, None) for name in self.applied if name in asked} if run is not None else {}

@@ -36,7 +36,7 @@ class Torchtitan(Scripted):
     def start(self, trial: Trial, folder: Path) -> tuple[str, ...]:
         return driver("run_torchtitan.py"), str(folder / CONFIG), trial.execution.device
 
-    def by_hand(self, trial: Trial) -> tuple[str, ...]:
+    def by_hand(self, trial: Trial, recipe: Recipe) -> tuple[str, ...]:
         return "-m", "torchtitan.train", "--job.config_file", CONFIG
 
     def files(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
