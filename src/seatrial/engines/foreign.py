@@ -50,9 +50,9 @@ class Foreign(Adapter):
         said = (ended_by(0, line) for path in logs(run_dir) for line in _tail(path).splitlines())
         return next((end.status for end in said if end is not None), "crash")
 
-    def read(self, run_dir: Path) -> list[Event]:
-        """From the logs alone."""
-        runs = {path: self.run_in(path) for path in logs(run_dir)}
+    def read(self, run_dir: Path, *, rank: int | None = None) -> list[Event]:
+        """From the logs alone; of one rank, whoever only wants to know how far it is."""
+        runs = {path: self.run_in(path) for path in logs(run_dir) if rank is None or rank_of(path) == rank}
         best = max(runs, key=lambda path: _worth(runs[path]), default=None)
         found: list[Event] = list(_starts(run_dir))
         if best is None or (run := runs[best]) is None:
