@@ -163,7 +163,7 @@ def states(engine, zero_group, **knobs):
     one = trial(1, model=model, engine=engine, dp=64, zero=3, gbs=64, zero_group=zero_group, kind="ring",
                 cluster=presets.cluster("dgx-h100", nodes=8), **knobs)
     c = configs(one)
-    parameters = step.stage_parameters(c)
+    parameters = step.dense_parameters(c), step.expert_parameters(c)
     return {name: float(value[0, 0]) for name, value in memory._states(c, parameters, np.array([2.0])).items()}
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 Per = Literal["rank", "node"]
 OF_ITERATION = ("event", "step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "nan_ranks", "timers",
-                "attended_pairs")
+                "attended_pairs", "balance")
 RUN, LOGS = "run.json", "logs"
 """In the run folder: what was asked, and what each process printed, `*.log`."""
 

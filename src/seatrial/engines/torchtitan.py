@@ -115,6 +115,8 @@ def config(trial: Trial, recipe: Recipe) -> dict[str, Any]:
     }  # fmt: skip
     if t.zero:
         parallel["fsdp_reshard_after_forward"] = "always" if t.zero == 3 else "never"
+    if m.mixture:
+        parallel |= {"expert_parallel_degree": t.ep, "expert_tensor_parallel_degree": t.expert_tp}
     if t.cp > 1:
         parallel["context_parallel_rotate_method"] = ROTATES[t.cp_kind]
     if t.pp > 1:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from seatrial.errors import BadInput
 from seatrial.files import save
+from seatrial.plan import emit_experts
 from seatrial.spec import Model, Trial, context_split, stage_split, stages_of
 from seatrial.stages import megatron as megatron_layout
 
@@ -113,7 +114,8 @@ def _architecture(m: Model) -> Iterator[tuple[str, ...]]:
         yield "--norm-epsilon", repr(m.norm_eps)
     if m.normed_qk:
         yield ("--qk-layernorm",)
-    if m.head_size * m.heads != m.hidden:
+    yield from emit_experts.latent(m)
+    if m.head_size * m.heads != m.hidden and m.latent is None:
         yield "--kv-channels", str(m.head_size)
     yield "--position-embedding-type", "rope" if m.rope else "learned_absolute"
     if m.rope:
@@ -163,7 +165,7 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append(f"schedule {t.schedule} is not in Megatron-LM; 1f1b and interleaved are")
     if t.gradients_group is not None or t.weights_group is not None:
         why_not.append("gradients and weights have no groups of their own in Megatron-LM; its optimizer's are zero_group")
-    if why_not:
+    if why_not := [*why_not, *emit_experts.beyond(trial)]:
         return Dialect(flags=[], notes=[f"not for Megatron-LM: {reason}" for reason in why_not])
     # Trained without, and measured without: Megatron-LM's own default is 0.1.
     flags: Flags = [*_shared(trial), ("--attention-dropout", "0.0"), ("--hidden-dropout", "0.0")]
@@ -174,7 +176,7 @@ def megatron_lm(trial: Trial) -> Dialect:
     flags += _stages(trial)
     if any(flag[0] == LAYOUT for flag in flags):
         notes.append(f"{LAYOUT} takes Megatron core 0.13 or later")
-    if t.sequence_parallel:
+    if t.sequence_parallel or t.tp > 1 and m.mixture:  # with experts it refuses to train otherwise
         flags.append(("--sequence-parallel",))
     if t.zero == 1:
         flags.append(("--use-distributed-optimizer",))
@@ -188,7 +190,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
     elif t.recompute == "selective":
         flags.append(("--recompute-granularity", "selective"))
-    flags += _architecture(m)
+        flags += filter(None, [emit_experts.recomputed(m)])
+    flags += [*_architecture(m), *emit_experts.experts(trial)]
     if not m.ties:
         flags.append(("--untie-embeddings-and-output-weights",))
     if t.precision == "fp8":
@@ -275,6 +278,10 @@ def _beyond_gpt(m: Model) -> Iterator[str]:
         yield "grouped queries"
     if m.heads * m.head_size != m.hidden:
         yield f"heads of {m.head_size}"
+    if m.mixture:
+        yield "experts"
+    if m.is_latent:
+        yield "latent attention"
 
 
 def deepspeed_config(trial: Trial) -> dict[str, object]:
