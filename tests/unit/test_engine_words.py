@@ -58,6 +58,13 @@ def test_a_lost_connection_is_no_cause(tmp_path: Path):
     assert found[0]["message"] == "the tokens are gone"
 
 
+def test_an_error_that_a_rank_got_over_is_none(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    steps = "".join(f"step: {step}  loss: 5.9  of a log that goes on\n" for step in range(1000))
+    (tmp_path / "logs" / "rank0.log").write_text(f"ValueError: no such mirror, the next is asked\n{steps}")
+    assert foreign.failures(tmp_path) == []
+
+
 def titan(**layout: object) -> Trial:
     return Trial(model=presets.model("tiny-llama"), batch=Batch(gbs=16), topology=Topology(**layout), engine="torchtitan")
 

@@ -150,7 +150,8 @@ def failures(run_dir: Path) -> list[Event]:
     """An event for each rank whose log ends in an error, as our engine's ranks write it themselves; the cause first."""
     found: list[Event] = []
     for path in logs(run_dir):
-        text = _tail(path)
+        # What a rank said long before its end, it got over; on a node all ranks' last words stand one behind the other.
+        text = _tail(path, words.LAST_BYTES if path.name.startswith("rank") else words.TAIL_BYTES)
         said, first = words.errors(text), words.first_rank(text)
         own: dict[int, list[words.Said]] = {}
         for one in said:
@@ -164,10 +165,10 @@ def failures(run_dir: Path) -> list[Event]:
     return sorted(found, key=lambda e: (e["consequence"], e["time"]))
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, most: int = words.TAIL_BYTES) -> str:
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - words.TAIL_BYTES))
+            file.seek(max(0, path.stat().st_size - most))
             return file.read().decode(errors="replace")
     except OSError:
         return ""
