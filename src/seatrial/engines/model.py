@@ -286,7 +286,7 @@ MOST = 1e12
 """Of any figure of an engine."""
 DEFAULT = "megatron-deepspeed"
 """Of `plan`, `explain`, `forecast` and of a row that names no engine."""
-RUNS = ("command", "rules", "log", "module")
+RUNS = ("command", "rules", "log", "module", "speaks")
 """Of the file of one's own engine, what says how it is run; see `described.py`."""
 UNKNOWN = "plain-3d"
 """Of a program that nothing is known of: a command, somebody's own engine."""
