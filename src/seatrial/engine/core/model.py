@@ -114,7 +114,7 @@ class Block(nn.Module):
         self.experts: Experts | None = None
         if m.has_experts(number):
             beside = [_linear(at, linear, shared) for linear in experts.shared_linears(m)] if m.shared_inner else [None, None]
-            self.experts = Experts(at, shared, *beside)
+            self.experts = Experts(number, at, shared, *beside)
         else:
             self.up, self.down = (_linear(at, linear, shared) for linear in mlp)
         self.impl = shared.ops.block(self) if self.experts is None else None
