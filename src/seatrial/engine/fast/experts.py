@@ -19,8 +19,7 @@ from torch.autograd import Function
 
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.experts import grouped_gradient
-from seatrial.engine.core.ops import Grouped
-from seatrial.engine.fast.grouped import ends_of
+from seatrial.engine.fast.grouped import FastGrouped, ends_of
 from seatrial.engine.fast.kernels import Kernels
 
 
@@ -114,7 +113,7 @@ class FastExperts:
     experts: int
     """Of a layer."""
     kernels: Kernels
-    grouped: Grouped
+    grouped: FastGrouped
 
     def __call__(self, x_TH: Tensor, expert_TK: Tensor, weight_TK: Tensor, up: Tensor, down: Tensor,
                  tp: TensorParallel) -> Tensor:
