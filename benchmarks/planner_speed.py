@@ -8,6 +8,7 @@
 - 100,000 GPUs, the same. Wanted: under 10 s.
 - bulk: a small model, for which many layouts can run, on 1 to 48 nodes with two batches. Wanted: at least 100,000 accepted,
   distinct layouts per second on one core, each with its time, interval and memory.
+- mixtures of experts, EP and ETP searched too, on 8 to 64 nodes. Wanted: at least 20,000 considered per second.
 
 Seconds are of the process, so that other work on the machine counts less; the wall clock stands beside them. MiB is what the
 process grew by.
@@ -40,6 +41,10 @@ SEARCHES = {
 }  # fmt: skip
 """Our own engine's memory is counted by the moments of its schedule, which others' facts spare."""
 SEARCHES |= {f"bulk, {engine}": replace(SEARCHES["bulk"], engine=engine) for engine in ("megatron-core", "fsdp2", "deepspeed")}
+SEARCHES |= {f"{model}, {engine}": Space(models=(presets.model(model),), cluster=presets.cluster("dgx-h100", nodes=64),
+                                          nodes=(8, 16, 32, 64), gbs=(1024, 2048), sequence_parallel=BOTH, engine=engine)
+             for model, engine in (("qwen3-30b-a3b", "megatron-core"), ("deepseek-v3", "megatron-core"),
+                                   ("qwen3-30b-a3b", "fsdp2"))}
 REPEATS = 3
 
 

@@ -218,8 +218,9 @@ def sizes(trial: Trial, microbatches: int) -> tuple[int, int] | None:
 
 def short_batch(trial: Trial, microbatches: int, *, warmup: int) -> Batch | None:
     """The batch to run in place of the trial's own: first the smaller size, then the larger."""
-    if trial.command is not None:
-        raise BadInput("measure.microbatches: only our own engine changes its batch during a run; leave it out for [command]")
+    if trial.command is not None or trial.engine != "seatrial":
+        whose = "[command]" if trial.command is not None else trial.engine
+        raise BadInput(f"measure.microbatches: only our own engine changes its batch during a run; leave it out for {whose}")
     if trial.batch.rampup_start is not None:
         raise BadInput("measure.microbatches: a batch with a ramp-up is many sizes; leave the ramp-up out to estimate one")
     found = sizes(trial, microbatches)

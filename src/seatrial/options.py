@@ -25,8 +25,10 @@ from seatrial.launch.registry import LAUNCHERS
 
 OPTIONS: Any = None
 """The default of a parameter that stands for many."""
-CHOSEN = ("cp_kind", "zero_group", "stage_layers")
-"""Knobs that `plan` and `tune` can be given, and choose for each layout where they are not."""
+CHOSEN = ("cp_kind", "zero_group", "stage_layers", "ep", "etp")
+"""Knobs that `plan` and `tune` can be given, and choose for each layout where they are not …"""
+ROUTING = ("moe_balance", "moe_dispatcher")
+"""… and those that are the same of all."""
 NUMBERS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int)
 RULE = f"Your own condition, as 'dp % 4 == 0'; of {', '.join(NUMBERS)}, nodes, world, microbatches, layers, heads, …"
 MODEL_HELP = "A preset, a TOML file with a [model] table, a Hugging Face config.json or its folder, or BOOK:RUN-ID."
@@ -82,6 +84,7 @@ def _searched() -> Each:
     said["cp"] = f"{said['cp'].rstrip('.')}; by default searched for long sequences, auto: for any."
     said |= {name: f"{BY_FIELD[name].help.partition(' By default')[0].rstrip('.')}; by default chosen for each layout."
              for name in CHOSEN}  # fmt: skip
+    said |= {name: BY_FIELD[name].help for name in ROUTING}
     return Each({name: (str | None, knob(name.replace("_", "-"), what)) for name, what in said.items()})
 
 

@@ -98,8 +98,8 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
     if model.pad_vocab_to is not None and model.pad_vocab_to % t.tp:
         yield Violation(code="vocab-divisible", message=f"pad_vocab_to {model.pad_vocab_to} is not a multiple of TP {t.tp}: "
                                                         f"the nearest are {_multiples_near(model.pad_vocab_to, t.tp)}")
-    yield from experts_fit(model, t)
     facts = _facts(engine)
+    yield from experts_fit(model, t, facts)
     if t.cp > 1:
         yield from context_fits(model, t, facts)
     elif t.sequence_parallel and model.seq % t.tp:
@@ -123,7 +123,7 @@ def topology_fits_model(model: Model, t: Topology, engine: str) -> Iterator[Viol
                                                        "zero_group divides all that ZeRO cuts")
 
 
-def experts_fit(model: Model, t: Topology) -> Iterator[Violation]:
+def experts_fit(model: Model, t: Topology, facts: engine_models.EngineModel) -> Iterator[Violation]:
     if model.experts is None or model.expert_inner is None:
         if t.spreads_experts:
             said = f"EP {t.ep}" if t.ep > 1 else f"ETP {t.expert_tp} with TP {t.tp}"
@@ -144,6 +144,19 @@ def experts_fit(model: Model, t: Topology) -> Iterator[Violation]:
     if tokens % t.tp:
         yield Violation(code="tokens-divisible", message=f"{tokens} tokens of a micro-batch are not a multiple of TP {t.tp}, "
                                                          "whose ranks share them before they go to their experts")
+    if t.ep > 1 and not facts.expert_parallel:
+        yield Violation(code="expert-parallel", message=f"EP {t.ep}: {facts.name} has no expert parallelism; EP 1 would do")
+    ways = {"tp": t.tp, "whole": 1}
+    if "any" not in facts.expert_tensor and t.expert_tp not in (works := [ways[way] for way in facts.expert_tensor]):
+        yield Violation(code="expert-parallel", message=f"ETP {t.expert_tp} with TP {t.tp}: {facts.name} cannot; ETP "
+                                                        f"{' or '.join(map(str, dict.fromkeys(works)))} would do")
+    if t.expert_tp * t.ep > 1 and facts.dispatchers and t.moe_dispatcher not in facts.dispatchers:
+        yield Violation(code="dispatcher", message=f"moe_dispatcher {t.moe_dispatcher}: {facts.name} has "
+                                                   f"{' and '.join(facts.dispatchers)}")
+    if facts.experts_cut_sequence and t.tp > 1 and not t.sequence_parallel:
+        yield Violation(code="experts-sequence", level="warning",
+                        message=f"TP {t.tp} without sequence parallelism: {facts.name} refuses that with experts; it is "
+                                "forecast with it")
 
 
 def context_fits(model: Model, t: Topology, facts: engine_models.EngineModel) -> Iterator[Violation]:

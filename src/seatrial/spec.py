@@ -29,7 +29,7 @@ Precision = Literal["fp32", "bf16", "fp16", "fp8"]
 Attention = Literal["stored", "fused", "fused-hopper"]
 ContextKind = Literal["ring", "gather", "ulysses", "ulysses+ring"]
 Balance = Literal["natural", "forced"]
-Dispatcher = Literal["alltoall", "allgather"]
+Dispatcher = Literal["alltoall", "allgather", "flex"]
 RopeScaling = Literal["llama3", "yarn"]
 TokenSet = Literal["sequence", "rank", "global"]
 
@@ -266,6 +266,8 @@ class Model:
     """… and the weight of their mean loss."""
 
     def __post_init__(self) -> None:
+        if self.experts == 0:  # what a table of dense and other models has for the dense ones
+            object.__setattr__(self, "experts", None)
         fields.positive("model", layers=self.layers, hidden=self.hidden, heads=self.heads, vocab=self.vocab, seq=self.seq,
                         kv_heads=self.kv_heads, ffn=self.ffn, pad_vocab_to=self.pad_vocab_to, rope_theta=self.rope_theta,
                         norm_eps=self.norm_eps, head_dim=self.head_dim, rope_factor=self.rope_factor,
@@ -602,25 +604,26 @@ class Topology:
         names="weights group, weight group, zero hpz partition size, hpz")
     """Ranks that share one copy of the weights (ZeRO 3), a divisor of gradients_group, which it is by default: gathers of small
     groups stay inside a node."""
-    ep: int = fields.field(1, label="EP", kind="count", title="Expert parallel (EP)",
+    ep: int = fields.field(1, label="EP", kind="count", title="Expert parallel (EP)", of_trial="expert_parallel",
         names="ep, expert parallel, expert parallelism, expert parallel size, ep size, ep degree, "
               "expert model parallel size, expert model parallel, expert parallel degree")
     """Expert parallel: ranks of a stage that the experts of a layer are divided over. TP x CP x DP = ETP x EP x EDP, the ranks
     that hold the same experts."""
     etp: int | None = fields.field(None, label="ETP", kind="count", title="Expert tensor parallel (ETP)",
-        of_trial="topology.cuts_experts",
+        of_trial="expert_tensor_parallel",
         names="etp, expert tensor parallel, expert tensor parallel size, expert tensor parallelism, "
               "expert tensor parallel degree")
     """Expert tensor parallel: ranks that share every expert. By default TP; the tokens of a rank's experts come from all of its
     EP x ETP ranks."""
     moe_balance: Balance = fields.field("natural", label="Balance", title="Balance of experts", word="",
-        of_trial="topology.balances",
+        of_trial="moe_balance",
         names="moe balance, router balance, load balance, moe load balancing, force balance")
     """natural: tokens go where the router sends them; forced: every expert gets as many, for benchmarks."""
     moe_dispatcher: Dispatcher = fields.field("alltoall", label="Dispatcher", title="Token dispatcher", word="",
-        of_trial="topology.dispatches",
+        of_trial="moe_dispatcher",
         names="moe dispatcher, token dispatcher, moe token dispatcher type, dispatcher")
-    """How tokens reach their experts: all-to-all of what each needs, or every token gathered on all ranks of the experts."""
+    """How tokens reach their experts: all-to-all of what each needs, every token gathered on all ranks of the experts, or sent
+    once to each node and dealt out inside (flex: DeepEP and its like)."""
 
     def __post_init__(self) -> None:
         fields.positive("topology", dp=self.dp, tp=self.tp, pp=self.pp, cp=self.cp, vp=self.vp, mbs=self.mbs, ep=self.ep,
@@ -686,19 +689,6 @@ class Topology:
     def spreads_experts(self) -> bool:
         """Whether experts are laid otherwise than the rest of a layer."""
         return self.ep > 1 or self.expert_tp != self.tp
-
-    @property
-    def cuts_experts(self) -> int | None:
-        """ETP, where there is something to say; so the next two."""
-        return self.expert_tp if self.spreads_experts else None
-
-    @property
-    def balances(self) -> Balance | None:
-        return self.moe_balance if self.spreads_experts or self.moe_balance != "natural" else None
-
-    @property
-    def dispatches(self) -> Dispatcher | None:
-        return self.moe_dispatcher if self.spreads_experts or self.moe_dispatcher != "alltoall" else None
 
     def expert_place(self, rank: int) -> ExpertPlace:
         """Ranks that share an expert are neighbours, then those of other experts, then those of the same."""
@@ -1085,6 +1075,27 @@ class Trial:
     @property
     def world(self) -> int:
         return self.topology.world
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether there is something to say of experts and their layout."""
+        return self.model.mixture or self.topology.spreads_experts
+
+    @property
+    def expert_parallel(self) -> int | None:
+        return self.topology.ep if self.has_experts else None
+
+    @property
+    def expert_tensor_parallel(self) -> int | None:
+        return self.topology.expert_tp if self.has_experts else None
+
+    @property
+    def moe_balance(self) -> Balance | None:
+        return self.topology.moe_balance if self.has_experts else None
+
+    @property
+    def moe_dispatcher(self) -> Dispatcher | None:
+        return self.topology.moe_dispatcher if self.has_experts else None
 
     @property
     def procs_per_node(self) -> int:

@@ -226,13 +226,13 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group("GEMMs", "█", "blue", ("matmul", "attention", "logits")),
+    Group("GEMMs", "█", "blue", ("matmul", "attention", "logits", "experts")),
     Group("memory", "▓", "cyan", ("memory", "accumulate", "embedding", "optimizer")),
     Group("tensor", "▒", "yellow", ("tensor",)),
-    Group("exchange", "╳", "red", ("exchange",)),
+    Group("exchange", "╳", "red", ("exchange", "dispatch")),
     Group("messages", "░", "magenta", ("p2p", "gradients")),
     Group("host", "╱", "green", ("launch", "fixed")),
-    Group("bubble", "·", "bright_black", ("bubble",)),
+    Group("bubble", "·", "bright_black", ("bubble", "wait")),
 )
 """The planner's parts in the few that a line of letters can tell apart."""
 

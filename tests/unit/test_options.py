@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from seatrial.columns import BY_FIELD, SEARCHED
-from seatrial.options import CHOSEN, OPTIONS, Layout, Space, spread
+from seatrial.options import CHOSEN, OPTIONS, ROUTING, Layout, Space, spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def test_what_was_given_becomes_knobs_and_tables():
         return 0
 
     assert CliRunner().invoke(app, ["--gbs", "64", "--tp", "2,4", "--nodes", "2"]).exit_code == 0
-    assert heard[0].nodes == 2 and tuple(heard[0].knobs) == (*SEARCHED, *CHOSEN)
+    assert heard[0].nodes == 2 and tuple(heard[0].knobs) == (*SEARCHED, *CHOSEN, *ROUTING)
     assert {name: text for name, text in heard[0].knobs.items() if text is not None} == {"gbs": "64", "tp": "2,4"}
     layout = Layout(model="tiny", knobs={"dp": 2, "gbs": 8, "precision": "bf16", "pp": None})
     assert layout.tables() == {"model": {"base": "tiny"}, "batch": {"gbs": 8},

@@ -110,10 +110,11 @@ def test_stages_of_one_domain_talk_over_its_links():
 
 def test_shards_lie_in_a_node_and_replicas_across():
     c = configs(dp=32, tp=1)
-    assert network.shard_group(c, c.shards).size.tolist() == [32]
+    assert network.Copies.of(c).group(c, c.shards).size.tolist() == [32]
     assert network.replica_group(c, c.shards, c.data_ranks).size.tolist() == [1]
     hybrid = configs(dp=32, tp=1, zero_group=8)
-    shard, replica = network.shard_group(hybrid, hybrid.shards), network.replica_group(hybrid, hybrid.shards, hybrid.data_ranks)
+    shard = network.Copies.of(hybrid).group(hybrid, hybrid.shards)
+    replica = network.replica_group(hybrid, hybrid.shards, hybrid.data_ranks)
     assert (shard.size.tolist(), shard.nodes.tolist()) == ([8], [1])
     assert (replica.size.tolist(), replica.nodes.tolist(), replica.sharers.tolist()) == ([4], [4], [8])
     cluster = presets.cluster("dgx-a100")

@@ -211,6 +211,10 @@ class Widths(NamedTuple):
 def widths(s: Shape, tp: Count) -> Widths:
     qkv, out, up, down = linears(s)
     query, key, _ = qkv.parts
-    anew = s.rope + s.normed_qk - s.rope * s.normed_qk
-    return Widths(qkv=qkv.width(tp), rotated=anew * (query.held(tp) + key.held(tp)), context=out.width(tp), up=up.width(tp),
-                  inner=down.width(tp))
+    anew, plain = s.rope + s.normed_qk - s.rope * s.normed_qk, 1 - s.is_latent
+    # Latent attention computes with keys as wide as its queries, of every head, and values of another width.
+    held = s.is_latent * -(-s.heads // tp)
+    wide, value = held * (s.head_size + s.rope_dim), held * s.value_dim
+    return Widths(qkv=plain * qkv.width(tp) + 2 * wide + value,
+                  rotated=plain * anew * (query.held(tp) + key.held(tp)) + 2 * wide,
+                  context=plain * out.width(tp) + value, up=up.width(tp), inner=down.width(tp))

@@ -21,7 +21,7 @@ from seatrial import fields
 from seatrial.errors import BadInput
 from seatrial.plaindata import read_toml
 from seatrial.schedule import ScheduleKind
-from seatrial.spec import Attention, ContextKind, Device
+from seatrial.spec import Attention, ContextKind, Device, Dispatcher
 
 Uneven = Literal["equal", "embedding-slots", "balanced", "any"]
 Selective = Literal["attention", "half-gemms", "elements"]
@@ -61,6 +61,15 @@ class EngineModel:
     """… and which of what ZeRO cuts it can give a smaller group than the optimizer's state."""
     context: tuple[ContextKind, ...] = ()
     """The kinds of context parallelism that it has; the first is its default."""
+
+    expert_parallel: bool = False
+    """Whether a layer's experts can lie on ranks apart (EP) …"""
+    expert_tensor: tuple[Literal["whole", "tp", "any"], ...] = ("tp",)
+    """… each of them whole on its rank (ETP 1), divided as the rest of the layer is (ETP = TP), or over any ETP …"""
+    experts_cut_sequence: bool = False
+    """… and whether tensor parallelism of a model with experts always cuts the sequence of norms."""
+    dispatchers: tuple[Dispatcher, ...] = ()
+    """How tokens travel to their experts; the first is its default."""
 
     # States: bytes per parameter
 
@@ -116,6 +125,16 @@ class EngineModel:
     """Whether with tensor parallelism the whole sequence's norm outputs are kept, 4 bytes per token and hidden."""
     selective: Selective = "attention"
     """What selective recompute makes again: attention (Megatron), every second GEMM (torchtitan), norms and activations."""
+    kept_experts: tuple[float, ...] = (2.0, 6.0, 20.0)
+    """Of a layer with experts beyond what surrounds them: for each row of an expert and of hidden, of a gated inner width, and
+    for each token and expert what the router keeps: scores, a map of the choice, where each token went."""
+    kept_experts_fp8: tuple[float, ...] = (2.0, 6.0, 20.0)
+    """The same in fp8 …"""
+    kept_experts_selective: tuple[float, ...] = (2.0, 6.0, 20.0)
+    """… and with selective recompute."""
+    recomputes_up: bool = False
+    """Whether selective recompute of a model with experts or latent attention makes the outputs of norms and what latent
+    attention expands again, in place of attention."""
     last_gemm_kept: bool = False
     """Whether full recompute leaves out a layer's last GEMM, whose output nobody needs again."""
     stage_outputs: bool = False
@@ -164,6 +183,18 @@ class EngineModel:
     """… and in its backward pass."""
     host_us: float = 40.0
     """Host time for each of them where the host sets the pace."""
+    grouped_rate: float = 0.9
+    """What the GEMMs of several experts together reach of the rate of one with as many rows each."""
+    permute_passes: float = 2.0
+    """Passes over memory that putting tokens in order takes, over those of one fused kernel."""
+    expert_kernels: float = 60.0
+    """Kernels beyond those of a layer, forward, that a layer of experts starts …"""
+    held_kernels: float = 0.0
+    """… and for each expert of a rank."""
+    dispatch_sync_us: float = 0.0
+    """What the device waits while the host reads how many tokens come."""
+    shared_hidden: float = 0.0
+    """Share of the shared experts' time behind which tokens travel."""
     fixed_s: float = 0.02
     """Of every iteration: log line, norm of the gradients, the next batch."""
 
@@ -229,7 +260,8 @@ class EngineModel:
 
     def __post_init__(self) -> None:
         for name in ("gradients_hidden", "sharded_hidden", "parameters_hidden", "exposed", "contention", "ring_hidden",
-                     "gather_hidden", "tensor_hidden", "tensor_overlapped", "messages_exposed", "messages_exposed_interleaved"):
+                     "gather_hidden", "tensor_hidden", "tensor_overlapped", "messages_exposed", "messages_exposed_interleaved",
+                     "shared_hidden"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BadInput(f"engine {self.name}: {name} {getattr(self, name)} is a share, from 0 to 1")
         for field in dataclasses.fields(self):
@@ -238,16 +270,22 @@ class EngineModel:
                                f"{MOST:.0e}")
         if self.memory_sigma > 1:
             raise BadInput(f"engine {self.name}: memory_sigma {self.memory_sigma} is a share, from 0 to 1")
-        for name in ("kept", "kept_fp8", "kept_selective"):
-            kept = getattr(self, name)
-            if len(kept) != 4 or not all(0 <= value <= MOST for value in kept):
-                raise BadInput(f"engine {self.name}: {name} {fields.shown(kept)}: expected four numbers, none negative")
+        if not self.grouped_rate > 0:
+            raise BadInput(f"engine {self.name}: grouped_rate {self.grouped_rate} must be above 0")
+        for base, count in (("kept", 4), ("kept_experts", 3)):
+            for name in (base, f"{base}_fp8", f"{base}_selective"):
+                kept = getattr(self, name)
+                if len(kept) != count or not all(0 <= value <= MOST for value in kept):
+                    raise BadInput(f"engine {self.name}: {name} {fields.shown(kept)}: expected {('three', 'four')[count - 3]} "
+                                   "numbers, none negative")
 
 
 MOST = 1e12
 """Of any figure of an engine."""
 DEFAULT = "megatron-deepspeed"
 """Of `plan`, `explain`, `forecast` and of a row that names no engine."""
+RUNS = ("command", "rules", "log", "module")
+"""Of the file of one's own engine, what says how it is run; see `described.py`."""
 UNKNOWN = "plain-3d"
 """Of a program that nothing is known of: a command, somebody's own engine."""
 
@@ -292,6 +330,8 @@ def model_of(name: str) -> EngineModel:
 def _own(path: Path) -> EngineModel:
     data = read_toml(path)
     data = data.get("engine", data)
+    if isinstance(data, dict):
+        data = {name: value for name, value in data.items() if name not in RUNS}
     base = data.pop("base", None) if isinstance(data, dict) else None
     if not isinstance(base, str):
         raise BadInput(f"{path}: an engine of one's own needs base = one of {', '.join(names())}, and what differs from it")

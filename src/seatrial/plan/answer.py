@@ -53,7 +53,8 @@ class Measured:
 
 def _key(trial: Trial) -> Key:
     m = trial.model
-    shape = (m.layers, m.hidden, m.heads, m.kv, m.inner, m.seq, m.vocab)
+    shape = (m.layers, m.hidden, m.heads, m.kv, m.inner, m.seq, m.vocab, *(value or 0 for value in (
+        m.experts, m.chosen, m.expert_inner, m.shared)))
     return shape, trial.topology, trial.batch.gbs, trial.cluster.nodes if trial.cluster is not None else 0
 
 
@@ -88,6 +89,9 @@ def answer(found: Found, request: Request, *, top: int, by: By, tokens: float | 
         "precision": found.precision,
         "tflops_formula": found.formula,
     }
+    if request.model.mixture and not several:
+        size = arith.parameters(request.model)
+        document |= {"parameters": size.total, "active_parameters": size.active}
     if fit is not None:
         document["calibration"] = fit.describe()
     if not candidates:
@@ -102,6 +106,8 @@ def _candidate(found: Found, i: int, several: bool) -> dict[str, Any]:
     shape = {"layers": trial.model.layers, "hidden": trial.model.hidden, "heads": trial.model.heads,
              "parameters": arith.parameters(trial.model).total,
              "sec_normalised": round(float(found.sec[i]) * found.normal(i), 6)} if several else {}
+    if not trial.model.mixture:
+        c = {name: value for name, value in c.items() if name not in ("ep", "etp")}
     return {
         **shape,
         **decoded(c) | ({"stage_layers": trial.topology.stages_said} if trial.topology.stage_layers else {}),
@@ -195,10 +201,12 @@ def reason(found: Found) -> str:
     if not found.considered:
         nodes = found.space.nodes or (found.space.cluster.nodes,)
         worlds = sorted({n * found.space.cluster.procs_per_node for n in nodes})
-        asked = " x ".join(f"{name.upper()} {','.join(map(str, values))}" for name in DEGREES
+        asked = " x ".join(f"{name.upper()} {','.join(map(str, values))}" for name in (*DEGREES, "ep", "etp")
                            if (values := getattr(found.space, name)) is not None)
         there = f"{worlds[0]}" if len(worlds) == 1 else f"{worlds[0]} to {worlds[-1]}"
         product = "DP x TP x PP" + (" x CP" if found.space.cp is not None else "")
-        return f"no layout has {asked or 'that shape'} on {there} processes: {product} must equal nodes x processes per node"
+        experts = "" if found.space.ep is None and found.space.etp is None else ", and ETP x EP divide DP x CP x TP"
+        return (f"no layout has {asked or 'that shape'} on {there} processes: {product} must equal nodes x processes per node"
+                f"{experts}")
     most = ", ".join(f"{code} {count}" for code, count in sorted(found.rejected.items(), key=lambda item: -item[1])[:3])
     return f"all {found.considered} layouts break a rule: {most}"

@@ -34,8 +34,8 @@ RING, GATHER, ULYSSES, BOTH = (CONTEXTS.index(kind) for kind in ("ring", "gather
 
 OF_MODEL = ("layers", "hidden", "heads", "kv", "head_size", "inner", "seq", "gated", "layernorm", "learned", "rope", "qkv_bias",
             "out_bias", "mlp_bias", "normed_qk", "normed_embedding", "ties", "experts", "chosen", "expert_inner",
-            "shared_inner", "router_bias", "expert_layers", "is_latent", "q_rank", "kv_rank", "rope_dim", "value_dim",
-            "has_sinks")
+            "shared_inner", "router_bias", "expert_layers", "dense_layers", "expert_every", "is_latent", "q_rank", "kv_rank",
+            "rope_dim", "value_dim", "has_sinks", "mtp")
 """Columns that are a model's effective values, under the same names."""
 
 
@@ -47,7 +47,7 @@ ATTENTION = BY_FIELD["attention"].choices
 def encode(knobs: Mapping[str, Any]) -> dict[str, int]:
     """What is not stated counts 0. Layers of each stage are no number: `split` has them."""
     return {name: CHOICES[name].index(value) if value and name in CHOICES else documents_code(value) if name == "documents"
-            else int(value or 0) for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
+            else int(value or name == "ep") for name, value in knobs.items() if name != "stage_layers"}  # fmt: skip
 
 
 def decoded(row: Mapping[str, int]) -> dict[str, Any]:
@@ -78,8 +78,8 @@ DEFAULTS: dict[str, float] = {
     "gated": 0, "layernorm": 1, "learned": 1, "rope": 0, "qkv_bias": 1, "out_bias": 1, "mlp_bias": 1, "normed_qk": 0,
     "normed_embedding": 0, "ties": 1, "attention": -1, "overlap": -1, "engine": 0, "execution": 0, "documents": 0, "nodes": 1,
     "procs_per_node": 1, "clock_ghz": np.nan, "experts": 0, "chosen": 0, "expert_inner": 0, "shared_inner": 0,
-    "router_bias": 0, "expert_layers": 0, "is_latent": 0, "q_rank": 0, "kv_rank": 0, "rope_dim": 0, "value_dim": 0,
-    "has_sinks": 0,
+    "router_bias": 0, "expert_layers": 0, "dense_layers": 0, "expert_every": 1, "is_latent": 0,
+    "q_rank": 0, "kv_rank": 0, "rope_dim": 0, "value_dim": 0, "has_sinks": 0, "mtp": 0,
     **encode({name: getattr(Topology(precision="bf16"), name) for name in KNOBS if BY_FIELD[name].table == "topology"}),
 }
 
@@ -111,19 +111,25 @@ class Configs:
     normed_embedding: Ints
     ties: Ints
     experts: Ints
-    """0 where there are none; so the next ones …"""
+    """0 where there are none; so the next ones."""
     chosen: Ints
     expert_inner: Ints
     shared_inner: Ints
     router_bias: Ints
     expert_layers: Ints
+    dense_layers: Ints
+    """The first so many layers have none …"""
+    expert_every: Ints
+    """… and of all layers each so-manieth has some."""
     is_latent: Ints
-    """… and these where attention is not latent."""
+    """0, as the next ones, where attention is not latent."""
     q_rank: Ints
     kv_rank: Ints
     rope_dim: Ints
     value_dim: Ints
     has_sinks: Ints
+    mtp: Ints
+    """Layers after the last that predict further tokens, on the last stage."""
     dp: Ints
     tp: Ints
     pp: Ints
@@ -217,6 +223,30 @@ class Configs:
         """`Topology.divided_over`."""
         weights, gradients, state = self.weight_shards, self.gradient_shards, self.shards
         return np.where(self.zero == 3, weights, 1), np.where(self.zero >= 2, gradients, 1), np.where(self.zero > 0, state, 1)
+
+    @property
+    def expert_tp(self) -> Ints:
+        return np.where(self.etp > 0, self.etp, self.tp)
+
+    @property
+    def expert_ranks(self) -> Ints:
+        """Ranks that hold all experts of a layer between them: neighbours."""
+        return self.expert_tp * self.ep
+
+    @property
+    def edp(self) -> Ints:
+        """Ranks of a stage that hold the same experts."""
+        return np.maximum(1, self.data_ranks * self.tp // self.expert_ranks)
+
+    @property
+    def further(self) -> Ints:
+        """[3, n]: layers of multi-token prediction on the first pipeline rank, those in between and the last."""
+        return np.stack([np.where(self.pp == 1, self.mtp, 0), 0 * self.mtp, self.mtp])
+
+    @property
+    def attention_size(self) -> Ints:
+        """Of a head as attention computes with it; latent attention's queries are wider than its values."""
+        return np.where(self.is_latent == 1, (self.head_size + self.rope_dim + self.value_dim) // 2, self.head_size)
 
     @property
     def context_split(self) -> tuple[Ints, Ints]:

@@ -1,4 +1,4 @@
-"""A trial as Megatron's flags and as a Slurm script; torchtitan's are in `emit_torchtitan.py`.
+"""A trial as Megatron's flags and as a Slurm script; other engines' adapters write what those are told (`engines/`).
 
     files = emit.megatron(trial, preamble=Path("jean-zay.sh"), options={"partition": "gpu_p5"})
     files["megatron-deepspeed.args"], files["ds_config.json"], files["train.slurm"]
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from seatrial.errors import BadInput
 from seatrial.files import save
+from seatrial.plan import emit_experts
 from seatrial.spec import Model, Trial, context_split, stage_split, stages_of
 from seatrial.stages import megatron as megatron_layout
 
@@ -40,19 +41,23 @@ class Dialect:
 
 
 def megatron(trial: Trial, *, preamble: Path | None = None, options: Mapping[str, str] | None = None,
-             shell: Sequence[str] = ()) -> dict[str, str]:
+             shell: Sequence[str] = (), only: str = "megatron") -> dict[str, str]:
     """File name -> content. The Slurm script runs the dialect that can express the trial, Megatron-DeepSpeed for ALiBi.
 
-    `options` of sbatch and lines of `shell`: the user's own.
+    `options` of sbatch and lines of `shell`: the user's own; `only` megatron-lm: that dialect alone.
     """
-    lm, deepspeed = megatron_lm(trial), megatron_deepspeed(trial)
-    files = {"megatron-lm.args": lm.text(), "megatron-deepspeed.args": deepspeed.text()}
+    lm = megatron_lm(trial)
+    deepspeed = megatron_deepspeed(trial) if only == "megatron" else Dialect(flags=[], notes=[])
+    files = {"megatron-lm.args": lm.text()}
+    if only == "megatron":
+        files["megatron-deepspeed.args"] = deepspeed.text()
     if deepspeed.flags:
         files["ds_config.json"] = json.dumps(deepspeed_config(trial), indent=2) + "\n"
     use_deepspeed = bool(deepspeed.flags) and (trial.model.alibi or not lm.flags)
     chosen = deepspeed if use_deepspeed else lm
     if not chosen.flags:
-        raise BadInput(f"neither dialect of Megatron can run this: {'; '.join(lm.notes + deepspeed.notes)}")
+        neither = "neither dialect of Megatron can run this: " if deepspeed.notes else ""
+        raise BadInput(f"{neither}{'; '.join(lm.notes + deepspeed.notes)}")
     files["train.slurm"] = slurm_script(trial, chosen, preamble=preamble, options=options or {}, shell=shell,
                                         deepspeed=use_deepspeed)
     return files
@@ -83,9 +88,6 @@ def _shared(trial: Trial) -> Iterator[tuple[str, ...]]:
         yield ("--reset-attention-mask",)  # at the ends of documents, which are those of its data
     if t.precision in ("bf16", "fp16"):
         yield (f"--{t.precision}",)
-    if m.rope:  # trained without; Megatron's own default is 0.1
-        yield "--attention-dropout", "0.0"
-        yield "--hidden-dropout", "0.0"
 
 
 def _embedding_slots(trial: Trial) -> bool:
@@ -112,7 +114,8 @@ def _architecture(m: Model) -> Iterator[tuple[str, ...]]:
         yield "--norm-epsilon", repr(m.norm_eps)
     if m.normed_qk:
         yield ("--qk-layernorm",)
-    if m.head_size * m.heads != m.hidden:
+    yield from emit_experts.latent(m)
+    if m.head_size * m.heads != m.hidden and m.latent is None:
         yield "--kv-channels", str(m.head_size)
     yield "--position-embedding-type", "rope" if m.rope else "learned_absolute"
     if m.rope:
@@ -162,9 +165,10 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append(f"schedule {t.schedule} is not in Megatron-LM; 1f1b and interleaved are")
     if t.gradients_group is not None or t.weights_group is not None:
         why_not.append("gradients and weights have no groups of their own in Megatron-LM; its optimizer's are zero_group")
-    if why_not:
+    if why_not := [*why_not, *emit_experts.beyond(trial)]:
         return Dialect(flags=[], notes=[f"not for Megatron-LM: {reason}" for reason in why_not])
-    flags: Flags = list(_shared(trial))
+    # Trained without, and measured without: Megatron-LM's own default is 0.1.
+    flags: Flags = [*_shared(trial), ("--attention-dropout", "0.0"), ("--hidden-dropout", "0.0")]
     if m.pad_vocab_to is None:
         flags.append(("--make-vocab-size-divisible-by", "128"))
     else:
@@ -172,7 +176,7 @@ def megatron_lm(trial: Trial) -> Dialect:
     flags += _stages(trial)
     if any(flag[0] == LAYOUT for flag in flags):
         notes.append(f"{LAYOUT} takes Megatron core 0.13 or later")
-    if t.sequence_parallel:
+    if t.sequence_parallel or t.tp > 1 and m.mixture:  # with experts it refuses to train otherwise
         flags.append(("--sequence-parallel",))
     if t.zero == 1:
         flags.append(("--use-distributed-optimizer",))
@@ -186,7 +190,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         flags += [("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")]
     elif t.recompute == "selective":
         flags.append(("--recompute-granularity", "selective"))
-    flags += _architecture(m)
+        flags += filter(None, [emit_experts.recomputed(m)])
+    flags += [*_architecture(m), *emit_experts.experts(trial)]
     if not m.ties:
         flags.append(("--untie-embeddings-and-output-weights",))
     if t.precision == "fp8":
@@ -273,6 +278,10 @@ def _beyond_gpt(m: Model) -> Iterator[str]:
         yield "grouped queries"
     if m.heads * m.head_size != m.hidden:
         yield f"heads of {m.head_size}"
+    if m.mixture:
+        yield "experts"
+    if m.is_latent:
+        yield "latent attention"
 
 
 def deepspeed_config(trial: Trial) -> dict[str, object]:

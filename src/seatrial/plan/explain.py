@@ -21,7 +21,7 @@ from seatrial.columns import DEGREES, LAYOUT, by_field
 from seatrial.documents import CORPUS
 from seatrial.engines.model import EngineModel, model_of
 from seatrial.errors import BadInput
-from seatrial.plan import stages, step
+from seatrial.plan import experts, stages, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import ATTENTION, RECOMPUTE, Configs
 from seatrial.plan.context import exchanged_bytes
@@ -40,6 +40,9 @@ WHY = {
     "memory": "norms, activations, dropout: as fast as the memory",
     "tensor": "all-reduces of tensor parallelism, at every layer",
     "exchange": "keys and values of other ranks' tokens, as far as attention does not hide them",
+    "experts": "the GEMMs of the chosen experts, and the router's",
+    "dispatch": "tokens on the way to their experts and back",
+    "wait": "for the rank whose experts got the most tokens",
     "p2p": "activations and gradients between stages",
     "bubble": "waiting while the pipeline fills and drains, or for a slower stage",
     "gradients": "reducing gradients over the replicas",
@@ -54,6 +57,9 @@ REMEDY = {
     "bubble": "more micro-batches (smaller MBS, larger batch), fewer stages, or virtual stages",
     "tensor": "a smaller TP, kept inside a node",
     "exchange": "a smaller CP, kept inside a node, or another kind of it",
+    "dispatch": "a smaller EP, kept inside a node, or another dispatcher",
+    "wait": "a smaller EP, so that a rank's experts even each other out, or a router that balances better",
+    "experts": "a smaller ETP or a larger MBS, so that each expert has more rows",
     "p2p": "fewer stages, or fewer virtual ones",
     "gradients": "a larger batch, or fewer replicas",
     "launch": "a larger MBS or a smaller TP, so that kernels are longer",
@@ -109,6 +115,8 @@ class Explained:
     """What context parallelism makes of it, in a line; empty without."""
     documents: str
     """What packed documents make of attention; empty without."""
+    experts: str
+    """What a rank holds of experts and gets of tokens; empty without."""
     limits: list[str]
     """What holds it back, most first."""
     warnings: list[rules.Violation]
@@ -139,7 +147,7 @@ def explain(trial: Trial, fit: Calibration | None = None, *, most_drawn: int = 1
         trial=trial, sec=sec, lo=float(timed.lo[0]), hi=float(timed.hi[0]), parts=parts, mem_gib=gib,
         memory={name: float(values[0]) for name, values in held.parts.items()}, limit_gib=limit, odds=odds,
         engine=model_of(trial.engine), attention=kernel_of(trial), timeline=timeline, drawn=drawn,
-        context=in_context(configs, trial), documents=in_documents(trial),
+        context=in_context(configs, trial), documents=in_documents(trial), experts=in_experts(configs, trial),
         limits=limits(parts, sec, need, limit, odds, model_of(trial.engine)), warnings=warnings,
         changes=changes(trial, sec, fit, headroom),
     )  # fmt: skip
@@ -173,6 +181,20 @@ def in_documents(trial: Trial) -> str:
     ranks = "" if ring == 1 else f", {group - 1:.0%} more of it on the slowest rank of a ring of {ring}"
     replicas = "" if t.dp == 1 else f", {replica - 1:.1%} more on the slowest of {t.dp} replicas"
     return f"documents {asked}: {found.each:.3g} a sequence, {found.share:.1%} of its attention left{ranks}{replicas}"
+
+
+def in_experts(c: Configs, trial: Trial) -> str:
+    """What a rank holds of experts and gets of tokens, and by how much the fullest has more."""
+    t, m = trial.topology, trial.model
+    if not m.mixture:
+        return ""
+    held, rows, more = int(experts.held(c)[0]), float(experts.rows(c)[0]), float(experts.excess(c)[0])
+    kept = float(experts.kept_excess(c, experts.depths(c))[0].max())
+    share = "" if t.expert_tp == 1 else f", each over {t.expert_tp} ranks"
+    uneven = "as many on every rank (balance forced)" if t.moe_balance == "forced" else (
+        f"{more:.0%} more on the fullest of a layer, {kept:.0%} over the layers of a rank" if t.ep > 1 else "all on one rank")
+    return (f"EP {t.ep} with ETP {t.expert_tp} by {t.moe_dispatcher}: {held} of {m.experts} experts a rank{share}, replicated "
+            f"{t.edp} times; {rows:,.0f} rows a layer and micro-batch, {uneven}")
 
 
 def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
@@ -274,6 +296,18 @@ def neighbours(trial: Trial) -> list[tuple[str, Topology]]:
         for other in can.context:
             if other != t.cp_kind:
                 add(f"CP by {t.cp_kind} -> {other}", cp_kind=other)
+    if trial.model.mixture and can.expert_parallel:
+        for ep in (t.ep * 2, t.ep // 2):
+            if ep:
+                add(f"EP {t.ep} -> {ep}", ep=ep)
+        for etp in {1, t.tp} - {t.expert_tp}:
+            add(f"ETP {t.expert_tp} -> {etp}", etp=etp)
+            add(f"ETP {t.expert_tp} -> {etp}, EP {t.ep} -> {t.ep * t.expert_tp // etp}", etp=etp,
+                ep=max(1, t.ep * t.expert_tp // etp))
+        if t.ep * t.expert_tp > 1:
+            for way in can.dispatchers:
+                if way != t.moe_dispatcher:
+                    add(f"dispatcher {t.moe_dispatcher} -> {way}", moe_dispatcher=way)
     if can.hybrid_sharding and t.zero and trial.cluster is not None:
         now = t.zero_group or t.data_ranks
         for group in (*whole_nodes(t.tp, t.data_ranks, trial.cluster.procs_per_node), t.data_ranks):

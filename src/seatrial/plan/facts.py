@@ -78,4 +78,5 @@ def gradient_bytes(c: Configs, name: str) -> Any:
 
 def cuts_sequence(c: Configs) -> NDArray[np.bool_]:
     """Whether norms lie over the tensor-parallel ranks."""
-    return (c.sequence_parallel == 1) | (np.asarray(of(c, "sequence_parallel")) & (c.tp > 1))
+    always = np.asarray(of(c, "sequence_parallel")) | np.asarray(of(c, "experts_cut_sequence")) & (c.experts > 0)
+    return (c.sequence_parallel == 1) | (always & (c.tp > 1))

@@ -7,14 +7,15 @@ is what Megatron did before FlashAttention: a fused scale-mask-softmax, then dro
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from seatrial.arith.layer import Widths, gemms, widths
-from seatrial.plan import context, documents, facts, network
+from seatrial.arith.experts import expert_tensors
+from seatrial.arith.layer import Widths, gemms, latent_split, matrices, numbers, widths
+from seatrial.plan import context, documents, experts, facts, network
 from seatrial.plan.attention import fused_s
 from seatrial.plan.configs import CONTEXTS, PRECISIONS, RECOMPUTE, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, alignment_bytes, as_measured, copy_s, element_s, matmul_s
@@ -46,17 +47,109 @@ class Cost(NamedTuple):
 
 
 def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
+    """One without experts; nothing where every layer of every model has some."""
+    if len(c) and (c.expert_layers == c.layers).all():
+        return {}
+    cost = _block(c, cluster, machine)
+    cost["launch"] = _launch(c, machine, cost)
+    return cost
+
+
+def expert_layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
+    """One with experts, each part 0 where a model has none; nothing where no model has any."""
+    has = c.experts > 0
+    if has.all() or not has.any():
+        return _routed(c, cluster, machine) if has.any() else {}
+    found = {}
+    for name, cost in _routed(c.take(has), cluster, machine.take(np.flatnonzero(has))).items():
+        both = np.zeros((2, len(c)))
+        both[:, has] = cost
+        found[name] = Cost(both[0], both[1])
+    return found
+
+
+def _routed(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
+    fact = facts.timed(c, machine)
+    beside = replace(c, inner=c.shared_inner)
+    # The shared experts' sums over TP; without any, tokens that were whole on each rank are put together again.
+    cost = _block(beside, cluster, machine, np.where(c.shared_inner > 0, 1.0, np.where(facts.cuts_sequence(c), 0.0, 0.5)))
+    few, back = _distinct(c, machine, ROUTED)
+    grouped = _grouped(c, machine) if back is None else _spread(_grouped(c.take(few), machine.take(few)), back)
+    moved = _moved(c, machine)
+    there = experts.dispatch_s(c, cluster, machine)
+    shared = _gemms_s(machine, list(_mlp(beside)))
+    travels = [2 * there - np.minimum(2 * there, own) * fact("shared_hidden") for own in shared]
+    wait = experts.excess(c)
+    full, some = c.recompute == FULL, c.recompute == SELECTIVE
+    again = np.where(full, 1.0, 0.0)
+    down = 1 / (2 + c.gated)
+    gemms_again = np.where(full, np.where(fact("last_gemm_kept"), 1 - down, 1.0),
+                           np.where(some & facts.says(c, "selective", "half-gemms"), down, 0.0))
+    acts_again = np.where(some, 0.25, again)
+    own = [_rested(machine, seconds, moves + far) for seconds, moves, far in zip(grouped, moved, travels)]
+    cost["experts"] = Cost(own[0], own[1] + gemms_again * own[0])
+    memory = cost["memory"]
+    cost["memory"] = Cost(memory.forward + moved[0], memory.backward + moved[1] + acts_again * moved[0])
+    cost["dispatch"] = Cost(travels[0], travels[1] + again * travels[0])
+    waits = [wait * (one + far) for one, far in zip(own, travels)]
+    cost["wait"] = Cost(waits[0], waits[1] + gemms_again * waits[0])
+    adds = (c.microbatches > 1) | fact("always_accumulates")
+    numbers_held = numbers(expert_tensors(c, c.ep, c.expert_tp))
+    more = np.where(adds, copy_s(machine, numbers_held * fact("accumulate_bytes") * machine.element_bytes / 2), 0.0)
+    cost["accumulate"] = Cost(cost["accumulate"].forward, cost["accumulate"].backward + more)
+    kernels = fact("expert_kernels") + fact("held_kernels") * experts.held(c)
+    launch = _launch(c, machine, cost, kernels)
+    synced = np.where((c.expert_ranks > 1) & machine.gpu, fact("dispatch_sync_us") * 1e-6, 0.0)
+    cost["launch"] = Cost(launch.forward + synced, launch.backward + again * synced)
+    return cost
+
+
+UNEVEN_ROWS = 64
+"""Half a tile: what experts of uneven loads leave empty of their last one, on average."""
+ROUTER_BYTES = 24.0
+"""For each token and expert: scores in fp32 written, read for the choice, chosen ones scattered, and a map of them."""
+
+
+def _grouped(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
+    """The experts' GEMMs and the router's, of a rank that has its even share."""
+    held = experts.held(c)
+    # Sizes that differ end anywhere in a tile.
+    rows = experts.rows(c) / held + np.where((c.moe_balance == experts.FORCED) | (held == 1), 0, UNEVEN_ROWS)
+    width = -(-c.expert_inner // c.expert_tp)
+    forward, backward = _gemms_s(machine, [(rows, (1 + c.gated) * width, c.hidden, None), (rows, c.hidden, width, None)], held)
+    router = _gemms_s(machine.wide(), [(experts.own_tokens(c), c.experts, c.hidden, None)])
+    rate = facts.timed(c, machine)("grouped_rate")
+    return forward / rate + router[0], backward / rate + router[1]
+
+
+def _moved(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
+    """What only moves memory in a layer of experts: tokens permuted, activations, the router's scores, casts to 8 bits."""
+    fact, e = facts.timed(c, machine), machine.element_bytes
+    rows, inner = experts.rows(c), -(-c.expert_inner // c.expert_tp)
+    up = (1 + c.gated) * inner
+    permuted = fact("permute_passes") * experts.permuted_s(c, machine)
+    routed = element_s(machine, experts.own_tokens(c) * c.experts * ROUTER_BYTES)
+    forward = permuted + routed + copy_s(machine, rows * e * (up + inner))
+    backward = permuted + routed + copy_s(machine, rows * e * (2 * up + inner))
+    eight = np.where(c.precision == FP8, fact("fp8_cast_bytes") / 2, 0.0)
+    held = numbers(expert_tensors(c, c.ep, c.expert_tp))
+    weights = np.where(c.precision == FP8, fact("fp8_weight_cast_bytes") / 2, 0.0) * held
+    return (forward + copy_s(machine, rows * (c.hidden + inner) * eight + weights),
+            backward + copy_s(machine, rows * (up + c.hidden) * eight + weights))
+
+
+def _block(c: Configs, cluster: Cluster, machine: Machine, summed: Any = 1.0) -> dict[str, Cost]:
+    """A layer without what the host adds; `summed`: of the tensor-parallel collectives behind attention, how many there are."""
     fact = facts.timed(c, machine)
     e = machine.element_bytes
     tokens = c.tokens
     wide = np.where(facts.cuts_sequence(c), c.tp, 1)
     w = widths(c, c.tp)
-    full = c.recompute == FULL
 
     few, back = _distinct(c, machine)
     small = machine if back is None else machine.take(few)
     shapes = c if back is None else c.take(few)
-    matmul_f, matmul_b = _spread(_linears(shapes, small), back)
+    matmul_f, matmul_b = _spread(_gemms_s(small, [*_projections(shapes), *_mlp(shapes)]), back)
     uneven = _uneven(c, cluster)
     scores_f, scores_b = (uneven * seconds for seconds in _spread(_attention(shapes, cluster, small.wide()), back))
     # The activation reads and writes; backward it also reads what came in.
@@ -72,12 +165,12 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     moves_b = tokens * (whole_b + copies + activation_b + e * (w.inner + w.qkv)) * more
     memory_f = np.where(fused, copy_s(machine, moves_f), element_s(machine, moves_f))
     memory_b = np.where(fused, copy_s(machine, moves_b), element_s(machine, moves_b))
-    cast_f, cast_b = _casts(c, machine, tokens)
+    cast_f, cast_b = _casts(c, machine)
     memory_f, memory_b = memory_f + cast_f, memory_b + cast_b
-    tensor_f, tensor_b = _tensor_parallel(c, cluster, machine, tokens * c.hidden * e, matmul_b)
+    tensor_f, tensor_b = _tensor_parallel(c, cluster, machine, tokens * c.hidden * e, matmul_b, summed)
     # Each micro-batch's weight gradient is added to what has accumulated.
     adds = (c.microbatches > 1) | fact("always_accumulates")
-    accumulate = np.where(adds, copy_s(machine, w.linears * c.hidden * fact("accumulate_bytes") * e / 2), 0.0)
+    accumulate = np.where(adds, copy_s(machine, matrices(c, c.tp) * fact("accumulate_bytes") * e / 2), 0.0)
     redone = _recomputed(c, machine, w)
     matmul_f = _rested(machine, matmul_f, scores_f + memory_f)
     matmul_b = _rested(machine, matmul_b, scores_b + memory_b)
@@ -91,7 +184,6 @@ def layer(c: Configs, cluster: Cluster, machine: Machine) -> dict[str, Cost]:
     if (c.cp > 1).any():
         exchange_f, exchange_b = context.exchange_s(c, cluster, machine, scores_f, scores_b)
         cost["exchange"] = Cost(exchange_f, exchange_b + redone.attention * exchange_f)
-    cost["launch"] = _launch(c, machine, cost, full)
     return cost
 
 
@@ -136,36 +228,48 @@ class Recomputed(NamedTuple):
 
 def _recomputed(c: Configs, machine: Machine, w: Widths) -> Recomputed:
     full, some = c.recompute == FULL, c.recompute == SELECTIVE
-    attention = some & facts.says(c, "selective", "attention")
+    linears = matrices(c, c.tp) / c.hidden
+    # Of models with experts or latent attention: norms, activations, and what latent attention expands.
+    expands = some & facts.of(c, "recomputes_up") & ((c.experts > 0) | (c.is_latent == 1))
+    attention = some & facts.says(c, "selective", "attention") & ~expands
     half = some & facts.says(c, "selective", "half-gemms")
-    elements = some & facts.says(c, "selective", "elements")
+    elements = some & facts.says(c, "selective", "elements") | expands
     # Every second GEMM of a block: the keys', the attention's output, the MLP's second; attention and its like are kept.
-    redone = (w.context + np.where(c.gated == 1, (w.qkv - w.context) / 2, 0.0) + w.inner) / w.linears
-    all_of = np.where(facts.timed(c, machine)("last_gemm_kept"), 1 - w.inner / w.linears, 1.0)
-    return Recomputed(gemms=np.where(full, all_of, np.where(half, redone, 0.0)), attention=np.where(full | attention, 1.0, 0.0),
+    redone = (w.context + np.where(c.gated == 1, (w.qkv - w.context) / 2, 0.0) + w.inner) / linears
+    gemms = np.where(half, np.where(c.is_latent == 1, 0.5, redone), 0.0)
+    if (c.is_latent == 1).any():
+        up = numbers([tensor for tensor in latent_split(c, c.tp) if tensor.name != "out.weight"])
+        gemms = np.where(expands, up / linears / c.hidden, gemms)
+    all_of = np.where(facts.timed(c, machine)("last_gemm_kept"), 1 - w.inner / linears, 1.0)
+    return Recomputed(gemms=np.where(full, all_of, gemms), attention=np.where(full | attention, 1.0, 0.0),
                       elements=np.where(full | half, 1.0, np.where(elements, 0.5, 0.0)),
                       collectives=np.where(full, 1.0, np.where(half, 0.5, 0.0)))
 
 
-def _casts(c: Configs, machine: Machine, tokens: Ints) -> tuple[Any, Any]:
-    """To 8 bits: what enters the four linears, and backward their outputs' gradients."""
+def _casts(c: Configs, machine: Machine) -> tuple[Any, Any]:
+    """To 8 bits: what enters the linears, and backward their outputs' gradients."""
     fact = facts.timed(c, machine)
     eight = c.precision == FP8
     if not eight.any():
         return 0.0, 0.0
-    enter = sum(inner for _, _, _, inner in gemms(c, c.tp))
-    leave = sum(cols for _, _, cols, _ in gemms(c, c.tp))
+    every = [(rows * (1 if there is None else there), cols, inner) for rows, cols, inner, there in (*_projections(c), *_mlp(c))]
+    enter = sum(rows * inner for rows, _, inner in every)
+    leave = sum(rows * cols for rows, cols, _ in every)
     each = np.where(eight, fact("fp8_cast_bytes") / 2, 0.0)
-    weights = np.where(eight, fact("fp8_weight_cast_bytes") / 2, 0.0) * widths(c, c.tp).linears * c.hidden
-    return copy_s(machine, tokens * enter * each + weights), copy_s(machine, tokens * leave * each + weights)
+    weights = np.where(eight, fact("fp8_weight_cast_bytes") / 2, 0.0) * matrices(c, c.tp)
+    return copy_s(machine, enter * each + weights), copy_s(machine, leave * each + weights)
 
 
 SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",
-          "attention", "engine", "procs_per_node", "cp", "cp_kind", "documents")
-"""The columns that GEMMs and attention depend on."""
+          "attention", "engine", "procs_per_node", "cp", "cp_kind", "documents", "sequence_parallel", "is_latent", "q_rank",
+          "kv_rank", "rope_dim", "value_dim")
+"""The columns that GEMMs and attention depend on …"""
+ROUTED = ("mbs", "seq", "hidden", "tp", "gated", "precision", "cp", "engine", "experts", "chosen", "expert_inner", "ep", "etp",
+          "moe_balance", "procs_per_node")
+"""… and those of experts."""
 
 
-def _distinct(c: Configs, machine: Machine) -> tuple[Ints, Ints | None]:
+def _distinct(c: Configs, machine: Machine, by: tuple[str, ...] = SHAPED) -> tuple[Ints, Ints | None]:
     """Which configurations stand for all in what depends on shapes alone, and for each who stands for it.
 
     Looking measured shapes up costs more than computing; thousands of layouts have a few dozen shapes between them.
@@ -173,7 +277,7 @@ def _distinct(c: Configs, machine: Machine) -> tuple[Ints, Ints | None]:
     if machine.figures is None:
         return np.arange(len(c)), None
     key = machine.matrix_flops.view(np.int64).copy()
-    for name in SHAPED:
+    for name in by:
         key = key * MIX + getattr(c, name)
     _, few, back = np.unique(key, return_index=True, return_inverse=True)
     return few, back.reshape(-1)
@@ -187,16 +291,46 @@ def _spread(pair: tuple[Floats, Floats], back: Ints | None) -> tuple[Floats, Flo
     return pair if back is None else (pair[0][back], pair[1][back])
 
 
-def _linears(c: Configs, machine: Machine) -> tuple[Floats, Floats]:
-    """The four GEMMs of a layer; backward twice as many, for the input's and the weight's gradient."""
-    tokens = c.tokens
-    forward: Floats = np.zeros(len(c))
-    backward: Floats = np.zeros(len(c))
-    for _, _, cols, inner in gemms(c, c.tp):
+Gemm = tuple[Any, Any, Any, Any]
+"""Rows, columns, inner dimension, and 1 where there is one; None: everywhere."""
+
+
+def _projections(c: Configs) -> Iterator[Gemm]:
+    """Of attention. What compresses for latent attention is whole on every rank, which has its own tokens where the sequence
+    is cut."""
+    latent = c.is_latent
+    if not latent.all():
+        for _, _, cols, inner in gemms(c, c.tp)[:2]:
+            yield c.tokens, cols, inner, 1 - latent if latent.any() else None
+    if latent.any():
+        own = c.tokens // np.where(facts.cuts_sequence(c), c.tp, 1)
+        heads = -(-c.heads // c.tp)
+        yield own, c.q_rank, c.hidden, latent * (c.q_rank > 0)
+        yield own, c.kv_rank + c.rope_dim, c.hidden, latent
+        yield c.tokens, heads * (c.head_size + c.rope_dim), np.where(c.q_rank > 0, c.q_rank, c.hidden), latent
+        yield c.tokens, heads * (c.head_size + c.value_dim), c.kv_rank, latent
+        yield c.tokens, c.hidden, heads * c.value_dim, latent
+
+
+def _mlp(c: Configs) -> Iterator[Gemm]:
+    there = c.inner > 0
+    for _, _, cols, inner in gemms(c, c.tp)[2:] if there.any() else ():
+        yield c.tokens, cols, inner, None if there.all() else there
+
+
+def _gemms_s(machine: Machine, shapes: Sequence[Gemm], batch: Any = 1) -> tuple[Floats, Floats]:
+    """Forward; backward twice as many, for the input's and the weight's gradient."""
+    forward: Floats = np.zeros(len(machine.matrix_flops))
+    backward: Floats = np.zeros(len(machine.matrix_flops))
+    for tokens, cols, inner, there in shapes:
+        if there is not None:
+            cols, inner = np.maximum(cols, 1), np.maximum(inner, 1)
         align = alignment_bytes(machine, cols, inner)
-        forward = forward + matmul_s(machine, tokens, cols, inner, align)
-        backward = (backward + matmul_s(machine, tokens, inner, cols, align, kind="input")
-                    + matmul_s(machine, cols, inner, tokens, align, kind="weight"))
+        one = matmul_s(machine, tokens, cols, inner, align, batch)
+        two = matmul_s(machine, tokens, inner, cols, align, batch, kind="input")
+        three = matmul_s(machine, cols, inner, tokens, align, batch, kind="weight")
+        forward = forward + (one if there is None else one * there)
+        backward = backward + two + three if there is None else backward + (two + three) * there
     return forward, backward
 
 
@@ -207,10 +341,11 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     cut, steps, queries = context.pieces(c)
     heads, seq = c.mbs * c.heads // c.tp // cut, c.seq // steps
     kernel = facts.attention(c, cluster.device)
-    align = alignment_bytes(machine, c.head_size)
+    size = c.attention_size
+    align = alignment_bytes(machine, size)
     rows = seq // queries
-    scores = matmul_s(machine, rows, seq, c.head_size, align, heads, kind="batched")
-    weighted = matmul_s(machine, rows, c.head_size, seq, align, heads, kind="batched")
+    scores = matmul_s(machine, rows, seq, size, align, heads, kind="batched")
+    weighted = matmul_s(machine, rows, size, seq, align, heads, kind="batched")
     elements = heads.astype(np.float64) * rows * seq
     # The fused softmax takes blocks of four heads and sequences up to 16384; else scale, mask, two casts and softmax are
     # kernels each.
@@ -223,7 +358,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     share, length = documents.shares(c)
     inside = np.minimum(length, seq)
     many = heads * share * (seq / inside) ** 2
-    fused_f, fused_b = fused_attention_s(machine, kernel, many, inside, c.head_size, queries)
+    fused_f, fused_b = fused_attention_s(machine, kernel, many, inside, size, queries)
     if machine.figures is not None:
         newest = (kernel == facts.newest(cluster.device)) | (not machine.gpu)
         # An engine that times kernels at its start is at least as good as the one that the probe met.
@@ -233,7 +368,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
         fused_f, fused_b = fused_f * np.where(newest, off_f, 1.0), fused_b * np.where(newest, off_b, 1.0)
     stored = kernel == facts.STORED
     # Each step but the first is added to what there is of the output, in fp32.
-    added = (steps - 1) * copy_s(machine, heads * seq * c.head_size * (8 + e))
+    added = (steps - 1) * copy_s(machine, heads * seq * size * (8 + e))
     return steps * np.where(stored, stored_f, fused_f) + added, steps * np.where(stored, stored_b, fused_b) + added
 
 
@@ -255,7 +390,7 @@ def _attention_factor(figures: Probed, way: str, c: Configs, heads: Ints, seq: I
             keys = [(name, with_bias, way) for with_bias in (bias, not bias) for name in types(code)]
             points = first_of(_attention_off_by(figures), keys)
             if points is not None and where.any():
-                found[where] = points.at(np.maximum(heads, 1)[where], seq[where], c.head_size[where])
+                found[where] = points.at(np.maximum(heads, 1)[where], seq[where], c.attention_size[where])
     return found
 
 
@@ -280,14 +415,18 @@ def _attention_off_by(figures: Probed) -> dict[tuple[str, bool, str], Points]:
     return found
 
 
-def _tensor_parallel(c: Configs, cluster: Cluster, machine: Machine, size: Floats, matmul_b: Floats) -> tuple[Floats, Floats]:
+def _tensor_parallel(c: Configs, cluster: Cluster, machine: Machine, size: Floats, matmul_b: Floats,
+                     summed: Any) -> tuple[Floats, Floats]:
     """Two all-reduces forward and two backward; sequence parallelism gathers its input once more for each weight gradient,
-    unless it was kept. What may hide behind the weights' GEMMs does as far as these last."""
+    unless it was kept. What may hide behind the weights' GEMMs does as far as these last. Latent attention gathers what it
+    compressed; `summed`: of the two, the share that is left of the second."""
     fact = facts.timed(c, machine)
     group = network.tensor_group(c)
-    reduce = 2 * network.all_reduce_s(cluster, group, size)
+    narrow = np.where(c.is_latent == 1, (1 + (c.q_rank + c.kv_rank + c.rope_dim) / c.hidden) / 2, 1.0)
+    both = narrow + summed
+    reduce = both * network.all_reduce_s(cluster, group, size)
     again = np.where(facts.cuts_sequence(c) & ~np.asarray(facts.of(c, "gathers_norms")),
-                     2 * network.gather_s(cluster, group, size), 0.0)
+                     both * network.gather_s(cluster, group, size), 0.0)
     hidden, asked, deep = fact("tensor_hidden"), facts.overlaps(c, "tensor"), fact("tensor_overlapped")
     backward = reduce + again
     share_f = np.where(asked == 1, deep, 0.0)
@@ -297,13 +436,14 @@ def _tensor_parallel(c: Configs, cluster: Cluster, machine: Machine, size: Float
     return reduce * (1 - share_f * (1 - drawn)), backward - hidden_b * (1 - drawn)
 
 
-def _launch(c: Configs, machine: Machine, cost: dict[str, Cost], full: Floats) -> Cost:
-    """Where the host sets the pace, what the device waits for it."""
-    fact = facts.timed(c, machine)
-    forward, each_s = fact("kernels_forward"), machine.launch_s / USUAL_LAUNCH_S * fact("host_us") * 1e-6
+def _launch(c: Configs, machine: Machine, cost: dict[str, Cost], more: Any = 0.0) -> Cost:
+    """Where the host sets the pace, what the device waits for it; `more`: kernels of experts forward, backward half as many
+    again."""
+    fact, full = facts.timed(c, machine), c.recompute == FULL
+    forward, each_s = fact("kernels_forward") + more, machine.launch_s / USUAL_LAUNCH_S * fact("host_us") * 1e-6
     again = np.where(full, forward, 0)
     waits = []
-    for side, kernels in (("forward", forward), ("backward", fact("kernels_backward") + again)):
+    for side, kernels in (("forward", forward), ("backward", fact("kernels_backward") + 1.5 * more + again)):
         host_s = kernels * each_s
         if machine.host_forward_s is not None and machine.host_backward_s is not None and not machine.exposed_launch:
             whole = machine.host_backward_s + np.where(full, machine.host_forward_s, 0.0)
@@ -331,6 +471,19 @@ def head(c: Configs, cluster: Cluster, machine: Machine) -> Cost:
                 + np.where(c.microbatches > 1, copy_s(machine, rows * c.hidden * 3 * e), 0.0)
                 + network.all_reduce_s(cluster, group, size))
     return Cost(forward, backward)
+
+
+def further(c: Configs, machine: Machine, top: Cost, dense: dict[str, Cost], routed: dict[str, Cost]) -> Cost:
+    """The head with multi-token prediction: of each further token a layer, what joins it with that token's embedding, and a
+    loss."""
+    if not c.mtp.any():
+        return top
+    joined = _gemms_s(machine, [(c.tokens, c.hidden // c.tp, 2 * c.hidden, None)])
+    ways = []
+    for way in (0, 1):
+        plain, mixed = (sum((cost[way] for cost in parts.values()), np.zeros(len(c))) for parts in (dense, routed))
+        ways.append(top[way] + c.mtp * (top[way] + joined[way] + np.where(c.experts > 0, mixed, plain)))
+    return Cost(*ways)
 
 
 def _logits(c: Configs, machine: Machine) -> tuple[Floats, Floats]:

@@ -8,14 +8,17 @@ holds the most micro-batches in flight and the embedding, the last one the logit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from seatrial.arith.experts import expert_tensors
 from seatrial.arith.layer import numbers, tensors, widths
-from seatrial.plan import context, facts, ours, probed
+from seatrial.plan import context, experts, facts, ours, probed
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, Configs, Floats
-from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, Z90, stage_parameters
+from seatrial.plan.network import Copies
+from seatrial.plan.step import CHUNK, FIRST, LAST, MIDDLE, Z90, dense_parameters, expert_parameters
 from seatrial.schedule.vector import peaks
 from seatrial.spec import BYTES, GIB, Cluster
 
@@ -74,17 +77,18 @@ def peak(configs: Configs, cluster: Cluster) -> Memory:
 def _peak(c: Configs, cluster: Cluster) -> Memory:
     gpu, device = cluster.device.kind == "gpu", probed.device_of(cluster)
     element = np.array([float(max(2, BYTES[p])) for p in PRECISIONS])[c.precision]
-    parameters = stage_parameters(c)
+    parameters = dense_parameters(c), expert_parameters(c)
     exists = np.stack([np.ones(len(c), bool), c.pp > 2, np.ones(len(c), bool)])
     parts = _tensors(c, cluster, parameters, element)
     shape = parts["logits"].shape
     moving = parts["activations"] + parts["working"] + parts["logits"]
     parts["slack"] = facts.of(c, "slack") * moving * (1.0 if gpu else 0.5)
-    groups = (c.tp > 1) * 1.0 + (c.data_ranks > 1) + (c.cp > 1) + 5.0 * (c.pp > 1) + (c.world > 1)
+    groups = (c.tp > 1) * 1.0 + (c.data_ranks > 1) + (c.cp > 1) + 5.0 * (c.pp > 1) + (c.world > 1) + 2.0 * (c.ep > 1)
     parts["communicators"] = np.broadcast_to(facts.of(c, "group_gib") * GIB * groups * gpu, shape)
     parts["context"] = np.full(shape, device.context_gib * GIB)
     in_gib = {name: np.where(exists, value / GIB, 0.0) for name, value in parts.items()}
-    saved = np.minimum(parameters * _passing(c) / GIB, in_gib["activations"] + in_gib["working"] + in_gib["logits"])
+    passing = sum((held * _passing(c, copies) for held, copies in zip(parameters, copies_of(c))), np.zeros(shape))
+    saved = np.minimum(passing / GIB, in_gib["activations"] + in_gib["working"] + in_gib["logits"])
     saved = np.where(exists, saved, 0.0)
     by_rank = np.stack(list(in_gib.values())).sum(axis=0)
     # An allocator keeps both as long as there is room.
@@ -102,21 +106,34 @@ def _peak(c: Configs, cluster: Cluster) -> Memory:
         gib, need = gib * share - system, need * share - system
         pick = {name: value * share - (system if name == "context" else 0.0) for name, value in pick.items()}
     sigma = np.broadcast_to(facts.of(c, "memory_sigma") if gpu else SIGMA_CPU, len(c))
+    if c.experts.any():
+        # How full the fullest rank gets is not known beforehand.
+        uneven = np.take_along_axis(uneven_bytes(c, element), fullest, 0)[0] / GIB
+        sigma = np.sqrt(sigma**2 + (uneven / gib) ** 2)
     return Memory(gib=gib, lo=gib * np.exp(-Z90 * sigma), hi=gib * np.exp(Z90 * sigma), parts=pick, by_rank=by_rank,
                   need_gib=need, sigma=sigma)
 
 
-def _tensors(c: Configs, cluster: Cluster, parameters: Floats, element: Floats) -> dict[str, Floats]:
+Parameters = tuple[Floats, Floats]
+"""[3, n] of all but experts, and of experts."""
+
+
+def copies_of(c: Configs) -> tuple[Copies, ...]:
+    """Who holds the same of them."""
+    return (Copies.of(c), Copies.of_experts(c)) if c.experts.any() else (Copies.of(c),)
+
+
+def _tensors(c: Configs, cluster: Cluster, parameters: Parameters, element: Floats) -> dict[str, Floats]:
     """[3, n] bytes by part: our own engine's as it counts them itself, others' from their facts."""
     gpu = cluster.device.kind == "gpu"
-    own = np.broadcast_to(facts.of(c, "footprint"), len(c))
+    own = np.broadcast_to(facts.of(c, "footprint"), len(c)) & ours.counted(c)
     if own.all() and len(c):
         parts = ours.footprints(c, gpu=gpu).parts
     else:
         parts = _states(c, parameters, element)
         parts["activations"], parts["working"] = activations(c, cluster, element)
         parts["logits"] = _logits(c, element)
-        size = np.minimum(facts.of(c, "bucket_elements"), parameters) * facts.of(c, "buckets") * element
+        size = np.minimum(facts.of(c, "bucket_elements"), sum(parameters)) * facts.of(c, "buckets") * element
         parts["communication"] = np.where((c.zero >= facts.of(c, "bucket_from")) & gpu, size, 0.0)
         if (c.cp > 1).any():
             parts["communication"] = parts["communication"] + np.where(c.cp > 1, context.exchanged_bytes(c, element), 0.0)
@@ -131,13 +148,30 @@ def _tensors(c: Configs, cluster: Cluster, parameters: Floats, element: Floats) 
 def states_gib(c: Configs) -> Floats:
     """What the fullest rank holds of weights, gradients and optimizer whatever it does, nothing gathered or copied beside."""
     element = np.array([float(max(2, BYTES[p])) for p in PRECISIONS])[c.precision]
-    found = _states(c, stage_parameters(c), element, at_work=False)
+    found = _states(c, (dense_parameters(c), expert_parameters(c)), element, at_work=False)
     return np.asarray(sum(found.values(), np.zeros((3, len(c)))).max(axis=0) / GIB)
 
 
-def _states(c: Configs, parameters: Floats, element: Floats, *, at_work: bool = True) -> dict[str, Floats]:
+def _states(c: Configs, parameters: Parameters, element: Floats, *, at_work: bool = True) -> dict[str, Floats]:
     """Weights, gradients and optimizer, [3, n] bytes; `at_work`: with what is gathered and copied for a while."""
-    shards, held = c.shards.astype(np.float64), c.weight_shards
+    dense, routed = parameters
+    one_layer = (dense[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
+    one_layer = np.where(c.pp > 2, one_layer, (numbers(tensors(c, c.tp)))[None])
+    depth = np.stack([c.first_layers, c.middle_layers, c.last_layers]).astype(np.float64)
+    found = _held(c, dense, one_layer, depth, Copies.of(c), element, at_work=at_work)
+    head = np.where(c.zero >= 2, c.vocab / c.tp * c.hidden * facts.of(c, "head_bytes") * (element / 2), 0.0) * at_work
+    found["gradients"] = found["gradients"] + np.stack([np.where(c.pp == 1, head, 0.0), np.zeros(len(c)), head])
+    if c.experts.any():
+        each = numbers(expert_tensors(c, c.ep, c.expert_tp))[None]
+        beside = _held(c, routed, each, experts.depths(c), Copies.of_experts(c), element, at_work=at_work)
+        found = {name: value + beside[name] for name, value in found.items()}
+    return found
+
+
+def _held(c: Configs, parameters: Floats, one_layer: Floats, depth: Floats, copies: Copies, element: Floats, *, at_work: bool
+          ) -> dict[str, Floats]:
+    """Of parameters that lie so over ranks; `one_layer` of them are a layer's."""
+    shards, held = copies.state.astype(np.float64), copies.weights
     mixed = c.precision != FP32
     wide = facts.of(c, "fp32_weights")
     # A copy to compute with is made of fp32 weights where nothing is sharded too, and of shards in fp32 as well.
@@ -147,26 +181,22 @@ def _states(c: Configs, parameters: Floats, element: Floats, *, at_work: bool = 
     alone = np.where(wide, facts.of(c, "moments_bytes"), FP32_BYTES)
     optimizer = np.where(mixed, masters + facts.of(c, "moments_bytes") + _copies(c) * at_work, alone)
     gradient = np.where(mixed, facts.gradient_bytes(c, "gradient_bytes"), element)
-    one_layer = (parameters[MIDDLE] / np.maximum(c.middle_layers, 1))[None]
-    one_layer = np.where(c.pp > 2, one_layer, (numbers(tensors(c, c.tp)))[None])
     full = element / 2
     keeps = (c.zero >= 2) & (c.pp > 1) & np.asarray(facts.of(c, "pipeline_unshards"))
     layer = np.where(c.zero == 3, one_layer * facts.of(c, "gathered_bytes") * full, 0.0)
     most = facts.of(c, "gathered_elements")
     layer = layer + np.where((c.zero == 3) & (np.asarray(most) > 0), np.minimum(most, parameters) * element, 0.0)
     reduced = np.where(c.zero >= 2, one_layer * facts.of(c, "reduced_bytes") * full, 0.0)
-    head = np.where(c.zero >= 2, c.vocab / c.tp * c.hidden * facts.of(c, "head_bytes") * full, 0.0)
-    reduced = reduced + np.stack([np.where(c.pp == 1, head, 0.0), np.zeros(len(c)), head])
     cut = c.zero >= facts.of(c, "gradients_sharded_from")
     # The linears alone: embedding and head stay in 16 bits.
-    linears = np.stack([c.first_layers, c.middle_layers, c.last_layers]) * one_layer
+    linears = depth * one_layer
     eight = np.where(c.precision == FP8, facts.of(c, "fp8_weight_bytes"), 0.0) * np.where(c.zero == 3, one_layer, linears)
     # Weights in groups of their own (hpZ) lie beside the shards that the optimizer writes.
-    twice = np.where(held < c.shards, weights / shards, 0.0)
+    twice = np.where(held < copies.state, weights / shards, 0.0)
     own = np.where((c.zero == 3) | (np.asarray(wide) & (c.zero > 0)), weights / held + twice, weights)
     return {
         "weights": parameters * (own + np.where(keeps, element, computed)) + (np.where(keeps, 0.0, layer) + eight) * at_work,
-        "gradients": parameters * np.where(cut & ~keeps, gradient / c.gradient_shards, gradient) + reduced * at_work,
+        "gradients": parameters * np.where(cut & ~keeps, gradient / copies.gradients, gradient) + reduced * at_work,
         "optimizer": parameters * np.where(c.zero >= 1, optimizer / shards, optimizer),
     }
 
@@ -177,9 +207,9 @@ def _copies(c: Configs) -> Floats:
     return np.where(c.zero == 0, facts.of(c, "step_copy_whole_bytes"), facts.of(c, "step_copy_bytes")) + 4.0 * widened
 
 
-def _passing(c: Configs) -> Floats:
+def _passing(c: Configs, copies: Copies) -> Floats:
     """The same for each parameter that it holds."""
-    return np.where(c.precision == FP32, 0.0, _copies(c) / np.where(c.zero == 0, 1, c.shards))
+    return np.where(c.precision == FP32, 0.0, _copies(c) / np.where(c.zero == 0, 1, copies.state))
 
 
 def in_flight(c: Configs) -> Floats:
@@ -191,8 +221,29 @@ def in_flight(c: Configs) -> Floats:
     return found
 
 
-def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, Floats]:
-    """Bytes that one layer keeps of one micro-batch, and that it uses while it is (re)computed.
+class Left(NamedTuple):
+    """Bytes that one layer leaves behind of one micro-batch."""
+
+    everything: Floats
+    partly: Floats
+    """With selective recompute."""
+    boundary: Floats
+    """With full recompute: its input."""
+    passing: Floats
+    """Gradients while its backward runs."""
+    stored: Any
+    """Whether attention's scores are among them."""
+
+    def of(self, c: Configs) -> tuple[Floats, Floats]:
+        """What is kept, and what is used while it is (re)computed."""
+        kept = np.select([c.recompute == FULL, c.recompute == SELECTIVE], [self.boundary, self.partly], default=self.everything)
+        at_work = np.select([c.recompute == NONE, c.recompute == FULL], [0.0, self.everything],
+                            default=self.everything - kept * (1 - self.stored))
+        return kept, np.maximum(at_work, 0.0) + self.passing
+
+
+def left_bytes(c: Configs, cluster: Cluster, element: Floats) -> Left:
+    """Of a layer without experts.
 
     The engine says what is kept of each width; scores where they are stored, 5 a s / h t, as Korthikanti et al. have it
     ("Reducing Activation Recomputation in Large Transformer Models").
@@ -204,6 +255,9 @@ def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
     masks = 2.0 * np.asarray(facts.of(c, "masks"))
     stored = facts.attention(c, cluster.device) == facts.STORED
     twice = np.where(c.cp > 1, context.kept_bytes(c, element), 0.0) if (c.cp > 1).any() else 0.0
+    normed = c.normed_qk * (1 - c.is_latent)
+    # Latent attention: what it compressed, before its norm and after it.
+    latent = (4.0 * (c.q_rank + c.kv_rank) + 2.0 * c.rope_dim) * scale / cut
 
     def kept_by(name: str) -> tuple[Floats, Floats]:
         """Bytes per token outside of tensor parallelism, and inside."""
@@ -211,37 +265,84 @@ def layer_bytes(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, 
         gathered = np.where(np.asarray(facts.of(c, "gathers_norms")) & (c.tp > 1) & (by_h > 4), 4.0, 0.0)
         outside = ((by_h - gathered) / cut + gathered + masks / cut) * h * scale
         inner = np.where(c.gated == 1, by_f, np.minimum(by_f, 4.0))
-        inside = (by_q * w.context + by_kv * (w.qkv - w.context) / 2 + inner * w.inner) * scale
-        return outside, inside + np.where(stored, 0.0, 4.0 * c.heads / c.tp) + twice
+        # Norms of queries and keys keep what came in.
+        inside = (by_q * w.context + by_kv * (w.qkv - w.context) / 2 + 2 * normed * w.rotated + inner * w.inner) * scale
+        return outside + latent, inside + np.where(stored, 0.0, 4.0 * c.heads / c.tp) + twice
 
     plain, eight, some = kept_by("kept"), kept_by("kept_fp8"), kept_by("kept_selective")
     lower = c.precision == FP8
     whole, split = np.where(lower, eight[0], plain[0]), np.where(lower, eight[1], plain[1])
+    # Outputs of both norms, and of what latent attention expands all but attention's own output.
+    expands = facts.of(c, "recomputes_up") & ((c.experts > 0) | (c.is_latent == 1))
+    made = np.where(c.is_latent == 1, 2.0 * w.qkv, 0.0) * scale
+    some = (np.where(expands, whole - np.where(lower, 2.0, 4.0) * h * scale / cut, some[0]),
+            np.where(expands, split - made, some[1]))
     scores = np.where(stored, (4 * scale + 1) * c.heads * c.seq / c.tp, 0.0)
-    everything = tokens * (whole + split + scores)
-    boundary = tokens * 2 * h * scale / cut
-    partly = tokens * (some[0] + some[1] + np.where(facts.says(c, "selective", "attention"), 0.0, scores))
-    kept = np.select([c.recompute == FULL, c.recompute == SELECTIVE], [boundary, partly], default=everything)
-    # While its backward runs, a layer has its own activations and the gradients of the largest of them.
-    at_work = np.select([c.recompute == NONE, c.recompute == FULL], [0.0, everything], default=everything - kept * (1 - stored))
-    working = np.maximum(at_work, 0.0) + tokens * (2 * h * scale + np.maximum(split / 2, scores / 2))
-    return kept, working
+    again = facts.says(c, "selective", "attention") & ~expands
+    return Left(everything=tokens * (whole + split + scores),
+                partly=tokens * (some[0] + some[1] + np.where(again, 0.0, scores)),
+                boundary=tokens * 2 * h * scale / cut, stored=stored,
+                passing=tokens * (2 * h * scale + np.maximum(split / 2, scores / 2)))
+
+
+def expert_left_bytes(c: Configs, cluster: Cluster, element: Floats, rows: Floats) -> Left:
+    """Of a layer with experts whose rank computes so many rows."""
+    beside = left_bytes(replace(c, inner=c.shared_inner), cluster, element)
+    scale, width = element / 2, -(-c.expert_inner // c.expert_tp)
+    # Backward: the outputs' gradients before and after they are put in order; or the activation's.
+    passing = rows * scale * np.maximum(4.0 * c.hidden, 2.0 * c.hidden + (2 + 2 * c.gated) * width)
+    everything, eight, some = (rows * row_bytes(c, name) * scale + _routed(c, name) for name in (
+        "kept_experts", "kept_experts_fp8", "kept_experts_selective"))
+    everything = np.where(c.precision == FP8, eight, everything)
+    return beside._replace(everything=beside.everything + everything, partly=beside.partly + np.minimum(some, everything),
+                           passing=np.maximum(beside.passing, passing))
+
+
+def row_bytes(c: Configs, name: str) -> Floats:
+    """What is kept for each row of an expert."""
+    by_h, by_f, _ = np.moveaxis(np.asarray(facts.of(c, name), dtype=np.float64), -1, 0)
+    width = -(-c.expert_inner // c.expert_tp)
+    return by_h * c.hidden + np.where(c.gated == 1, by_f, np.minimum(by_f, 4.0)) * width
+
+
+def _routed(c: Configs, name: str) -> Floats:
+    """What the router keeps."""
+    return experts.own_tokens(c) * c.experts * np.asarray(facts.of(c, name), dtype=np.float64)[..., 2]
 
 
 def activations(c: Configs, cluster: Cluster, element: Floats) -> tuple[Floats, Floats]:
     """[3, n] bytes held in flight, and [3, n] used at work."""
-    kept, working = layer_bytes(c, cluster, element)
+    kept, working = left_bytes(c, cluster, element).of(c)
     depth = np.stack([c.first_layers, c.middle_layers, c.last_layers])
     flight = in_flight(c)
     boundary = c.tokens * c.hidden * element
     # A pipeline also keeps each micro-batch's output until its gradient has come, and two buffers for messages.
     output = np.where(c.pp == 1, 0.0, (flight * np.asarray(facts.of(c, "stage_outputs")) + 2) * boundary)
-    return depth * flight * kept + output, np.broadcast_to(working, depth.shape)
+    depth = depth + c.further
+    if not c.experts.any():
+        return depth * flight * kept + output, np.broadcast_to(working, depth.shape)
+    routed = experts.depths(c) + np.where(c.experts > 0, c.further, 0)
+    full = np.where(c.recompute == FULL, 1.0, routed)
+    most = 1 + experts.kept_excess(c, full)[0]
+    kept_here, working_here = expert_left_bytes(c, cluster, element, experts.rows(c) * most).of(c)
+    # At work is one layer, whose fullest rank is fuller than that of several together.
+    worst = expert_left_bytes(c, cluster, element, experts.rows(c) * (1 + experts.excess(c))).of(c)[1]
+    return (((depth - routed) * kept + routed * kept_here) * flight + output,
+            np.where(routed > 0, np.maximum(np.maximum(worst, working_here), np.where(depth > routed, working, 0.0)), working))
+
+
+def uneven_bytes(c: Configs, element: Floats) -> Floats:
+    """[3, n]: standard deviation of what the fullest rank keeps of its experts' rows."""
+    routed = experts.depths(c)
+    layers = np.where(c.recompute == FULL, 1.0, routed * in_flight(c))
+    deviation = experts.kept_excess(c, np.where(c.recompute == FULL, 1.0, routed))[1]
+    each = np.where(c.recompute == SELECTIVE, row_bytes(c, "kept_experts_selective"), row_bytes(c, "kept_experts"))
+    return np.where(routed > 0, layers * deviation * experts.rows(c) * each * element / 2, 0.0)
 
 
 def _logits(c: Configs, element: Floats) -> Floats:
     """The last rank: logits, their fp32 copy, and the gradient of either."""
-    size = c.tokens * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
+    size = (1 + c.mtp) * c.tokens * (c.vocab / c.tp) * np.where(c.precision == FP32, 16.0, facts.of(c, "logits_bytes"))
     out = np.zeros((3, len(c)))
     out[LAST] = size
     out[FIRST] = np.where(c.pp == 1, size, 0.0)

@@ -19,7 +19,7 @@ from seatrial.plan.verdicts import verdicts
 from seatrial.spec import Batch
 
 KNOBS = (*sorted((name for name in SEARCHED if BY_FIELD[name].table == "topology"), key=DEGREES.__contains__), "cp_kind",
-         *GROUPS)
+         *GROUPS, "ep", "etp")
 """In the order they are let go: the degrees late, then what goes with them."""
 COUNTS = tuple(name for name in SEARCHED if BY_FIELD[name].type is int and BY_FIELD[name].default != 0)
 """Those that lie steps of two apart."""

@@ -79,14 +79,45 @@ def data_group(c: Configs) -> Group:
     return _every(c.tp, c.data_ranks, c)
 
 
-def shard_group(c: Configs, shards: Ints) -> Group:
-    """Ranks that hold one copy between them: consecutive ones of the data group, inside a node where they fit."""
-    return _every(c.tp, shards, c)
-
-
 def replica_group(c: Configs, shards: Ints, of: Ints) -> Group:
     """Those of `of` ranks that hold the same of so many shards."""
-    return _every(c.tp * shards, np.maximum(1, of // shards), c)
+    return Copies.of(c).replicas(c, shards, of)
+
+
+class Copies(NamedTuple):
+    """Ranks that hold the same parameters, and over how many of them ZeRO cuts weights, gradients and optimizer state."""
+
+    ranks: Ints
+    stride: Ints
+    """From one to the next."""
+    weights: Ints
+    gradients: Ints
+    state: Ints
+
+    @classmethod
+    def of(cls, c: Configs) -> Copies:
+        """Of all but experts: over data and context."""
+        return cls(c.data_ranks, c.tp, c.weight_shards, c.gradient_shards, c.shards)
+
+    @classmethod
+    def of_experts(cls, c: Configs) -> Copies:
+        """`Topology.experts_divided_over`."""
+        state = np.gcd(c.edp, c.shards)
+        gradients = np.gcd(state, c.gradient_shards)
+        return cls(c.edp, c.expert_ranks, np.gcd(gradients, c.weight_shards), gradients, state)
+
+    def group(self, c: Configs, shards: Ints) -> Group:
+        """Ranks that hold one copy between them: consecutive ones, inside a node where they fit."""
+        return _every(self.stride, shards, c)
+
+    def replicas(self, c: Configs, shards: Ints, of: Ints) -> Group:
+        """Those of `of` ranks that hold the same of so many shards."""
+        return _every(self.stride * shards, np.maximum(1, of // shards), c)
+
+
+def expert_group(c: Configs) -> Group:
+    """Ranks that tokens are dealt out to: all experts of a layer are among them."""
+    return _every(np.ones_like(c.tp), c.expert_ranks, c)
 
 
 def embedding_group(c: Configs) -> Group:
@@ -221,14 +252,15 @@ def gather_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1)
     return ring_s(cluster, group, size_bytes, passes=1, messages=messages)
 
 
-def all_to_all_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1) -> Floats:
+def all_to_all_s(cluster: Cluster, group: Group, size_bytes: Any, messages: Any = 1, crossing: Any = 1.0) -> Floats:
     """Each rank deals its `size_bytes` out to all of the group, itself included. Unlike in a ring every member's bytes leave
-    the node, as far as they are for other nodes."""
+    the node, as far as they are for other nodes; `crossing`: the share of those that do, where a node gets what several of its
+    ranks need once."""
     group = group.in_domains(cluster.domain_nodes)
     size = np.asarray(size_bytes, dtype=np.float64)
     g = group.size.astype(np.float64)
     inside_s = (g - 1) / g * (size + _filling(cluster.intra, size, messages)) / _inside_rate(cluster.intra, group.per_node, 1)
-    leaves = 1 - group.per_node / g
+    leaves = (1 - group.per_node / g) * crossing
     across_s = leaves * (size + _filling(cluster.inter, size, messages)) / _across_rate(cluster, group.sharers * group.per_node)
     latency_s = np.where(group.nodes > 1, cluster.inter.latency_us, cluster.intra.latency_us) * 1e-6 * messages
     return np.where(g > 1, np.where(group.nodes > 1, np.maximum(across_s, inside_s), inside_s) + latency_s, 0.0)

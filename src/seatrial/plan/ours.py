@@ -42,6 +42,11 @@ class Footprints:
     pass makes for a while."""
 
 
+def counted(c: Configs) -> NDArray[np.bool_]:
+    """Which layouts the count knows: those of dense models."""
+    return (c.experts == 0) & (c.is_latent == 0)
+
+
 def footprints(c: Configs, *, gpu: bool) -> Footprints:
     """Buckets, optimizer and logits as each one's execution says."""
     codes = np.unique(c.execution)

@@ -1,4 +1,5 @@
-"""Why the first of a plan divides its sequences, or its states, as it does: lines that hold it against the plainer way.
+"""Why the first of a plan divides its sequences, its states or its experts as it does: lines that hold it against the plainer
+way.
 
     reasons(found, fit)         ["CP 4 by ring: …", "with whole sequences the best takes 0.5 % longer, …"]
 
@@ -13,7 +14,7 @@ import numpy as np
 from seatrial.plan import memory, step
 from seatrial.plan.calibrate import Calibration
 from seatrial.plan.configs import Configs
-from seatrial.plan.explain import in_context
+from seatrial.plan.explain import in_context, in_experts
 from seatrial.plan.odds import LIKELY, percent
 from seatrial.plan.search import Found, learned
 from seatrial.terminal import seconds
@@ -23,7 +24,9 @@ def reasons(found: Found, fit: Calibration | None = None) -> list[str]:
     if not len(found):
         return []
     trial, configs = found.trial(0), Configs.from_trials([found.trial(0)])
-    lines = [line] if (line := in_context(configs, trial)) else []
+    lines = [line for line in (in_context(configs, trial), in_experts(configs, trial)) if line]
+    if trial.model.mixture and found.space.ep is None:
+        lines.append(_other_spread(found))
     if found.space.divides_sequence and found.space.cp is None:
         lines.append(_other_way(found))
     t = trial.topology
@@ -35,6 +38,18 @@ def reasons(found: Found, fit: Calibration | None = None) -> list[str]:
         lines.append(f"ZeRO group {t.zero_group}: weights, gradients and optimizer take {here:.1f} GiB a device; over all "
                      f"{t.data_ranks} ranks {there:.1f} GiB and {seconds(took)} s")
     return lines
+
+
+def _other_spread(found: Found) -> str:
+    """The best whose experts lie otherwise."""
+    both = [found.ranked[name] for name in ("ep", "etp")]
+    others = np.flatnonzero(np.any([column != column[0] for column in both], axis=0))
+    if not len(others):
+        return "with another EP nothing fits" if found.accepted == len(found) else "the best all have this EP"
+    i = int(others[0])
+    t = found.trial(i).topology
+    return (f"with EP {t.ep} and ETP {t.expert_tp} the best is number {i + 1}: {seconds(float(found.sec[i]))} s, "
+            f"{found.mem_gib[i]:.1f} GiB")
 
 
 def _other_way(found: Found) -> str:

@@ -18,11 +18,11 @@ from seatrial.engines import engine_name
 from seatrial.engines.model import model_of
 from seatrial.errors import BadInput, Infeasible
 from seatrial.plan.odds import Headroom
-from seatrial.plan.space import GROUPS, Space
+from seatrial.plan.space import GROUPS, ROUTING, Space
 from seatrial.spec import Batch, Cluster, Device, Model
 from seatrial.stages import AUTO, listed, said
 
-ASKED = (*SEARCHED, "cp_kind", *GROUPS, "stage_layers")
+ASKED = (*SEARCHED, "cp_kind", *GROUPS, "stage_layers", "ep", "etp", *ROUTING)
 """Knobs that can be given; those after SEARCHED are chosen for each layout where they are not."""
 NUMBERS = tuple(name for name in ASKED if BY_FIELD[name].type is int)
 WORDS: dict[str, tuple[str, ...]] = {name: BY_FIELD[name].choices for name in ASKED if BY_FIELD[name].choices}

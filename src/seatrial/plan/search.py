@@ -39,7 +39,7 @@ from seatrial.plan.configs import (
 from seatrial.plan.held import Held
 from seatrial.plan.layer import fastest_kinds
 from seatrial.plan.odds import LIKELY, UNLIKELY, expected
-from seatrial.plan.space import CHUNK, GROUPS, PLACE, TRIED, Columns, Space, divisors, expand, product
+from seatrial.plan.space import CHUNK, GROUPS, PLACE, ROUTING, TRIED, Columns, Space, divisors, expand, product
 from seatrial.plan.verdicts import CODES, hopeless, verdicts
 from seatrial.spec import Batch, Model, Topology, Trial
 
@@ -213,13 +213,19 @@ def search(space: Space, *, rules: Sequence[Expression] = (), ramp: Batch | None
 
 def _beside(chunks: Iterable[Columns], space: Space, precision: str) -> Iterator[Columns]:
     """Each chunk with the kind of context parallelism that is best for each layout, and in each of the groups asked for."""
-    groups = [dict(zip(GROUPS, values)) for values in itertools.product(*(getattr(space, name) or (0,) for name in GROUPS))]
-    asked_for = any(getattr(space, name) for name in GROUPS)
+    names = [name for name in GROUPS if any(getattr(space, one) for one in GROUPS)]
+    given = [getattr(space, name) or (0,) for name in names]
+    if space.mixture:
+        names += ROUTING
+        words = (space.moe_balance or CHOICES["moe_balance"][:1],
+                 space.moe_dispatcher or space.facts.dispatchers[:1] or CHOICES["moe_dispatcher"][:1])
+        given += [tuple(CHOICES[name].index(word) for word in values) for name, values in zip(ROUTING, words)]
+    groups = [dict(zip(names, values)) for values in itertools.product(*given)]
     for c in chunks:
         if space.divides_sequence:
             c = {**c, "cp_kind": _kinds(c, space, precision)}
         for group in groups:
-            yield {**c, **{name: np.full(len(c["dp"]), value) for name, value in group.items()}} if asked_for else c
+            yield {**c, **{name: np.full(len(c["dp"]), value) for name, value in group.items()}}
 
 
 def _kinds(c: Columns, space: Space, precision: str) -> np.ndarray:
@@ -228,7 +234,7 @@ def _kinds(c: Columns, space: Space, precision: str) -> np.ndarray:
     rows = np.flatnonzero(c["cp"] > 1)
     if not len(rows):
         return found
-    names = [name for name in (*PLACE, "mbs", "sequence_parallel") if name not in ("dp", "pp")]
+    names = [name for name in (*PLACE, "mbs", "sequence_parallel") if name not in ("dp", "pp", "ep", "etp")]
     packed = np.zeros(len(rows), dtype=np.int64)
     for name in names:
         packed = packed * (int(c[name].max()) + 1) + c[name][rows]
@@ -361,7 +367,9 @@ def _counted(c: Columns, kept: np.ndarray, code: str, rejected: Counter[str]) ->
 def _holds(rule: Expression, c: Columns, space: Space) -> np.ndarray:
     values: dict[str, np.ndarray] = {}
     for name in rule.names:
-        if name in c:
+        if name == "etp":
+            values[name] = np.where(c[name] > 0, c[name], c["tp"])
+        elif name in c:
             values[name] = c[name]
         elif name == "world":
             values[name] = c["dp"] * c["tp"] * c["pp"] * c["cp"]

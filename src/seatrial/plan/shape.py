@@ -111,7 +111,7 @@ def _seconds_per_flop(model: Model, cluster: Cluster, tp: int, mbs: int, precisi
     """Of the layers alone: the GEMMs, attention and passes over memory of one micro-batch."""
     configs = Configs.from_trials([_trial(model, cluster, tp, mbs, precision, recompute)])
     parts = step.time(configs, cluster).parts
-    spent = sum(float(parts[name][0]) for name in ("matmul", "attention", "memory", "logits"))
+    spent = sum(float(parts[name][0]) for name in ("matmul", "attention", "memory", "logits", "experts") if name in parts)
     return spent / arith.flops("model", model, samples=mbs)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from seatrial import terminal
-from seatrial.arith import TIE
+from seatrial.arith import TIE, parameters
 from seatrial.columns import BY_FIELD, SEARCHED, degrees
 from seatrial.plan.answer import Document
 from seatrial.plan.explain import WHY, Explained, better
@@ -44,6 +44,8 @@ def print_plan(document: Document, request: Request) -> None:
     terminal.say(f"{of} on {cluster.name}: {nodes} x {cluster.procs_per_node} = {cluster.world} devices, "
                  f"batch {','.join(map(str, request.space.gbs))}, {document['precision']}")
     print(ENGINE.format(**document))
+    if "active_parameters" in document:
+        terminal.say(_size(document["parameters"], document["active_parameters"]))
     rejected = ", ".join(f"{code} {count:,}" for code, count in document["rejected"].items())
     terminal.say(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
                  + (f"; rejected: {rejected}" if rejected else ""))
@@ -69,6 +71,10 @@ def print_plan(document: Document, request: Request) -> None:
     print()
     draw(candidates[:DRAWN], cells=min(terminal.width(), WIDEST))
     _remarks(document)
+
+
+def _size(total: int, active: int) -> str:
+    return f"{total / 1e9:.1f}B parameters, of which a token passes {active / 1e9:.2f}B."
 
 
 def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
@@ -107,6 +113,8 @@ def _columns(candidates: list[dict[str, Any]], shapes: bool, several_nodes: bool
     columns += [_knob(name) for name in SEARCHED if name != "gbs" and (several or name != "cp")]
     if several:
         columns.append(_Column("CP by", lambda c: c["cp_kind"] if c["cp"] > 1 else "", left=True))
+    if any("ep" in c for c in candidates):
+        columns += [_Column("EP", lambda c: f"{c['ep']}"), _Column("ETP", lambda c: f"{c.get('etp') or c['tp']}")]
     if any(c.get("zero_group") for c in candidates):
         columns.append(_Column("group", lambda c: f"{c.get('zero_group') or 'all'}"))
     if several_nodes:
@@ -188,7 +196,7 @@ def layout(c: dict[str, Any]) -> str:
     knobs = [BY_FIELD[name].text(c[name]) for name in SEARCHED
              if name != "gbs" and (name, c[name]) not in (("vp", 1), ("cp", 1))]
     knobs += [f"by {c['cp_kind']}"] if c["cp"] > 1 else []
-    knobs += [BY_FIELD[name].text(c[name]) for name in GROUPS if c.get(name)]
+    knobs += [BY_FIELD[name].text(c[name]) for name in ("ep", "etp", *GROUPS) if c.get(name)]
     knobs += [f"layers per stage {short(read(c['stage_layers']))}"] if c.get("stage_layers") else []
     return " ".join([*knobs, *["sequence parallel"] * c["sequence_parallel"], f"on {c['nodes']} nodes"])
 
@@ -209,11 +217,16 @@ def explained(explained: Explained, top: int) -> None:
     t, cluster = explained.trial.topology, explained.trial.cluster
     assert cluster is not None
     layout = " x ".join(f"{name.upper()} {getattr(t, name)}" for name in degrees(t.cp))
+    mixture = explained.trial.model.mixture
+    spread = f", EP {t.ep} with ETP {t.expert_tp}" if mixture else ""
     terminal.say(
-        f"{explained.trial.model.name or 'the model'} on {cluster.name}: {layout} = {t.world} devices, "
+        f"{explained.trial.model.name or 'the model'} on {cluster.name}: {layout} = {t.world} devices{spread}, "
         f"MBS {t.mbs}, batch {explained.trial.batch.gbs} = {explained.trial.microbatches} micro-batches, ZeRO {t.zero}, "
         f"recompute {t.recompute}, {t.precision}")
     print(ENGINE.format(engine=explained.engine.name, attention=explained.attention))
+    if mixture:
+        size = parameters(explained.trial.model)
+        terminal.say(_size(size.total, size.active))
     print(f"\n{terminal.seconds(explained.sec)} s per iteration (90 %: {_end(explained.lo)} to {_end(explained.hi)})")
     print(terminal.breakdown(explained.parts, "s", said=WHY))
     print(f"\n{explained.mem_gib:.1f} GiB of {explained.limit_gib:.1f} on the fullest device: it fits with "
@@ -226,6 +239,8 @@ def explained(explained: Explained, top: int) -> None:
         terminal.say("\n" + explained.context)
     if explained.documents:
         terminal.say("\n" + explained.documents)
+    if explained.experts:
+        terminal.say("\n" + explained.experts)
     print("\nWhat limits it")
     terminal.say("\n".join(f"  {line}" for line in explained.limits) or "  nothing stands out")
     for warning in explained.warnings:

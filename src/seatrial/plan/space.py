@@ -73,6 +73,13 @@ class Space:
     """By default all of DP x CP; of the best layouts whole nodes as well, where the engine has hybrid sharding."""
     gradients_group: tuple[int, ...] | None = None
     weights_group: tuple[int, ...] | None = None
+    ep: tuple[int, ...] | None = None
+    """Searched where a model has experts and the engine can spread them; so the next."""
+    etp: tuple[int, ...] | None = None
+    moe_balance: tuple[str, ...] | None = None
+    """Of every layout, natural by default …"""
+    moe_dispatcher: tuple[str, ...] | None = None
+    """… and as the engine has it."""
     options: tuple[tuple[int, ...], ...] | None = None
     """Rows of OPTIONS, in numbers, to use in place of the product of those fields."""
     engine: str = "megatron"
@@ -99,6 +106,11 @@ class Space:
             return max(self.cp) > 1
         return bool(self.facts.context) and max(model.seq for model in self.models) >= self.long
 
+    @property
+    def mixture(self) -> bool:
+        """Whether a model has experts."""
+        return any(model.mixture for model in self.models)
+
     def freed(self, *names: str) -> Space:
         """The same with these fields searched."""
         found = replace(self, **{name: None for name in names})  # type: ignore[arg-type]
@@ -110,9 +122,9 @@ def divisors(n: int) -> list[int]:
     return small + [n // d for d in reversed(small) if d * d != n]
 
 
-def quadruples(space: Space) -> np.ndarray:
-    """Rows of (nodes, dp, tp, pp, cp) with dp x tp x pp x cp = nodes x processes, largest TP last."""
-    rows = []
+def degrees(space: Space) -> np.ndarray:
+    """Rows of (nodes, dp, tp, pp, cp, ep, etp) with dp x tp x pp x cp = nodes x processes, largest TP last."""
+    rows: list[tuple[int, ...]] = []
     for nodes in space.nodes or (space.cluster.nodes,):
         world = nodes * space.cluster.procs_per_node
         contexts = {cp for cp in divisors(world) if _worth(cp, space)}
@@ -125,8 +137,22 @@ def quadruples(space: Space) -> np.ndarray:
                 for cp in divisors(world // tp // pp) if len(contexts) > 1 else contexts:
                     dp, left = divmod(world // tp // pp, cp)
                     if cp in contexts and not left and (space.dp is None or dp in space.dp):
-                        rows.append((nodes, dp, tp, pp, cp))
-    return np.array(rows, dtype=np.int64).reshape(-1, 1 + len(DEGREES))
+                        rows += ((nodes, dp, tp, pp, cp, *spread) for spread in _spreads(space, dp * cp * tp, tp))
+    return np.array(rows, dtype=np.int64).reshape(-1, len(PLACE) - 1)
+
+
+def _spreads(space: Space, ranks: int, tp: int) -> Iterator[tuple[int, int]]:
+    """EP and ETP that fill the ranks of a stage; ETP 0 stands for TP. Experts are left whole or cut like all else."""
+    facts, counts = space.facts, [model.experts for model in space.models if model.experts is not None]
+    usual = [1]
+    if facts.expert_parallel and counts:
+        usual = sorted({ep for count in counts for ep in divisors(count)})
+    whole = "any" in facts.expert_tensor or "whole" in facts.expert_tensor
+    cuts = space.etp or ((tp, 1) if counts and tp > 1 and whole else (tp,))
+    for etp in cuts:
+        for ep in space.ep or usual:
+            if ranks % (ep * etp) == 0:
+                yield ep, 0 if etp == tp else etp
 
 
 def _worth(cp: int, space: Space) -> bool:
@@ -166,17 +192,19 @@ def _options(space: Space) -> Iterator[tuple[int, ...]]:
             yield option
 
 
-PLACE = ("shape", "nodes", *DEGREES)
+PLACE = ("shape", "nodes", *DEGREES, "ep", "etp")
 OPTIONS = (*(name for name in SEARCHED if name not in (*DEGREES, "gbs", "mbs", "vp")), "vp", "sequence_parallel")
 """What is tried at every place with every batch; those that come last differ first."""
 TRIED = ("gbs", "mbs", *OPTIONS)
 GROUPS = ("zero_group", "gradients_group", "weights_group")
 """What a layout may be given beside that; 0 for all of the next larger."""
+ROUTING = ("moe_balance", "moe_dispatcher")
+"""How tokens reach experts; no knob of the search, but what is asked for."""
 
 
 def places(space: Space) -> np.ndarray:
     """Rows of PLACE: every shape with all degrees that fill the world."""
-    outer = quadruples(space)
+    outer = degrees(space)
     shape = np.repeat(np.arange(len(space.models)), len(outer))
     return np.column_stack([shape, np.tile(outer, (len(space.models), 1))])
 
@@ -230,6 +258,9 @@ def _distinct(c: Columns, space: Space, layers: np.ndarray) -> np.ndarray:
         kept &= (c["tp"] > 1) == (c["sequence_parallel"] == 1)
     elif len(space.sequence_parallel) > 1:
         kept &= (c["tp"] > 1) | (c["sequence_parallel"] == 0)
+    if space.facts.experts_cut_sequence and space.mixture and True in space.sequence_parallel:
+        mixture = np.array([model.mixture for model in space.models])[c["shape"]]
+        kept &= ~mixture | (c["tp"] == 1) | (c["sequence_parallel"] == 1)
     if space.schedule is None:
         kept &= (c["pp"] > 1) | (c["schedule"] == SCHEDULES.index("1f1b"))
     return kept
@@ -251,11 +282,19 @@ def not_searched(space: Space, precision: str) -> list[str]:
                                                else f"(not in {facts.name})"))
     if facts.uneven != "any":
         found.append(f"layers per stage of one's own (not in {facts.name})")
-    return [*found, f"precisions other than {precision}", "expert parallelism"]
+    found.append(f"precisions other than {precision}")
+    if space.mixture:
+        if space.ep is None and not facts.expert_parallel:
+            found.append(f"expert parallelism (not in {facts.name})")
+        elif space.etp is None and "any" in facts.expert_tensor:
+            found.append("ETP other than 1 and TP")
+        others = [name for name in facts.dispatchers if name not in (space.moe_dispatcher or facts.dispatchers[:1])]
+        found += [f"dispatcher {name}" for name in others]
+    return found
 
 
 def refuse_what_cannot_be(space: Space) -> None:
-    for name in (*SEARCHED, *GROUPS, "nodes"):
+    for name in (*SEARCHED, *GROUPS, "ep", "etp", "nodes"):
         for value in getattr(space, name) or ():
             if name not in CHOICES and BY_FIELD[name].default != 0 and value < 1:
                 raise BadInput(f"{name} {value}: it must be above 0")

@@ -91,7 +91,13 @@ class _Costs(NamedTuple):
 
 
 def _costs(c: Configs, stages: step.Stages) -> Iterator[_Costs]:
-    each, embedding, head = (figure.sum(axis=0) for figure in (stages.layer, stages.embedding, stages.head))
+    each, embedding, head, routed = (figure.sum(axis=0) for figure in (stages.layer, stages.embedding, stages.head,
+                                                                       stages.expert_layer))
+    # Layers with experts take longer: as many as there are on average beyond the dense ones at the start, which are taken for
+    # the first stage's.
+    mixed = c.experts > 0
+    embedding = embedding + np.where(mixed, c.dense_layers * (each - routed) / c.expert_every, 0.0)
+    each = np.where(mixed, each + (routed - each) / c.expert_every, each)
     for i in range(len(c)):
         pp, count = int(c.pp[i]), int(c.pp[i] * c.vp[i])
         own = [2 * 2.0 * float(stages.message[i])] * count

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seatrial.arith.experts import expert_tensors, rest_split, rest_whole
 from seatrial.arith.layer import norm, numbers, tensors
-from seatrial.plan import facts, network
+from seatrial.plan import experts, facts, network
 from seatrial.plan.configs import PRECISIONS, RECOMPUTE, SPLITS, Configs, Floats, Ints
 from seatrial.plan.kernels import Machine, copy_s
-from seatrial.plan.layer import Cost, embedding, head, layer
+from seatrial.plan.layer import Cost, embedding, expert_layer, further, head, layer
+from seatrial.plan.network import Copies
 from seatrial.schedule.vector import Layouts, makespans_of
 from seatrial.spec import Cluster
 
@@ -95,7 +97,8 @@ general message library is anybody's guess."""
 
 SCALES = {"matmul": "compute", "attention": "compute", "logits": "head", "memory": "memory", "accumulate": "memory",
           "embedding": "memory", "tensor": "tensor", "exchange": "tensor", "p2p": "pipeline", "launch": "launch",
-          "gradients": "gradients", "optimizer": "memory", "fixed": "launch"}
+          "gradients": "gradients", "optimizer": "memory", "fixed": "launch", "experts": "compute", "wait": "compute",
+          "dispatch": "tensor"}
 """Which coefficient scales which part."""
 
 NAMES = ("compute", "head", "memory", "tensor", "pipeline", "gradients", "launch", "whole")
@@ -119,7 +122,9 @@ class Parts:
 
     configs: Configs
     layer: dict[str, Cost]
-    """One layer, one micro-batch, by part."""
+    """One layer, one micro-batch, by part …"""
+    expert_layer: dict[str, Cost]
+    """… and one with experts; nothing where no model has any."""
     head: Cost
     embedding: Cost
     send: Floats
@@ -147,6 +152,7 @@ class Stages:
 
     configs: Configs
     layer: Floats
+    expert_layer: Floats
     embedding: Floats
     """On the first stage …"""
     head: Floats
@@ -158,17 +164,20 @@ class Stages:
     def join(cls, pieces: Sequence[Stages]) -> Stages:
         return cls(configs=Configs.join([piece.configs for piece in pieces]),
                    **{name: np.concatenate([getattr(piece, name) for piece in pieces], axis=-1)
-                      for name in ("layer", "embedding", "head", "message")})
+                      for name in ("layer", "expert_layer", "embedding", "head", "message")})
 
     def seconds(self, rows: Ints) -> tuple[Floats, Floats]:
         """[stages, rows] forward, and backward, of rows that have as many stages."""
         codes, back = np.unique(self.configs.split[rows], return_inverse=True)
         layers = np.array([SPLITS[code] for code in codes], dtype=np.float64).T.take(back, axis=1)
+        routed = experts.of_stages(self.configs.take(rows), layers) if self.configs.experts.any() else None
         messages = np.full(len(layers), 2.0 if len(layers) > 1 else 0.0)
         messages[[0, -1]] /= 2
         found = []
         for way in (0, 1):
             seconds = layers * self.layer[way, rows] + messages[:, None] * self.message[rows]
+            if routed is not None:
+                seconds += routed * (self.expert_layer - self.layer)[way, rows]
             seconds[0] += self.embedding[way, rows]
             seconds[-1] += self.head[way, rows]
             found.append(seconds)
@@ -177,8 +186,9 @@ class Stages:
     def makespans(self) -> Floats:
         """[n]: from the first forward to the last backward, as `schedule.walk` has it. What is alike is worked out once."""
         c, m = self.configs, self.configs.microbatches
+        routed = [self.expert_layer, [c.dense_layers, c.expert_every]] if c.experts.any() else []
         what = np.concatenate([[c.schedule, c.pp, c.vp, c.split, m], self.layer, self.embedding, self.head,
-                               self.message[None]])
+                               self.message[None], *routed])
         # Weights without a pattern, and no import of numpy.random for them (17 ms): that equal sums mean equal rows is checked.
         mixed = np.sin(np.arange(1, len(what) + 1)) @ what
         _, first, back = np.unique(mixed, return_index=True, return_inverse=True)
@@ -241,14 +251,17 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
     whole = (c.pp > 1) & ~facts.cuts_sequence(c)
     send = send + np.where(whole, network.gather_s(cluster, network.tensor_group(c), boundary), 0.0)
     send = send * np.where(c.vp > 1, fact("messages_exposed_interleaved"), fact("messages_exposed"))
-    parameters = stage_parameters(c)
-    gradients, hidden = _gradients(c, cluster, machine, parameters)
-    shard = np.where(c.zero >= 1, c.shards, 1)
+    gradients, hidden = _gradients(c, cluster, machine)
+    stepped = dense_parameters(c).max(axis=0) / np.where(c.zero >= 1, c.shards, 1)
+    if c.experts.any():
+        stepped = stepped + expert_parameters(c).max(axis=0) / np.where(c.zero >= 1, Copies.of_experts(c).state, 1)
     each_s = fact("optimizer_bytes") / machine.memory_bytes_s if machine.optimizer_s is None else machine.optimizer_s
+    dense, routed, top = layer(c, cluster, machine), expert_layer(c, cluster, machine), head(c, cluster, machine)
     return Parts(
-        configs=c, layer=layer(c, cluster, machine), head=head(c, cluster, machine), embedding=embedding(c, cluster, machine),
-        send=send, gradients=gradients, hidden=hidden, shown=np.broadcast_to(fact("exposed"), len(c)),
-        contention=np.broadcast_to(fact("contention"), len(c)), optimizer=parameters.max(axis=0) / shard * each_s,
+        configs=c, layer=dense, expert_layer=routed, head=further(c, machine, top, dense, routed),
+        embedding=embedding(c, cluster, machine), send=send, gradients=gradients, hidden=hidden,
+        shown=np.broadcast_to(fact("exposed"), len(c)),
+        contention=np.broadcast_to(fact("contention"), len(c)), optimizer=stepped * each_s,
         fixed=np.broadcast_to(fact("fixed_s"), len(c)) if machine.fixed_s is None else machine.fixed_s, gpu=machine.gpu,
         probed=machine.figures is not None, unsteady=0.0 if machine.figures is None else machine.figures.noise,
     )
@@ -256,37 +269,75 @@ def measure(c: Configs, cluster: Cluster) -> Parts:
 
 def stage_parameters(c: Configs) -> Floats:
     """[3, n]: parameters on one process of the first rank, the fullest in between and the last."""
+    return dense_parameters(c) + expert_parameters(c)
+
+
+def dense_parameters(c: Configs) -> Floats:
+    """The same without experts, whose copies lie elsewhere …"""
     each = numbers(tensors(c, c.tp))
     words = c.vocab / c.tp * c.hidden
     # An embedding's norm is far below what a forecast can tell.
     positions = c.learned * c.seq * c.hidden
     final = norm(c, c.hidden)
     one = c.pp == 1
-    first = c.first_layers * each + words + positions
-    last = c.last_layers * each + words + final
+    first, middle, last = (depth * each for depth in (c.first_layers, c.middle_layers, c.last_layers))
+    if c.experts.any():
+        beside = numbers([*rest_split(c, c.tp), *rest_whole(c)]) - each
+        first, middle, last = (own + depth * beside for own, depth in zip((first, middle, last), experts.depths(c)))
+    first = first + words + positions
+    last = last + words + final
     first = np.where(one, first + final + np.where(c.ties == 1, 0, words), first)
-    return np.stack([first, c.middle_layers * each, np.where(one, first, last)])
+    found = np.stack([first, middle, np.where(one, first, last)])
+    if not c.mtp.any():
+        return found
+    # A layer, two norms, and what joins it with the next token's embedding, of which the last stage has a copy.
+    block = np.where(c.experts > 0, numbers([*rest_split(c, c.tp), *rest_whole(c)]), each)
+    copy = np.where((c.ties == 1) | one | (c.mtp == 0), 0, words) * np.array([[0], [0], [1]])
+    return found + c.further * (block + 2 * c.hidden * c.hidden / c.tp + 2 * norm(c, c.hidden)) + copy
 
 
-def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Floats) -> tuple[Floats, tuple[Hidden, ...]]:
-    """Seconds of data-parallel traffic an iteration: what nothing hides, and what may hide.
+def expert_parameters(c: Configs) -> Floats:
+    """… and theirs."""
+    if not c.experts.any():
+        return np.zeros((3, len(c)))
+    return (experts.depths(c) + c.further) * numbers(expert_tensors(c, c.ep, c.expert_tp))
+
+
+def _gradients(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, tuple[Hidden, ...]]:
+    """Seconds of data-parallel traffic an iteration: what nothing hides, and what may hide."""
+    exposed, hidden = _traffic(c, cluster, machine, dense_parameters(c), Copies.of(c))
+    if c.experts.any():
+        more, others = _traffic(c, cluster, machine, expert_parameters(c), Copies.of_experts(c))
+        exposed = exposed + more
+        hidden = tuple(one._replace(traffic=one.traffic + other.traffic) for one, other in zip(hidden, others))
+    tied = network.all_reduce_s(cluster, network.embedding_group(c), c.vocab / c.tp * c.hidden * _wire(c, machine))
+    return exposed + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0), hidden
+
+
+def _wire(c: Configs, machine: Machine) -> Floats:
+    """Bytes of a gradient on its way."""
+    each = facts.gradient_bytes(c, "reduce_bytes") if machine.gpu else facts.timed(c, machine)("reduce_bytes")
+    return np.minimum(each * machine.element_bytes / 2, 4.0)
+
+
+def _traffic(c: Configs, cluster: Cluster, machine: Machine, parameters: Floats, copies: Copies
+             ) -> tuple[Floats, tuple[Hidden, ...]]:
+    """Of parameters that these ranks hold copies of.
 
     ZeRO 1: a reduce-scatter and an all-gather, the two halves of an all-reduce. ZeRO 2 reduces after each micro-batch, unless a
     pipeline makes it wait for the last. ZeRO 3 gathers the weights for each forward and each backward as well. Groups that
     shard apart from each other (HSDP) add up their shards after every reduction. Context parallelism counts as data here.
     """
     fact = facts.timed(c, machine)
-    shards, held = c.gradient_shards, c.weight_shards
-    group, replicas = network.shard_group(c, shards), network.replica_group(c, shards, c.data_ranks)
-    weights, states = network.shard_group(c, held), network.shard_group(c, c.shards)
+    shards, held = copies.gradients, copies.weights
+    group, replicas = copies.group(c, shards), copies.replicas(c, shards, copies.ranks)
+    weights, states = copies.group(c, held), copies.group(c, copies.state)
     full = machine.element_bytes / 2
     most = parameters.max(axis=0)
-    each = facts.gradient_bytes(c, "reduce_bytes") if machine.gpu else fact("reduce_bytes")
-    wire = np.minimum(each * full, 4.0)
-    reduced = most * wire
+    reduced = most * _wire(c, machine)
     gathered = most * np.where(c.precision == FP8, fact("fp8_gather_bytes"), fact("gather_bytes")) * full
     m = c.microbatches
-    buckets = np.ceil(most / 5e8)
+    buckets = np.maximum(np.ceil(most / 5e8), 1)
     pieces = np.ceil(c.layers / c.pp * fact("messages_per_layer"))
     across = network.all_reduce_s(cluster, replicas, reduced / shards, buckets)
     scatter = np.where(facts.of(c, "reduces_whole"), network.all_reduce_s(cluster, group, reduced, buckets),
@@ -298,22 +349,19 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine, parameters: Float
     passes = np.where((c.recompute == FULL) & np.asarray(facts.of(c, "gathers_again")), 3, 2) * m
     each_fetch = network.gather_s(cluster, weights, gathered, pieces)
     fetch = np.where(keeps, 1, passes) * each_fetch
-    if (held < c.shards).any():
+    if (held < copies.state).any():
         # Groups of their own get them from where the optimizer's state lies.
         far = m * (network.gather_s(cluster, states, gathered, pieces) - each_fetch)
-        dealt = network.gather_s(cluster, network.replica_group(c, held, c.shards), gathered / held, buckets)
-        fetch = fetch + np.where(held < c.shards, np.where(facts.of(c, "forward_gathers_all"), far, dealt), 0.0)
+        dealt = network.gather_s(cluster, copies.replicas(c, held, copies.state), gathered / held, buckets)
+        fetch = fetch + np.where(held < copies.state, np.where(facts.of(c, "forward_gathers_all"), far, dealt), 0.0)
     piecewise = np.where(keeps, 1, m) * (network.gather_s(cluster, group, reduced, pieces) + across)
 
-    every = network.all_reduce_s(cluster, network.data_group(c), reduced, buckets)
+    every = network.all_reduce_s(cluster, copies.group(c, copies.ranks), reduced, buckets)
     zero1, sharded = c.zero == 1, c.zero >= 2
     reduce = np.select([c.zero == 0, zero1, c.zero == 2], [every, scatter, reductions * scatter], default=piecewise)
     gather = np.select([c.zero == 0, c.zero < 3], [0.0, collect], default=fetch)
-    words = c.vocab / c.tp * c.hidden * wire
     copied = np.where(keeps, 1, m) * copy_s(machine, most * fact("shard_copy_bytes") * full)
-    copied = np.where((c.zero == 3) & (held > 1), copied, 0.0)
-    tied = network.all_reduce_s(cluster, network.embedding_group(c), words)
-    exposed = copied + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0)
+    exposed = np.where((c.zero == 3) & (held > 1), copied, 0.0)
 
     def share(name: str, asked: str) -> Floats:
         known, said = fact(name), facts.overlaps(c, asked)
@@ -392,6 +440,7 @@ def _sides(p: Parts, scale: dict[str, Any]) -> tuple[dict[str, Floats], dict[str
     c = p.configs
     one, none = c.pp == 1, np.zeros(len(c))
     depth = _depth(c)
+    routed = experts.depths(c) * np.stack([none + 1, none + 1, c.pp > 1]) if p.expert_layer else 0.0
     logits_at = np.stack([np.where(one, 1.0, 0.0), none, np.where(one, 0.0, 1.0)])
     words_at = np.stack([np.ones(len(c)), none, none])
     # Sends and receives block: a rank in the middle waits for two messages in each direction, an end for one.
@@ -399,7 +448,9 @@ def _sides(p: Parts, scale: dict[str, Any]) -> tuple[dict[str, Floats], dict[str
     messages = np.stack([end, np.where(c.pp > 2, 2.0 * c.vp, 0.0), end])
     sides: list[dict[str, Floats]] = []
     for way in (0, 1):
-        side = {name: depth * (cost[way] * scale[name]) for name, cost in p.layer.items()}
+        side = {name: (depth - routed) * (cost[way] * scale[name]) for name, cost in p.layer.items()}
+        for name, cost in p.expert_layer.items():
+            side[name] = side.get(name, 0.0) + routed * (cost[way] * scale[name])
         side["logits"] = logits_at * (p.head[way] * scale["logits"])
         side["embedding"] = words_at * (p.embedding[way] * scale["embedding"])
         side["p2p"] = messages * (p.send * scale["p2p"])
@@ -411,7 +462,7 @@ def communication_s(c: Configs, cluster: Cluster) -> Floats:
     """[3]: seconds of one micro-batch of the first configuration that are communication, on the three kinds of ranks."""
     found: Floats = np.zeros(3)
     for side in _sides(measure(c, cluster), _scales(c, COLD)):
-        found = found + side["tensor"][:, 0] + side["p2p"][:, 0] + (side["exchange"][:, 0] if "exchange" in side else 0.0)
+        found = found + _total(side[name][:, 0] for name in ("tensor", "p2p", "exchange", "dispatch") if name in side)
     return found
 
 
@@ -419,7 +470,10 @@ def _stages(p: Parts, scale: dict[str, Any]) -> Stages:
     def both(cost: Cost, name: str) -> Floats:
         return np.stack([np.broadcast_to(cost[way] * scale[name], len(p.configs)) for way in (0, 1)])
 
-    return Stages(configs=p.configs, layer=_total(both(cost, name) for name, cost in p.layer.items()),
+    def one(parts: dict[str, Cost]) -> Floats:
+        return _total(both(cost, name) for name, cost in parts.items()) if parts else np.zeros((2, len(p.configs)))
+
+    return Stages(configs=p.configs, layer=one(p.layer), expert_layer=one(p.expert_layer),
                   embedding=both(p.embedding, "embedding"), head=both(p.head, "logits"), message=p.send * scale["p2p"])
 
 

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from seatrial.plan.configs import BOTH, CONTEXTS, ULYSSES
+from seatrial.plan.configs import BOTH, CHOICES, CONTEXTS, ULYSSES
 from seatrial.plan.space import GROUPS, Columns, Space
 from seatrial.schedule import GROUPED, KINDS
 from seatrial.spec import Batch, kv_fits
 
 CODES = (
-    "layers-divisible", "heads-divisible", "kv-heads-divisible", "ffn-divisible", "vocab-divisible", "context-kind",
+    "layers-divisible", "heads-divisible", "kv-heads-divisible", "ffn-divisible", "vocab-divisible", "no-experts",
+    "experts-divisible", "expert-ffn-divisible", "tokens-divisible", "expert-parallel", "dispatcher", "context-kind",
     "context-heads", "seq-divisible", "zero-group", "batch-divisible", "rampup-start", "rampup-increment", GROUPED, "precision",
 )  # fmt: skip
 """Those of `rules.py` that a layout can break: its world always fits, it was made to."""
@@ -45,6 +46,8 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     reject("ffn-divisible", of_model("inner") % tp != 0)
     padded = np.array([model.pad_vocab_to or 0 for model in space.models], dtype=np.int64)[c["shape"]]
     reject("vocab-divisible", padded % tp != 0)
+    for code, where in _experts(c, space):
+        reject(code, where)
     if space.divides_sequence:
         for code, where in _context(c, space, of_model("kv"), of_model("seq")):
             reject(code, where)
@@ -70,6 +73,35 @@ def verdicts(c: Columns, space: Space, ramp: Batch | None, precision: str) -> np
     if precision == "fp8" and precision not in space.cluster.device.peak_tflops:
         reject("precision", np.ones(len(found), dtype=bool))
     return found
+
+
+def _experts(c: Columns, space: Space) -> Iterator[tuple[str, np.ndarray]]:
+    """`rules.experts_fit`, in its order."""
+    tp, ep, facts = c["tp"], c["ep"], space.facts
+    etp = np.where(c["etp"] > 0, c["etp"], tp)
+
+    def of_model(name: str) -> np.ndarray:
+        return np.array([int(getattr(model, name) or 0) for model in space.models], dtype=np.int64)[c["shape"]]
+
+    experts = of_model("experts")
+    has = experts > 0
+    yield "no-experts", ~has & ((ep > 1) | (etp != tp))
+    if not has.any():
+        return
+    yield "experts-divisible", has & (experts % ep != 0)
+    yield "expert-ffn-divisible", has & (of_model("expert_inner") % etp != 0)
+    yield "ffn-divisible", has & (of_model("shared_inner") % tp != 0)
+    yield "tokens-divisible", has & (c["mbs"] * (of_model("seq") // c["cp"]) % tp != 0)
+    if not facts.expert_parallel:
+        yield "expert-parallel", has & (ep > 1)
+    if "any" not in facts.expert_tensor:
+        works = [etp == (tp if way == "tp" else 1) for way in facts.expert_tensor]
+        yield "expert-parallel", has & ~np.logical_or.reduce(works)
+    asked = space.moe_dispatcher or facts.dispatchers[:1]
+    if facts.dispatchers and not set(asked) <= set(facts.dispatchers):
+        has_it = np.isin(CHOICES["moe_dispatcher"], facts.dispatchers)
+        given = c.get("moe_dispatcher", np.full(len(tp), CHOICES["moe_dispatcher"].index(asked[0])))
+        yield "dispatcher", has & (etp * ep > 1) & ~has_it[given]
 
 
 def _context(c: Columns, space: Space, kv: np.ndarray, seq: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

@@ -1,9 +1,9 @@
 """Columns that no field takes: named, never dropped in silence; and those that would change a forecast refuse the row.
 
-    unknown_columns(["DP", "EP", "Mood"], [["8", "1", "good"], ["8", "2", ""]])
-        -> (["Mood"], {1: "EP 2: expert parallelism is not modelled; a row with EP 1 or without it can be read"})
+    unknown_columns(["DP", "SP size", "Mood"], [["8", "1", "good"], ["8", "2", ""]])
+        -> (["Mood"], {1: "SP size 2: sequence parallelism of so many ranks is not modelled; a row with SP size 1 …"})
 
-A parallelism or a number of experts that we do not have is harmless at its neutral value: 1, 0, none, off, `-` or nothing.
+A parallelism that we do not have is harmless at its neutral value: 1, 0, none, off, `-` or nothing.
 """
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from seatrial.tables.headings import clean, normal, read_heading
 
 _AXES = {
     "sequence parallelism of so many ranks": "ulysses, ring attention, sp size, sequence parallel size",
-    "expert parallelism": "ep, expert parallel, expert parallelism, expert model parallel, etp, expert tensor parallel",
-    "a mixture of experts": "experts, expert, moe, moe experts, routed experts, shared experts, local experts, active experts, "
-                            "experts per token, experts per tok, top k, topk, moe top k, moe topk, router topk, router top k",
+    "a mixture of experts": "moe, expert",
     "sharding within a part of the replicas": "dp shard, hsdp, hybrid shard, data parallel shard, dp replicate, "
                                               "data parallel replicate, hpz, zero hpz partition, mics shard",
 }  # fmt: skip

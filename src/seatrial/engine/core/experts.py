@@ -121,21 +121,34 @@ class _RouterLinear(Function):
     def forward(ctx: Any, x_TH: Tensor, weight_EH: Tensor, tp: TensorParallel) -> Tensor:
         ctx.save_for_backward(x_TH)
         ctx.weight, ctx.tp = weight_EH, tp
+        if _has_wide_results(x_TH):
+            return torch.mm(x_TH, weight_EH.t(), out_dtype=torch.float32)
         return F.linear(x_TH.float(), weight_EH.float())
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (x,), (dy,), main_grad = ctx.saved_tensors, grads, main_grad_of(ctx.weight)
-        dx = (dy @ ctx.weight.float()).to(x.dtype)
+        kind = x.dtype if _has_wide_results(x) else torch.float32
+        dy = dy.detach().to(kind)
+        dx = (dy @ ctx.weight.to(kind)).to(x.dtype)
         if main_grad is None:
-            return dx, (dy.t() @ x.float()).to(ctx.weight.dtype), None
-        kept, d_logits = x.detach(), dy.detach()
+            return dx, (dy.t() @ x.to(kind)).to(ctx.weight.dtype), None
+        kept = x.detach()
 
         def product() -> None:
-            main_grad.add_gemm(d_logits, kept.float())
+            main_grad.add_gemm(dy, kept.to(kind))
 
         product() if ctx.tp.deferred is None else ctx.tp.deferred.append(product)
         return dx, None, None
+
+
+def _has_wide_results(x: Tensor) -> bool:
+    """Whether the device multiplies numbers of 16 bits exactly and adds them up in fp32, so they need no cast."""
+    return x.is_cuda and x.dtype != torch.float32
+
+
+def router_linear(x_TH: Tensor, weight_EH: Tensor, tp: TensorParallel) -> Tensor:
+    return _RouterLinear.apply(x_TH, weight_EH, tp)  # type: ignore[no-any-return]
 
 
 def choose(scores_TE: Tensor, correction_E: Tensor | None, router: Router, top_k: int) -> Tensor:
@@ -408,16 +421,23 @@ class _GroupedLinear(Function):
         (x, counts), dy, weight = ctx.saved_tensors, grads[0].contiguous(), ctx.weight
         by_expert = weight.view(counts.numel(), -1, weight.shape[1])
         dx = ctx.grouped(dy, by_expert if ctx.column else by_expert.transpose(1, 2), counts)
-        left, right = (dy.detach(), x.detach()) if ctx.column else (x.detach(), dy.detach())
-        main_grad, dw = main_grad_of(weight), None
-        if main_grad is None:
-            dw = torch.zeros_like(weight)
-            ctx.grouped.into(dw.view_as(by_expert), left, right, counts)
-        elif ctx.tp.deferred is not None:
-            ctx.tp.deferred.append(lambda: main_grad.add_grouped(left, right, counts))
-        else:
-            main_grad.add_grouped(left, right, counts)
-        return dx, dw, None, None, None, None
+        left, right = (dy, x) if ctx.column else (x, dy)
+        return dx, grouped_gradient(weight, left, right, counts, ctx.grouped, ctx.tp), None, None, None, None
+
+
+def grouped_gradient(weight: Tensor, left: Tensor, right: Tensor, counts_E: Tensor, grouped: Grouped,
+                     tp: TensorParallel) -> Tensor | None:
+    """leftᵀ right of each expert's rows to the weight's main_grad, now or when the schedule says W; else a plain gradient."""
+    main_grad, kept = main_grad_of(weight), (left.detach(), right.detach())
+    if main_grad is None:
+        found = torch.zeros_like(weight)
+        grouped.into(found.view(counts_E.numel(), -1, weight.shape[1]), *kept, counts_E)
+        return found
+    if tp.deferred is not None:
+        tp.deferred.append(lambda: main_grad.add_grouped(*kept, counts_E))
+    else:
+        main_grad.add_grouped(*kept, counts_E)
+    return None
 
 
 class Experts(nn.Module):
@@ -439,6 +459,7 @@ class Experts(nn.Module):
         self.up_bias = c.held.split_vector([f"{name}.bias" for name in names], inner) if m.mlp_bias else None
         self.down_bias = c.held.whole_vectors(f"{at}.experts.down.bias", m.hidden) if m.mlp_bias else None
         self.shared_up, self.shared_down = up, down
+        self.fast = shared.ops.experts if m.architecture.mlp == "swiglu" and not m.mlp_bias else None
         device = c.losses.device
         self.correction = torch.zeros(c.experts, device=device) if m.router.correction is not None else None
         """Added to the scores for the choice alone; every rank of the stage has the same."""
@@ -452,20 +473,29 @@ class Experts(nn.Module):
         if cuts:
             x_TH = _OwnTokens.apply(x_TH, c.comm, tp.group)
         routing, passed = self.route(x_TH)
-        dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing)
-        passed.received = dispatch.rows
-        rows_NH = dispatch.depart(x_TH)
-        beside = self._shared(h_BSH)  # while tokens are on their way
-        rows_NH = dispatch.arrive(rows_NH)
-        out_TH = dispatch.combine(self._compute(rows_NH, dispatch.counts))
+        if self.fast is not None and c.group.size == 1 and self.of.model.router.capacity is None:
+            passed.received = routing.expert_Tk.numel()
+            beside = self._shared(h_BSH)
+            out_TH = self.fast(x_TH, routing.expert_Tk, routing.weight_Tk, self.up, self.down, tp)
+        else:
+            out_TH, beside = self._dispatched(x_TH, h_BSH, routing, passed)
         if cuts:
             out_TH = _AllTokens.apply(out_TH, c.comm, tp.group)
         out = out_TH.view_as(h_BSH)
         return out if beside is None else out + beside
 
+    def _dispatched(self, x_TH: Tensor, h_BSH: Tensor, routing: Routing, passed: Passed) -> tuple[Tensor, Tensor | None]:
+        c = self.common
+        dispatch = (AllGather if c.gathers and c.group.size > 1 else AllToAll)(c, routing)
+        passed.received = dispatch.rows
+        rows_NH = dispatch.depart(x_TH)
+        beside = self._shared(h_BSH)  # while tokens are on their way
+        rows_NH = dispatch.arrive(rows_NH)
+        return dispatch.combine(self._compute(rows_NH, dispatch.counts)), beside
+
     def route(self, x_TH: Tensor) -> tuple[Routing, Passed]:
         c, r = self.common, self.of.model.router
-        logits = _RouterLinear.apply(x_TH, self.router, self.of.tp)
+        logits = router_linear(x_TH, self.router, self.of.tp)
         if self.router_bias is not None:
             logits = logits + self.router_bias.float()
         scores = logits.softmax(-1) if r.kind == "softmax" else logits.sigmoid()
@@ -497,6 +527,8 @@ class Experts(nn.Module):
 
     def _compute(self, x_NH: Tensor, counts_E: Tensor) -> Tensor:
         shared = self.of
+        if self.fast is not None:
+            return self.fast.mlp(x_NH, counts_E, self.up, self.down, shared.tp)
 
         def product(x: Tensor, weight: Tensor, bias: Tensor | None, *, column: bool) -> Tensor:
             y = _GroupedLinear.apply(x, weight, counts_E, column, shared.ops.grouped, shared.tp)

@@ -21,6 +21,7 @@ from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, finite,
 from seatrial.engine.core.loss import CrossEntropy, cross_entropy
 
 if TYPE_CHECKING:
+    from seatrial.engine.core.comm import TensorParallel
     from seatrial.engine.core.model import Block
 
 
@@ -96,6 +97,17 @@ class PlainGrouped:
             self.gemm.into(out, left.t(), right, add=add)
 
 
+class ExpertsImpl(Protocol):
+    """Experts gated by SwiGLU, without biases. `up` has of each expert its gate's rows, then its up's."""
+
+    def __call__(self, x_TH: Tensor, expert_TK: Tensor, weight_TK: Tensor, up: Tensor, down: Tensor,
+                 tp: TensorParallel) -> Tensor:
+        """All of a layer's experts on this rank; none of the choices is dropped."""
+
+    def mlp(self, rows_NH: Tensor, counts_E: Tensor, up: Tensor, down: Tensor, tp: TensorParallel) -> Tensor:
+        """Those of rows that lie by expert."""
+
+
 Rows = slice | Tensor
 """Of a matrix: consecutive, or by their numbers."""
 
@@ -144,6 +156,8 @@ class Ops:
     """Of the head and of weight gradients."""
     grouped: Grouped = field(default_factory=PlainGrouped)
     """Of experts."""
+    experts: ExpertsImpl | None = None
+    """What runs in place of experts' products and all between them; None leaves those."""
     block: Callable[[Block], BlockImpl | None] = no_block
     """What runs in place of a block's own forward pass; None leaves that one."""
     layer_norm: LayerNormOp = layer_norm

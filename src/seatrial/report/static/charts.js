@@ -3,6 +3,7 @@ const MOST_BARS = 18;
 const COLOUR = {
   matmul: "c1", forward: "c1", attention: "c2", backward: "c2", logits: "c3", loss: "c3", recompute: "c4", checkpoint: "c13", memory: "c4", embedding: "c4",
   tensor: "c5", tp_comm: "c5", exchange: "c14", cp_comm: "c14", ep_comm: "c16", p2p: "c6", pp_send: "c6", gradients: "c7", grad_reduce: "c7", weight_gather: "c15", bubble: "c8", pp_wait: "c8",
+  experts: "c2", dispatch: "c16", wait: "c8",
   optimizer: "c9", accumulate: "c10", launch: "c11", fixed: "c12", data: "c12",
   weights: "c1", activations: "c6", working: "c7", slack: "c8", communication: "c11", context: "c12", buffers: "c10", learned: "c13",
 };
@@ -13,6 +14,7 @@ const PART_SAYS = {
   optimizer: "the optimizer", accumulate: "adding up micro-batches", launch: "waiting for the host to start kernels", fixed: "what every iteration pays once",
   pp_wait: "waiting for another stage", pp_send: "sending to another stage", grad_reduce: "gradients over the replicas", tp_comm: "collectives of tensor parallelism",
   cp_comm: "keys and values between the ranks of a sequence", weight_gather: "weights from the replicas that keep them",
+  experts: "GEMMs of the chosen experts", dispatch: "tokens to their experts and back", wait: "waiting for the fullest expert",
   slack: "kept by the allocator, or between blocks", context: "driver, runtime, communication library",
 };
 const colour = (name, map = COLOUR) => `p-${map[name] || "c13"} seg`;

@@ -1,0 +1,87 @@
+"""Experts and latent attention in Megatron-LM's flags (megatron/core/transformer/transformer_config.py, megatron/training).
+
+    list(experts(trial))        [("--num-experts", "128"), …]: nothing where the model has none
+    list(latent(model))         [("--multi-latent-attention",), …]
+    list(beyond(trial))         what its flags cannot say
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seatrial.spec import Model, Trial
+
+BALANCES = {"sequence": "seq_aux_loss", "rank": "aux_loss", "global": "global_aux_loss"}
+"""Tokens over which the balance loss is counted -> its word for it."""
+
+
+def experts(trial: Trial) -> Iterator[tuple[str, ...]]:
+    m, t, r = trial.model, trial.topology, trial.model.router
+    if not m.mixture:
+        return
+    yield "--num-experts", str(m.experts)
+    yield "--moe-router-topk", str(m.chosen)
+    yield "--moe-ffn-hidden-size", str(m.expert_inner)
+    if m.shared_inner:
+        yield "--moe-shared-expert-intermediate-size", str(m.shared_inner)
+        if t.moe_dispatcher == "alltoall":
+            yield ("--moe-shared-expert-overlap",)
+    if m.dense_layers:
+        yield "--moe-layer-freq", str([int(m.has_experts(layer)) for layer in range(m.layers)]).replace(" ", "")
+    elif m.expert_every > 1:
+        yield "--moe-layer-freq", str(m.expert_every)
+    yield "--expert-model-parallel-size", str(t.ep)
+    yield "--expert-tensor-parallel-size", str(t.expert_tp)
+    yield "--moe-token-dispatcher-type", t.moe_dispatcher
+    yield ("--moe-grouped-gemm",)
+    yield ("--moe-permute-fusion",)
+    yield "--moe-router-score-function", r.kind
+    yield "--moe-router-dtype", "fp32"
+    if r.kind == "softmax" and not r.normalised:
+        yield ("--moe-router-pre-softmax",)
+    if r.groups > 1:
+        yield "--moe-router-num-groups", str(r.groups)
+        yield "--moe-router-group-topk", str(r.limit)
+    if r.scale != 1.0:
+        yield "--moe-router-topk-scaling-factor", repr(r.scale)
+    if r.correction is not None:
+        yield ("--moe-router-enable-expert-bias",)
+        yield "--moe-router-bias-update-rate", repr(r.correction)
+    yield "--moe-router-load-balancing-type", BALANCES[r.over] if r.aux_loss else "none"
+    if r.aux_loss:
+        yield "--moe-aux-loss-coeff", repr(r.aux_loss)
+    if r.z_loss:
+        yield "--moe-z-loss-coeff", repr(r.z_loss)
+    if r.capacity is not None:
+        yield "--moe-expert-capacity-factor", repr(r.capacity)
+    if t.moe_balance == "forced":
+        yield ("--moe-router-force-load-balancing",)
+
+
+def latent(m: Model) -> Iterator[tuple[str, ...]]:
+    if m.latent is None:
+        return
+    yield ("--multi-latent-attention",)
+    if m.latent.q_rank is not None:
+        yield "--q-lora-rank", str(m.latent.q_rank)
+    yield "--kv-lora-rank", str(m.latent.kv_rank)
+    yield "--qk-head-dim", str(m.head_size)
+    yield "--qk-pos-emb-head-dim", str(m.latent.rope_dim)
+    yield "--v-head-dim", str(m.latent.value_dim)
+    yield ("--qk-layernorm",)  # the norms of what is compressed
+
+
+def recomputed(m: Model) -> tuple[str, ...]:
+    """What selective recompute is forecast to make again; nothing where it is Megatron's own default, attention."""
+    if not m.mixture and m.latent is None:
+        return ()
+    return ("--recompute-modules", "layernorm", *(["moe_act"] if m.mixture else []), *(["mla_up_proj"] if m.latent else []))
+
+
+def beyond(trial: Trial) -> Iterator[str]:
+    m, r = trial.model, trial.model.router
+    if m.mixture and r.kind == "sigmoid" and not r.normalised and (m.chosen or 0) > 1:
+        yield "sigmoid scores that do not add up to 1 are not in Megatron-LM's router"
+    if m.mixture and r.bias and m.architecture.biases != "all":
+        yield "a bias of the router alone is not in Megatron-LM: its linears all have one, or none"
+    if m.mixture and r.capacity is not None and r.over != "rank":
+        yield f"capacity over {r.over}: Megatron-LM counts it over the tokens of a rank"

@@ -1,0 +1,292 @@
+"""Experts and latent attention in the planner: counts by hand, what is held and sent, and plans that fit."""
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from seatrial import arith, presets, rules
+from seatrial.arith.experts import expert_tensors
+from seatrial.arith.layer import numbers
+from seatrial.errors import Infeasible
+from seatrial.plan import emit, experts, memory, network, step
+from seatrial.plan.ask import ask, question
+from seatrial.plan.configs import CHOICES, Configs, decoded
+from seatrial.plan.emit_torchtitan import torchtitan
+from seatrial.plan.explain import explain
+from seatrial.plan.kernels import Machine
+from seatrial.plan.search import search
+from seatrial.plan.space import Space, chunks, not_searched
+from seatrial.plan.verdicts import CODES, verdicts
+from seatrial.spec import GIB, Batch, Model, Topology, Trial
+
+H100 = presets.cluster("dgx-h100", nodes=8)
+
+
+def trial(model="qwen3-30b-a3b", gbs=512, engine="megatron-core", cluster=H100, **topology):
+    base = presets.model(model) if isinstance(model, str) else model
+    return Trial(model=base, batch=Batch(gbs=gbs), topology=Topology(**{"precision": "bf16", "zero": 1, **topology}),
+                 cluster=cluster, engine=engine)
+
+
+def configs(*args, **knobs):
+    return Configs.from_trials([trial(*args, **knobs)])
+
+
+@pytest.mark.parametrize("topology", [
+    dict(dp=64, ep=8), dict(dp=16, tp=4, ep=16, etp=1), dict(dp=16, tp=4, ep=2), dict(dp=8, pp=8, ep=4), dict(dp=4, tp=4, pp=4),
+    dict(dp=4, pp=4, cp=4, ep=16), dict(dp=16, pp=4, vp=3, schedule="interleaved", ep=8),
+])
+@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "deepseek-v3", "tiny-deepseek", "llama3-8b"])
+def test_parameters_of_each_rank_are_those_of_the_arithmetic(model, topology):
+    model = presets.model(model)
+    if not model.mixture:
+        topology = {name: value for name, value in topology.items() if name not in ("ep", "etp")}
+    model = replace(model, layers=max(model.layers, 12))
+    one = trial(model, **topology)
+    t, c = one.topology, Configs.from_trials([one])
+    dense, routed = step.dense_parameters(c)[:, 0], step.expert_parameters(c)[:, 0]
+    for row, rank in [(0, 0), (2, t.pp - 1)]:
+        found = arith.stage_parameters(model, t, rank)
+        assert (dense[row], routed[row]) == (pytest.approx(found.split + found.replicated, rel=1e-3), found.experts)
+    if t.pp > 2:
+        between = [arith.stage_parameters(model, t, rank) for rank in range(1, t.pp - 1)]
+        assert routed[1] == max(found.experts for found in between)
+
+
+def test_layers_with_experts_are_counted_stage_by_stage():
+    model = replace(presets.model("deepseek-v3"), layers=16, dense_layers=3, expert_every=2)
+    c = Configs.from_trials([trial(model, gbs=64, dp=16, pp=4)])
+    layers = np.array([[5.0], [3.0], [2.0], [6.0]])
+    wanted = [sum(model.has_experts(i) for i in range(*ends)) for ends in ((0, 5), (5, 8), (8, 10), (10, 16))]
+    assert experts.of_stages(c, layers)[:, 0].tolist() == wanted
+    assert experts.depths(c)[:, 0].tolist() == [1, 2, 2]
+
+
+def test_bytes_of_an_all_to_all_and_where_they_go():
+    """8192 tokens x 8 experts x 2048 numbers of 2 bytes: seven eighths of them leave the node where EP is 64."""
+    size = 8192 * 8 * 2048 * 2
+    inside, across = configs(dp=64, ep=8), configs(dp=64, ep=64)
+    assert network.expert_group(inside).nodes[0] == 1 and network.expert_group(across).nodes[0] == 8
+    machine = Machine.of(across, H100)
+    fast = network.all_to_all_s(H100, network.expert_group(inside), size)[0]
+    slow = network.all_to_all_s(H100, network.expert_group(across), size)[0]
+    assert experts.dispatch_s(inside, H100, machine)[0] == fast
+    assert experts.dispatch_s(across, H100, machine)[0] == slow
+    # Each of a node's eight ranks sends so much through the adapters that they share.
+    rate = H100.inter.bandwidth_gb_s * 1e9 * H100.inter.efficiency
+    assert slow == pytest.approx(8 * size * 7 / 8 / rate, rel=0.1)
+    assert slow > 3 * fast
+
+
+def test_every_rank_of_an_expert_gets_its_rows():
+    """Rows of a layer over all ranks: tokens x choices, as often as an expert is cut."""
+    for knobs, times in ((dict(dp=64, ep=8), 1), (dict(dp=16, tp=4, ep=4), 4), (dict(dp=16, tp=4, ep=16, etp=1), 1),
+                         (dict(dp=16, cp=4, ep=32), 1)):
+        c = configs(**knobs)
+        ranks = int(c.world[0])
+        assert experts.rows(c)[0] * ranks == times * 8 * 8192 * c.dp[0]
+
+
+def test_forced_balance_has_no_excess_and_is_no_heavier():
+    natural, forced = configs(dp=64, ep=16), configs(dp=64, ep=16, moe_balance="forced")
+    assert experts.excess(forced)[0] == 0 < experts.excess(natural)[0] < 1
+    assert step.time(forced, H100).parts["wait"][0] == 0 < step.time(natural, H100).parts["wait"][0]
+    light, heavy = memory.peak(forced, H100), memory.peak(natural, H100)
+    assert light.gib[0] < heavy.gib[0] and light.sigma[0] < heavy.sigma[0]
+
+
+def test_the_fullest_rank_has_more_the_fewer_experts_each_holds():
+    found = [float(experts.excess(configs(dp=64, ep=ep))[0]) for ep in (1, 4, 16, 64)]
+    assert found[0] == 0 and found == sorted(found) and found[-1] > 3 * found[1]
+    few = configs(replace(presets.model("qwen3-30b-a3b"), seq=128), dp=64, ep=16)
+    assert experts.excess(few)[0] > 1.2 * experts.excess(configs(dp=64, ep=16))[0]
+    over_layers, _ = experts.kept_excess(configs(dp=64, ep=16), np.array([16.0]))
+    assert over_layers[0] == pytest.approx(experts.excess(configs(dp=64, ep=16))[0] / 4)
+
+
+def test_states_of_experts_are_cut_over_their_own_copies():
+    """Megatron's distributed optimizer: 2 bytes of weights and 4 of gradients whole, 12 over the ranks that hold the same."""
+    c = configs(dp=64, ep=8)
+    each = float(numbers(expert_tensors(presets.model("qwen3-30b-a3b"), 8, 1))) * 48
+    dense = float(step.dense_parameters(c)[0, 0])
+    assert memory.states_gib(c)[0] * GIB == pytest.approx(dense * (6 + 12 / 64) + each * (6 + 12 / 8), rel=1e-9)
+    sharded = configs(dp=64, ep=8, zero=3, engine="fsdp2")
+    assert memory.states_gib(sharded)[0] * GIB == pytest.approx(dense * 16 / 64 + each * 16 / 8, rel=1e-9)
+
+
+def test_a_larger_ep_holds_fewer_experts_and_a_dense_model_knows_none():
+    found = [memory.states_gib(configs(dp=64, ep=ep))[0] for ep in (1, 2, 4, 8)]
+    assert found == sorted(found, reverse=True)
+    plain, coded = configs("llama3-8b", dp=64), configs("llama3-8b", dp=64, moe_balance="forced")
+    assert memory.peak(plain, H100).gib == memory.peak(coded, H100).gib
+    assert not {"experts", "wait", "dispatch"} & set(step.time(plain, H100).parts)
+
+
+def test_what_one_layer_of_experts_keeps_is_megatrons_count():
+    """Of each row: the input of fc1 (2 h), its output (4 f), the weighted activation (2 f); selective leaves the last out."""
+    c = configs(dp=64, ep=8, moe_balance="forced")
+    element, rows = np.array([2.0]), 8192 * 8
+    left = memory.expert_left_bytes(c, H100, element, experts.rows(c))
+    beside = memory.left_bytes(replace(c, inner=c.shared_inner), H100, element)
+    router = 8192 * 128 * 20
+    assert left.everything[0] - beside.everything[0] == rows * (2 * 2048 + 6 * 768) + router
+    assert left.partly[0] - beside.partly[0] == rows * (2 * 2048 + 4 * 768) + router
+    # Around them: both norms' inputs and outputs, q and attention's output, k and v, q and k before their norms, and a number
+    # of each head.
+    assert beside.everything[0] == 8192 * (8 * 2048 + 4 * 4096 + 4 * 512 + 2 * (4096 + 512) + 4 * 32)
+
+
+def test_latent_attention_keeps_what_it_expanded_and_what_it_compressed():
+    c = configs("deepseek-v3", dp=64, ep=8)
+    kept = memory.left_bytes(replace(c, inner=0 * c.inner), H100, np.array([2.0]))
+    heads, tokens = 128, 4096
+    expanded, out = 2 * heads * (192 + 192 + 128), 2 * heads * 128
+    compressed = 4 * (1536 + 512) + 2 * 64
+    assert kept.everything[0] == tokens * (8 * 7168 + expanded + out + compressed + 4 * heads)
+    assert kept.partly[0] == tokens * (4 * 7168 + out + compressed + 4 * heads)
+
+
+def test_a_layer_takes_its_gemms_and_its_share_of_the_experts():
+    c, machine = configs(dp=64, ep=8, moe_balance="forced"), Machine.of(configs(dp=64), H100)
+    from seatrial.plan.layer import expert_layer, layer
+
+    assert layer(c, H100, machine) == {}
+    cost = expert_layer(c, H100, machine)
+    flops = 2 * 8192 * 8 * 3 * 2048 * 768
+    rate = flops / cost["experts"].forward[0]
+    assert 0.35 < rate / (H100.device.peak_tflops["bf16"] * 1e12) < 0.8
+    assert cost["experts"].backward[0] == pytest.approx(2 * cost["experts"].forward[0], rel=0.25)
+    full = expert_layer(configs(dp=64, ep=8, moe_balance="forced", recompute="full"), H100, machine)
+    assert full["experts"].backward[0] == pytest.approx(cost["experts"].backward[0] + cost["experts"].forward[0])
+    assert full["dispatch"].backward[0] == pytest.approx(2 * cost["dispatch"].backward[0])
+
+
+def test_a_mixed_model_is_timed_layer_by_layer():
+    """Models together are what each is alone."""
+    both = [trial("deepseek-v3", gbs=256, dp=8, pp=8, ep=8), trial("llama3-8b", gbs=256, dp=8, pp=8)]
+    together = step.time(Configs.from_trials(both), H100).sec
+    alone = [float(step.time(Configs.from_trials([one]), H100).sec[0]) for one in both]
+    assert together == pytest.approx(alone)
+    held = memory.peak(Configs.from_trials(both), H100).gib
+    assert held == pytest.approx([float(memory.peak(Configs.from_trials([one]), H100).gib[0]) for one in both])
+
+
+def test_a_layer_of_multi_token_prediction_is_one_more_on_the_last_stage():
+    plain = presets.model("deepseek-v3")
+    one, more = (configs(model, gbs=256, dp=8, pp=8, ep=8) for model in (plain, replace(plain, mtp=1)))
+    grown = (step.stage_parameters(more) - step.stage_parameters(one))[:, 0]
+    size = arith.parameters(plain)
+    held = size.expert_layer - numbers(expert_tensors(plain)) * 7 / 8
+    assert grown.tolist() == pytest.approx([0, 0, held + 2 * 7168**2 + 2 * 7168 + one.vocab[0] * 7168])
+    assert (memory.activations(more, H100, np.array([2.0]))[0] > memory.activations(one, H100, np.array([2.0]))[0])[2, 0]
+    assert step.measure(more, H100).head.forward[0] > 2 * step.measure(one, H100).head.forward[0]
+
+
+@pytest.mark.parametrize(("model", "nodes", "gbs", "engine"), [
+    ("qwen3-30b-a3b", 8, 512, "megatron-core"), ("qwen3-30b-a3b", 8, 512, "fsdp2"), ("qwen3-30b-a3b", 8, 512, "seatrial"),
+    ("deepseek-v3", 32, 2048, "megatron-core"), ("deepseek-v3", 256, 8192, "megatron-core"),
+    ("mixtral-8x7b", 4, 128, "deepspeed"),
+])
+def test_a_plan_finds_what_fits_and_says_why(model, nodes, gbs, engine):
+    start = time.process_time()
+    asked = question(model=model, cluster="dgx-h100", nodes=nodes, knobs={"gbs": gbs}, engine=engine)
+    found = ask(asked.request)
+    assert time.process_time() - start < 20
+    first, document = found.found.trial(0), found.document
+    assert document["candidates"][0]["fits"] in ("yes", "tight")
+    # ZeRO 3 can do without.
+    assert first.topology.ep > 1 or first.topology.zero == 3
+    assert not [v for v in rules.violations(first) if v.level == "error"]
+    assert document["active_parameters"] < document["parameters"] / 3
+    assert any(line.startswith(f"EP {first.topology.ep} with ETP") for line in document["reasons"])
+    assert {"experts", "dispatch", "wait"} <= set(document["candidates"][0]["parts_s"])
+    assert document["candidates"][0]["ep"] == first.topology.ep
+
+
+def test_ep_and_etp_can_be_given():
+    space = Space(models=(presets.model("qwen3-30b-a3b"),), cluster=H100, gbs=(512,), ep=(16,), etp=(1,),
+                  moe_balance=("forced",), sequence_parallel=(False, True), engine="megatron-core")
+    found = search(space)
+    t = found.trial(0).topology
+    assert (t.ep, t.expert_tp, t.moe_balance) == (16, 1, "forced") and set(found.ranked["ep"]) == {16}
+    assert "expert parallelism" not in " ".join(not_searched(space, "bf16"))
+    lacking = not_searched(replace(space, ep=None, engine="plain-3d"), "bf16")
+    assert "expert parallelism (not in plain-3d)" in lacking
+
+
+@pytest.mark.parametrize(("engine", "topology", "message"), [
+    ("plain-3d", dict(dp=64, ep=2), "EP 2: plain-3d has no expert parallelism; EP 1 would do"),
+    ("megatron-deepspeed", dict(dp=64, ep=2), "EP 2: megatron-deepspeed has no expert parallelism"),
+    ("fsdp2", dict(dp=16, tp=4, ep=2, etp=2), "ETP 2 with TP 4: fsdp2 cannot; ETP 1 or 4 would do"),
+    ("fsdp2", dict(dp=64, ep=2, moe_dispatcher="allgather"), "moe_dispatcher allgather: fsdp2 has alltoall"),
+    ("megatron-core", dict(dp=64, ep=64, etp=1, moe_dispatcher="allgather"), ""),
+    ("megatron-core", dict(dp=16, tp=4, ep=8, etp=2, sequence_parallel=True), ""),
+])
+def test_engines_say_what_they_cannot(engine, topology, message):
+    one = trial(engine=engine, **topology)
+    errors = [v.message for v in rules.violations(one) if v.level == "error"]
+    assert errors[0].startswith(message) if message else not errors
+
+
+@pytest.mark.parametrize("engine", ["megatron-core", "fsdp2", "deepspeed", "plain-3d", "seatrial"])
+@pytest.mark.parametrize("dispatcher", ["alltoall", "allgather"])
+def test_a_layout_of_experts_is_rejected_in_bulk_as_it_is_alone(engine, dispatcher):
+    random = Random(f"{engine} {dispatcher}")
+    model = Model(layers=4, hidden=96, heads=12, seq=36, vocab=1000, family="llama", ffn=240, experts=12, top_k=2,
+                  expert_ffn=40, shared_experts=1)
+    cluster = presets.cluster("jz-a100", nodes=3, procs_per_node=8)
+    for one in (model, replace(model, experts=None, top_k=None, expert_ffn=None, shared_experts=None)):
+        space = Space(models=(one,), cluster=cluster, gbs=(24,), mbs=(1, 2, 3), ep=(1, 2, 3, 4, 8), etp=(1, 2, 3, 4),
+                      engine=engine, sequence_parallel=(False, True), moe_dispatcher=(dispatcher,))
+        seen = set()
+        for c in chunks(space):
+            codes = verdicts(c, space, None, "bf16")
+            for i in random.sample(range(len(codes)), min(150, len(codes))):
+                row = {name: int(column[i]) for name, column in c.items() if name not in ("shape", "nodes")}
+                knobs = decoded({**row, "moe_dispatcher": CHOICES["moe_dispatcher"].index(dispatcher)})
+                alone = Trial(model=one, batch=Batch(gbs=knobs.pop("gbs")), topology=Topology(**knobs), cluster=cluster,
+                              engine=engine)
+                wanted = next((v.code for v in rules.violations(alone) if v.level == "error"), "")
+                assert (CODES[codes[i] - 1] if codes[i] else "") == wanted, alone.topology
+                seen.add(wanted)
+        assert len(seen) > 3
+
+
+def test_explain_says_where_experts_lie_and_what_would_be_better():
+    found = explain(trial(dp=64, ep=64))
+    assert "2 of 128 experts a rank" in found.experts and "more on the fullest" in found.experts
+    assert any(change.what.startswith("EP 64 -> 32") for change in found.changes)
+    assert explain(trial("llama3-8b", dp=64)).experts == ""
+    with pytest.raises(Infeasible, match="EP 2: the model has no experts"):
+        explain(trial("llama3-8b", dp=64, ep=2))
+
+
+def test_megatrons_flags_say_it_all():
+    one = trial("deepseek-v3", gbs=512, dp=32, tp=2, ep=32, etp=1, sequence_parallel=True, recompute="selective",
+                moe_balance="forced")
+    flags = dict((flag[0], flag[1:]) for flag in emit.megatron_lm(one).flags)
+    wanted = {
+        "--num-experts": "256", "--moe-router-topk": "8", "--moe-ffn-hidden-size": "2048", "--q-lora-rank": "1536",
+        "--moe-shared-expert-intermediate-size": "2048", "--expert-model-parallel-size": "32", "--kv-lora-rank": "512",
+        "--expert-tensor-parallel-size": "1", "--moe-router-score-function": "sigmoid", "--moe-router-num-groups": "8",
+        "--moe-router-group-topk": "4", "--moe-router-bias-update-rate": "0.001", "--moe-router-topk-scaling-factor": "2.5",
+        "--moe-aux-loss-coeff": "0.0001", "--moe-router-load-balancing-type": "seq_aux_loss", "--qk-head-dim": "128",
+        "--moe-token-dispatcher-type": "alltoall", "--qk-pos-emb-head-dim": "64", "--v-head-dim": "128",
+    }  # fmt: skip
+    assert {name: flags[name][0] for name in wanted} == wanted
+    assert flags["--recompute-modules"] == ("layernorm", "moe_act", "mla_up_proj")
+    for name in ("--moe-grouped-gemm", "--multi-latent-attention", "--moe-router-enable-expert-bias",
+                 "--moe-router-force-load-balancing"):
+        assert flags[name] == ()
+    assert flags["--moe-layer-freq"] == (f"[0,0,0,{','.join('1' * 58)}]",)
+    plain = dict((flag[0], flag[1:]) for flag in emit.megatron_lm(trial("llama3-8b", dp=64)).flags)
+    assert not [name for name in plain if "moe" in name or "expert" in name]
+
+
+def test_torchtitan_has_the_degrees():
+    text = torchtitan(trial(engine="fsdp2", dp=64, ep=8, zero=3))["torchtitan.args"]
+    assert "--parallelism.expert_parallel_degree=8" in text and "--parallelism.expert_tensor_parallel_degree=1" in text
