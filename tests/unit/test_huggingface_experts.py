@@ -101,6 +101,16 @@ def test_the_engine_has_their_logits(tmp_path, kind):
     torch.testing.assert_close(our_logits(model, tmp_path / "ours", tokens), expected, atol=1e-5, rtol=1e-5)
 
 
+def test_in_16_bits_a_routers_correction_stays_what_it_is(tmp_path):
+    theirs("deepseek_v3").save_pretrained(tmp_path / "hf")
+    convert.import_weights(tmp_path / "hf", tmp_path / "ours")
+    convert.export_weights(tmp_path / "ours", tmp_path / "back", dtype=torch.bfloat16)
+    before, after = (load_file(tmp_path / form / "model.safetensors") for form in ("hf", "back"))
+    fp32 = {name for name, tensor in after.items() if tensor.dtype == torch.float32}
+    assert fp32 == {f"model.layers.{i}.mlp.gate.e_score_correction_bias" for i in (1, 2)}
+    assert all(torch.equal(before[name], after[name]) for name in fp32)
+
+
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_names_of_modules_are_read_too(tmp_path, kind):
     """As a state dict has them that was saved by hand."""

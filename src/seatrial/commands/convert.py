@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
 
         from seatrial import fields
         from seatrial.huggingface.convert import export_weights, import_weights
+        from seatrial.huggingface.hfconfig import type_of
 
         if direction is Direction.IMPORT:
             model = import_weights(source, target, seq=seq)
@@ -46,5 +47,5 @@ def register(app: typer.Typer) -> None:
         if as_json:
             print(json.dumps({"target": str(target), "model": fields.plain(model)}))
         else:
-            print(f"{target}: {model.family} of {model.layers} layers, hidden {model.hidden}, {model.heads} heads, "
+            print(f"{target}: {type_of(model)} of {model.layers} layers, hidden {model.hidden}, {model.heads} heads, "
                   f"vocabulary {model.vocab}, sequence {model.seq}")

@@ -26,7 +26,7 @@ from seatrial.errors import BadInput
 from seatrial.fields import build
 from seatrial.files import write_whole
 from seatrial.huggingface import hfconfig
-from seatrial.huggingface.names import HEAD, Entry, harmless, part_of, shape_of, tensor_names, their_shape
+from seatrial.huggingface.names import HEAD, Entry, harmless, kept_as, part_of, shape_of, tensor_names, their_shape
 from seatrial.plaindata import read_json
 from seatrial.spec import Model
 
@@ -62,6 +62,7 @@ class HuggingFace:
             raise BadInput(f"{self.folder}: its weights are stored as {method} (quantization_config), which is not read here: "
                            "save them in bf16 first, from a model that transformers has loaded with dequantize=True")
         self.model = hfconfig.model_of(config, where=str(self.folder / "config.json"), seq=seq)
+        self.kind: str = config["model_type"]
         self._files: dict[str, File] = {}
         self._where = self._weight_map()
         # Modules of transformers have all experts of a layer in one tensor; files mostly have each by itself.
@@ -91,7 +92,7 @@ class HuggingFace:
         for known in (name, name.partition(".")[2]):
             if known in self._where and known in self._file(self._where[known]).names:
                 return known
-        raise BadInput(f"{self.folder}: no tensor {name}, which a {self.model.family} of {self.model.layers} layers has")
+        raise BadInput(f"{self.folder}: no tensor {name}, which a {self.kind} of {self.model.layers} layers has")
 
     def __getitem__(self, name: str) -> Tensor:
         known = self._known(name)
@@ -107,7 +108,7 @@ class HuggingFace:
         rest = [n for n in there if n not in taken and not harmless(n, self.model) and not n.startswith(drafting)]
         if rest:
             more = f", and {len(rest) - 1} more," if len(rest) > 1 else ","
-            raise BadInput(f"{self.folder}: tensor {rest[0]}{more} has no place in a {self.model.family} of "
+            raise BadInput(f"{self.folder}: tensor {rest[0]}{more} has no place in a {self.kind} of "
                            f"{self.model.layers} layers as its config.json describes it")
         if HEAD in self._where and HEAD not in taken and not torch.equal(self[HEAD], self[tensor_names(self.model)[0].theirs]):
             raise BadInput(f"{self.folder}: {HEAD} is not the embedding that config.json ties it to; "
@@ -188,16 +189,17 @@ def export_weights(source: Path | str, target: Path | str, *, dtype: torch.dtype
     part.mkdir(parents=True)
     try:
         weight_map: dict[str, str] = {}
+        total = 0
         for number, shard in enumerate(shards, 1):
             name = "model.safetensors" if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-            tensors = _theirs(shard, reader, model)
+            tensors = _theirs(shard, reader, model, dtype)
             try:
-                save_file({n: t.to(dtype).contiguous() for n, t in tensors.items()}, part / name, metadata={"format": "pt"})
+                save_file(tensors, part / name, metadata={"format": "pt"})
             except SafetensorError as error:
                 raise BadInput(f"{target / name}: {error}") from None
             weight_map |= dict.fromkeys(tensors, name)
+            total += sum(t.nbytes for t in tensors.values())
         if len(shards) > 1:
-            total = sum(torch.Size(their_shape(e, model)).numel() * dtype.itemsize for e in entries)
             index = {"metadata": {"total_size": total}, "weight_map": weight_map}
             write_whole(part / "model.safetensors.index.json", json.dumps(index, indent=1))
         config = hfconfig.config_of(model, dtype=str(dtype).removeprefix("torch."))
@@ -210,7 +212,7 @@ def export_weights(source: Path | str, target: Path | str, *, dtype: torch.dtype
     return model
 
 
-def _theirs(entries: list[Entry], reader: Reader, model: Model) -> dict[str, Tensor]:
+def _theirs(entries: list[Entry], reader: Reader, model: Model, dtype: torch.dtype) -> dict[str, Tensor]:
     """Tensors of theirs out of a checkpoint; each saved slice is read once."""
     chunks: dict[tuple[str, str], Chunk] = {}
     for entry in entries:
@@ -219,4 +221,5 @@ def _theirs(entries: list[Entry], reader: Reader, model: Model) -> dict[str, Ten
             chunks[entry.theirs, name] = Chunk(key=WEIGHT_PREFIX + name, shape=shape_of(name, model), offsets=offsets,
                                                tensor=torch.empty(shape))
     reader.fill(chunks.values())
-    return {e.theirs: e.made_of({n: chunks[e.theirs, n].tensor for n in e.names}, model) for e in entries}
+    made = {e.theirs: e.made_of({n: chunks[e.theirs, n].tensor for n in e.names}, model) for e in entries}
+    return {name: tensor.to(kept_as(name, dtype)).contiguous() for name, tensor in made.items()}

@@ -299,6 +299,11 @@ def harmless(name: str, model: Model) -> bool:
     return name.endswith((".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", ".position_ids"))
 
 
+def kept_as(name: str, dtype: torch.dtype) -> torch.dtype:
+    """What a tensor of theirs is stored in: a router's correction goes by steps that 16 bits do not hold."""
+    return torch.float32 if name.endswith("e_score_correction_bias") else dtype
+
+
 @functools.lru_cache(maxsize=4)
 def _layer_shapes(model: Model) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
