@@ -11,7 +11,7 @@ ALONE  := $(filter-out tests/unit/% tests/cli/%,$(wildcard tests/*/test_*.py))
 # Ranks of the distributed tests are processes: one thread each, or they fight over the cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-fast test-full lint docs venv dist clean system
+.PHONY: demo test test-fast test-full lint docs venv dist clean system engines
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -38,6 +38,21 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -E -W --keep-going -q -b html -c docs -d site/.doctrees . site
 	@echo "site/index.html"
+
+# Engines that are not ours, each in an environment of its own: `make engines ENGINES=torchtitan`. Tests of those that are not
+# there are skipped with a line.
+ENGINES ?= torchtitan
+engine-torchtitan := torchtitan==0.2.2 triton
+engine-deepspeed := deepspeed==0.19.8 ninja
+engine-megatron-core := megatron-core==0.16.1
+
+engines: $(ENGINES:%=.engines/%/.installed)
+
+.engines/%/.installed:
+	test -x .engines/$*/bin/python || $(PYTHON) -m venv .engines/$*
+	.engines/$*/bin/python -m pip install --quiet --disable-pip-version-check "torch==$(TORCH)"
+	.engines/$*/bin/python -m pip install --quiet --disable-pip-version-check $(engine-$*)
+	touch $@
 
 system:
 	scripts/system-packages

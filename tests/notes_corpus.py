@@ -44,6 +44,11 @@ class Score:
     listing: list[str] = field(default_factory=list)
 
 
+def note_of(truth: Path) -> Path:
+    """The note that a JSON file tells the truth of: markdown, a CSV file or a log."""
+    return next(path for path in truth.parent.glob(f"{truth.stem}.*") if path != truth)
+
+
 def findings(note: Path) -> list[dict[str, Any]]:
     """What the command says of a note, errors and warnings."""
     from seatrial.cli import main
@@ -96,7 +101,7 @@ def explains(finding: dict[str, Any], slip: dict[str, Any]) -> bool:
 def score(half: str) -> Score:
     total = Score()
     for truth in sorted((NOTES / half).glob("*/*.json")):
-        note, known = truth.with_suffix(".md"), json.loads(truth.read_text(encoding="utf-8"))
+        note, known = note_of(truth), json.loads(truth.read_text(encoding="utf-8"))
         found = findings(note)
         clean = truth.parent.name == "clean"
         total.clean_rows += known["rows"] if clean else 0
@@ -134,14 +139,15 @@ def wrong_values(half: str, book: Path) -> tuple[Counter[str], list[str]]:
     from seatrial.cli import main
 
     with contextlib.redirect_stdout(io.StringIO()):
-        main(["import", "--json", "--logbook", str(book), *map(str, sorted((NOTES / half / "clean").glob("*.md")))])
+        notes = sorted(note_of(truth) for truth in (NOTES / half / "clean").glob("*.json"))
+        main(["import", "--json", "--logbook", str(book), *map(str, notes)])
     records = [json.loads(line) for path in book.glob("segments/*.jsonl") for line in path.open(encoding="utf-8")]
     by_line = {(record.get("source_file"), record.get("source_line")): record for record in records}
     count: Counter[str] = Counter()
     wrong = []
     for truth in sorted((NOTES / half / "clean").glob("*.json")):
         for run in json.loads(truth.read_text(encoding="utf-8")).get("runs", []):
-            record = by_line.get((truth.with_suffix(".md").name, run["line"]))
+            record = by_line.get((note_of(truth).name, run["line"]))
             count["rows not read"] += record is None
             for name, read, right in _pairs(record or {}, run):
                 good = read in right if name in EXACT else any(abs(read - one) <= 0.02 * one + (name == "mem") for one in right)

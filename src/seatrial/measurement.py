@@ -66,7 +66,8 @@ def measure(events: Sequence[Event], trial: Trial, recipe: Recipe, *, ran: Batch
     found = Measurement(iterations=kept, loss=losses[-1] if losses else None,
                         breakdown=_mean([e["timers"] for e in counted or rows if "timers" in e]),
                         memory=next((e for e in reversed(events) if e["event"] == "memory"), {}),
-                        about=_uneven([e.get("attended_pairs") for e in counted or rows]))
+                        about={**_uneven([e.get("attended_pairs") for e in counted or rows]),
+                               **_balance([e.get("balance") for e in counted or rows])})
     if ran is not None and ran != trial.batch:
         return _estimated(found, trial, groups)
     grows = trial.batch.rampup_start is not None
@@ -89,6 +90,17 @@ def _uneven(attended: list[Any]) -> dict[str, float]:
              and one["mean"] > 0]
     return {f"attended_{end}": round(statistics.fmean(one[end] / one["mean"] for one in known), 4) for end in ("min", "max")
             if known}  # fmt: skip
+
+
+def _balance(steps: list[Any]) -> dict[str, float]:
+    """Of experts: the emptiest and the fullest over the mean, choices dropped a step, the fullest rank's excess."""
+    known = [one for one in steps if isinstance(one, dict) and number(one.get("excess")) and number(one.get("mean"))
+             and all(number(one.get(k)) for k in ("least", "most", "dropped")) and one["mean"] > 0]
+    if not known:
+        return {}
+    found = {f"expert_{end}": statistics.fmean(one[end] / one["mean"] for one in known) for end in ("least", "most")}
+    found |= {f"expert_{what}": statistics.fmean(one[what] for one in known) for what in ("dropped", "excess")}
+    return {name: round(value, 4) for name, value in found.items()}
 
 
 KEPT = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "warmup", "outlier")
@@ -206,8 +218,9 @@ def sizes(trial: Trial, microbatches: int) -> tuple[int, int] | None:
 
 def short_batch(trial: Trial, microbatches: int, *, warmup: int) -> Batch | None:
     """The batch to run in place of the trial's own: first the smaller size, then the larger."""
-    if trial.command is not None:
-        raise BadInput("measure.microbatches: only our own engine changes its batch during a run; leave it out for [command]")
+    if trial.command is not None or trial.engine != "seatrial":
+        whose = "[command]" if trial.command is not None else trial.engine
+        raise BadInput(f"measure.microbatches: only our own engine changes its batch during a run; leave it out for {whose}")
     if trial.batch.rampup_start is not None:
         raise BadInput("measure.microbatches: a batch with a ramp-up is many sizes; leave the ramp-up out to estimate one")
     found = sizes(trial, microbatches)

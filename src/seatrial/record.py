@@ -21,7 +21,7 @@ SCHEMA = 1
 ABOVE_ZERO = ("sec_per_it", "tflops", "mem_value", "samples_per_s", "tokens_per_s", "tokens_per_s_per_process", "mfu", "hfu",
               "nodes", "gpus", "procs_per_node", "layers", "hidden", "heads", "kv_heads", "ffn", "seq", "vocab", "head_dim",
               "dp", "tp", "pp", "cp", "vp", "mbs", "gbs", "zero_group", "gradients_group", "weights_group",
-              "experts", "top_k", "expert_ffn", "ep", "etp", "freq_ghz")  # fmt: skip
+              "ep", "etp", "freq_ghz")  # fmt: skip
 """Figures and counts of which nothing, or less, was never measured."""
 MEMORY_UNITS = ("", "MiB", "MB", "GiB", "GB")
 State = Literal["measured", "estimated", "planned", "failed"]
@@ -53,7 +53,7 @@ class Stated:
     line: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     state: State = fields.field(label="State")
     outcome: Outcome | None = fields.field(None, label="Outcome")

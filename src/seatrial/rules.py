@@ -244,6 +244,10 @@ def execution_fits(trial: Trial) -> Iterator[Violation]:
         yield Violation(code="attention", message="attention stored: this engine never keeps the scores; fused is what it has")
     if facts.footprint and x.overlap is not None:
         yield Violation(code="overlap", message=f"overlap {x.overlap}: what this engine overlaps is not a choice; leave it out")
+    if facts.footprint and m.has_windows and (t.cp > 1 or trial.batch.documents is not None):
+        beside = f"CP {t.cp}: CP 1" if t.cp > 1 else f"documents {trial.batch.documents}: whole sequences"
+        yield Violation(code="sliding-window", message=f"sliding_window {m.sliding_window} in a sequence of {m.seq} with "
+                                                       f"{beside} would do, or a sequence of {m.sliding_window}")
     if x.attention == "fused-hopper" and trial.cluster is not None and "fp8" not in trial.cluster.device.peak_tflops:
         yield Violation(code="attention", message=f"attention fused-hopper: {trial.cluster.device.name} is older than those "
                                                   "kernels; fused or stored would do")

@@ -30,6 +30,7 @@ Attention = Literal["stored", "fused", "fused-hopper"]
 ContextKind = Literal["ring", "gather", "ulysses", "ulysses+ring"]
 Balance = Literal["natural", "forced"]
 Dispatcher = Literal["alltoall", "allgather", "flex"]
+RopeScaling = Literal["llama3", "yarn"]
 TokenSet = Literal["sequence", "rank", "global"]
 
 GIB = 1024**3
@@ -116,6 +117,11 @@ class Router:
                 raise BadInput(f"model.router.{name}: {getattr(self, name)} is no coefficient; 0 turns it off")
         if self.group_limit is not None and self.group_limit > self.groups:
             raise BadInput(f"model.router.group_limit: {self.group_limit} of {self.groups} groups; {self.groups} at most")
+
+    @property
+    def corrected(self) -> bool:
+        """Whether there is a bias on the scores for the choice alone."""
+        return self.correction is not None
 
     @property
     def limit(self) -> int:
@@ -206,15 +212,29 @@ class Model:
         names="embedding norm, embed layernorm")
     """A norm right after the word embedding."""
     rope_factor: float | None = None
-    """Llama 3.1's scaling of rotary frequencies: waves longer than the original sequence are slowed by this factor."""
+    """Rotary frequencies scaled for longer sequences: waves longer than the original sequence are slowed by this factor."""
     rope_low_freq: float = 1.0
     """Of that scaling: a wave this often in the original sequence, or less, is slowed by all of the factor …"""
     rope_high_freq: float = 4.0
     """… this often, or more, not at all; between the two in part."""
     rope_original_seq: int = 8192
     """Of that scaling: the sequence before it."""
+    rope_scaling: RopeScaling = "llama3"
+    """How it is done: as Llama 3.1 does, or by YaRN, which has two other limits."""
+    rope_beta_fast: float = 32.0
+    """Of yarn: a pair that turns this often in the original sequence, or more, is not slowed …"""
+    rope_beta_slow: float = 1.0
+    """… this often, or less, by all of the factor; between the two in part, evenly over the pairs."""
+    rope_truncate: bool = True
+    """Of yarn: whether both ends are whole pairs."""
+    rope_mscale: float | None = None
+    """Of yarn: how much sharper attention gets, on what is rotated …"""
+    rope_mscale_all_dim: float | None = None
+    """… and on all of the head, which DeepSeek's latent attention has beside it. Left out: 1 on what is rotated."""
     sliding_window: int | None = None
-    """Tokens that attention looks back. The engine looks back over all: it must not be below the sequence."""
+    """Tokens that attention looks back over, its own included …"""
+    full_every: int | None = None
+    """… but in each so-manieth layer, which looks back over all. Left out: in every layer."""
     experts: int | None = fields.field(None, label="Experts", kind="count",
         names="experts, num experts, n experts, moe experts, routed experts, number of experts, num local experts, "
               "n routed experts")
@@ -246,11 +266,16 @@ class Model:
     """… and the weight of their mean loss."""
 
     def __post_init__(self) -> None:
+        if self.experts == 0:  # what a table of dense and other models has for the dense ones
+            object.__setattr__(self, "experts", None)
         fields.positive("model", layers=self.layers, hidden=self.hidden, heads=self.heads, vocab=self.vocab, seq=self.seq,
                         kv_heads=self.kv_heads, ffn=self.ffn, pad_vocab_to=self.pad_vocab_to, rope_theta=self.rope_theta,
                         norm_eps=self.norm_eps, head_dim=self.head_dim, rope_factor=self.rope_factor,
                         rope_low_freq=self.rope_low_freq, rope_high_freq=self.rope_high_freq,
-                        rope_original_seq=self.rope_original_seq, sliding_window=self.sliding_window, experts=self.experts,
+                        rope_original_seq=self.rope_original_seq, rope_beta_fast=self.rope_beta_fast,
+                        rope_beta_slow=self.rope_beta_slow, rope_mscale=self.rope_mscale,
+                        rope_mscale_all_dim=self.rope_mscale_all_dim, sliding_window=self.sliding_window,
+                        full_every=self.full_every, experts=self.experts,
                         top_k=self.top_k, expert_ffn=self.expert_ffn, expert_every=self.expert_every, mtp_loss=self.mtp_loss)
         fields.at_most("model", _MOST, self)
         self._check_experts()
@@ -264,16 +289,37 @@ class Model:
         if self.rope and self.head_size % 2:
             whose = f"hidden {self.hidden} / heads {self.heads}" if self.head_dim is None else "head_dim"
             raise BadInput(f"model: rotary positions need an even head size, {whose} is {self.head_size}")
+        if self.latent is not None:
+            self._check_latent()
         if self.rope_factor is not None and not self.rope:
             raise BadInput(f"model.rope_factor: positions are {self.architecture.positions}, and only those of rope "
                            "have frequencies to scale")
         if self.rope_high_freq <= self.rope_low_freq:
             raise BadInput(f"model.rope_high_freq: {self.rope_high_freq} must be above rope_low_freq {self.rope_low_freq}")
-        if self.sliding_window is not None and self.sliding_window < self.seq:
-            raise BadInput(f"model: sliding_window {self.sliding_window} is below the sequence of {self.seq}, and attention "
-                           f"here looks back over all of it: seq {self.sliding_window} is the longest that is the same")
+        if self.rope_beta_fast <= self.rope_beta_slow:
+            raise BadInput(f"model.rope_beta_fast: {self.rope_beta_fast} must be above rope_beta_slow {self.rope_beta_slow}")
+        if self.full_every is not None and self.sliding_window is None:
+            raise BadInput(f"model.full_every: {self.full_every}, but all layers look back over all: sliding_window says how "
+                           "far the others do")
+        for name, there in (("sliding_window", self.has_windows), ("sinks", self.sinks)):
+            if there and (self.alibi or self.is_latent):
+                whose = "latent attention" if self.is_latent else "ALiBi positions"
+                raise BadInput(f"model.{name}: {getattr(self, name)} with {whose}, which looks back over all tokens and no "
+                               "further; leave it out, or keep the sequence within the window")
         if self.pad_vocab_to is not None and self.pad_vocab_to < self.vocab:
             raise BadInput(f"model: pad_vocab_to {self.pad_vocab_to} is below the vocabulary of {self.vocab}")
+
+    def _check_latent(self) -> None:
+        if not self.rope:
+            raise BadInput(f"model.latent: positions are {self.architecture.positions}, and a part of each head is rotated: "
+                           "positions = \"rope\" would do")
+        if self.kv != self.heads:
+            raise BadInput(f"model.latent: every head has keys of its own, kv_heads is {self.kv} of {self.heads}: leave it out")
+        if self.qkv_bias:
+            raise BadInput(f"model.latent: biases {self.architecture.biases}, and queries, keys and values have none here: "
+                           "mlp or none would do")
+        if self.normed_qk:
+            raise BadInput("model.latent: qk_norm, and the compressed queries and keys have norms of their own: leave it out")
 
     def _check_experts(self) -> None:
         for name in ("shared_experts", "dense_layers", "mtp"):
@@ -350,6 +396,20 @@ class Model:
     @property
     def has_sinks(self) -> bool:
         return self.sinks
+
+    @property
+    def yarn(self) -> bool:
+        return self.rope_scaling == "yarn"
+
+    def window(self, layer: int) -> int | None:
+        """Tokens that a layer, the first is 0, looks back over where they are not all."""
+        if self.sliding_window is None or self.sliding_window >= self.seq:
+            return None
+        return None if self.full_every is not None and (layer + 1) % self.full_every == 0 else self.sliding_window
+
+    @functools.cached_property
+    def has_windows(self) -> bool:
+        return any(self.window(layer) is not None for layer in range(self.layers))
 
     def has_experts(self, layer: int) -> bool:
         """Whether a layer, the first is 0, has experts in place of an MLP."""
@@ -544,23 +604,23 @@ class Topology:
         names="weights group, weight group, zero hpz partition size, hpz")
     """Ranks that share one copy of the weights (ZeRO 3), a divisor of gradients_group, which it is by default: gathers of small
     groups stay inside a node."""
-    ep: int = fields.field(1, label="EP", kind="count", title="Expert parallel (EP)",
+    ep: int = fields.field(1, label="EP", kind="count", title="Expert parallel (EP)", of_trial="expert_parallel",
         names="ep, expert parallel, expert parallelism, expert parallel size, ep size, ep degree, "
               "expert model parallel size, expert model parallel, expert parallel degree")
     """Expert parallel: ranks of a stage that the experts of a layer are divided over. TP x CP x DP = ETP x EP x EDP, the ranks
     that hold the same experts."""
     etp: int | None = fields.field(None, label="ETP", kind="count", title="Expert tensor parallel (ETP)",
-        of_trial="topology.cuts_experts",
+        of_trial="expert_tensor_parallel",
         names="etp, expert tensor parallel, expert tensor parallel size, expert tensor parallelism, "
               "expert tensor parallel degree")
     """Expert tensor parallel: ranks that share every expert. By default TP; the tokens of a rank's experts come from all of its
     EP x ETP ranks."""
     moe_balance: Balance = fields.field("natural", label="Balance", title="Balance of experts", word="",
-        of_trial="topology.balances",
+        of_trial="moe_balance",
         names="moe balance, router balance, load balance, moe load balancing, force balance")
     """natural: tokens go where the router sends them; forced: every expert gets as many, for benchmarks."""
     moe_dispatcher: Dispatcher = fields.field("alltoall", label="Dispatcher", title="Token dispatcher", word="",
-        of_trial="topology.dispatches",
+        of_trial="moe_dispatcher",
         names="moe dispatcher, token dispatcher, moe token dispatcher type, dispatcher")
     """How tokens reach their experts: all-to-all of what each needs, every token gathered on all ranks of the experts, or sent
     once to each node and dealt out inside (flex: DeepEP and its like)."""
@@ -629,19 +689,6 @@ class Topology:
     def spreads_experts(self) -> bool:
         """Whether experts are laid otherwise than the rest of a layer."""
         return self.ep > 1 or self.expert_tp != self.tp
-
-    @property
-    def cuts_experts(self) -> int | None:
-        """ETP, where there is something to say; so the next two."""
-        return self.expert_tp if self.spreads_experts else None
-
-    @property
-    def balances(self) -> Balance | None:
-        return self.moe_balance if self.spreads_experts or self.moe_balance != "natural" else None
-
-    @property
-    def dispatches(self) -> Dispatcher | None:
-        return self.moe_dispatcher if self.spreads_experts or self.moe_dispatcher != "alltoall" else None
 
     def expert_place(self, rank: int) -> ExpertPlace:
         """Ranks that share an expert are neighbours, then those of other experts, then those of the same."""
@@ -1028,6 +1075,27 @@ class Trial:
     @property
     def world(self) -> int:
         return self.topology.world
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether there is something to say of experts and their layout."""
+        return self.model.mixture or self.topology.spreads_experts
+
+    @property
+    def expert_parallel(self) -> int | None:
+        return self.topology.ep if self.has_experts else None
+
+    @property
+    def expert_tensor_parallel(self) -> int | None:
+        return self.topology.expert_tp if self.has_experts else None
+
+    @property
+    def moe_balance(self) -> Balance | None:
+        return self.topology.moe_balance if self.has_experts else None
+
+    @property
+    def moe_dispatcher(self) -> Dispatcher | None:
+        return self.topology.moe_dispatcher if self.has_experts else None
 
     @property
     def procs_per_node(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import Empty
 from typing import Any, TypeVar
 
@@ -120,12 +120,21 @@ def gradients(engine: Engine) -> list[tuple[str, tuple[int, ...], Tensor]]:
     return found
 
 
-def first_step(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[float, float, dict[str, Any]]]:
-    """Loss, gradient norm and gradients of each trial's first step, where every rank has all of them; as plain arrays."""
+def joined(rectangles: Iterable[tuple[str, tuple[int, ...], Tensor]]) -> dict[str, Tensor]:
+    """Whole tensors out of their rows, which several ranks may have and which come in any order."""
+    found: dict[str, dict[int, Tensor]] = {}
+    for name, offsets, values in rectangles:
+        found.setdefault(name, {})[offsets[0]] = values
+    return {name: torch.cat([rows[first] for first in sorted(rows)]) for name, rows in found.items()}
+
+
+def first_step(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[float, float, list[Any]]]:
+    """Loss, gradient norm and this rank's rectangles of the gradient in each trial's first step; as plain arrays."""
     found, pool = {}, Pool()
     for label, trial in trials.items():
         engine = Engine(trial, recipe, Mesh(trial.topology, device=torch.device("cpu"), pool=pool))
         batches = Batches(recipe, trial.model, recipe.seed, documents=trial.batch.documents)
         result = engine.step(1, first_sample=0, batches=batches)
-        found[label] = result.loss, result.grad_norm, {name: values.numpy() for name, _, values in gradients(engine)}
+        rectangles = [(name, offsets, values.numpy()) for name, offsets, values in gradients(engine)]
+        found[label] = result.loss, result.grad_norm, rectangles
     return found

@@ -73,17 +73,27 @@ def test_a_model_called_like_a_command_creates_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-def test_every_rank_has_its_own_cores_its_threads_and_its_cap(tmp_path: Path) -> None:
+def test_every_rank_has_its_own_cores_its_threads_and_its_cap(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("seatrial.launch.local.ours_to_pin", lambda: True)
     cores = sorted(os.sched_getaffinity(0))
     done = run(tmp_path, sys.executable, "-c", TELL, str(tmp_path), world=len(cores), memory_cap_bytes=2**33,
                env={"OMP_NUM_THREADS": "3"})
     assert done.codes == (0,) * len(cores)
     told = [json.loads((tmp_path / f"told.{rank}").read_text()) for rank in range(len(cores))]
+    assert done.pinned == (len(cores) > 1)
     assert sorted(core for t in told for core in t["cores"]) == cores, "no core is shared and none is left over"
     assert {t["cap"] for t in told} == {2**33}
     assert {t["env"]["OMP_NUM_THREADS"] for t in told} == {"3"}
     assert [t["env"]["RANK"] for t in told] == [str(r) for r in range(len(cores))]
     assert len({t["env"]["MASTER_PORT"] for t in told}) == 1
+
+
+def test_cores_that_others_compute_on_are_not_dealt_out(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("seatrial.launch.local.ours_to_pin", lambda: False)
+    cores = sorted(os.sched_getaffinity(0))
+    done = run(tmp_path, sys.executable, "-c", TELL, str(tmp_path), world=len(cores))
+    assert not done.pinned and all(json.loads((tmp_path / f"told.{rank}").read_text())["cores"] == cores
+                                   for rank in range(len(cores)))
 
 
 def test_more_ranks_than_cores_share_them_all(tmp_path: Path) -> None:

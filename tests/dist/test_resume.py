@@ -20,7 +20,7 @@ from seatrial.engine.io import checkpoint, indexed
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import events
 from seatrial.recipe import Recipe
-from seatrial.spec import Batch, Execution, Model, Topology, Trial
+from seatrial.spec import Batch, Execution, Model, Router, Topology, Trial
 
 STEPS, STOP = 6, 3
 MODELS = {
@@ -28,6 +28,9 @@ MODELS = {
     "llama": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, family="llama", kv_heads=2, ffn=40),
     "qwen3": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, family="qwen3", kv_heads=2, ffn=40, head_dim=16,
                    norm_eps=1e-3),
+    "experts": Model(layers=4, hidden=32, heads=4, vocab=101, seq=16, family="llama", ffn=40, experts=8, expert_ffn=24,
+                     shared_experts=1, dense_layers=1, biases="mlp",
+                     router=Router(kind="sigmoid", groups=4, group_limit=2, correction=0.05, aux_loss=0.01)),
 }
 RECIPE = Recipe(steps=STEPS, decay_steps=STEPS, lr=1e-2, min_lr=1e-3, eval_every=STEPS, eval_batches=1,
                     warmup_iterations=0)
@@ -51,6 +54,10 @@ READERS = {
 BATCH = Batch(gbs=8, rampup_start=4, rampup_increment=4, rampup_samples=16)
 PAIRS = [(w, r) for i, w in enumerate(WRITERS) for j, r in enumerate(READERS) if (i + j) % 3 == 0]
 """Every writer and every reader at least once; all pairs that the models allow agree as well."""
+WRITERS |= {"ep4": ("experts", {"dp": 4, "ep": 4, "zero": 1}), "etp2": ("experts", {"dp": 2, "pp": 2, "etp": 2, "zero": 3})}
+READERS |= {"tp2": {"tp": 2}, "folded": {"tp": 2, "dp": 2, "ep": 4, "etp": 1, "zero": 3},
+            "shared": {"dp": 4, "ep": 2, "etp": 2}}
+PAIRS += [("ep4", r) for r in ("one", "tp2", "shared", "interleaved")] + [("etp2", r) for r in ("folded", "zero2")]
 
 
 def run_file(model: Model, layout: dict[str, Any], out: Path, **recipe: Any) -> RunFile:

@@ -231,3 +231,13 @@ def test_documents_are_proved_in_the_short_sequence_too() -> None:
     small, notes = proof.scaled(packed, ranks=4)
     assert small.batch.documents == f"uniform:{small.model.seq // 8}:{5 * small.model.seq // 8}"
     assert f"documents lognormal:800:1 -> {small.batch.documents}" in notes
+
+
+@pytest.mark.parametrize("layout", [{"dp": 64, "ep": 64, "pp": 16}, {"tp": 4, "dp": 16, "ep": 32, "etp": 1},
+                                    {"tp": 8, "dp": 2, "ep": 2}, {"dp": 8, "ep": 2, "etp": 4}], ids=str)
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen3-235b-a22b", "deepseek-v3", "tiny-moe"])
+def test_experts_stay_divided_in_the_scaled_trial(name: str, layout: dict) -> None:
+    trial = Trial(model=presets.model(name), batch=Batch(gbs=1), topology=Topology(**layout))
+    small, _ = proof.scaled(trial, ranks=8, keep_model=False)
+    assert small.topology.ep > 1 and small.model.expert_layers > 0
+    rules.check(small)

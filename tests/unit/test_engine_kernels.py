@@ -187,7 +187,7 @@ def test_the_check_finds_a_kernel_that_is_wrong(name):
     def wrong(*given, **named):
         first, *others = given
         larger = first * 1.5 if isinstance(first, torch.Tensor) else type(first)(t * 1.5 for t in first)
-        return getattr(plain, name)(larger, *others, **named)
+        return getattr(Kernels, name)(larger, *others, **named)
 
-    assert difference(name, getattr(plain, name), device=CPU, dtype=torch.bfloat16, hidden=32, tokens=16) == 0.0
+    assert difference(name, getattr(Kernels, name), device=CPU, dtype=torch.bfloat16, hidden=32, tokens=16) == 0.0
     assert difference(name, wrong, device=CPU, dtype=torch.bfloat16, hidden=32, tokens=16) > 0.02

@@ -172,7 +172,6 @@ LLAMA = {"model_type": "llama", **ROTARY}
     ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "must give low_freq_factor"),
     ({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5"),
     ({"sliding_window": 16}, "--seq 16 takes the model"), ({"model_type": "mistral"}, None),
-    ({"model_type": "mistral", "max_position_embeddings": 8192}, "sliding_window is 4096"),
     ({"model_type": "mistral", "attention_bias": True}, "attention_bias is True"),
     ({"model_type": "qwen2", "sliding_window": 16}, None),
     ({"model_type": "qwen2", "sliding_window": 16, "use_sliding_window": True, "max_window_layers": 1}, "sliding_window is 16"),
@@ -187,9 +186,28 @@ def test_a_key_that_changes_what_is_computed_is_known_or_refused(change, words):
         hfconfig.model_of({**LLAMA, **change}, where="config.json")
 
 
-def test_a_window_is_left_out_for_sequences_that_fit_into_it():
-    model = hfconfig.model_of({**LLAMA, "model_type": "mistral", "sliding_window": 16}, where="config.json", seq=16)
-    assert (model.seq, model.sliding_window) == (16, 16)
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+@pytest.mark.parametrize(("change", "window", "full_every"), [
+    ({"model_type": "mistral", "max_position_embeddings": 8192}, 4096, None),
+    ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, 16, None),
+    ({"model_type": "qwen3", "num_hidden_layers": 5, "layer_types": [SLIDING, FULL, SLIDING, FULL, SLIDING]}, 16, 2),
+    ({"model_type": "qwen3", "layer_types": [FULL, FULL]}, None, None),
+])
+def test_layers_look_back_as_far_as_they_are_said_to(change, window, full_every):
+    said = {**LLAMA, "sliding_window": 16} if window != 4096 else LLAMA
+    model = hfconfig.model_of({**said, **change}, where="config.json")
+    assert (model.sliding_window, model.full_every) == (window, full_every)
+    assert hfconfig.model_of(hfconfig.config_of(model, dtype="float32"), where="back") == model
+
+
+def test_layers_that_look_back_in_no_order_are_taken_for_sequences_that_fit():
+    said = {**LLAMA, "model_type": "qwen3", "num_hidden_layers": 3, "sliding_window": 16,
+            "layer_types": [FULL, SLIDING, SLIDING]}
+    with pytest.raises(BadInput, match="--seq 16 takes the model"):
+        hfconfig.model_of(said, where="config.json")
+    assert hfconfig.model_of(said, where="config.json", seq=16).has_windows is False
 
 
 def resaved(folder, change) -> None:

@@ -135,3 +135,33 @@ def test_a_table_that_only_looks_turned_is_left(tmp_path):
                                   ".. csv-table::\n\n   \"\n"])  # fmt: skip
 def test_what_has_not_the_form_is_no_table(tmp_path, text):
     assert read(tmp_path, f"words\n\n{text}\n\nmore words\n") == []
+
+
+RUNS = """Tuesday, 13B, seq 4096:
+
+- 32 GPUs, TP=2 PP=2 DP=8, GBS 256: 20.43 s/it, 141 TFLOPs
+- 32 GPUs, TP=4 PP=1 DP=8, GBS 256: OOM
+* 64 GPUs, TP 2, PP 4, DP 8, GBS 512 -> 20.84 s/it, 139 TFLOPs, 41.5 GB
+"""
+
+
+def test_runs_in_a_list_are_rows(tmp_path):
+    records = read(tmp_path, RUNS)
+    assert [(r.source_line, r.gpus, r.tp, r.pp, r.dp, r.gbs, r.sec_per_it, r.tflops) for r in records] == [
+        (3, 32, 2, 2, 8, 256, 20.43, 141.0), (4, 32, 4, 1, 8, 256, None, None), (5, 64, 2, 4, 8, 512, 20.84, 139.0)]
+    assert records[1].outcome is not None and (records[2].mem_value, records[2].mem_unit) == (41.5, "GB")
+
+
+@pytest.mark.parametrize("text", [
+    "- 8 GPUs, 640 GB\n- 16 GPUs, 1280 GB\n- 32 GPUs, 2560 GB\n",  # what there is, and nothing that was measured
+    "- TP=2 PP=2: 3.1 s/it\n- TP=4 DP=2: 2.9 s/it\n- TP=8 MBS=1: 3.3 s/it\n",  # of another layout in each
+    "- 32 GPUs, TP=2: 20.43 s/it\n- 32 GPUs, TP=4: 21.2 s/it\n"])
+def test_other_lists_stay_lists(tmp_path, text):
+    assert not read(tmp_path, text)
+
+
+def test_a_unit_behind_a_comma_and_the_letters_of_a_shape(tmp_path):
+    (record,) = read(tmp_path, "| L | d | GPUs | GBS | step, ms |\n|---|---|---|---|---|\n| 24 | 2048 | 8 | 64 | 812 |\n")
+    assert (record.layers, record.hidden, record.sec_per_it) == (24, 2048, 0.812)
+    (record,) = read(tmp_path, "| L | GPUs | GBS | step, ms |\n|---|---|---|---|\n| 24 | 8 | 64 | 812 |\n")
+    assert record.layers is None

@@ -290,3 +290,62 @@ def test_a_hidden_size_that_label_and_tflops_deny_is_said_at_its_line(lint):
     assert lint(SHAPE) == []
     found = lint(SHAPE.replace("hidden size 2560", "hidden size 5120"))
     assert [(f.line, f.level, f.column, f.proposed) for f in found] == [(5, "error", "hidden", "2560")]
+
+
+SHARES = "8B, 32 layers, hidden 4096, 32 heads, vocab 128256, sequence 4096.\n\n"
+
+
+def test_a_micro_batch_that_no_number_of_replicas_can_have(lint) -> None:
+    text = SHARES + table("""
+        GPUs  micro batch  batch size  s/it
+        16  2  256  10.1
+        16  4  256  9.9
+        32  3  512  10.2
+    """)
+    assert [(f.line, f.code) for f in lint(text)] == [(7, "batch-divisible")]
+    assert not lint(text.replace("| 3 |", "| 4 |"))
+
+
+def test_a_batch_that_divides_is_not_in_the_place_of_the_heads(lint) -> None:
+    text = "32 A100, seq 2048, GBS 512.\n\n" + table("""
+        L  d  heads  MBS  step (s)
+        12  768  12  16  0.335
+        24  1024  16  8  0.791
+        24  1536  16  8  1.436
+        24  2048  16  4  2.204
+        32  2560  32  4  4.149
+    """)
+    assert not lint(text)
+
+
+LADDER = "32 A100 (80GB), seq 2048, GBS 512, vocab 50304, embeddings tied.\n\n" + table("""
+    name  L  d  heads  params (M)  step (s)
+    125M  12  768  12  124  0.335
+    350M  24  1024  16  354  0.791
+    760M  24  1536  16  757  1.436
+    1.3B  24  2048  16  1311  2.204
+    2.7B  32  2560  32  2646  4.149
+""")
+
+
+@pytest.mark.parametrize(("right", "wrong", "column", "proposed"), [
+    ("| 16 | 354 |", "| 16 | 405 |", "params (M)", "356"), ("| 24 | 1536 |", "| 12 | 1536 |", "L", "24")])
+def test_parameters_to_three_digits_are_those_of_the_shape(lint, right: str, wrong: str, column: str, proposed: str) -> None:
+    assert not lint(LADDER)
+    (found,) = lint(LADDER.replace(right, wrong))
+    assert (found.code, found.column, found.proposed) == ("label-vs-params", column, proposed)
+
+
+PEAK = "H20: 148 TFLOPS bf16, 96 GB.\n\n" + table("""
+    GPUs  TP  DP  GBS  TFLOPS/GPU  mem (GiB)
+    32  4  8  256  96.40  43.3
+    32  8  4  256  99.31  33.0
+    64  4  16  512  95.20  17.9
+""")
+
+
+@pytest.mark.parametrize(("right", "wrong", "code"), [
+    ("99.31", "159.31", "over-peak"), ("43.3", "143.3", "memory-over-capacity")])
+def test_what_the_text_says_of_a_device_that_is_no_preset(lint, right: str, wrong: str, code: str) -> None:
+    assert not lint(PEAK)
+    assert [f.code for f in lint(PEAK.replace(right, wrong))] == [code]

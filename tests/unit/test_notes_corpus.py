@@ -13,7 +13,7 @@ TRUTHS = sorted(notes_corpus.NOTES.glob("*/*/*.json"))
 
 @pytest.mark.parametrize("truth", TRUTHS, ids=lambda path: f"{path.parts[-3]}-{path.parts[-2]}-{path.stem}")
 def test_every_slip_stands_where_it_is_said_to(truth: Path) -> None:
-    lines = truth.with_suffix(".md").read_text(encoding="utf-8").split("\n")
+    lines = notes_corpus.note_of(truth).read_text(encoding="utf-8").split("\n")
     known = json.loads(truth.read_text(encoding="utf-8"))
     assert bool(known["slips"]) == (truth.parent.name == "mixed")
     for slip in known["slips"]:

@@ -12,11 +12,12 @@ import pytest
 from seatrial import presets
 from seatrial.arith.layer import widths
 from seatrial.engines.model import model_of
+from seatrial.engines.torchtitan import Torchtitan, config
+from seatrial.errors import BadInput
 from seatrial.expression import parse
 from seatrial.plan import context, emit, memory, network, step
 from seatrial.plan.answer import reason
 from seatrial.plan.configs import CHOICES, CONTEXTS, Configs, engine_code
-from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.plan.explain import better, explain
 from seatrial.plan.forecast import figures
 from seatrial.plan.kernels import Machine
@@ -24,6 +25,7 @@ from seatrial.plan.reasons import reasons
 from seatrial.plan.rows import read_row
 from seatrial.plan.search import RULE_NAMES, search, whole_nodes
 from seatrial.plan.space import Space, not_searched
+from seatrial.recipe import Recipe
 from seatrial.spec import GIB, Batch, Topology, Trial, context_split
 
 LLAMA = replace(presets.model("llama3.1-8b"), seq=131_072)
@@ -339,15 +341,15 @@ def test_deepspeeds_flags_and_what_it_refuses():
 
 def test_torchtitans_options_and_what_it_refuses():
     cluster = presets.cluster("dgx-h100", nodes=2)
-    text = torchtitan(trial(4, kind="gather", dp=4, zero=3, zero_group=8, cluster=cluster))["torchtitan.args"]
-    said = dict(word.removeprefix("--").split("=") for word in words(text))
-    assert said["parallelism.context_parallel_degree"] == "4" and said["training.seq_len"] == "131072"
-    assert said["parallelism.context_parallel_rotate_method"] == "allgather"
-    assert (said["parallelism.data_parallel_replicate_degree"], said["parallelism.data_parallel_shard_degree"]) == ("2", "2")
+    said = config(trial(4, kind="gather", dp=4, zero=3, zero_group=8, cluster=cluster), Recipe())
+    parallel = said["parallelism"]
+    assert parallel["context_parallel_degree"] == 4 and said["training"]["seq_len"] == 131072
+    assert parallel["context_parallel_rotate_method"] == "allgather"
+    assert (parallel["data_parallel_replicate_degree"], parallel["data_parallel_shard_degree"]) == (2, 2)
     for wrong, why in ((trial(8, kind="ulysses", zero=3), "ulysses"), (trial(8), "ZeRO 1"),
                        (trial(4, dp=4, zero=3, zero_group=2, cluster=cluster), "shards over 2 ranks")):
-        with pytest.raises(Exception, match=why):
-            torchtitan(wrong)
+        with pytest.raises(BadInput, match=why):
+            Torchtitan().emitted(wrong, Recipe())
 
 
 ROW = {"layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336", "seq": "131072", "vocab": "128256",

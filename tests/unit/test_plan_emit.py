@@ -3,20 +3,21 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import re
 import shlex
 import subprocess
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seatrial import presets
+from seatrial.engines.torchtitan import Torchtitan, config
 from seatrial.errors import BadInput
 from seatrial.plan import emit
-from seatrial.plan.emit_torchtitan import torchtitan
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Topology, Trial
 
 BLOOM = Trial(
@@ -163,34 +164,38 @@ def test_nothing_is_overwritten(tmp_path):
     assert (tmp_path / "new" / "b").read_text() == "2" and not (tmp_path / "new" / "c").exists()
 
 
-@pytest.mark.parametrize("split, vp, numbers", [
-    ((7, 8, 8, 7), 1, ["1", "1"]), ((9, 8, 8, 7), 1, ["0", "1"]), ((4, 4, 4, 4, 4, 4, 4, 2), 2, None), ((1,) * 12, 3, None),
-])
-def test_torchtitan_has_stages_by_what_embedding_and_loss_are_worth(split, vp, numbers):
-    pairs = _titan(split, vp)[0]
-    first, last = (int(pairs[f"--parallelism.pipeline_parallel_{end}_stage_less_layers"]) for end in ("first", "last"))
-    assert numbers is None or [str(first), str(last)] == numbers
-    # As torchtitan deals them out: what is left over to the first stages, then the ends less what is beside their layers.
-    places = sum(split) + first + last
-    dealt = [len(range(stage, places, len(split))) for stage in range(len(split))]
-    assert tuple([dealt[0] - first, *dealt[1:-1], dealt[-1] - last]) == split
-    if vp not in (1, 2):
-        assert math.ceil(places / int(pairs["--parallelism.pipeline_parallel_layers_per_stage"])) == 4 * vp
-    assert pairs["--parallelism.pipeline_parallel_degree"] == "4" and pairs["--parallelism.data_parallel_shard_degree"] == "2"
+@pytest.mark.parametrize("split, vp", [((7, 8, 8, 7), 1), ((8, 8, 8, 7), 1), ((4, 4, 4, 4, 4, 4, 4, 4), 2), ((1,) * 12, 3),
+                                       ((7, 9, 7, 9), 1)])  # fmt: skip
+def test_torchtitan_has_stages_by_their_modules_where_it_would_deal_others(split, vp):
+    parallel = _titan(split, vp)["parallelism"]
+    parts = parallel.get("module_fqns_per_model_part")
+    if parts is None:
+        # As torchtitan deals them out: what is left over to the first stages, then the ends less embedding and head.
+        dealt_out = [len(range(stage, sum(split) + 2, len(split))) for stage in range(len(split))]
+        assert (dealt_out[0] - 1, *dealt_out[1:-1], dealt_out[-1] - 1) == split
+    else:
+        names = [name for part in parts for name in part]
+        assert names == ["tok_embeddings", *(f"layers.{i}" for i in range(sum(split))), "norm", "output"]
+        assert tuple(sum(name.startswith("layers.") for name in part) for part in parts) == split
+    assert parallel["pipeline_parallel_degree"] == 4 and parallel["data_parallel_shard_degree"] == 2
+    assert (parts is None) == (split in ((7, 8, 8, 7), (8, 8, 8, 7)))
 
 
-def test_torchtitan_has_any_other_stages_by_their_modules():
-    pairs, files = _titan((7, 9, 7, 9), 1)
-    assert not any("layers" in name for name in pairs)
-    parts = json.loads(files["stages.json"])
-    assert [len(part) for part in parts] == [8, 9, 7, 11]
-    assert parts[0][:2] == ["tok_embeddings", "layers.0"] and parts[3][-3:] == ["layers.31", "norm", "lm_head"]
-
-
-def _titan(split: tuple[int, ...], vp: int) -> tuple[dict[str, str], dict[str, str]]:
+def _titan(split: tuple[int, ...], vp: int) -> dict:
     topology = Topology(dp=2, pp=4, vp=vp, zero=3, schedule="interleaved" if vp > 1 else "1f1b", stage_layers=split)
-    files = torchtitan(replace(LLAMA, model=replace(LLAMA.model, layers=sum(split)), topology=topology))
-    return dict(line.split("=") for line in files["torchtitan.args"].splitlines() if not line.startswith("#")), files
+    return config(replace(LLAMA, model=replace(LLAMA.model, layers=sum(split)), topology=topology), Recipe())
+
+
+def test_torchtitans_files_are_toml_a_module_and_a_script_that_starts():
+    trial = replace(LLAMA, engine="torchtitan", topology=replace(LLAMA.topology, zero=3))
+    files = Torchtitan().emitted(trial, Recipe(steps=7))
+    said = tomllib.loads(files["torchtitan.toml"])
+    assert said["training"]["steps"] == 7 and said["experimental"]["custom_import"] == "seatrial_trial"
+    compile(files["seatrial_trial.py"], "seatrial_trial.py", "exec")
+    assert "--nnodes 2" in files["train.sh"] and "--job.config_file torchtitan.toml" in files["train.sh"]
+    inner = re.search(r"multiple_of=(\d+), ffn_dim_multiplier=([\d.]+)", files["seatrial_trial.py"])
+    multiple, usual = int(inner[1]), int(2 * 4 * trial.model.hidden / 3)  # as its FeedForward works it out
+    assert multiple * -(-int(float(inner[2]) * usual) // multiple) == trial.model.inner
 
 
 def test_packed_documents_reset_the_mask():

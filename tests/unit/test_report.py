@@ -199,10 +199,10 @@ def test_the_pipeline_that_is_drawn_is_the_schedule_that_is_run():
 
 def test_every_timer_of_the_engine_has_a_letter_and_a_letter_one_word():
     from seatrial import engine
-    from seatrial.engine.core import context
+    from seatrial.engine.core import context, tokensets
 
     sources = [path.read_text() for path in Path(engine.__path__[0]).rglob("*.py")]
-    timers = {context.TIMER, context.ATTENTION}
+    timers = {context.TIMER, context.ATTENTION, tokensets.TIMER}
     timers |= {name for text in sources for name in re.findall(r'(?:timers\(|timer=)"(\w+)"', text)}
     assert len(timers) > 10 and timers <= set(pipelines.LETTERS)
     assert len({span.word for span in pipelines.SPANS.values()}) == len(pipelines.SPANS)

@@ -58,7 +58,7 @@ def test_a_family_without_a_choice_of_its_own_keeps_its_run_id():
 
 @pytest.mark.parametrize(("given", "words"), [
     (dict(heads=5), "head_dim can say another size"), (dict(head_dim=15, positions="rope"), "head_dim is 15"),
-    (dict(rope_factor=8.0), "positions are learned"), (dict(sliding_window=16), "seq 16 is the longest that is the same"),
+    (dict(rope_factor=8.0), "positions are learned"), (dict(full_every=2), "sliding_window says how far"),
     (dict(rope_low_freq=4.0), "must be above rope_low_freq"), (dict(norm="batchnorm"), "is not one of layernorm, rmsnorm"),
 ])
 def test_a_model_that_cannot_be_is_answered_with_what_could(given, words):

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from seatrial.spec import Batch, Cluster
 
 MOST_EMITTED = 1000
+FORMATS = {"megatron": "", "megatron-lm": "megatron-core", "torchtitan": "torchtitan", "deepspeed": "deepspeed",
+           "fsdp2": "fsdp2"}  # fmt: skip
+"""What --emit writes -> the engine whose layouts are searched; `megatron` is whichever of two dialects can say the model."""
 EXITS = "Exit status: 0 a layout was found; 1 nothing works, with the reason and the nearest that does; 2 bad input."
 
 
@@ -78,7 +81,7 @@ def register(app: typer.Typer) -> None:
         calibrate: Path | None = CALIBRATE,
         size: str | None = knob("size", "Search layers, hidden and heads too, around this size, as 181B."),
         size_tolerance: str = typer.Option("3%", help="How far from --size a shape may be."),
-        emit: str | None = knob("emit", "megatron, torchtitan: write the pick as flags; megatron's as a Slurm script too."),
+        emit: str | None = knob("emit", f"{', '.join(FORMATS)}: write the pick as that engine is told, with its script."),
         out: Path | None = typer.Option(None, "--out", "-o", help="Folder for --emit; by default they are printed.",
                                         show_default=False),
         preamble: Path | None = typer.Option(None, help="Your shell file for the Slurm script to source.", show_default=False),
@@ -88,8 +91,8 @@ def register(app: typer.Typer) -> None:
         from seatrial.plan import ask, show
         from seatrial.plan.request import number, share
 
-        if emit not in (None, "megatron", "torchtitan"):
-            raise BadInput(f"--emit {emit!r}: megatron and torchtitan are the formats")
+        if emit not in (None, *FORMATS):
+            raise BadInput(f"--emit {emit!r}: {', '.join(FORMATS)} are the formats")
         question = functools.partial(
             ask.question, file=file, model=model, cluster=cluster, machine=machine, nodes=space.nodes,
             nodes_max=space.nodes_max, procs_per_node=space.procs_per_node, sequence_parallel=space.sequence_parallel,
@@ -99,7 +102,7 @@ def register(app: typer.Typer) -> None:
         if emit and engine is None and file is None:
             from seatrial.plan.emit import writable
 
-            engine, fixed = ("torchtitan", {}) if emit == "torchtitan" else writable(asked.model)
+            engine, fixed = writable(asked.model) if emit == "megatron" else (FORMATS[emit], {})
             given = {name: value for name, value in space.knobs.items() if value is not None}
             asked, rules = question(knobs={**space.knobs, **fixed, **given}, engine=engine)
         told = ask.ask(asked, rules=rules, by=by, top=top, tokens=None if tokens is None else number("tokens", tokens),
@@ -125,9 +128,10 @@ def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config:
     """Of the best that can be written: file name -> its text; with a folder, path -> nothing, and the files are there."""
     from dataclasses import replace
 
+    from seatrial.engines import ENGINES
     from seatrial.launch.registry import load
     from seatrial.plan import emit
-    from seatrial.plan.emit_torchtitan import torchtitan
+    from seatrial.recipe import Recipe
 
     own: Any = load(config).get("slurm")
     refused: list[str] = []
@@ -135,8 +139,8 @@ def _emitted(to: str, found: Found, batch: Batch, preamble: Path | None, config:
         trial = found.trial(i)
         ramped = replace(trial, batch=batch) if trial.batch.gbs == batch.gbs else trial
         try:
-            files = torchtitan(ramped) if to == "torchtitan" else emit.megatron(
-                ramped, preamble=preamble, options=getattr(own, "options", None), shell=getattr(own, "preamble", ()))
+            files = ENGINES.get(FORMATS[to])().emitted(ramped, Recipe()) if not to.startswith("megatron") else emit.megatron(
+                ramped, preamble=preamble, options=getattr(own, "options", None), shell=getattr(own, "preamble", ()), only=to)
             break
         except BadInput as error:
             refused.append(str(error))

@@ -1,6 +1,7 @@
 """`seatrial run`: one trial, on this machine or through a batch system. `seatrial train`: a real run from a TOML file.
 
     seatrial run --model tiny --dp 2 --tp 2 --pp 2 --mbs 1 --gbs 16 --steps 5 --json
+    seatrial run --engine torchtitan --model tiny-llama --dp 2 --json
     seatrial run trial.toml --launcher slurm
     seatrial run trial.toml --set topology.tp=2
     seatrial train run.toml --out out --resume
@@ -19,7 +20,7 @@ from typing import Any
 import typer
 
 from seatrial.errors import EXIT_GOOD, BadInput
-from seatrial.options import CONFIG, LAUNCHER, OPTIONS, SET_OTHER, Layout, spread
+from seatrial.options import CONFIG, LAUNCHER, OPTIONS, SET_OTHER, Layout, engine, spread
 from seatrial.outcomes import OUTCOMES
 
 LONGEST_S = 10 * 365 * 86400.0
@@ -47,7 +48,8 @@ def report(found: dict[str, Any], *, as_json: bool) -> int:
                   "on the fullest rank")
         from seatrial.terminal import breakdown
 
-        print(breakdown(found["breakdown"], "s"))
+        if found["breakdown"]:
+            print(breakdown(found["breakdown"], "s"))
         if "attended_max" in found:
             print(f"  attention inside documents: ranks have {found['attended_min']:.2f} to {found['attended_max']:.2f} of the "
                   "mean's pairs of tokens")
@@ -90,6 +92,7 @@ def register(app: typer.Typer) -> None:
     def run(
         file: Path = typer.Argument(None, help="A TOML file with the trial; options are put over it."),
         layout: Layout = OPTIONS,
+        engine: str = engine("the file's, or seatrial", "Who trains"),
         steps: int = typer.Option(None, help="Training steps."),
         seed: int = typer.Option(None, help="Of weights and data."),
         device: str = typer.Option(None, help="auto, cpu or cuda."),
@@ -110,7 +113,7 @@ def register(app: typer.Typer) -> None:
             given["execution"] = {"device": device}
             if file is None and layout.model is None:
                 raise BadInput("--model must be given, or a TOML file with a [model]")
-            trial, recipe = asked_for(file, given, settings)
+            trial, recipe = asked_for(file, given, settings if engine is None else [f"engine={engine}", *settings])
             with opened(launcher, config) as chosen:
                 # A batch system's nodes see this folder, and not this machine's /tmp.
                 near = None if chosen.here else "."

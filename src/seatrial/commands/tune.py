@@ -9,8 +9,10 @@ is spent. Killed and started again with --resume it goes on from the logbook.
 """
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seatrial.commands.plan import learned_from
-from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_OTHER_OUTCOME, BadInput
+from seatrial.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_OTHER_OUTCOME, BadInput, Infeasible
 from seatrial.options import (
     ATTENTION,
     CALIBRATE,
@@ -38,7 +40,7 @@ from seatrial.report.read import say_unread
 
 if TYPE_CHECKING:
     from seatrial.plan.rows import Row
-    from seatrial.spec import Cluster
+    from seatrial.spec import Cluster, Trial
     from seatrial.sweep.board import Board
     from seatrial.tune import Oracle, Tuner
     from seatrial.tune.search import Budget, Machine, Measure, Spent, Step
@@ -90,11 +92,13 @@ def register(app: typer.Typer) -> None:
         as_json: bool = JSON,
     ) -> int:
         from seatrial import presets
+        from seatrial.engines import engine_for
         from seatrial.launch.registry import opened
         from seatrial.logbook import Logbook
         from seatrial.plan import answer, ask
         from seatrial.plan.odds import Headroom
         from seatrial.plan.search import search
+        from seatrial.recipe import Recipe
         from seatrial.sweep.store import Store
         from seatrial.tune import Tuner
         from seatrial.tune.search import Budget, Machine, Spent
@@ -134,17 +138,32 @@ def register(app: typer.Typer) -> None:
             print(f"seatrial: {answer.reason(found)}", file=sys.stderr)
             return EXIT_FINDINGS
         around, measuring = _measuring(own)
-        tuner = Tuner([replace(found.trial(i), **around) for i in range(min(MOST, len(found)))], asked.cluster,
-                      known=_known(calibrate, asked.cluster), **how)
+        able = list(itertools.islice(_runnable(replace(found.trial(i), **around) for i in range(len(found))), MOST))
+        if not able:
+            raise BadInput(f"--engine {engine}: it can run none of the {len(found):,} layouts that were found")
+        tuner = Tuner(able, asked.cluster, known=_known(calibrate, asked.cluster), **how)
         more = f", the planner's first {MOST} of {found.accepted:,} that can run" if found.accepted > MOST else ""
         opening = (f"{model} on {asked.cluster.name}, {asked.cluster.world} processes: {len(tuner.trials)} candidates of "
                    f"{found.considered:,} layouts{more}")
         with Logbook(logbook, create=True) as book, opened(launcher, config) as chosen:
             store = Store(book, session or f"tune-{asked.model.name or 'model'}")
             say_unread(store.unread())
+            engine_for(tuner.trials[0]).check(tuner.trials[0], Recipe(), here=chosen.here)  # an engine that is not installed
             machine = Machine(store, chosen, tuner.trials, budget_s=seconds, **measuring)
             return _measured(tuner, machine, budget, resume,
                              Shown(opening=opening, top=top, as_json=as_json, logbook=logbook))
+
+
+def _runnable(trials: Iterable[Trial]) -> Iterator[Trial]:
+    """Those that the engine's own rules let run."""
+    from seatrial.engines import engine_for
+
+    for trial in trials:
+        try:
+            engine_for(trial).can_run(trial)
+        except Infeasible:
+            continue
+        yield trial
 
 
 @dataclass(frozen=True, kw_only=True)

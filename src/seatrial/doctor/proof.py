@@ -81,7 +81,9 @@ def _fewer_ranks(t: Topology, ranks: int) -> Topology:
         t = replace(t, cp_kind="ring")  # two ranks are neighbours or a ring, not both
     if degrees["pp"] < 2 and KINDS[t.schedule].virtual:
         t = replace(t, vp=1, schedule="1f1b")
-    return replace(t, **degrees)
+    ranks = math.prod(degrees[name] for name in ("dp", "cp", "tp"))
+    etp = degrees["tp"] if t.etp is None else math.gcd(t.etp, ranks // (2 if t.ep > 1 and ranks > 1 else 1))
+    return replace(t, **degrees, ep=math.gcd(ranks // etp, t.ep), etp=None if t.etp is None else etp)
 
 
 def _breaks(trial: Trial) -> bool:
@@ -111,9 +113,28 @@ def _small_model(model: Model, t: Topology) -> Model:
     if model.ffn is not None:
         ffn = max(1, round(model.ffn / model.hidden * hidden / t.tp)) * t.tp
     seq = round_up(8 * t.tp if t.tp > 2 else 16, math.lcm(2 * ring, t.tp * t.cp) if t.cp > 1 else 1)
-    return replace(model, layers=max(2, stages + uneven), hidden=hidden, heads=heads, vocab=101, pad_vocab_to=None,
+    layers = max(2, stages + uneven)
+    return replace(model, layers=layers, hidden=hidden, heads=heads, vocab=101, pad_vocab_to=None,
                    seq=seq, kv_heads=kv_heads, ffn=ffn,
-                   head_dim=None if model.head_dim is None else 24)
+                   head_dim=None if model.head_dim is None else 24, **_small_experts(model, t, layers))
+
+
+def _small_experts(model: Model, t: Topology, layers: int) -> dict[str, Any]:
+    if model.experts is None or model.chosen is None:
+        return {}
+    r = model.router
+    experts = round_up(8, math.lcm(t.ep, r.groups))
+    return {"experts": experts, "top_k": min(model.chosen, 4, experts // r.groups * r.limit),
+            "expert_ffn": 8 * math.lcm(t.tp, t.expert_tp), "dense_layers": min(model.dense_layers, layers // 2),
+            "expert_every": min(model.expert_every, layers - layers // 2)}
+
+
+def _alone(trial: Trial) -> Trial:
+    """One process; where tokens of several sequences are counted together for their experts, it has these in a micro-batch."""
+    t, mbs = trial.topology, 1
+    if trial.model.mixture:
+        mbs = {"sequence": 1, "rank": t.mbs, "global": t.mbs * t.dp}[trial.model.router.over]
+    return replace(trial, topology=Topology(mbs=mbs, moe_balance=t.moe_balance))
 
 
 def _small_batch(batch: Batch, t: Topology) -> Batch:
@@ -179,7 +200,7 @@ def proof(trial: Trial, notes: list[str], *, timeout_s: float, seed: int = LEARN
     recipe = replace(LEARNING, seed=seed)
     folder = Path(tempfile.mkdtemp(prefix="seatrial-doctor-"))
     series = []
-    for name, one in (("ranks", trial), ("alone", replace(trial, topology=Topology()))):
+    for name, one in (("ranks", trial), ("alone", _alone(trial))):
         left_s = max(1.0, timeout_s - (time.monotonic() - began))
         try:
             found = run_now(one, recipe, out=folder / name, timeout_s=left_s)

@@ -9,6 +9,7 @@
 """
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial import fields
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 
 ENGINES = Registry("engine", group="seatrial.engines", builtin={
     "seatrial": "seatrial.engines.ours:Ours",
-    **dict.fromkeys(("megatron", "megatron-core", "megatron-deepspeed", "fsdp2", "fsdp1", "deepspeed", "plain-3d", "command"),
+    "torchtitan": "seatrial.engines.torchtitan:Torchtitan",
+    "fsdp2": "seatrial.engines.described:Fsdp2",
+    "deepspeed": "seatrial.engines.described:Deepspeed",
+    "megatron-core": "seatrial.engines.described:MegatronCore",
+    **dict.fromkeys(("megatron", "megatron-deepspeed", "fsdp1", "plain-3d", "command"),
                     "seatrial.engines.command:Command"),
 })  # fmt: skip
-"""Of engines other than ours rules and forecasts are known: what is run is the [command] that the user gives."""
+"""Of those without an adapter of their own rules and forecasts are known: what is run is the [command] that the user gives."""
 
 
 def engine_name(value: object) -> str:
@@ -39,7 +44,12 @@ def engine_name(value: object) -> str:
 
 
 def engine_for(trial: Trial) -> Adapter:
-    """An alias or an engine's file says what is forecast and no program: it takes a [command] as those do."""
+    """An alias or an engine's file says what is forecast and no program, unless the file has a [command] of its own."""
+    if trial.command is None and trial.engine.endswith(".toml"):
+        from seatrial.engines.described import Described, describes
+
+        if describes(trial.engine):
+            return Described(Path(trial.engine))
     name = trial.engine if trial.engine in ENGINES.builtin or not _described(trial.engine) else "command"
     found: Adapter = ENGINES.get("command" if trial.command is not None else name)()
     return found

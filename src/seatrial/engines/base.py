@@ -1,19 +1,23 @@
 """What an engine's adapter does: checks a trial, says what to start, reads what it left.
 
+    adapter.can_run(trial)                        raises Infeasible, by the rules of all engines and by its own
     adapter.check(trial, recipe, here=True)       raises BadInput; nothing has been written then
     adapter.argv(trial, recipe, run_dir)          what a rank, or a node, starts
     adapter.events(run_dir)                         as our engine writes them, whoever did
     adapter.status_of(run_dir)                      of one that ended without a word
+    adapter.differs(trial, run_dir)                 what it says that it applied, where that is not what was asked
 
 Where it runs is the launcher's business: an adapter knows nothing of this machine's GPUs, and of its files only `here`.
 """
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from seatrial.engine.watch import events
+from seatrial.files import write_whole
 
 if TYPE_CHECKING:
     from seatrial.recipe import Recipe
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 Per = Literal["rank", "node"]
 OF_ITERATION = ("event", "step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "nan_ranks", "timers",
-                "attended_pairs")
+                "attended_pairs", "balance")
 RUN, LOGS = "run.json", "logs"
 """In the run folder: what was asked, and what each process printed, `*.log`."""
 
@@ -41,6 +45,12 @@ class Adapter(Protocol):
     def device(self, trial: Trial) -> str:
         """`cpu`, `cuda` or `auto`, for the launcher's check; empty where only the program knows."""
         return ""
+
+    def can_run(self, trial: Trial) -> None:
+        """Raises Infeasible for a layout that no engine, or this one, can run."""
+        from seatrial import rules
+
+        rules.check(trial)
 
     def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
         """Raises BadInput for what cannot run anywhere; `here`: and for files that are not on this machine."""
@@ -61,6 +71,10 @@ class Adapter(Protocol):
         """The outcome of one that ended without an event that says why."""
         return "crash"
 
+    def differs(self, trial: Trial, run_dir: Path) -> dict[str, tuple[Any, Any]]:
+        """Column -> (asked, applied): where what it says of itself is not what was asked for."""
+        return {}
+
 
 def said_so_far(run_dir: Path) -> int:
     """The size of what rank 0 has written: a resumed run goes on behind it, whatever its clock says."""
@@ -68,6 +82,13 @@ def said_so_far(run_dir: Path) -> int:
         return (run_dir / events.FILE_NAME).stat().st_size
     except OSError:
         return 0
+
+
+def keep_events(run_dir: Path, found: list[Event]) -> None:
+    """As if the program had written them itself, where it did not: what shows a run reads one kind of file."""
+    path = run_dir / events.FILE_NAME
+    if found and not path.exists():
+        write_whole(path, "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in found))
 
 
 def read_events(run_dir: Path, *, after: int = 0) -> list[Event]:

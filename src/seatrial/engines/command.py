@@ -1,4 +1,4 @@
-"""Any program as an engine: its argv is a template, its iteration lines are read as Megatron's many versions print them.
+"""Any program as an engine: its argv is a template, its log is read by the formats that the importer knows.
 
     [command]
     per = "node"
@@ -8,23 +8,24 @@ A program that writes events.jsonl itself is read like ours.
 """
 from __future__ import annotations
 
+import dataclasses
 import string
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from seatrial import columns, fields, rules
-from seatrial.engines.base import LOGS, Adapter, Event, Per, read_events
+from seatrial.engines.base import Per
+from seatrial.engines.foreign import Foreign
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
-from seatrial.record import Record, Status
 from seatrial.spec import Trial
 
 LATE = ("rank", "local_rank", "node", "master_addr", "master_port")
 """Known only where the process starts."""
 
 
-class Command(Adapter):
+class Command(Foreign):
     def per(self, trial: Trial) -> Per:
         assert trial.command is not None
         return trial.command.per
@@ -39,29 +40,27 @@ class Command(Adapter):
         assert trial.command is not None
         return fill(trial.command.argv, template_values(trial, recipe, run_dir))
 
-    def events(self, run_dir: Path, *, after: int = 0) -> list[Event]:
-        return read_events(run_dir, after=after) or read_logs(run_dir)
-
-    def ended(self, events: list[Event]) -> bool:
-        return any(e["event"] in ("end", "iteration") for e in events)
-
-    def status_of(self, run_dir: Path) -> Status:
-        """It leaves only text: the importer knows the usual last lines."""
-        rows = (row for log in rows_in_logs(run_dir) for row in log)
-        return next((row.outcome.status for row in rows if row.outcome is not None and row.outcome.status != "ok"), "crash")
-
 
 def template_values(trial: Trial, recipe: Recipe, run_dir: Path) -> dict[str, str]:
     """What a template may name: the trial's fields, and what only a launch knows."""
-    values = columns.by_field(trial) | {
+    values = resolved(trial) | {
         # As the launcher starts it: without a cluster all on one node.
         "nodes": trial.cluster.nodes if trial.cluster else 1,
         "procs_per_node": trial.cluster.procs_per_node if trial.cluster else trial.topology.world,
         "run_dir": run_dir, "python": trial.environment.python or sys.executable, "model": trial.model.name,
-        "world": trial.topology.world, "microbatches": trial.microbatches, "steps": recipe.steps, "seed": recipe.seed,
-        "repeat": trial.repeat,
+        "steps": recipe.steps, "seed": recipe.seed, "repeat": trial.repeat, "lr": recipe.lr, "clip": recipe.clip,
     }  # fmt: skip
     return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def resolved(trial: Trial) -> dict[str, Any]:
+    """The trial's fields by their names, with what is left out as it holds: the family's choices, ZeRO's group, the widths."""
+    m, t, x = trial.model, trial.topology, trial.execution
+    chosen = dataclasses.asdict(m.architecture) | {
+        "head_dim": m.head_size, "padded_vocab": m.padded_vocab(t.tp), "biased": m.architecture.biases == "all",
+        "zero_group": t.zero_group or t.data_ranks, "world": t.world, "microbatches": trial.microbatches,
+        "compile": x.compile, "device": x.device, "optimizer": x.optimizer, "moments": x.moments}  # fmt: skip
+    return columns.by_field(trial) | chosen
 
 
 def fill(template: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...]:
@@ -91,29 +90,3 @@ def _words(name: str, known: list[str]) -> str:
     """The nearest, and all that there are."""
     near, every = fields.nearest(name, known), f"known are {', '.join(sorted(known))}"
     return near if near == every else f"{near} {every}"
-
-
-def rows_in_logs(run_dir: Path) -> Iterator[list[Record]]:
-    """What the importer makes of each process's log."""
-    from seatrial.notes.read import iter_file
-
-    for path in sorted((run_dir / LOGS).glob("*.log")):
-        try:
-            yield [row for row in iter_file(path, each=True) if isinstance(row, Record)]
-        except BadInput:
-            continue  # empty, or no text at all
-
-
-def read_logs(run_dir: Path) -> list[Event]:
-    """Iteration lines of whichever process prints them (the last rank, with Megatron), as events."""
-    rows = max(rows_in_logs(run_dir), key=len, default=[])
-    found: list[Event] = []
-    for row in rows:
-        if row.iteration is None:
-            continue
-        event: Event = {"event": "iteration", "step": row.iteration, "loss": row.loss, "sec": row.sec_per_it,
-                        "gbs": row.gbs, "tflops": row.tflops, "timers": row.breakdown or None}
-        found.append({k: v for k, v in event.items() if v is not None})
-        if row.mem_gib is not None:
-            found.append({"event": "memory", "step": row.iteration, "mem_gib": row.mem_gib, "fullest": row.memory})
-    return found

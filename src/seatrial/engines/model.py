@@ -286,6 +286,8 @@ MOST = 1e12
 """Of any figure of an engine."""
 DEFAULT = "megatron-deepspeed"
 """Of `plan`, `explain`, `forecast` and of a row that names no engine."""
+RUNS = ("command", "rules", "log", "module")
+"""Of the file of one's own engine, what says how it is run; see `described.py`."""
 UNKNOWN = "plain-3d"
 """Of a program that nothing is known of: a command, somebody's own engine."""
 
@@ -330,6 +332,8 @@ def model_of(name: str) -> EngineModel:
 def _own(path: Path) -> EngineModel:
     data = read_toml(path)
     data = data.get("engine", data)
+    if isinstance(data, dict):
+        data = {name: value for name, value in data.items() if name not in RUNS}
     base = data.pop("base", None) if isinstance(data, dict) else None
     if not isinstance(base, str):
         raise BadInput(f"{path}: an engine of one's own needs base = one of {', '.join(names())}, and what differs from it")

@@ -6,21 +6,21 @@
 
 A configuration has keys that are read here, by model type, keys that change nothing (NEUTRAL), and others: these must have a
 value that says "not used", or the file is refused by the key's name and value. So a model with cross attention, experts or
-softcapped logits is never taken for a plain one.
+softcapped logits is never taken for a plain one. Of mixtures of experts `mixtures.py` has the words.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from seatrial.errors import BadInput
 from seatrial.fields import build, nearest, shown
-from seatrial.spec import FAMILIES, Model
-
-Config = Mapping[str, Any]
+from seatrial.huggingface import mixtures
+from seatrial.huggingface.reading import Config, Reader
+from seatrial.spec import FAMILIES, Architecture, Model
 
 CLASSES = {"gpt2": "GPT2LMHeadModel", "bloom": "BloomForCausalLM", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
-           "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+           "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", **mixtures.CLASSES}
 
 LAYERNORM_KEYS = {
     "gpt2": ("n_layer", "n_embd", "n_head", "n_positions", "n_ctx", "n_inner", "layer_norm_epsilon", "activation_function",
@@ -46,9 +46,9 @@ NEUTRAL = frozenset("""
     temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size
     bad_words_ids num_return_sequences output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id
     remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens max_new_tokens
-    language_model_type n_special predict_special_tokens
+    language_model_type n_special predict_special_tokens quantization_config
 """.split())
-"""Names of classes and versions, dropout, first values, tokens, and what text is generated with."""
+"""Names of classes and versions, dropout, first values, tokens, what text is generated with, and how weights are stored."""
 
 UNUSED_AT_ONE = ("partial_rotary_factor", "rotary_pct", "embedding_multiplier", "residual_multiplier", "logits_scaling",
                  "logit_scale", "scale_emb", "scale_depth", "rope_scaling_factor")
@@ -71,61 +71,32 @@ def _refuse_unknown(config: Config, known: tuple[str, ...], where: str) -> None:
                        "computed; a file without it is taken for a model that does not use it")
 
 
-class _Reader:
-    def __init__(self, config: Config, where: str):
-        self.config, self.where = config, where
-
-    def must(self, key: str, *allowed: object) -> None:
-        if self.config.get(key, allowed[0]) not in allowed:
-            known = " or ".join(map(repr, dict.fromkeys(allowed)))
-            raise BadInput(f"{self.where}: {key} is {shown(self.config[key])}; the engine has {known} alone")
-
-    def number(self, *keys: str, default: int | None = None) -> int:
-        for key in keys:
-            value = self.config.get(key)
-            if value is not None:
-                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                    raise BadInput(f"{self.where}: {key} is {shown(value)}: expected a whole number above 0")
-                return value
-        if default is None:
-            raise BadInput(f"{self.where}: {keys[0]} must be given")
-        return default
-
-    def table(self, *keys: str) -> dict[str, Any]:
-        """The first of these that is given; nothing where none is."""
-        for key in keys:
-            if value := self.config.get(key):
-                if not isinstance(value, Mapping):
-                    raise BadInput(f"{self.where}: {key} is {shown(value)}: expected a table")
-                return dict(value)
-        return {}
-
-
 def model_of(config: Config, *, where: str, seq: int | None = None) -> Model:
     """Our words for a config.json; `seq`: a training sequence other than the longest that it names."""
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in CLASSES:
         raise BadInput(f"{where}: model_type {shown(kind)} is not one of {', '.join(CLASSES)}; {nearest(str(kind), CLASSES)}")
-    _refuse_unknown(config, LAYERNORM_KEYS.get(kind, ROTARY_KEYS), where)
-    read = _Reader(config, where)
+    _refuse_unknown(config, LAYERNORM_KEYS.get(kind, ROTARY_KEYS) + mixtures.KEYS.get(kind, ()), where)
+    read = Reader(config, where)
     made = (_gpt2 if kind == "gpt2" else _bloom if kind == "bloom" else _rotary)(read)
     if seq is not None and kind == "gpt2" and seq != made["seq"]:
         raise BadInput(f"{where}: its {made['seq']} positions are learned: a sequence of {seq} would be another model")
     made["seq"] = seq or made["seq"]
-    window = made.get("sliding_window")
-    if window is not None and window < made["seq"]:
-        raise BadInput(f"{where}: sliding_window is {window} with positions up to {made['seq']}, and the engine looks back "
-                       f"over all of a sequence: --seq {window} takes the model for sequences of which both see the same")
-    ties = bool(config.get("tie_word_embeddings", FAMILIES[kind].tied))
-    made |= {"family": kind, "vocab": read.number("vocab_size"), "name": str(config.get("_name_or_path") or ""),
-             "tied": None if ties == FAMILIES[kind].tied else ties}
+    if made.pop("unclear", False) and made["sliding_window"] < made["seq"]:
+        window = made["sliding_window"]
+        raise BadInput(f"{where}: sliding_window is {window} with positions up to {made['seq']}, in layers that there are no "
+                       f"words for here: --seq {window} takes the model for sequences of which all layers see the same")
+    family = mixtures.FAMILY.get(kind, kind)
+    ties = bool(config.get("tie_word_embeddings", FAMILIES[family].tied))
+    made |= {"family": family, "vocab": read.number("vocab_size"), "name": str(config.get("_name_or_path") or ""),
+             "tied": None if ties == FAMILIES[family].tied else ties}
     try:
         return build(Model, made, where="model")
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
 
 
-def _gpt2(read: _Reader) -> dict[str, Any]:
+def _gpt2(read: Reader) -> dict[str, Any]:
     read.must("activation_function", "gelu_new", "gelu_pytorch_tanh", "gelu_fast")
     read.must("scale_attn_by_inverse_layer_idx", False)
     read.must("scale_attn_weights", True)
@@ -134,7 +105,7 @@ def _gpt2(read: _Reader) -> dict[str, Any]:
                 norm_eps=read.config.get("layer_norm_epsilon", 1e-5))
 
 
-def _bloom(read: _Reader) -> dict[str, Any]:
+def _bloom(read: Reader) -> dict[str, Any]:
     read.must("apply_residual_connection_post_layernorm", False)
     hidden = read.number("hidden_size", "n_embed")
     read.must("n_inner", None, 4 * hidden)
@@ -146,75 +117,106 @@ def _bloom(read: _Reader) -> dict[str, Any]:
 def _head_size(config: Config) -> Any:
     if config.get("head_dim") is not None:
         return config["head_dim"]
-    if config.get("model_type") == "qwen3" and "head_dim" not in config:
-        return 128  # what its class fills in
+    if (usual := {"qwen3": 128, "gpt_oss": 64}.get(config.get("model_type", ""))) and "head_dim" not in config:
+        return usual  # what its class fills in
     hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
     return hidden // heads if isinstance(hidden, int) and isinstance(heads, int) and heads > 0 else None
 
 
-def _rotary(read: _Reader) -> dict[str, Any]:
-    """Llama and its kin; what their classes fill in where a key is missing is filled in here."""
+def _rotary(read: Reader) -> dict[str, Any]:
+    """Llama and its kin, with experts or without; what their classes fill in where a key is missing is filled in here."""
     config, kind = read.config, read.config["model_type"]
     read.must("hidden_act", "silu", "swish")
     hidden, heads, layers = (read.number(key) for key in ("hidden_size", "num_attention_heads", "num_hidden_layers"))
     size = read.number("head_dim", default=_head_size(config))
-    return dict(layers=layers, hidden=hidden, heads=heads, ffn=read.number("intermediate_size"),
-                kv_heads=read.number("num_key_value_heads", default={"llama": heads, "mistral": 8}.get(kind)),
+    kv = {"llama": heads, "mistral": 8, **mixtures.KV_HEADS}.get(kind)
+    made = dict(layers=layers, hidden=hidden, heads=heads, ffn=read.number("intermediate_size"),
+                kv_heads=read.number("num_key_value_heads", default=kv),
                 head_dim=None if size * heads == hidden else size, seq=read.number("max_position_embeddings"),
-                norm_eps=config.get("rms_norm_eps", 1e-6), biases=_biases(read), sliding_window=_window(read, layers),
-                **_rope(read))
+                norm_eps=config.get("rms_norm_eps", mixtures.EPS.get(kind, 1e-6)), biases=_biases(read),
+                **_window(read, layers), **_rope(read))
+    return made | (mixtures.words_of(read) if kind in mixtures.CLASSES else {})
 
 
-def _biases(read: _Reader) -> str | None:
+def _biases(read: Reader) -> str | None:
     kind, of_attention, of_mlp = read.config["model_type"], False, False
-    if kind in ("llama", "qwen3"):
-        of_attention = bool(read.config.get("attention_bias", False))
+    if kind in ("llama", "qwen3", "qwen3_moe", "gpt_oss"):
+        of_attention = bool(read.config.get("attention_bias", kind == "gpt_oss"))
     else:
-        read.must("attention_bias", FAMILIES[kind].biases == "qkv", None, False)
+        read.must("attention_bias", kind == "qwen2", None, False)
     if kind == "llama":
         of_mlp = bool(read.config.get("mlp_bias", False))
+    elif kind == "gpt_oss":
+        of_mlp = True
     else:
         read.must("mlp_bias", False, None)
     return {(True, True): "all", (True, False): "attention", (False, True): "mlp"}.get((of_attention, of_mlp))
 
 
-def _window(read: _Reader, layers: int) -> int | None:
-    """Where any layer looks back less far than all: how far."""
+def _window(read: Reader, layers: int) -> dict[str, Any]:
+    """How far layers look back that do not look back over all, and which; "unclear": no words of ours say which."""
     config, kind = read.config, read.config["model_type"]
-    window = config.get("sliding_window", 4096 if kind == "mistral" else None)
+    usual = {"mistral": 4096, "gpt_oss": 128}.get(kind)
+    window = None if config.get("sliding_window", usual) is None else read.number("sliding_window", default=usual)
     kinds = config.get("layer_types")
     if kinds is not None and not isinstance(kinds, list):
         raise BadInput(f"{read.where}: layer_types is {shown(kinds)}: expected a list")
-    if window is not None:
-        window = read.number("sliding_window", default=window)
-    if kinds is not None:
+    if kinds is None:
+        slides = _sliding(read, layers)
+    else:
         if strange := sorted(set(map(str, kinds)) - {"full_attention", "sliding_attention"}):
-            raise BadInput(f"{read.where}: layer_types has {strange[0]!r}; the engine has full_attention alone")
-        return window if "sliding_attention" in kinds else None
-    if kind not in ("qwen2", "qwen3"):
-        return window
-    slides = config.get("use_sliding_window") and read.number("max_window_layers", default=28) < layers
-    return window if slides else None
+            raise BadInput(f"{read.where}: layer_types has {strange[0]!r}; the engine has full_attention and "
+                           "sliding_attention alone")
+        if len(kinds) != layers:
+            raise BadInput(f"{read.where}: layer_types has {len(kinds)} entries for {layers} layers")
+        slides = [one == "sliding_attention" for one in kinds]
+    if window is None or not any(slides):
+        return {"sliding_window": None}
+    every = None if all(slides) else slides.index(False) + 1
+    said = [every is None or (i + 1) % every != 0 for i in range(layers)]
+    if said != slides or kind in ("llama", "deepseek_v3"):  # whose classes look back over all whatever is said
+        return {"sliding_window": window, "unclear": True}
+    return {"sliding_window": window, "full_every": every}
 
 
-SCALING = {"factor": "rope_factor", "low_freq_factor": "rope_low_freq", "high_freq_factor": "rope_high_freq",
-           "original_max_position_embeddings": "rope_original_seq"}
+def _sliding(read: Reader, layers: int) -> list[bool]:
+    """Which layers have the window where layer_types does not say."""
+    kind = read.config["model_type"]
+    if kind == "gpt_oss":
+        return [i % 2 == 0 for i in range(layers)]
+    if kind not in ("qwen2", "qwen3", "qwen3_moe"):
+        return [True] * layers
+    if not read.config.get("use_sliding_window"):
+        return [False] * layers
+    first = 0 if kind == "qwen3_moe" else read.count("max_window_layers", default=28)
+    return [i >= first for i in range(layers)]
 
 
-def _rope(read: _Reader) -> dict[str, Any]:
+SCALING = {"factor": "rope_factor", "original_max_position_embeddings": "rope_original_seq"}
+LLAMA3 = {"low_freq_factor": "rope_low_freq", "high_freq_factor": "rope_high_freq", **SCALING}
+YARN = {"beta_fast": "rope_beta_fast", "beta_slow": "rope_beta_slow", "mscale": "rope_mscale",
+        "mscale_all_dim": "rope_mscale_all_dim", "truncate": "rope_truncate"}
+"""Of what YaRN may leave out."""
+
+
+def _rope(read: Reader) -> dict[str, Any]:
     config, where = read.config, read.where
     rope = read.table("rope_parameters", "rope_scaling")
-    theta = rope.pop("rope_theta", None) or config.get("rope_theta") or 10_000.0
+    if not rope and config["model_type"] == "gpt_oss":
+        rope = dict(mixtures.GPT_OSS_ROPE)
+    theta = rope.pop("rope_theta", None) or config.get("rope_theta") or mixtures.THETA.get(config["model_type"], 10_000.0)
     kind = rope.pop("type", None)
     kind = rope.pop("rope_type", None) or kind or "default"
-    if kind not in ("default", "llama3"):
-        raise BadInput(f"{where}: rotary positions of kind {kind!r}; the engine has 'default' and 'llama3' alone")
+    if kind not in ("default", "llama3", "yarn"):
+        raise BadInput(f"{where}: rotary positions of kind {kind!r}; the engine has 'default', 'llama3' and 'yarn' alone")
     made: dict[str, Any] = {"rope_theta": theta}
-    if kind == "llama3":
-        for key, ours in SCALING.items():
-            if not isinstance(rope.get(key), int | float):
-                raise BadInput(f"{where}: rope_scaling of kind 'llama3' must give {key}, found {rope.get(key)!r}")
-            made[ours] = rope.pop(key)
+    for key, ours in {"llama3": LLAMA3, "yarn": SCALING}.get(kind, {}).items():
+        if not isinstance(rope.get(key), int | float):
+            raise BadInput(f"{where}: rope_scaling of kind {kind!r} must give {key}, found {rope.get(key)!r}")
+        made[ours] = rope.pop(key)
+    if kind == "yarn":
+        made["rope_scaling"] = "yarn"
+        made |= {ours: value for key, ours in YARN.items() if (value := rope.pop(key, None)) or value is False}
     for key, value in rope.items():
         if not _unused(key, value, config):
             raise BadInput(f"{where}: rotary positions of kind {kind!r} with {key} {shown(value)}, which the engine "
@@ -222,23 +224,46 @@ def _rope(read: _Reader) -> dict[str, Any]:
     return made
 
 
+def _rope_keys(m: Model) -> dict[str, Any] | None:
+    if m.rope_factor is None:
+        return None
+    if not m.yarn:
+        return {"rope_type": "llama3", **{key: getattr(m, ours) for key, ours in LLAMA3.items()}}
+    said = {key: getattr(m, ours) for key, ours in {**SCALING, **YARN}.items()}
+    return {"rope_type": "yarn", **{key: value for key, value in said.items() if value is not None}}
+
+
 # and back
+
+
+BIASES = {"llama": ("none", "attention", "mlp", "all"), "mistral": ("none",), "qwen2": ("qkv",), "qwen3": ("none", "attention"),
+          "mixtral": ("none",), "qwen3_moe": ("none", "attention"), "deepseek_v3": ("none",), "gpt_oss": ("all", "mlp")}
+
+
+def _usual(kind: str) -> Architecture:
+    found = FAMILIES[mixtures.FAMILY.get(kind, kind)]
+    return replace(found, mlp="swiglu-clamped") if kind == "gpt_oss" else found
 
 
 def why_not(model: Model, kind: str) -> str | None:
     """What a type there cannot say of this model."""
     m, a = model, model.architecture
-    rotary = kind not in ("gpt2", "bloom")
-    allowed = {"llama": ("none", "attention", "mlp", "all"), "mistral": ("none",), "qwen2": ("qkv",),
-               "qwen3": ("none", "attention")}.get(kind, ("all",))  # fmt: skip
-    usual = FAMILIES[kind]
+    rotary, usual = kind not in LAYERNORM_KEYS, _usual(kind)
     for name in ("norm", "positions", "mlp", "qk_norm", "embedding_norm"):
         if getattr(a, name) != getattr(usual, name):
             return f"{name} {getattr(a, name)}"
-    if a.biases not in allowed:
+    if a.biases not in BIASES.get(kind, ("all",)):
         return f"biases {a.biases}"
-    if m.sliding_window is not None and kind not in ("mistral", "qwen2", "qwen3"):
+    if m.mtp:
+        return f"mtp {m.mtp}"
+    if m.sliding_window is not None and kind in ("gpt2", "bloom", "llama", "deepseek_v3"):
         return f"sliding_window {m.sliding_window}"
+    if m.full_every is not None and kind not in ("qwen2", "qwen3", "gpt_oss"):
+        return f"full_every {m.full_every}"
+    if kind in mixtures.CLASSES:
+        return mixtures.why_not(model, kind)
+    if m.mixture or m.is_latent or m.has_sinks:
+        return "experts" if m.mixture else "latent attention" if m.is_latent else "sinks"
     if not rotary and m.kv != m.heads:
         return f"kv_heads {m.kv}"
     if not rotary and m.heads * m.head_size != m.hidden:
@@ -253,8 +278,9 @@ def type_of(model: Model) -> str:
     for kind in (model.family, *CLASSES):
         if why_not(model, kind) is None:
             return kind
-    raise BadInput(f"model: no model type of Hugging Face's that is known here can say it; {model.family} has no "
-                   f"{why_not(model, model.family)}")
+    nearest_kinds = [kind for kind in mixtures.CLASSES if model.mixture] or [model.family]
+    raise BadInput("model: no model type of Hugging Face's that is known here can say it; "
+                   + ", ".join(f"{kind} has no {why_not(model, kind)}" for kind in nearest_kinds))
 
 
 def config_of(model: Model, *, dtype: str) -> dict[str, Any]:
@@ -269,20 +295,22 @@ def config_of(model: Model, *, dtype: str) -> dict[str, Any]:
         return {**common, "n_layer": m.layers, "hidden_size": m.hidden, "n_head": m.heads, "seq_length": m.seq,
                 "layer_norm_epsilon": m.norm_eps, "attention_dropout": 0.0, "hidden_dropout": 0.0,
                 "apply_residual_connection_post_layernorm": False}
-    scaling = None
-    if m.rope_factor is not None:
-        scaling = {"rope_type": "llama3", **{key: getattr(m, ours) for key, ours in SCALING.items()}}
+    scaling = _rope_keys(m)
     rope = {"rope_type": "default", **(scaling or {}), "rope_theta": m.rope_theta}
     made = {**common, "num_hidden_layers": m.layers, "hidden_size": m.hidden, "num_attention_heads": m.heads,
             "num_key_value_heads": m.kv, "head_dim": m.head_size, "intermediate_size": m.inner, "hidden_act": "silu",
             "max_position_embeddings": m.seq, "rms_norm_eps": m.norm_eps, "rope_theta": m.rope_theta, "rope_scaling": scaling,
             "rope_parameters": rope, "attention_dropout": 0.0}
-    if kind in ("llama", "qwen3"):
+    if kind in ("llama", "qwen3", "qwen3_moe", "gpt_oss"):
         made["attention_bias"] = m.qkv_bias
     if kind == "llama":
         made["mlp_bias"] = m.mlp_bias
-    if kind == "mistral" or m.sliding_window is not None:
+    if kind in ("mistral", "mixtral") or m.sliding_window is not None:
         made["sliding_window"] = m.sliding_window
-    if kind in ("qwen2", "qwen3"):
+    if kind in ("qwen2", "qwen3", "qwen3_moe"):
         made |= {"use_sliding_window": m.sliding_window is not None, "max_window_layers": 0}
-    return made
+    if kind == "gpt_oss" or m.full_every is not None:
+        every, slides = m.full_every, m.sliding_window is not None
+        made["layer_types"] = ["sliding_attention" if slides and (every is None or (i + 1) % every) else "full_attention"
+                               for i in range(m.layers)]
+    return made | (mixtures.keys_of(m, kind) if kind in mixtures.CLASSES else {})

@@ -106,6 +106,8 @@ class NodeResult:
     data_peak_bytes: dict[int, int] = field(default_factory=dict)
     shot: list[int] = field(default_factory=list)
     host: str = ""
+    pinned: bool = False
+    """Whether each of its processes was held to cores of its own."""
     crowd: dict[str, Any] = field(default_factory=dict)
     """`memory.Whose`, where a rank was ended for memory that others took."""
     refused: str = ""
@@ -139,6 +141,8 @@ class Finished:
     """Why a node started none of its processes."""
     job_id: str = ""
     hosts: tuple[str, ...] = ()
+    pinned: bool = False
+    """Whether processes were held to cores of their own; else the kernel places them, as it does with torchrun's."""
 
     @property
     def good(self) -> bool:

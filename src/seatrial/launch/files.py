@@ -65,6 +65,11 @@ def alarm(run_dir: Path) -> Path:
     return run_dir / WATCH / "stalled"
 
 
+def enough(run_dir: Path) -> Path:
+    """Made by whoever ends a program that is not ours because enough is measured; says why."""
+    return run_dir / WATCH / "enough"
+
+
 def stall(run_dir: Path, rank: int) -> Path:
     return run_dir / WATCH / f"rank{rank}.stall.json"
 
@@ -87,7 +92,7 @@ def clear(run_dir: Path, *, keep_events: bool = False) -> None:
         for path in folder.glob("*"):
             path.unlink()
     said = run_dir.glob("events.rank*.jsonl" if keep_events else "events*.jsonl")
-    for path in [*said, run_dir / CANCEL, run_dir / RECORD, run_dir / SCRIPT_OUTPUT]:
+    for path in [*said, run_dir / CANCEL, run_dir / RECORD, run_dir / SCRIPT_OUTPUT, enough(run_dir)]:
         path.unlink(missing_ok=True)
 
 
@@ -148,4 +153,4 @@ def merged(job: Job, results: Mapping[int, NodeResult], *, seconds: float = 0.0,
         shot=tuple(rank for r in results.values() for rank in r.shot),
         crowd=next((r.crowd for r in results.values() if r.crowd), {}),
         refused=next((r.refused for r in results.values() if r.refused), ""), scheduler_state=scheduler_state, job_id=job_id,
-        hosts=tuple(results[node].host for node in sorted(results)))
+        hosts=tuple(results[node].host for node in sorted(results)), pinned=any(r.pinned for r in results.values()))

@@ -256,6 +256,25 @@ def find_hang(run_dir: Path, t: Topology, *, beats: Mapping[int, Beat], frozen: 
                 evidence=evidence)
 
 
+def silent(run_dir: Path, t: Topology, *, frozen: tuple[int, ...] = ()) -> Hang:
+    """Of a program that is not ours, and so has no watch: a rank that was stopped, or the one whose main thread is in code of
+    its own while others are inside torch, where they wait for each other."""
+    stacks = {rank: found for rank in range(t.world) if (found := frames(run_dir, rank))}
+    alone = [rank for rank, found in stacks.items() if "/torch/" not in found[0].file]
+    rank = frozen[0] if frozen else alone[0] if alone and (len(alone) < len(stacks) or t.world == 1) else None
+    where = [] if rank is None else standing_at(run_dir, rank)
+    if rank is None:
+        words = "all that could be asked wait inside torch" if stacks else "no rank could be asked where it stands"
+    else:
+        how = "was stopped by a signal" if frozen else f"is in {where[0]}, the others inside torch"
+        words = f"{rank_label(rank, t)} {how}"
+    why = "was stopped (state T)" if frozen else "waits for nobody" if rank is not None else "unknown"
+    evidence: dict[str, object] = {"why": why, "stacks": {str(r): [str(f) for f in found[:3]] for r, found in stacks.items()}}
+    if where:
+        evidence["stack"] = where
+    return Hang(rank=rank, message=words, iteration=None, phase="", evidence=evidence)
+
+
 def _nobody(run_dir: Path, stalls: Mapping[int, Report], every: Mapping[int, Standing], t: Topology) -> Hang:
     """All wait for each other, and each has done what it is waited for: what is between them does not carry it."""
     first = min(every.values(), key=lambda one: (one.progress, one.beats), default=Standing(rank=0))

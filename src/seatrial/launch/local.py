@@ -25,6 +25,7 @@ from seatrial.launch.guard import Guard
 from seatrial.launch.processes import Processes
 
 if TYPE_CHECKING:
+    from seatrial.launch.follow import Follow
     from seatrial.spec import Trial
 
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -38,6 +39,7 @@ class Local(Launcher):
         self._running: dict[str, Processes] = {}
         self._cores: dict[str, list[int]] = {}
         """Of the jobs that run, so that two side by side do not share one."""
+        self._pins: bool | None = None
         self._count = 0
         self._guard = Guard()
 
@@ -58,9 +60,12 @@ class Local(Launcher):
         # Cores are given out only where all ranks can have one of their own; else the kernel divides them.
         mine = free[: job.world * (job.threads or 1)] if job.world <= len(free) and taken else free
         ranks = range(job.world) if job.per == "rank" else range(1)
+        if self._pins is None:
+            # Once for all: trials that are compared start alike.
+            self._pins = ours_to_pin()
         self._guard.watch(job.run_dir)
         try:
-            self._running[key] = Processes(job, ranks=ranks, cores=mine)
+            self._running[key] = Processes(job, ranks=ranks, cores=mine, pin=self._pins or bool(taken))
         except OSError as error:
             raise BadInput(f"{job.argv[0]}: {error.strerror}: the ranks cannot be started") from None
         self._cores[key] = mine if job.world <= len(mine) else []
@@ -103,6 +108,24 @@ class Local(Launcher):
         """Beside others only where every rank has a core of its own: trials that share cores measure each other."""
         wanted = sum(h.job.world * (h.job.threads or 1) for h in running) + job.world * (job.threads or 1)
         return not running or wanted <= len(os.sched_getaffinity(0))
+
+
+BUSY = 0.15
+"""Of one core: what others may use before cores are not ours alone."""
+LOOK_S = 0.1
+
+
+def ours_to_pin() -> bool:
+    """Whether ranks may be held to cores: those that somebody dealt out to us, or all of a machine where nobody else computes.
+    Held to a core that another program wants, a rank waits for it while others stand idle, and all ranks wait for that one."""
+    mine = os.sched_getaffinity(0)
+    if len(mine) < (os.cpu_count() or 1):
+        return True
+    import psutil
+
+    psutil.cpu_percent()
+    time.sleep(LOOK_S)
+    return psutil.cpu_percent() / 100 * len(mine) < BUSY
 
 
 def _one_node(job: Job) -> None:
@@ -155,7 +178,8 @@ def _preload_problem(value: str) -> str:
     return f"LD_PRELOAD={value}: the loader of this machine does not take it ({first.partition('ERROR: ld.so: ')[2] or first})"
 
 
-def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] | None = None) -> Finished:
+def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] | None = None,
+         follow: Follow | None = None) -> Finished:
     """Until it is done; SIGTERM and Ctrl-C are passed on. `on_line` hears rank 0's log as it is written."""
     asked: list[int] = []
     passed_on = False
@@ -165,6 +189,8 @@ def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] |
         try:
             while launcher.poll([handle])[handle.key] != "done":
                 hear()
+                if follow is not None and follow.look(time.monotonic()) == "enough":
+                    launcher.kill(handle)
                 if asked and not passed_on:
                     passed_on = True
                     launcher.cancel(handle)

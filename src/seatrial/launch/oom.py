@@ -39,7 +39,7 @@ def refused(event: Event, trial: Trial, *, cap: int | None, fits: Fits | None) -
     used = memory.get("device_bytes" if device else "data_bytes", 0)
     cap = memory.get("device_cap_bytes") if device else memory.get("cap_bytes", cap)
     requested = requested_bytes(str(event.get("message", "")))
-    part = part_of(event)
+    part = event.get("part") or part_of(event)
     evidence: dict[str, object] = {"part": part, "used_bytes": used,
                                    **{k: event[k] for k in ("error", "line") if k in event}}
     kind = "device" if device else "host"

@@ -11,18 +11,22 @@ program is not ours and left nothing else.
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 from seatrial.engine.watch import heartbeat
 from seatrial.engines import engine_for
 from seatrial.engines.base import Event
+from seatrial.engines.foreign import logs
 from seatrial.launch import files, oom, saved
 from seatrial.launch.base import Finished, Job
-from seatrial.launch.hang import find_hang, peers, rank_label, reports, standing_at
+from seatrial.launch.follow import silent_s
+from seatrial.launch.hang import find_hang, peers, rank_label, reports, silent, standing_at
 from seatrial.launch.memory import Whose, shown
 from seatrial.launch.oom import Fits
 from seatrial.outcomes import BY_SCHEDULER, OUTCOMES, Status
+from seatrial.recipe import Recipe
 from seatrial.record import Outcome
 from seatrial.spec import Trial
 
@@ -51,6 +55,8 @@ class _Case:
 
     def outcome(self) -> Outcome:
         done = self.finished
+        if files.enough(self.run_dir).exists() and self._iterations():
+            return self._of_iterations()  # ended from outside, with all that was asked for
         if self._end() == "finished" and not done.died and not self.failures:
             return self._of_iterations()  # being asked to stop, or ended, while it was leaving changes nothing
         if done.good and not done.died and (self.job.per == "node" or self.engine.ended(self.events)):
@@ -62,7 +68,8 @@ class _Case:
         if cause is not None and (done.codes[cause] or 0) < 0 and not done.stopped and not self._reported_before(cause):
             return self._killed(cause)
         if own:
-            return self._of_failure(next((e for e in own if e["rank"] == cause), own[0]))
+            # Of a program that starts the ranks itself, `cause` is a node.
+            return self._of_failure(next((e for e in own if e["rank"] == cause and self.job.per == "rank"), own[0]))
         if (words := self._never_started()) and BY_SCHEDULER.get(done.scheduler_state) != "cancelled" and not done.stopped:
             return Outcome(status="not_started", message=f"could not start: {words}",
                            evidence={"scheduler_state": done.scheduler_state, "log": self._output() or self._tail(0)})
@@ -70,6 +77,8 @@ class _Case:
         lost_node = BY_SCHEDULER.get(done.scheduler_state) == "crash" or self.failures and not done.stopped
         if cause is None and 0 < len(gone) < len(done.codes) and lost_node:
             return self._lost_node(gone[0])
+        if cause is None and files.alarm(self.run_dir).exists() and not self.job.says_end:
+            return self._silent(files.alarm(self.run_dir).read_text().strip())
         if cause is None and (reports(self.run_dir) or heartbeat.EXIT_STALL in done.codes or done.frozen):
             return self._hang()
         if done.scheduler_state in BY_SCHEDULER:
@@ -78,6 +87,8 @@ class _Case:
             said = saved.kept(self.events, self.beats.values())
             return Outcome(status="cancelled", message=f"asked to stop{'; ' + said if said else ' before the end'}",
                            **self._slowest())
+        if done.timed_out and not self.job.says_end and (quiet := self._quiet_s()):
+            return self._silent(f"no line for {quiet:.0f} s when its {done.seconds:.0f} s were up")
         if done.timed_out:
             return self._timeout(f"not finished after {done.seconds:.0f} s")
         if cause is None and self.failures:
@@ -154,7 +165,7 @@ class _Case:
         if end == "stopped" and not self.finished.stopped and files.alarm(self.run_dir).exists():
             # Nobody asked but the launcher, because a rank saw a stall; on a machine that is overrun it goes on after all.
             return self._paused()
-        if end == "stopped" or self.finished.stopped and end != "finished":
+        if end == "stopped" or self.finished.stopped and end != "finished" and not files.enough(self.run_dir).exists():
             said = saved.kept(self.events, self.beats.values())
             return Outcome(status="cancelled", message=f"asked to stop; {said or 'left cleanly'}",
                            iteration=self._last_end().get("step"))
@@ -221,6 +232,22 @@ class _Case:
                           lost=frozenset(e["rank"] for e in self.failures), run_ahead=backend == "nccl")
         return Outcome(status="hang", rank=found.rank, iteration=found.iteration, phase=found.phase, message=found.message,
                        evidence=found.evidence)
+
+    def _silent(self, how: str) -> Outcome:
+        """Of a program that is not ours: its log stood still."""
+        found = silent(self.run_dir, self.trial.topology, frozen=self.finished.frozen if self.job.per == "rank" else ())
+        step = next((e.get("step") for e in reversed(self._iterations())), None)
+        at = f" after step {step}" if step is not None else " before the first step"
+        return Outcome(status="hang", rank=found.rank, iteration=step, message=f"{how}{at}; {found.message}",
+                       evidence={**found.evidence, "log": self._tail(found.rank or 0)})
+
+    def _quiet_s(self) -> float:
+        """How long its log had stood still, where that is longer than its steps explain; else 0."""
+        if not self._iterations():
+            return 0.0
+        written = max((path.stat().st_mtime for path in logs(self.run_dir)), default=0.0)
+        quiet = time.time() - written
+        return quiet if quiet > silent_s(self.events, self.trial, Recipe()) else 0.0
 
     def _paused(self) -> Outcome:
         stalls = sorted(reports(self.run_dir).values(), key=lambda report: not report.get("first"))

@@ -120,12 +120,14 @@ class Processes:
     """`ranks` are the global numbers of those that run here; for a program that is started once a node, the node's."""
 
     def __init__(self, job: Job, *, ranks: Sequence[int], node: int = 0, master: tuple[str, int] | None = None,
-                 cores: Sequence[int] | None = None):
+                 cores: Sequence[int] | None = None, pin: bool = True):
+        """`pin`: whether the cores are ours to deal out; else all ranks have all of them."""
         self.job, self.ranks, self.node = job, list(ranks), node
         self.started = time.monotonic()
         self.until = self._latest = self.started + job.time_limit_s
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.found = NodeResult(codes={}, host=socket.gethostname())
+        shared = job.cores is not None and job.cores <= 1
         self.done = False
         self._asked = self._elsewhere = self._ending = False
         self._deaths = Deaths()
@@ -148,9 +150,10 @@ class Processes:
             master = ("127.0.0.1", self._port.number)
         try:
             for i, rank in enumerate(self.ranks):
-                own = _share(cores, i, len(self.ranks))
-                if job.cores is not None and job.cores <= 1 and cores:
+                own = _share(cores, i, len(self.ranks)) if pin else cores
+                if shared and cores:
                     own = [cores[i % len(cores)]]  # the kernel cuts off a share at each core that it is used on
+                self.found.pinned |= 0 < len(own) < len(cores)
                 self.processes[rank] = self._start(rank, i, master, threads, own, len(cores))
                 if not self._deaths.watch(rank, self.processes[rank].pid):
                     self._unwatched.append(rank)

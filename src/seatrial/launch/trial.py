@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,12 @@ from seatrial import columns, fields
 from seatrial.arith import FORMULA
 from seatrial.engine import runfile
 from seatrial.engines import engine_for
-from seatrial.engines.base import Event, said_so_far
+from seatrial.engines.base import Event, keep_events, said_so_far
 from seatrial.errors import BadInput, Infeasible
 from seatrial.files import write_whole
 from seatrial.launch import environment, files
 from seatrial.launch.base import Finished, Handle, Job, Launcher
+from seatrial.launch.follow import Follow
 from seatrial.launch.local import Local, wait
 from seatrial.launch.oom import Fits
 from seatrial.launch.outcome import classify
@@ -76,7 +77,7 @@ def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, 
         after = said_so_far(job.run_dir)
         before = environment.machine()
         handle = launcher.submit(job)
-        finished = wait(launcher, handle, on_line=on_line)
+        finished = wait(launcher, handle, on_line=on_line, follow=Follow.of(trial, recipe, job.run_dir))
         return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after, fits=fits)
 
 
@@ -144,13 +145,19 @@ def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *
     resumed; `fits` (`plan.fits.would_fit`) knows what would fit where this did not; `row`: the trial that the record is of,
     where `trial` ran in its place."""
     run_dir = handle.job.run_dir
-    events = engine_for(trial).events(run_dir, after=after)
+    engine = engine_for(trial)
+    events = engine.events(run_dir, after=after)
     outcome = classify(run_dir, finished, job=handle.job, trial=trial, events=events, fits=fits)
+    if outcome.status == "ok" and (other := engine.differs(trial, run_dir)):
+        outcome = _not_as_asked(trial, other)
+    keep_events(run_dir, events)
     record = record_of(row or trial, recipe, outcome, events, ran=trial, session=session, notes=notes)
     start: Event = next((e for e in events if e["event"] == "start"), {})
     now = environment.machine()
     host: dict[str, object] = {**(before or now), "load_after": now["load"], "seconds": round(finished.seconds, 3),
                                "run_dir": str(run_dir)}
+    if handle.job.per == "rank":
+        host["pinned"] = finished.pinned
     if handle.job.cores is not None:
         host["cores_a_rank"] = handle.job.cores
     if finished.hosts:
@@ -167,6 +174,13 @@ def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *
                      machine=str(host.get("name", "")))
     write_whole(run_dir / files.RECORD, json.dumps(record.to_dict(), ensure_ascii=False) + "\n")
     return record
+
+
+def _not_as_asked(trial: Trial, other: Mapping[str, tuple[Any, Any]]) -> Outcome:
+    """It ran, but not this trial: its time is another's."""
+    said = ", ".join(f"{columns.COLUMNS[name].label} {got} where {asked} was asked" for name, (asked, got) in other.items())
+    return Outcome(status="invalid", message=f"{trial.engine} applied {said}",
+                   evidence={"applied": {name: applied for name, (_, applied) in other.items()}})
 
 
 def invalid(trial: Trial, error: BadInput, *, session: str = "", notes: str = "") -> Record:

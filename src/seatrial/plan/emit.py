@@ -1,4 +1,4 @@
-"""A trial as Megatron's flags and as a Slurm script; torchtitan's are in `emit_torchtitan.py`.
+"""A trial as Megatron's flags and as a Slurm script; other engines' adapters write what those are told (`engines/`).
 
     files = emit.megatron(trial, preamble=Path("jean-zay.sh"), options={"partition": "gpu_p5"})
     files["megatron-deepspeed.args"], files["ds_config.json"], files["train.slurm"]
@@ -41,19 +41,23 @@ class Dialect:
 
 
 def megatron(trial: Trial, *, preamble: Path | None = None, options: Mapping[str, str] | None = None,
-             shell: Sequence[str] = ()) -> dict[str, str]:
+             shell: Sequence[str] = (), only: str = "megatron") -> dict[str, str]:
     """File name -> content. The Slurm script runs the dialect that can express the trial, Megatron-DeepSpeed for ALiBi.
 
-    `options` of sbatch and lines of `shell`: the user's own.
+    `options` of sbatch and lines of `shell`: the user's own; `only` megatron-lm: that dialect alone.
     """
-    lm, deepspeed = megatron_lm(trial), megatron_deepspeed(trial)
-    files = {"megatron-lm.args": lm.text(), "megatron-deepspeed.args": deepspeed.text()}
+    lm = megatron_lm(trial)
+    deepspeed = megatron_deepspeed(trial) if only == "megatron" else Dialect(flags=[], notes=[])
+    files = {"megatron-lm.args": lm.text()}
+    if only == "megatron":
+        files["megatron-deepspeed.args"] = deepspeed.text()
     if deepspeed.flags:
         files["ds_config.json"] = json.dumps(deepspeed_config(trial), indent=2) + "\n"
     use_deepspeed = bool(deepspeed.flags) and (trial.model.alibi or not lm.flags)
     chosen = deepspeed if use_deepspeed else lm
     if not chosen.flags:
-        raise BadInput(f"neither dialect of Megatron can run this: {'; '.join(lm.notes + deepspeed.notes)}")
+        neither = "neither dialect of Megatron can run this: " if deepspeed.notes else ""
+        raise BadInput(f"{neither}{'; '.join(lm.notes + deepspeed.notes)}")
     files["train.slurm"] = slurm_script(trial, chosen, preamble=preamble, options=options or {}, shell=shell,
                                         deepspeed=use_deepspeed)
     return files
@@ -84,9 +88,6 @@ def _shared(trial: Trial) -> Iterator[tuple[str, ...]]:
         yield ("--reset-attention-mask",)  # at the ends of documents, which are those of its data
     if t.precision in ("bf16", "fp16"):
         yield (f"--{t.precision}",)
-    if m.rope:  # trained without; Megatron's own default is 0.1
-        yield "--attention-dropout", "0.0"
-        yield "--hidden-dropout", "0.0"
 
 
 def _embedding_slots(trial: Trial) -> bool:
@@ -119,7 +120,7 @@ def _architecture(m: Model) -> Iterator[tuple[str, ...]]:
     yield "--position-embedding-type", "rope" if m.rope else "learned_absolute"
     if m.rope:
         yield "--rotary-base", str(int(m.rope_theta))
-    if m.rope_factor is not None:
+    if m.rope_factor is not None and not m.yarn:
         yield ("--use-rope-scaling",)
         yield "--rope-scaling-factor", repr(m.rope_factor)
     if m.kv != m.heads:
@@ -156,7 +157,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append("a norm after the embedding is not in Megatron-LM")
     if m.architecture.biases in ("attention", "mlp"):
         why_not.append(f"biases {m.architecture.biases}: Megatron-LM has them in all linears, in none, or in query, key, value")
-    if m.rope_factor is not None and (m.rope_low_freq, m.rope_high_freq, m.rope_original_seq) != (1.0, 4.0, 8192):
+    scaled = m.rope_factor is not None and not m.yarn
+    if scaled and (m.rope_low_freq, m.rope_high_freq, m.rope_original_seq) != (1.0, 4.0, 8192):
         why_not.append("Megatron-LM scales rotary frequencies from a sequence of 8192, between 1 and 4 waves in it")
     if t.zero > 1:
         why_not.append(f"ZeRO {t.zero} is not in Megatron-LM's pipeline; its distributed optimizer is ZeRO 1")
@@ -166,7 +168,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append("gradients and weights have no groups of their own in Megatron-LM; its optimizer's are zero_group")
     if why_not := [*why_not, *emit_experts.beyond(trial)]:
         return Dialect(flags=[], notes=[f"not for Megatron-LM: {reason}" for reason in why_not])
-    flags: Flags = list(_shared(trial))
+    # Trained without, and measured without: Megatron-LM's own default is 0.1.
+    flags: Flags = [*_shared(trial), ("--attention-dropout", "0.0"), ("--hidden-dropout", "0.0")]
     if m.pad_vocab_to is None:
         flags.append(("--make-vocab-size-divisible-by", "128"))
     else:

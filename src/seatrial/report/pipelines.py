@@ -42,6 +42,7 @@ SPANS = {
     "R": Span("recompute", "#56b4e9", "c2", ("recompute",)),
     "A": Span("attention", "#9bd3f3", "c4", ("attention",)),
     "t": Span("tensor collective", "#d55e00", "c5", ("tp_comm",)),
+    "e": Span("expert exchange", "#4a3fc4", "c16", ("ep_comm",)),
     "k": Span("context exchange", "#8f1d2c", "c14", ("cp_comm",)),
     "s": Span("sending", "#e69f00", "c6", ("pp_send",)),
     "w": Span("waiting", "#a9b0b7", "c8", ("pp_wait",)),

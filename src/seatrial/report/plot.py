@@ -79,7 +79,8 @@ def _title(made: Made, q: Question) -> str:
 def _label(made: Made, row: int) -> str:
     r = made.records[row]
     layout = " × ".join("?" if (value := getattr(r, name)) is None else str(value) for name in degrees(r.cp))
-    rest = shown(vars(r), ("mbs", "gbs", "heads"))
+    said = ("mbs", "gbs", "heads")
+    rest = shown({name: getattr(r, name) for name in said}, said)
     return f"{layout}, {rest}" if rest else layout
 
 

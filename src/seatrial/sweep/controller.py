@@ -26,6 +26,7 @@ from seatrial.engine import runfile
 from seatrial.errors import BadInput, Infeasible, SeatrialError
 from seatrial.launch import environment, files
 from seatrial.launch.base import Handle, Job, Launcher
+from seatrial.launch.follow import Follow
 from seatrial.launch.trial import Limits, conclude, invalid, prepare, refused
 from seatrial.outcomes import OUTCOMES
 from seatrial.plan import fits
@@ -49,6 +50,8 @@ class Running:
     handle: Handle
     before: dict[str, object]
     since: float
+    follow: Follow | None = None
+    """Of a program that is not ours."""
 
 
 @dataclass(kw_only=True)
@@ -178,6 +181,9 @@ class Controller:
                 pass
             if not self.view.running:
                 continue
+            for running in self.view.running:
+                if running.follow is not None and running.follow.look(time.monotonic()) == "enough":
+                    self.launcher.kill(running.handle)
             states = self.launcher.poll([r.handle for r in self.view.running])
             over = [r for r in self.view.running if states[r.handle.key] == "done"]
             for running in over:
@@ -228,7 +234,8 @@ class Controller:
         if not self.launcher.here:
             self.store.submitted(task.key, Submitted(launcher=self.launcher.name, job_id=handle.job_id,
                                                      submitted=handle.submitted, allocated=bool(self.launcher.allocated)))
-        running.append(Running(task=task, config=wanted, handle=handle, before=before, since=time.monotonic()))
+        running.append(Running(task=task, config=wanted, handle=handle, before=before, since=time.monotonic(),
+                               follow=Follow.of(wanted.trial, wanted.recipe, job.run_dir)))
         self.listener.started(self.view, task)
         self.board.show(self.view)
         return True

@@ -32,7 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from seatrial import columns, expression, fields, plaindata, presets, rules, stages, trialfile
+from seatrial import columns, expression, fields, plaindata, presets, stages, trialfile
+from seatrial.engines import engine_for
 from seatrial.errors import BadInput, Infeasible
 from seatrial.measurement import TIMED_SHORT, short_batch
 from seatrial.recipe import Recipe, moved, moved_path
@@ -315,7 +316,7 @@ def _task(data: dict[str, Any], knobs: dict[str, str], repeat: int, varied: dict
     invalid = code = ""
     try:
         trial, recipe = trialfile.build(data)
-        rules.check(trial)
+        engine_for(trial).can_run(trial)
     except Infeasible as error:
         invalid, code = str(error), error.code
     except BadInput as error:

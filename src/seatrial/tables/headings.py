@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -60,9 +61,12 @@ def short_entities(text: str) -> str:
     return _NO_LETTER.sub("\ufffd", text)
 
 
+_MARKUP = frozenset("*_`[<&\\~")
+
+
 def clean(text: str) -> str:
     """The text of a cell without its markdown: bold, code, links, entities and typographic letters as plain ones."""
-    if text.isascii() and not any(letter in text for letter in "*_`[<&\\~"):
+    if text.isascii() and _MARKUP.isdisjoint(text):
         return text.strip()
     if len(text) > LONGEST_CELL:
         return html.unescape(short_entities(text)).translate(_LETTERS).strip()
@@ -102,12 +106,16 @@ LONGEST_HEADING = 120
 _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 
+_AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
+"""`step, ms` is `step (ms)`."""
+
+
 @lru_cache(maxsize=4096)
 def read_heading(raw: str) -> Column:
     """The column a heading stands for; a column without a field keeps its cells' text."""
     if len(raw) > LONGEST_HEADING:
         return Column(heading=raw.strip())
-    text = clean(raw).strip("*†^ ")
+    text = _AFTER_COMMA.sub(r" (\1)", clean(raw).strip("*†^ "))
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))
     whole = normal(text)
@@ -173,8 +181,23 @@ _WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "de
 """Names that give way where the same table has a clearer one."""
 
 
+_LETTERS_OF_A_SHAPE = {"L": "layers", "l": "layers", "d": "hidden", "h": "hidden", "H": "hidden", "a": "heads"}
+
+
+def in_letters(headings: Sequence[str]) -> dict[str, str]:
+    """Heading -> field of `L`, `d` and `a` as papers write them: only where the table has layers and a width, however named."""
+    letters = {heading: field for heading in headings if (field := _LETTERS_OF_A_SHAPE.get(heading.strip("*_`$ ")))}
+    named = {read_heading(heading).field for heading in headings}
+    fields = [*letters.values()]
+    whole = {"layers", "hidden"} <= {*fields, *named} and len(fields) == len({*fields}) and not named & {*fields}
+    return letters if whole else {}
+
+
 def settle(columns: list[Column]) -> list[Column]:
     """A table's columns, where a vague heading (Model, Batch size, Time) loses its field to a clear one (Size, GBS, Sec/it)."""
+    letters = in_letters([column.heading for column in columns])
+    columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
+               for one in columns]  # fmt: skip
     for at, (before, column) in enumerate(pairwise(columns), 1):
         # `GPU | #`: which, and how many.
         if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):

@@ -1,7 +1,7 @@
 """Columns that no field takes: named, never dropped in silence; and those that would change a forecast refuse the row.
 
-    unknown_columns(["DP", "HSDP", "Mood"], [["8", "1", "good"], ["8", "2", ""]])
-        -> (["Mood"], {1: "HSDP 2: sharding within a part of the replicas is not modelled; a row with HSDP 1 …"})
+    unknown_columns(["DP", "SP size", "Mood"], [["8", "1", "good"], ["8", "2", ""]])
+        -> (["Mood"], {1: "SP size 2: sequence parallelism of so many ranks is not modelled; a row with SP size 1 …"})
 
 A parallelism that we do not have is harmless at its neutral value: 1, 0, none, off, `-` or nothing.
 """
@@ -15,6 +15,7 @@ from seatrial.tables.headings import clean, normal, read_heading
 
 _AXES = {
     "sequence parallelism of so many ranks": "ulysses, ring attention, sp size, sequence parallel size",
+    "a mixture of experts": "moe, expert",
     "sharding within a part of the replicas": "dp shard, hsdp, hybrid shard, data parallel shard, dp replicate, "
                                               "data parallel replicate, hpz, zero hpz partition, mics shard",
 }  # fmt: skip

@@ -6,6 +6,7 @@ so nothing is copied.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +14,14 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seatrial.engine.core.context import Context, alibi_bias
+from seatrial.engine.core.rope import cos_sin, rotate
+from seatrial.engine.core.window import look_back
 from seatrial.spec import Model
 
 
 def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, backend: SDPBackend | None = None,
-           q_norm: nn.Module | None = None, k_norm: nn.Module | None = None) -> Tensor:
+           q_norm: nn.Module | None = None, k_norm: nn.Module | None = None, window: int | None = None,
+           sinks: Tensor | None = None) -> Tensor:
     """Causal attention of this rank's heads."""
     batch, seq, width = qkv_BSD.shape
     head_dim = width // (heads + 2 * kv_heads)
@@ -26,24 +30,24 @@ def attend(qkv_BSD: Tensor, *, heads: int, kv_heads: int, positions: Positions, 
         q, k = q_norm(q), k_norm(k)
     if positions.rope_cos_sin is not None:
         q, k = rotate(q, *positions.rope_cos_sin), rotate(k, *positions.rope_cos_sin)
+    mixed = mix(q, k, v, positions=positions, backend=backend, window=window, sinks=sinks)
+    return mixed.reshape(batch, seq, heads * head_dim)
+
+
+def mix(q_BSND: Tensor, k_BSND: Tensor, v_BSND: Tensor, *, positions: Positions, backend: SDPBackend | None = None,
+        scale: float | None = None, window: int | None = None, sinks: Tensor | None = None) -> Tensor:
+    """Causal attention of queries over keys; `scale`: of the scores, where it is not one over the root of a head's size."""
     if positions.context is not None:
-        return positions.context.attend(q, k, v, backend=backend).reshape(batch, seq, heads * head_dim)
-    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    if backend is None:
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None,
-                                             enable_gqa=kv_heads != heads)
-    else:
-        with sdpa_kernel(backend):
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, is_causal=positions.bias is None,
-                                                 enable_gqa=kv_heads != heads)
-    return out.transpose(1, 2).reshape(batch, seq, heads * head_dim)
-
-
-def rotate(x_BSND: Tensor, cos_SD: Tensor, sin_SD: Tensor) -> Tensor:
-    """RoPE with the two halves of a head as the pairs' coordinates."""
-    one, two = x_BSND.chunk(2, -1)
-    cos, sin = cos_SD[:, None], sin_SD[:, None]
-    return torch.cat((one * cos - two * sin, two * cos + one * sin), -1)
+        assert window is None, "rules refuse it"
+        if scale is not None:
+            q_BSND = q_BSND * (scale * math.sqrt(q_BSND.shape[-1]))
+        return positions.context.attend(q_BSND, k_BSND, v_BSND, backend=backend, sinks=sinks)
+    if positions.bias is None:
+        return look_back(q_BSND, k_BSND, v_BSND, window=window, sinks=sinks, backend=backend, scale=scale)
+    q, k, v = q_BSND.transpose(1, 2), k_BSND.transpose(1, 2), v_BSND.transpose(1, 2)
+    with nullcontext() if backend is None else sdpa_kernel(backend):
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=positions.bias, enable_gqa=k.shape[1] != q.shape[1])
+    return out.transpose(1, 2)
 
 
 class Positions:
@@ -56,7 +60,7 @@ class Positions:
         self.bias: Tensor | None = None
         """[1, heads, seq, seq], minus infinity where the future is."""
         self.rope_cos_sin: tuple[Tensor, Tensor] | None = None
-        """Cosines and sines, [tokens of this rank, head size / 2]."""
+        """Cosines and sines, [tokens of this rank, half of what is rotated]."""
         at = context.positions.float() if context else torch.arange(model.seq, dtype=torch.float32, device=device)
         if model.alibi:
             slopes = alibi_slopes(model.heads)[first_head : first_head + heads].to(device)
@@ -65,8 +69,8 @@ class Positions:
             else:
                 self.bias = alibi_bias(slopes, at, at).to(dtype)
         elif model.rope:
-            angles = at[:, None] * rope_frequencies(model, device)
-            self.rope_cos_sin = angles.cos().to(dtype), angles.sin().to(dtype)
+            cos, sin = cos_sin(model, at)
+            self.rope_cos_sin = cos.to(dtype), sin.to(dtype)
 
     def rows(self, first: int, count: int) -> slice | Tensor:
         """Positions of `count` of this rank's tokens, from its `first` on."""
@@ -81,18 +85,6 @@ class Positions:
         if self.context is not None:
             found += [self.context.positions, *self.context.biases.values()]
         return [t for t in found if t is not None]
-
-
-def rope_frequencies(model: Model, device: torch.device) -> Tensor:
-    """Radians a position of each pair, [head size / 2]; scaled as Llama 3.1's where the model says so."""
-    half = model.head_size // 2
-    plain = model.rope_theta ** (-torch.arange(half, dtype=torch.float32, device=device) / half)
-    if model.rope_factor is None:
-        return plain
-    # Full waves in the original sequence: few of them are slowed, many are left alone, and between the two in part.
-    waves = model.rope_original_seq * plain / (2 * math.pi)
-    kept = ((waves - model.rope_low_freq) / (model.rope_high_freq - model.rope_low_freq)).clamp(0.0, 1.0)
-    return plain * (kept + (1 - kept) / model.rope_factor)
 
 
 def alibi_slopes(heads: int) -> Tensor:

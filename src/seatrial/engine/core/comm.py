@@ -162,6 +162,15 @@ class Comm:
                 work = dist.all_to_all_single(out.view(-1), x.view(-1), group=group.handle, async_op=True)
         return Pending(work, lambda: out, self.timers, timer)
 
+    def exchange_rows(self, x_NH: Tensor, group: Group, sends: list[int], receives: list[int], *, timer: str) -> Pending:
+        """The same with as many rows to and from each rank as is said."""
+        out = x_NH.new_empty(sum(receives), x_NH.shape[1])
+        work = None
+        if self._enter("exchange_rows", x_NH, group, alike=False):
+            with self.timers(timer):
+                work = dist.all_to_all_single(out, x_NH, receives, sends, group=group.handle, async_op=True)
+        return Pending(work, lambda: _after(x_NH, out), self.timers, timer)
+
     def shift(self, out: Tensor, x: Tensor, group: Group, *, timer: str) -> Pending:
         """`x` to the next rank of a ring; `out` becomes what the one before sends. `x` stays as it is until then."""
         works: list[dist.Work] = []
@@ -173,8 +182,8 @@ class Comm:
                                                 dist.P2POp(dist.isend, x, after, group.handle, SHIFT)])
         return Pending(works, lambda: _after(x, out), self.timers, timer)
 
-    def _enter(self, name: str, x: Tensor, group: Group) -> bool:
-        """Count it, tell the watch, and say whether to go ahead."""
+    def _enter(self, name: str, x: Tensor, group: Group, *, alike: bool = True) -> bool:
+        """Count it, tell the watch, and say whether to go ahead. `alike`: all ranks have as much."""
         if self.skip_next:
             self.skip_next, self._strayed = False, True
             return False
@@ -183,7 +192,7 @@ class Comm:
             time.sleep(1.0)
         self.count(name, x, group)
         if self.check_order:
-            self._compare(f"{self._numbers[group.name]} {name} {tuple(x.shape)} {x.dtype}", group)
+            self._compare(f"{self._numbers[group.name]} {name} {tuple(x.shape) if alike else ''} {x.dtype}", group)
         return True
 
     def count(self, name: str, x: Tensor, group: Group) -> None:

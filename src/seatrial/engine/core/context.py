@@ -32,6 +32,7 @@ from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.lse_kernels import Kernel, Squares, kernel_for
 from seatrial.engine.core.mesh import Group
 from seatrial.engine.core.pieces import Bias, Piece, Softmax, SoftmaxBackward, Starts, Stretch, packed, pieces
+from seatrial.engine.core.window import sinks_gradient, with_sinks
 from seatrial.spec import Model, Topology, context_split
 
 TIMER, ATTENTION = "cp_comm", "attention"
@@ -127,8 +128,12 @@ class Context:
             squares = Squares(at, max(b - a for a, b in pairwise(ends)))
         return Layout(found, squares, pairs)
 
-    def attend(self, q_BSND: Tensor, k_BSND: Tensor, v_BSND: Tensor, *, backend: SDPBackend | None = None) -> Tensor:
-        return _attend(q_BSND, k_BSND, v_BSND, self, backend)
+    def attend(self, q_BSND: Tensor, k_BSND: Tensor, v_BSND: Tensor, *, backend: SDPBackend | None = None,
+               sinks: Tensor | None = None) -> Tensor:
+        """`sinks`: of this rank's heads, of which it attends some."""
+        if sinks is not None:
+            sinks = sinks.chunk(self.neighbours.size)[self.neighbours.group.rank]
+        return _attend(q_BSND, k_BSND, v_BSND, sinks, self, backend)
 
     def timed(self) -> AbstractContextManager:
         """Where documents are packed ranks have more or less of it, and those with less wait."""
@@ -163,7 +168,8 @@ def alibi_bias(slopes_N: Tensor, q_S: Tensor, k_T: Tensor) -> Tensor:
 
 class _Attend(Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Context, backend: SDPBackend | None) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, context: Context,
+                backend: SDPBackend | None) -> Tensor:
         ctx.context, ctx.layout = context, context.layout
         ctx.kernel = kernel_for(q.device, q.dtype, backend=backend, biased=context.slopes is not None)
         q, kv = context.neighbours.enter(q, k, v)
@@ -172,13 +178,17 @@ class _Attend(Function):
             for source, (keys, values) in context.keys.blocks(kv):
                 softmax.add(keys, values, *context.how(ctx.layout, source, q, ctx.kernel))
             out, lse = softmax.result()
+            if sinks is not None:
+                out, lse = with_sinks(out, lse, sinks)
         ctx.save_for_backward(q, kv, out, lse)
+        ctx.sinks = sinks
         return context.neighbours.to_tokens(out)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (q, kv, out, lse), context = ctx.saved_tensors, ctx.context
-        backward = SoftmaxBackward(context.neighbours.to_heads(grads[0]), q, out, lse, ctx.kernel)
+        d_out = context.neighbours.to_heads(grads[0])
+        backward = SoftmaxBackward(d_out, q, out, lse, ctx.kernel)
         gradients = context.keys.gradients(kv)
         with context.timed():
             own = context.own_in_two(ctx.layout)
@@ -187,7 +197,8 @@ class _Attend(Function):
                 if own and source == context.keys.group.rank:
                     found = own.pop(0)
                 gradients.add(source, *backward.add(keys, values, found, *how))
-        return *context.neighbours.leave(backward.result(), gradients.result()), None, None
+        d_sinks = None if ctx.sinks is None else sinks_gradient(d_out, out, lse, ctx.sinks)
+        return *context.neighbours.leave(backward.result(), gradients.result()), d_sinks, None, None
 
 
 @torch.compiler.disable

@@ -29,6 +29,9 @@ RmsNormOp = Callable[[Tensor, nn.Parameter, float], Tensor]
 """(x, weight, eps)"""
 
 
+CLAMP, STEEPER = 7.0, 1.702
+
+
 class MainGrad(Protocol):
     """Where one parameter's gradients are added up."""
 
@@ -36,6 +39,9 @@ class MainGrad(Protocol):
 
     def add_gemm(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
         """gradient[M, N] += alpha x leftᵀ right; `last`: nothing more comes from this use in this micro-batch."""
+
+    def add_grouped(self, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor) -> None:
+        """The same for each of several matrices, whose rows of both lie one after the other, `counts_E` of each."""
 
     def add_rows(self, rows: Tensor, values_TN: Tensor, add: AddRows | None = None) -> None:
         """`add`: a kernel that adds them into a buffer; it leaves out rows that the buffer does not have."""
@@ -116,6 +122,22 @@ class _ColumnLinear(Function):
         return in_flight.wait(), dw, db, None
 
 
+class _WholeLinear(Function):
+    """y = x Wᵀ, all of W on every rank: each computes with the tokens that it has."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, tp: TensorParallel) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.weight, ctx.tp = weight, tp
+        return F.linear(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (x,), (dy,), weight = ctx.saved_tensors, grads, ctx.weight
+        dx = (rows_of(dy) @ weight).view_as(x)
+        return dx, weight_gradient(ctx.tp, weight, dy, x), None
+
+
 class _RowLinear(Function):
     """y = x W + b with the rows of W [in, out] spread over the ranks; the sum over the ranks comes before the bias."""
 
@@ -148,6 +170,10 @@ def row_linear(x: Tensor, weight: Tensor, bias: Tensor | None, tp: TensorParalle
         return _RowLinear.apply(x, weight, bias, tp)  # type: ignore[no-any-return]
     y = leave(x @ weight, tp)
     return y if bias is None else y + bias
+
+
+def whole_linear(x: Tensor, weight: Tensor, tp: TensorParallel) -> Tensor:
+    return _WholeLinear.apply(x, weight, tp) if tp.direct else F.linear(x, weight)  # type: ignore[no-any-return]
 
 
 class _Embedding(Function):
@@ -293,6 +319,33 @@ def swiglu_by_autograd(gate_up: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
+class _ClampedSwiGlu(Function):
+    """gate x sigmoid(1.702 gate) x (up + 1), the gate 7 at most and up within ±7; keeps what came in alone."""
+
+    @staticmethod
+    def forward(ctx: Any, gate_up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate_up)
+        gate, up = gate_up.chunk(2, -1)
+        gate = gate.clamp(max=CLAMP)
+        return (gate * STEEPER).sigmoid_().mul_(gate).mul_(up.clamp(-CLAMP, CLAMP).add_(1.0))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (gate_up,), (dy,) = ctx.saved_tensors, grads
+        d_gate_up = torch.empty_like(gate_up)
+        (gate, up), (d_gate, d_up) = gate_up.chunk(2, -1), d_gate_up.chunk(2, -1)
+        clamped = gate.clamp(max=CLAMP)
+        share = (clamped * STEEPER).sigmoid_()
+        torch.mul(dy, clamped * share, out=d_up).masked_fill_(up.abs() > CLAMP, 0.0)
+        slope = share * (1.0 + STEEPER * clamped * (1.0 - share))
+        torch.mul(dy, slope.mul_(up.clamp(-CLAMP, CLAMP).add_(1.0)), out=d_gate).masked_fill_(gate > CLAMP, 0.0)
+        return d_gate_up
+
+
+def clamped_swiglu(gate_up: Tensor) -> Tensor:
+    return _ClampedSwiGlu.apply(gate_up)  # type: ignore[no-any-return]
+
+
 def gelu(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
@@ -320,17 +373,19 @@ class Discarded:
         self.bytes = self.value.untyped_storage().nbytes()
         self._kept: tuple[Tensor, Tensor] | None = (source, self.value)
 
-    def free(self, result: Tensor) -> Tensor:
-        """Throw the value away; the gradient of `result` brings it back."""
+    def free(self, result: Tensor, *others: Tensor) -> Tensor:
+        """Throw the value away; the first gradient of what was made of it brings it back."""
         value = self.value
         del self.value
         if result.requires_grad:
             value.untyped_storage().resize_(0)
-            result.register_hook(self._restore)
+            for one in (result, *others):
+                one.register_hook(self._restore)
         return result
 
     def _restore(self, grad: Tensor) -> None:
-        assert self._kept is not None
+        if self._kept is None:
+            return
         source, value = self._kept
         # Hooks outlive the tensors that autograd saved: what they held would pile up until the whole graph is gone.
         self._kept = None

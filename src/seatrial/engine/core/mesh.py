@@ -2,10 +2,12 @@
 
     mesh = Mesh(Topology(dp=2, tp=2, pp=2), device=torch.device("cpu"))     every rank calls it, in the same order
     mesh.tp.rank, mesh.dp.size, mesh.stage(chunk=0)
+    mesh.experts.size, mesh.etp.rank                                        the ranks that experts are divided over
     mesh.close()
 
 Which ranks are neighbours is `Topology.place`: tensor, then context, data, pipeline. `mesh.dp` has all that hold the same
-weights, over data and context alike: gradients are summed over it.
+weights, over data and context alike: gradients are summed over it. Experts lie over the same ranks of a stage in their own way
+(`Topology.expert_place`): `mesh.experts` has one copy of a layer's experts; `expert_levels` are of those that hold the same.
 """
 from __future__ import annotations
 
@@ -80,6 +82,15 @@ class Mesh:
         self.dp = self._group("dp", [t.rank_at(at._replace(dp=i, cp=j)) for i in range(t.dp) for j in range(t.cp)])
         self.pp = self._group("pp", [t.rank_at(at._replace(pp=i)) for i in range(t.pp)])
         self.levels = Levels(*(self.every(stride, size, self.dp, name) for name, stride, size in t.levels))
+        self.experts, self.etp, self.expert_levels = self.tp, self.tp, self.levels
+        if t.spreads_experts:
+            first, (edp, ep, etp) = self.rank - self.rank % t.stage_ranks, t.expert_place(self.rank)
+            copy = first + edp * t.ep * t.expert_tp
+            self.experts = self._group("ep", list(range(copy, copy + t.ep * t.expert_tp)))
+            self.etp = self._group("etp", [copy + ep * t.expert_tp + i for i in range(t.expert_tp)])
+            alike = self._group("edp", [first + (i * t.ep + ep) * t.expert_tp + etp for i in range(t.edp)])
+            self.expert_levels = Levels(*(self.every(stride, size, alike, f"expert_{name}")
+                                          for name, stride, size in t.expert_levels))
         # NCCL matches messages of a pair of ranks by order alone, so each direction needs a communicator of its own.
         directions = t.pp > 1 and self.backend == "nccl"
         self.channels = [self._group(f"pp{i}", list(self.pp.ranks)) if directions else self.pp for i in range(4)]
@@ -113,6 +124,16 @@ class Mesh:
     def across(self, size: int, of: Group, name: str) -> Group:
         """The ranks with this one's position in each of a group's neighbourhoods of `size`."""
         return self.every(size, of.size // size, of, name)
+
+    def sharing(self, *, data: bool) -> Group:
+        """The ranks of this stage that see the tokens of one micro-batch: of this replica, or of all. Every rank asks."""
+        t = self.topology
+        size = t.tp * t.cp * (t.dp if data else 1)
+        for group in (self.tp, self.cp, self.dp) if t.tp == 1 else (self.tp,):
+            if group.size == size:
+                return group
+        first = self.rank // size * size
+        return self._group("stage" if data else "replica", list(range(first, first + size)))
 
     def stage(self, chunk: int) -> int:
         """The global number of this rank's virtual stage."""

@@ -15,9 +15,11 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from seatrial.arith import layer
+from seatrial.arith import experts, layer
 from seatrial.engine.core.attention import Positions, attend
 from seatrial.engine.core.comm import TensorParallel
+from seatrial.engine.core.experts import ExpertParallel, Experts
+from seatrial.engine.core.latent import LatentAttention
 from seatrial.engine.core.layers import Discarded, LayerNorm, RmsNorm, column_linear, embedding, gelu, row_linear
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import matrix, split_vector, vocabulary, whole_matrix, whole_vector
@@ -39,6 +41,18 @@ class Shared:
     selective: bool = False
     """Whether a block's own forward pass throws away what is cheap to make again."""
     ops: Ops = field(default_factory=Ops)
+    experts: ExpertParallel | None = None
+
+    @property
+    def activation(self) -> Callable[[Tensor], Tensor]:
+        return {"gelu": gelu, "swiglu": self.ops.swiglu, "swiglu-clamped": self.ops.clamped_swiglu}[self.model.architecture.mlp]
+
+    def through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
+        """product(cheap(x)), where selective recompute does not keep what is between the two."""
+        if not self.selective:
+            return product(cheap(x))
+        between = Discarded(cheap, x, self.tp.comm.timers)
+        return between.free(product(between.value))
 
 
 def norm(name: str, shared: Shared) -> LayerNorm | RmsNorm:
@@ -87,29 +101,41 @@ class Block(nn.Module):
         self.shared = shared
         at = f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", shared), norm(f"{at}.norm2", shared)
-        self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", shared) if m.normed_qk else None for n in "qk")
-        self.qkv, self.out, self.up, self.down = (_linear(at, linear, shared) for linear in layer.linears(m))
-        self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in layer.linears(m)[0].parts[:2])
-        self.impl = shared.ops.block(self)
+        qkv, out, *mlp = layer.linears(m)
+        cut = {"rank": tp.rank, "size": tp.size}
+        self.sinks = split_vector({f"{at}.attn.sinks": layer.Part("attn.sinks", m.heads)}, **cut) if m.sinks else None
+        self.window = m.window(number)
+        self.latent = LatentAttention(at, shared) if m.is_latent else None
+        """In place of the next five."""
+        if self.latent is None:
+            self.q_norm, self.k_norm = (head_norm(f"{at}.attn.{n}_norm", shared) if m.normed_qk else None for n in "qk")
+            self.qkv, self.out = _linear(at, qkv, shared), _linear(at, out, shared)
+            self.heads, self.kv_heads = (part.held(tp.size) // m.head_size for part in qkv.parts[:2])
+        self.experts: Experts | None = None
+        if m.has_experts(number):
+            beside = [_linear(at, linear, shared) for linear in experts.shared_linears(m)] if m.shared_inner else [None, None]
+            self.experts = Experts(number, shared, *beside)
+        else:
+            self.up, self.down = (_linear(at, linear, shared) for linear in mlp)
+        self.impl = shared.ops.block(self) if self.experts is None else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.impl is not None:
             return self.impl(x_BSH)
-        tp, positions = self.shared.tp, self.shared.positions
-        qkv = self._through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
-        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=positions, backend=self.shared.ops.attention,
-                       q_norm=self.q_norm, k_norm=self.k_norm)
-        x_BSH = x_BSH + row_linear(mixed, self.out.weight, self.out.bias, tp)
-        inner = self._through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
-        activation = self.shared.ops.swiglu if self.shared.model.gated else gelu
-        return x_BSH + self._through(activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
+        tp, through = self.shared.tp, self.shared.through
+        x_BSH = x_BSH + (self._attention(x_BSH) if self.latent is None else self.latent(x_BSH, self.norm1))
+        if self.experts is not None:
+            return x_BSH + through(self.norm2, x_BSH, self.experts)
+        inner = through(self.norm2, x_BSH, lambda h: column_linear(h, self.up.weight, self.up.bias, tp))
+        return x_BSH + through(self.shared.activation, inner, lambda h: row_linear(h, self.down.weight, self.down.bias, tp))
 
-    def _through(self, cheap: Callable[[Tensor], Tensor], x: Tensor, product: Callable[[Tensor], Tensor]) -> Tensor:
-        """product(cheap(x)), where selective recompute does not keep what is between the two."""
-        if not self.shared.selective:
-            return product(cheap(x))
-        between = Discarded(cheap, x, self.shared.tp.comm.timers)
-        return between.free(product(between.value))
+    def _attention(self, x_BSH: Tensor) -> Tensor:
+        tp = self.shared.tp
+        qkv = self.shared.through(self.norm1, x_BSH, lambda h: column_linear(h, self.qkv.weight, self.qkv.bias, tp))
+        mixed = attend(qkv, heads=self.heads, kv_heads=self.kv_heads, positions=self.shared.positions,
+                       backend=self.shared.ops.attention, q_norm=self.q_norm, k_norm=self.k_norm, window=self.window,
+                       sinks=self.sinks)
+        return row_linear(mixed, self.out.weight, self.out.bias, tp)
 
 
 class Tokens(nn.Module):
@@ -134,7 +160,7 @@ class Entry(nn.Module):
         super().__init__()
         m, self.tp, self.add_positions, self.rows = shared.model, shared.tp, shared.ops.add_positions, shared.positions.rows
         self.norm = end_norm("embed.norm", shared) if m.normed_embedding else None
-        self.positions = whole_matrix("embed.positions.weight", m.seq, m.hidden, std=shared.std) if m.learned else None
+        self.positions = whole_matrix({"embed.positions.weight": m.seq}, m.hidden, std=shared.std) if m.learned else None
 
     def forward(self, x_BSH: Tensor) -> Tensor:
         if self.positions is not None:

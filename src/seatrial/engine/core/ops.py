@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn.attention import SDPBackend
 
+from seatrial.engine.core import layers
 from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, finite, layer_norm, rms_norm, swiglu, with_room
 from seatrial.engine.core.loss import CrossEntropy, cross_entropy
 
 if TYPE_CHECKING:
+    from seatrial.engine.core.comm import TensorParallel
     from seatrial.engine.core.model import Block
 
 
@@ -68,6 +70,44 @@ class PlainGemm:
         return out.add_(result, alpha=alpha) if add else out.copy_(result).mul_(alpha)
 
 
+class Grouped(Protocol):
+    """Products of several matrices, each with its own rows: those of the first come first, `counts_E` of each."""
+
+    def __call__(self, x_NK: Tensor, weight_EKM: Tensor, counts_E: Tensor) -> Tensor: ...
+
+    def into(self, out_EMN: Tensor, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor, *, add: bool = False) -> None:
+        """out = leftᵀ right of each one's rows, or out + that."""
+
+
+class PlainGrouped:
+    """One GEMM after the other."""
+
+    gemm = PlainGemm()
+
+    def __call__(self, x_NK: Tensor, weight_EKM: Tensor, counts_E: Tensor) -> Tensor:
+        out = x_NK.new_empty(x_NK.shape[0], weight_EKM.shape[2])
+        sizes = counts_E.tolist()
+        for x, weight, y in zip(x_NK.split(sizes), weight_EKM, out.split(sizes)):
+            torch.mm(x, weight, out=y)
+        return out
+
+    def into(self, out_EMN: Tensor, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor, *, add: bool = False) -> None:
+        sizes = counts_E.tolist()
+        for out, left, right in zip(out_EMN, left_TM.split(sizes), right_TN.split(sizes)):
+            self.gemm.into(out, left.t(), right, add=add)
+
+
+class ExpertsImpl(Protocol):
+    """Experts gated by SwiGLU, without biases. `up` has of each expert its gate's rows, then its up's."""
+
+    def __call__(self, x_TH: Tensor, expert_TK: Tensor, weight_TK: Tensor, up: Tensor, down: Tensor,
+                 tp: TensorParallel) -> Tensor:
+        """All of a layer's experts on this rank; none of the choices is dropped."""
+
+    def mlp(self, rows_NH: Tensor, counts_E: Tensor, up: Tensor, down: Tensor, tp: TensorParallel) -> Tensor:
+        """Those of rows that lie by expert."""
+
+
 Rows = slice | Tensor
 """Of a matrix: consecutive, or by their numbers."""
 
@@ -114,12 +154,17 @@ def no_block(block: Block) -> BlockImpl | None:
 class Ops:
     gemm: Gemm = field(default_factory=PlainGemm)
     """Of the head and of weight gradients."""
+    grouped: Grouped = field(default_factory=PlainGrouped)
+    """Of experts."""
+    experts: ExpertsImpl | None = None
+    """What runs in place of experts' products and all between them; None leaves those."""
     block: Callable[[Block], BlockImpl | None] = no_block
     """What runs in place of a block's own forward pass; None leaves that one."""
     layer_norm: LayerNormOp = layer_norm
     """Outside the blocks."""
     rms_norm: RmsNormOp = rms_norm
     swiglu: Callable[[Tensor], Tensor] = swiglu
+    clamped_swiglu: Callable[[Tensor], Tensor] = layers.clamped_swiglu
     add_positions: Callable[[Tensor, nn.Parameter, Rows], Tensor] = add_positions
     add_rows: AddRows | None = None
     """What adds an embedding's gradient into its buffer; None: torch's."""

@@ -2,14 +2,14 @@
 
 A local parameter may be several global ones laid one after the other (`qkv` is q, k and v, so that one GEMM computes all
 three); each part is a Segment. Every matrix is stored with rows of `hidden` numbers and is cut by rows, by tensor parallelism
-and by ZeRO alike: the matrices that lead back into the residual stream are kept as [in, out] for that. So any slice that a rank
-holds is a rectangle of the global parameter, which is all that checkpoints need.
+and by ZeRO alike: the matrices that lead back into the residual stream are kept as [in, out] for that. The few that `hidden` is
+no side of lie flat. So any slice that a rank holds is a rectangle of the global parameter, which is all that checkpoints need.
 """
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -56,12 +56,17 @@ class ParamSpec:
     std: float = 0.0
     uses: int = 1
     """Gradients that arrive for it in one micro-batch: 2 for an embedding that is also the head on the same rank."""
+    expert: bool = False
+    """Whether it is of experts, which other ranks share than the rest of a layer."""
     copy: bool = False
     """The last stage's copy of a tied embedding: updated there, counted and saved on the first stage."""
+    cols: int | None = None
+    """Of a matrix that lies flat: its segments are numbers in a row, what computes with it sees rows of so many."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (sum(s.rows for s in self.segments), *self.segments[0].global_shape[1:])
+        rows = sum(s.rows for s in self.segments)
+        return (rows, *self.segments[0].global_shape[1:]) if self.cols is None else (rows // self.cols, self.cols)
 
 
 def parameter(spec: ParamSpec) -> nn.Parameter:
@@ -102,9 +107,50 @@ def whole_vector(name: str, length: int, fill: Fill, *, partial: bool = False) -
     return parameter(ParamSpec(segments=(segment,), split=False, decay=False, fill=fill, partial=partial))
 
 
-def whole_matrix(name: str, rows: int, cols: int, *, std: float) -> nn.Parameter:
-    segment = Segment(name=name, global_shape=(rows, cols), start=0, rows=rows)
-    return parameter(ParamSpec(segments=(segment,), split=False, decay=True, fill="normal", std=std))
+def flat_matrix(name: str, part: Part, cols: int, *, rank: int, size: int, std: float) -> nn.Parameter:
+    """One whose rows are `cols` numbers rather than hidden, cut by rows."""
+    segments = _cut({name: part._replace(size=part.size * cols)}, (), rank=rank, size=size)
+    return parameter(ParamSpec(segments=segments, split=size > 1, decay=True, fill="normal", std=std, cols=cols))
+
+
+def whole_matrix(rows: dict[str, int], cols: int, *, std: float, partial: bool = False) -> nn.Parameter:
+    """Matrices {global name: rows}, one under the other, the same on every tensor-parallel rank."""
+    segments = tuple(Segment(name=name, global_shape=(n, cols), start=0, rows=n) for name, n in rows.items())
+    return parameter(ParamSpec(segments=segments, split=False, decay=True, fill="normal", std=std, partial=partial))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Which experts a rank has, and its part of each."""
+
+    experts: int
+    """Of the layer."""
+    first: int
+    count: int
+    rank: int
+    """Among those that share each of them …"""
+    size: int
+    """… so many."""
+
+    def _segments(self, names: Sequence[str], rows: int, cols: tuple[int, ...], *, size: int) -> tuple[Segment, ...]:
+        part = rows // size
+        return tuple(Segment(name=name, global_shape=(self.experts * rows, *cols), rows=part,
+                             start=expert * rows + (self.rank * part if size > 1 else 0))
+                     for expert in range(self.first, self.first + self.count) for name in names)
+
+    def matrix(self, names: Sequence[str], rows: int, cols: int, *, std: float) -> nn.Parameter:
+        """For each expert its matrices of `rows` rows, one under the other."""
+        return parameter(ParamSpec(segments=self._segments(names, rows, (cols,), size=self.size), split=self.size > 1,
+                                   decay=True, fill="normal", std=std, expert=True))
+
+    def split_vector(self, names: Sequence[str], rows: int) -> nn.Parameter:
+        return parameter(ParamSpec(segments=self._segments(names, rows, (), size=self.size), split=self.size > 1, decay=False,
+                                   fill="zeros", expert=True))
+
+    def whole_vectors(self, name: str, length: int) -> nn.Parameter:
+        """One of each expert, the same on all ranks that share it."""
+        return parameter(ParamSpec(segments=self._segments([name], 1, (length,), size=1), split=False, decay=False,
+                                   fill="zeros", expert=True))
 
 
 def vocabulary(name: str, vocab: int, padded: int, cols: int, *, rank: int, size: int, std: float, uses: int = 1,
@@ -154,7 +200,8 @@ class Piece:
 class Layout:
     def __init__(self, specs: list[ParamSpec], *, hidden: int, shards: int):
         def rank_of(spec: ParamSpec) -> tuple[int, bool]:
-            return (0 if spec.decay else 1) if spec.split else (3 if spec.decay else 2), spec.partial
+            # Of what every rank has whole, that which is partial is one stretch: vectors of it last, matrices of it first.
+            return (0 if spec.decay else 1) if spec.split else (3 if spec.decay else 2), spec.partial != spec.decay
 
         order = sorted(range(len(specs)), key=lambda i: rank_of(specs[i]))
         self.ranges: list[ParamRange] = []

@@ -7,7 +7,7 @@ most that ever exists. Schedules that split the backward pass collect the GEMMs 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +21,7 @@ from seatrial.engine.core.loss import token_loss
 from seatrial.engine.core.mesh import Group, Mesh
 from seatrial.engine.core.model import Block, Stage
 from seatrial.engine.core.pieces import Starts, Stretch
-from seatrial.engine.core.zero import Bucket, with_weights
+from seatrial.engine.core.zero import EXPERTS, Bucket, with_weights
 from seatrial.engine.io.data import Batches
 from seatrial.schedule import Action, Kind, comes_from, goes_to, schedule, splits_backward
 from seatrial.spec import Topology
@@ -63,7 +63,10 @@ class Chunk:
             if self.full_recompute and isinstance(unit, Block) and unit.impl is None:
                 def run(x: Tensor, unit: torch.nn.Module = unit) -> Tensor:
                     return recompute_block(unit, x, self.tp.comm.timers)
-            x = with_weights(self.buckets[name], run, x)
+            for bucket in (self.buckets.get(name + EXPERTS), self.buckets[name]):
+                if bucket is not None:
+                    run = partial(with_weights, bucket, run)
+            x = run(x)
         return x
 
     def loss(self, hidden: Tensor, targets: Tensor, scale: float | None) -> tuple[Tensor, Tensor | None]:
@@ -142,6 +145,7 @@ class Pipeline:
         self.timers = self.comm.timers
         self.has_head = chunks[-1].stage.has_head
         self.context = chunks[0].stage.shared.positions.context
+        self.experts = chunks[0].stage.shared.experts
 
     def run(self, plan: list[Action], feed: Feed, *, scale: float | None, order: Order | None = None) -> Tensor:
         """The summed loss of this rank's micro-batches (zero where there is no head). `scale` None: forward alone."""
@@ -149,6 +153,8 @@ class Pipeline:
         weight_gemms: dict[tuple[int, int], list[Callable[[], None]]] = {}
         batches: dict[int, tuple[Tensor, Tensor]] = {}
         total = torch.zeros((), device=self.comm.mesh.device)
+        if self.experts is not None:
+            self.experts.scale = scale or 0.0
 
         def batch(microbatch: int) -> tuple[Tensor, Tensor]:
             if microbatch not in batches:

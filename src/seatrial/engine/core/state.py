@@ -84,3 +84,9 @@ def iter_shards(buckets: Iterable[Bucket]) -> Iterator[Shard]:
             for kind, held in states:
                 yield Shard(name=piece.segment.name, kind=kind, global_shape=piece.segment.global_shape, offsets=offsets,
                             shape=shape, primary=primary, held=held, low=low, high=low + piece.numel)
+
+
+def whole_shard(name: str, numbers: Tensor, *, primary: bool) -> Shard:
+    """State that no bucket holds, the same on several ranks."""
+    return Shard(name=name, kind="weight", global_shape=tuple(numbers.shape), offsets=(0,) * numbers.dim(),
+                 shape=tuple(numbers.shape), primary=primary, held=AsHeld(numbers), low=0, high=numbers.numel())

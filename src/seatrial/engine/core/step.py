@@ -17,12 +17,13 @@ from torch import Tensor
 from seatrial.engine.core.attention import Positions
 from seatrial.engine.core.comm import Comm, TensorParallel
 from seatrial.engine.core.context import Context
+from seatrial.engine.core.experts import Balance, ExpertParallel
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.model import Shared, Stage
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import MOMENTS, AdamW, LossScale, compute_type, divisor, learning_rate, squared_norm
 from seatrial.engine.core.pipeline import Chunk, Feeder, Messages, Pipeline, plan_of, positions_in_plan
-from seatrial.engine.core.state import Shard, iter_shards
+from seatrial.engine.core.state import Shard, iter_shards, whole_shard
 from seatrial.engine.core.zero import Bucket, OnTheWay, buckets_of
 from seatrial.engine.io.data import Batches
 from seatrial.engine.watch.heartbeat import Heartbeat
@@ -45,6 +46,8 @@ class StepResult:
     """Whether the gradients were not finite and nothing was updated."""
     stop: bool = False
     """Whether any rank was asked to stop; all ranks agree on it."""
+    balance: Balance | None = None
+    """Of a mixture of experts."""
 
 
 class Engine:
@@ -66,10 +69,11 @@ class Engine:
         positions = Positions(m, first_head=mesh.place.tp * heads, heads=heads, device=mesh.device, dtype=dtype,
                               context=context)
         self.shared = Shared(model=m, tp=self.tp, positions=positions, std=recipe.init_std, ops=self.ops,
-                             recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile)
+                             recompute=t.recompute, selective=t.recompute == "selective" and not execution.compile,
+                             experts=ExpertParallel(m, self.comm, self.tp) if m.mixture else None)
         self.chunks = [self._chunk(c, dtype, recipe.seed if first_values else None) for c in range(t.vp)]
         self.buckets: list[Bucket] = [b for c in self.chunks for b in dict.fromkeys(c.buckets.values())]
-        OnTheWay(mesh, self.buckets)
+        OnTheWay(mesh.device, self.buckets)
         part = m.seq // t.cp // (t.tp if self.tp.sequence_parallel else 1)
         messages = Messages(self.comm, shape=(t.mbs, part, m.hidden), dtype=dtype)
         self.pipeline = Pipeline(self.chunks, messages, kind=t.schedule)
@@ -91,7 +95,7 @@ class Engine:
         buckets = buckets_of(stage, comm=self.comm, dtype=dtype, moments=MOMENTS[execution.moments],
                              bucket_mib=execution.bucket_mib, seed=seed)
         for name, block in stage.blocks():
-            if execution.compile:
+            if execution.compile and block.experts is None:
                 block.compile()
             if block.impl is not None:
                 buckets[name].when_weights_change.append(block.impl.weights_changed)
@@ -106,6 +110,8 @@ class Engine:
             plan = self.plan(gbs)
             for bucket in self.buckets:
                 bucket.begin(self.microbatches(gbs))
+            if self.shared.experts is not None:
+                self.shared.experts.begin()
         total = self.pipeline.run(plan, self.feeder.feed(batches, first_sample), scale=scale,
                                   order=lambda rank: positions_in_plan(t, rank, self.microbatches(gbs)))
         self.comm.heartbeat.beat(phase="reduce")
@@ -132,12 +138,18 @@ class Engine:
         squared = squared_norm(self.buckets, self.mesh.device, self.ops)
         # Each token's loss counts on one rank of a TP group; a loss that is not a number counts on whichever has it.
         counted = total.double() * float(self.mesh.place.tp == 0)
+        experts, dropped = self.shared.experts, torch.zeros_like(squared)
+        if experts is not None:
+            # Each token passes the experts of one rank.
+            counted, dropped = counted + experts.losses, experts.dropped.double()
         # One sum over all ranks carries all that they must agree on.
-        sums = torch.stack((squared, counted, torch.full_like(squared, float(self.stop_asked)), counted))
-        self.comm.all_reduce(sums[:3], self.mesh.world, timer="grad_reduce")
+        sums = torch.stack((squared, counted, torch.full_like(squared, float(self.stop_asked)), dropped, counted))
+        self.comm.all_reduce(sums[:4], self.mesh.world, timer="grad_reduce")
         norm = sums[0].sqrt()
         scale, lr = self.loss_scale.value, learning_rate(self.recipe, number)
         overflowed = (~norm.isfinite()).float()
+        if experts is not None:
+            sums = torch.cat((sums, experts.end(overflowed=overflowed)))
         self.optimizer.step(lr=lr, overflowed=overflowed,
                             divide_by=divisor(norm / scale, clip=self.recipe.clip, loss_scale=scale))
         for pending in [bucket.publish() for bucket in self.buckets]:
@@ -147,12 +159,19 @@ class Engine:
         self.ops.step_done()
         meanwhile()
         # Here, and nowhere before, the host waits for the device.
-        squared_sum, loss_sum, stops, self.local_loss = sums.tolist()
+        squared_sum, loss_sum, stops, dropped_sum, self.local_loss, *figures = sums.tolist()
         grad_norm = math.sqrt(squared_sum) / scale if squared_sum >= 0 else math.nan
         skipped = not math.isfinite(grad_norm)
         self.loss_scale.update(overflowed=skipped)
         return StepResult(loss=loss_sum / (gbs * self.trial.model.seq), grad_norm=grad_norm, lr=lr, gbs=gbs, loss_scale=scale,
-                          skipped=skipped, stop=stops > 0)
+                          skipped=skipped, stop=stops > 0, balance=self._balance(gbs, dropped_sum, figures))
+
+    def _balance(self, gbs: int, dropped: float, figures: list[float]) -> Balance | None:
+        if self.shared.experts is None:
+            return None
+        least, most, excess = figures
+        mean = gbs * self.trial.model.seq * self.shared.experts.top_k / self.shared.experts.experts
+        return Balance(least=int(-least), mean=mean, most=int(most), dropped=int(dropped), excess=excess)
 
     def evaluate(self, batches: Batches, *, first_sample: int, samples: int) -> float:
         """The mean loss of some samples, forward alone."""
@@ -181,7 +200,12 @@ class Engine:
 
     def shards(self) -> list[Shard]:
         """All of the state that this rank holds."""
-        return list(iter_shards(self.buckets))
+        found = list(iter_shards(self.buckets))
+        first = self.mesh.rank % self.trial.topology.stage_ranks == 0
+        for layer in self.shared.experts.layers if self.shared.experts is not None else ():
+            if layer.correction is not None:
+                found.append(whole_shard(f"layers.{layer.number}.router.correction", layer.correction, primary=first))
+        return found
 
     def loaded(self) -> None:
         """After shards were changed: the weights follow their masters."""

@@ -21,7 +21,7 @@ from torch.autograd import Function
 
 from seatrial.engine.core.comm import Comm, Pending
 from seatrial.engine.core.masters import Masters
-from seatrial.engine.core.mesh import Group, Mesh
+from seatrial.engine.core.mesh import Group
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.params import Layout, ParamSpec, Piece, Segment, fill, spec_of
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 OWN_BUCKET = ("tokens", "head")
 """The vocabulary's matrices: as large as many layers, and the tied ones must lie alike on first and last stage."""
+EXPERTS = ".experts"
+"""A layer's experts have a bucket beside the rest of it: other ranks hold them alike."""
 FILLED_AT_ONCE = 1 << 26
 """Numbers: first values of split masters are made beside them."""
 
@@ -37,13 +39,12 @@ FILLED_AT_ONCE = 1 << 26
 class OnTheWay:
     """What the buckets of a rank share while gradients travel."""
 
-    def __init__(self, mesh: Mesh, buckets: Sequence[Bucket] = ()):
+    def __init__(self, device: torch.device, buckets: Sequence[Bucket] = ()):
         self.buckets: list[Bucket] = []
         """Those whose reduction does not end with what is under way."""
-        weights, gradients, *_ = mesh.levels
-        twice = buckets and weights.size > 1 and gradients.size > 1
-        most = max(b.layout.size for b in buckets) // weights.size if twice else 0
-        self.between = torch.empty(most, device=mesh.device)
+        twice = [b for b in buckets if b.levels.weights.size > 1 and b.levels.gradients.size > 1]
+        most = max((b.layout.size // b.levels.weights.size for b in twice), default=0)
+        self.between = torch.empty(most, device=device)
         """What is left of one bucket when it was summed among those that share the weights, and travels on."""
         self._holder: Bucket | None = None
         for bucket in buckets:
@@ -64,7 +65,8 @@ class Bucket:
     def __init__(self, name: str, params: list[nn.Parameter], *, hidden: int, comm: Comm, dtype: torch.dtype,
                  sums_over_tp: bool, ops: Ops, moments: torch.dtype = torch.float32):
         self.name, self.params, self.comm, self.ops = name, params, comm, ops
-        self.levels, self.tp = comm.mesh.levels, comm.mesh.tp
+        mesh, experts = comm.mesh, spec_of(params[0]).expert
+        self.levels, self.tp = (mesh.expert_levels, mesh.etp) if experts else (mesh.levels, mesh.tp)
         weights, gradients, state, _ = self.levels
         shards = weights.size * gradients.size * state.size
         self.layout = Layout([spec_of(p) for p in params], hidden=hidden, shards=shards)
@@ -107,7 +109,7 @@ class Bucket:
         self._gathered = True
         self._ready = self._expected = self._left = 0
         self._reduced_once = False
-        self.on_the_way = OnTheWay(comm.mesh)
+        self.on_the_way = OnTheWay(mesh.device)
         """One for all buckets of a rank."""
         self.neighbours: tuple[Bucket | None, Bucket | None] = (None, None)
         """Who is gathered next in the forward and in the backward pass."""
@@ -149,7 +151,8 @@ class Bucket:
         self._left = 1 if self.grad_shard is None else microbatches
         self._expected = uses * microbatches // self._left
         self._ready, self._reduced_once = 0, False
-        narrow = self.ops.narrow_gradients and stay_alone(microbatches, self.comm.mesh, sums_over_tp=self.sums_over_tp)
+        alone = self.comm.mesh.pp.size * math.prod(level.size for level in self.levels) == 1 and not self.sums_over_tp
+        narrow = self.ops.narrow_gradients and microbatches == 1 and alone
         self.grad_dtype = self.flat.dtype if narrow else torch.float32
         if self.grad is not None and self.grad.dtype != self.grad_dtype:
             self.grad = None
@@ -328,26 +331,29 @@ def buckets_of(stage: Stage, *, comm: Comm, dtype: torch.dtype, moments: torch.d
                seed: int | None) -> dict[str, Bucket]:
     """The bucket of each unit: whole units until one is full, in the order in which their gradients come; alone with ZeRO 3."""
     limit = bucket_mib * 2**20 / 4
-    groups: list[list[tuple[str, nn.Module]]] = []
-    held = 0.0
-    for name, unit in reversed(stage.units()):
-        size = sum(math.prod(spec_of(p).shape) for p in unit.parameters())
-        alone = name in OWN_BUCKET or comm.mesh.topology.zero == 3
-        if not groups or alone or groups[-1][0][0] in OWN_BUCKET or held + size > limit:
-            groups.append([])
-            held = 0.0
-        groups[-1].append((name, unit))
-        held += size
     found: dict[str, Bucket] = {}
-    for group in groups:
-        params = [p for _, unit in group for p in unit.parameters()]
-        bucket = Bucket(group[-1][0], params, hidden=stage.shared.model.hidden, comm=comm, dtype=dtype,
-                        sums_over_tp=stage.shared.tp.sequence_parallel, ops=stage.shared.ops, moments=moments)
-        bucket.initialize(seed)
-        found.update({name: bucket for name, _ in group})
-    path = [found[name] for name, _ in stage.path() if name != "tokens"]
-    for before, bucket, after in zip([None, *path], path, [*path[1:], None]):
-        bucket.neighbours = (after, before)
+    for experts in (False, True):
+        units = [(name + EXPERTS * experts, [p for p in unit.parameters() if spec_of(p).expert == experts])
+                 for name, unit in stage.units()]
+        groups: list[list[tuple[str, list[nn.Parameter]]]] = []
+        held = 0.0
+        for name, params in reversed([unit for unit in units if unit[1]]):
+            size = sum(math.prod(spec_of(p).shape) for p in params)
+            alone = name in OWN_BUCKET or comm.mesh.topology.zero == 3
+            if not groups or alone or groups[-1][0][0] in OWN_BUCKET or held + size > limit:
+                groups.append([])
+                held = 0.0
+            groups[-1].append((name, params))
+            held += size
+        for group in groups:
+            bucket = Bucket(group[-1][0], [p for _, params in group for p in params], hidden=stage.shared.model.hidden,
+                            comm=comm, dtype=dtype, sums_over_tp=stage.shared.tp.sequence_parallel and not experts,
+                            ops=stage.shared.ops, moments=moments)
+            bucket.initialize(seed)
+            found.update({name: bucket for name, _ in group})
+        path = [found[name] for name, _ in units if name in found and name not in OWN_BUCKET]
+        for before, bucket, after in zip([None, *path], path, [*path[1:], None]):
+            bucket.neighbours = (after, before)
     return found
 
 
@@ -371,6 +377,11 @@ class BucketMainGrad:
     def add_gemm(self, left_TM: Tensor, right_TN: Tensor, alpha: float = 1.0, last: bool = True) -> None:
         self.bucket.ops.gemm.into(self.view(), left_TM.t(), right_TN, alpha=alpha, add=not self.fresh)
         self.mark_ready(last)
+
+    def add_grouped(self, left_TM: Tensor, right_TN: Tensor, counts_E: Tensor) -> None:
+        out_EMN = self.view().view(counts_E.numel(), left_TM.shape[1], right_TN.shape[1])
+        self.bucket.ops.grouped.into(out_EMN, left_TM, right_TN, counts_E, add=not self.fresh)
+        self.mark_ready()
 
     def add_rows(self, rows: Tensor, values_TN: Tensor, add: Callable[[Tensor, Tensor, Tensor], None] | None = None) -> None:
         view = self.view()
@@ -404,11 +415,6 @@ class BucketMainGrad:
         self.fresh = False
         if last:
             self.bucket.gradient_ready()
-
-
-def stay_alone(microbatches: int, mesh: Mesh, *, sums_over_tp: bool) -> bool:
-    """Whether nothing is ever added to a step's gradients."""
-    return microbatches == mesh.dp.size == mesh.pp.size == 1 and not sums_over_tp
 
 
 def _take_gradient(p: Tensor) -> None:

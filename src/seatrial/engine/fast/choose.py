@@ -21,10 +21,12 @@ from seatrial.engine.core.comm import broadcast_json
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.ops import Gemm, Ops, PlainGemm
 from seatrial.engine.core.optim import MOMENTS, TYPES
-from seatrial.engine.fast import attention, fp8, tuned_gemm
+from seatrial.engine.fast import attention, fp8, grouped, tuned_gemm
 from seatrial.engine.fast.block import FusedBlock
 from seatrial.engine.fast.block_fp8 import FusedBlock8
 from seatrial.engine.fast.config import KernelConfig, fusable
+from seatrial.engine.fast.experts import FastExperts
+from seatrial.engine.fast.grouped import FastGrouped, GroupedShape
 from seatrial.engine.fast.kernels import Kernels, verified
 from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.ops import FastOps, Fp32Gemm, add_positions, cross_entropy, fp32_gemm_works, layer_norm
@@ -59,6 +61,7 @@ def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = Non
         notes["gemm"] = "weight gradients are rounded to 16 bits before they are added up: this torch has no other"
     if config.triton:
         works, tried = verified.usable(config.triton, device, dtype, hidden=m.hidden, eight=t.precision == "fp8",
+                                       experts=config.experts and m.experts is not None,
                                        moments=MOMENTS[trial.execution.moments])
         config = replace(config, triton=works)
         notes.update({f"kernel {name}": note for name, note in tried.items()})
@@ -75,7 +78,23 @@ def choose(trial: Trial, device: torch.device, wanted: KernelConfig | None = Non
         found, notes["tuned gemm"] = tuned_gemm.autotune(tuned_gemm.gemm_shapes(trial, config), device, _plain_gemm(config),
                                                          library, cache)
         config = replace(config, gemm_algorithms=found, cublaslt_version=library.version)
+    shape = expert_gemms(trial, config)
+    if shape is not None and device.type == "cuda" and rank == 0:
+        choices, notes["experts' gemm"] = grouped.autotune(shape, device, Kernels.of(config.triton), _plain_gemm(config))
+        config = replace(config, grouped_gemm=choices)
     return config, notes
+
+
+def expert_gemms(trial: Trial, config: KernelConfig) -> GroupedShape | None:
+    """Those of one layer on one rank at even load, where there are experts and they are to be fast."""
+    t, m, dtype = trial.topology, trial.model, TYPES[trial.topology.precision]
+    if m.experts is None or m.chosen is None or m.expert_inner is None or not config.experts:
+        return None
+    width = m.expert_inner // t.expert_tp
+    tokens = t.mbs * m.seq // t.cp // t.tp * t.expert_tp * t.ep
+    narrow = config.narrow_gradients and trial.microbatches == t.data_ranks == t.pp == 1 and t.edp == 1
+    return GroupedShape(rows=max(1, tokens * m.chosen // t.ep), experts=m.experts // t.ep, hidden=m.hidden,
+                        up=(1 + m.gated) * width, down=width, dtype=dtype, gradients=dtype if narrow else torch.float32)
 
 
 def _plain_gemm(config: KernelConfig) -> Gemm:
@@ -102,6 +121,10 @@ def agree(own: KernelConfig, notes: Notes, trial: Trial, mesh: Mesh) -> KernelCo
         why.append(f"{config.attention} attention")
     if mesh.rank and (refused := tuned_gemm.refusal(config, trial, mesh.device, _plain_gemm(config), tuned_gemm.cublaslt())):
         why.append(refused)
+    shape = expert_gemms(trial, config)
+    if mesh.rank and shape is not None and config.grouped_gemm:
+        refused = grouped.refusal(config.grouped_gemm, shape, mesh.device, Kernels.of(config.triton), _plain_gemm(config))
+        why += [refused] if refused else []
     if why:
         raise CannotRun(f"rank {mesh.rank} cannot run what rank 0 chose: {'; '.join(why)}. All ranks need the same devices and "
                         f"the same versions of torch ({torch.__version__} here) and Triton")
@@ -131,6 +154,9 @@ def build(config: KernelConfig, trial: Trial, device: torch.device, *, kernels: 
         chosen.update(scales=scales, step_done=scales.update, precisions=(*Ops.precisions, "fp8"))
         chosen["block"] = partial(FusedBlock8, kernels=own, gemm=gemm, residual_in_gemm=config.residual_in_gemm, scales=scales,
                                   fast=config.fast_accumulation, scaled_gemm=scaled_gemm or fp8.scaled_gemm)
+    if config.experts and m.experts is not None:
+        chosen["grouped"] = FastGrouped(config.grouped_gemm, own, _plain_gemm(config))
+        chosen["experts"] = FastExperts(m.experts, own, chosen["grouped"])
     if config.logits_in_16_bits:
         chosen["cross_entropy"] = partial(cross_entropy, own)
     if config.one_pass_update:

@@ -23,7 +23,7 @@ def fusable(model: Model) -> bool:
     """Whether a block can run as one function: LayerNorm, GELU, biases everywhere, as many keys as queries, none rotated."""
     whole = model.kv == model.heads and model.heads * model.head_size == model.hidden
     return (whole and model.layernorm and model.architecture.biases == "all"
-            and not (model.gated or model.rope or model.normed_qk))
+            and not (model.gated or model.rope or model.normed_qk or model.sinks or model.has_windows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,10 @@ class KernelConfig:
     gemm_algorithms: dict[str, Tuned] = field(default_factory=dict)
     """What that came to on rank 0, by the GEMM's name; for this version of the library alone."""
     cublaslt_version: int = 0
+    experts: bool = False
+    """Experts gated by SwiGLU are one function with its backward pass written out (`experts.py`)."""
+    grouped_gemm: dict[str, str] = field(default_factory=dict)
+    """How each GEMM of experts is computed (`grouped.py`), the fastest on rank 0; one that is not named is a loop."""
 
     @classmethod
     def of(cls, device: torch.device, precision: str, execution: Execution = DEFAULT) -> KernelConfig:
@@ -78,7 +82,7 @@ class KernelConfig:
         return cls(fused=half and not execution.compile, triton=triton, logits_in_16_bits=half, one_pass_update=bool(triton),
                    narrow_gradients=bf16, fp32_gradient_gemm=half, residual_in_gemm=True, split_masters=bf16,
                    release_gradients=True, attention="measured", logits_bytes=2**30 if half else 0,
-                   tuned_gemm=half and not execution.compile)
+                   tuned_gemm=half and not execution.compile, experts=half and not execution.compile)
 
     def logits_tokens(self, vocab_rows: int) -> int:
         """How many tokens' logits fit into `logits_bytes`, as a power of two."""

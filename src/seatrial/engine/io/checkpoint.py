@@ -45,6 +45,8 @@ MANIFEST, LATEST = "manifest.json", "latest"
 WRITING, REPLACED = ".writing-", ".replaced-"
 POLL_S = 0.02
 TELL_S = 30.0
+ROUTING = ("kind", "normalised", "scale", "bias", "corrected", "groups", "limit")
+"""What a router is; losses and capacity are a run's."""
 
 
 def key_of(shard: Shard) -> str:
@@ -384,18 +386,26 @@ def check_model(found: Found, model: Model) -> None:
         return
     theirs, ours = _shape(fields.build(Model, found.model, where=f"{found.folder / MANIFEST}: model")), _shape(model)
     for name, value in theirs.items():
-        if ours[name] != value:
-            raise BadInput(f"{found.folder}: is of a model with {name} {value}, this one has {ours[name]}")
+        if ours.get(name) != value:
+            raise BadInput(f"{found.folder}: is of a model with {name} {value}, this one has {ours.get(name)}")
 
 
 def _shape(model: Model) -> dict[str, object]:
     """What a model is, whether its file says so or leaves it to the defaults."""
     found: dict[str, object] = {"layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv,
                                 "head_dim": model.head_size, "ffn": model.inner, "vocab": model.vocab,
-                                "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True)}
+                                "norm_eps": model.norm_eps, **fields.plain(model.architecture, keep_defaults=True),
+                                **{name: getattr(model, name) for name in ("experts", "latent", "sinks", "mtp")}}
+    if model.mixture:
+        found |= {"top_k": model.chosen, "shared_experts": model.shared, "expert_ffn": model.expert_inner,
+                  "dense_layers": model.dense_layers, "expert_every": model.expert_every,
+                  **{f"router.{name}": getattr(model.router, name) for name in ROUTING}}
     if model.learned:
         return found | {"seq": model.seq}
-    scaling = ("rope_low_freq", "rope_high_freq", "rope_original_seq") if model.rope_factor is not None else ()
+    scaling: tuple[str, ...] = ()
+    if model.rope_factor is not None:
+        yarn = ("rope_beta_fast", "rope_beta_slow", "rope_truncate", "rope_mscale", "rope_mscale_all_dim")
+        scaling = ("rope_scaling", "rope_original_seq", *(yarn if model.yarn else ("rope_low_freq", "rope_high_freq")))
     return found | {name: getattr(model, name) for name in ("rope_theta", "rope_factor", *scaling) if model.rope}
 
 

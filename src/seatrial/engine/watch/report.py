@@ -14,7 +14,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ import torch
 
 from seatrial import arith, fields
 from seatrial.engine.core.comm import gather_json
+from seatrial.engine.core.experts import Balance
 from seatrial.engine.runfile import RunFile
 from seatrial.engine.watch import events, memory
 from seatrial.engine.watch.timers import Span, Timers
@@ -42,6 +43,8 @@ class Result(Protocol):
     def loss_scale(self) -> float: ...
     @property
     def skipped(self) -> bool: ...
+    @property
+    def balance(self) -> Balance | None: ...
 
 
 class Report:
@@ -95,6 +98,8 @@ class Report:
         }  # fmt: skip
         if topology.precision == "fp16":
             event["loss_scale"] = result.loss_scale
+        if result.balance is not None:
+            event["balance"] = asdict(result.balance)
         logs = step % recipe.log_every == 0 or step == recipe.steps
         if logs or is_nan:
             count = len(self._seconds)

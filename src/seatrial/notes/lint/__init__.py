@@ -69,6 +69,9 @@ def _kept() -> Iterator[None]:
         yield
     finally:
         if on:
+            if not gc.get_freeze_count():  # they are old now, and not to be looked through at once
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -6,6 +6,7 @@ is wrong.
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Iterator
@@ -59,6 +60,11 @@ def rate_fits(row: Row, name: str, sec: tuple[float, float]) -> bool | None:
     return any(overlap(rate, shown.rounded) or overlap(rate, shown.truncated) for rate in rates)
 
 
+def may_vote(row: Row) -> bool:
+    """Whether the row has a column that follows from its time or TFLOPs."""
+    return any(getattr(row.record, name) is not None for name in ("mfu", "aggr_pflops", *RATES))
+
+
 def vote(row: Row, name: str, value: float) -> bool | None:
     """What the derived columns say to a corrected time or TFLOPs; None when there are none or they accept both."""
     figure = row.printed(name)
@@ -92,6 +98,9 @@ def _aggregates(mates: list[Row]) -> Iterator[Finding]:
         and not row.settled
     ]
     reported: set[float] = set()
+    # Asked for by few rows, and then of all of them.
+    usual_divisor, usual_of_all = functools.cache(lambda: _usual_divisor(rows)), functools.cache(lambda: _usual_of_all(rows))
+    kept = functools.cache(lambda: sum(aggregate_fits(mate, mate.record.tflops or 0.0) is not None for mate in rows))
     for row in rows:
         assert row.record.tflops is not None
         corrected = row.get("tflops") if row.reasons.get("tflops") == "tflops-mismatch" else None
@@ -99,15 +108,14 @@ def _aggregates(mates: list[Row]) -> Iterator[Finding]:
         shown = row.printed("aggr_pflops")
         assert shown is not None
         if habit is None:
-            count, divisor = row.world or 1, _usual_divisor(rows)
+            count, divisor = row.world or 1, usual_divisor()
             exact = row.record.tflops * count / divisor
             off = shown.value / exact - 1
             work = f"{row.record.tflops:g} TFLOPs x {count} / {divisor:g} = {exact:.4g} PetaFLOPs"
             message = f"{work}, printed {shown.value:g} ({off:+.0%})"
-            kept = sum(aggregate_fits(mate, mate.record.tflops or 0.0) is not None for mate in rows)
-            level: Level = "info" if kept < max(2, 0.5 * len(rows)) else "error" if abs(off) > 0.1 else "warning"
+            level: Level = "info" if kept() < max(2, 0.5 * len(rows)) else "error" if abs(off) > 0.1 else "warning"
             yield row.find("aggregate", level, message, name="aggr_pflops", proposed=shown.like(exact))
-        elif (divisor := _only(row)) and (usual := _usual_of_all(rows)) and divisor != usual:
+        elif (divisor := _only(row)) and (usual := usual_of_all()) and divisor != usual:
             exact = row.record.tflops * (row.world or 1) / usual
             message = f"{row.record.tflops:g} TFLOPs x {row.world} / {divisor:g}: the other rows divide by {usual:g}"
             yield row.find("aggregate", "warning", message, name="aggr_pflops", proposed=shown.like(exact))

@@ -167,7 +167,8 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     if count < 3:
         return []
     far = abs(math.log(tflops / middle)) - abs(math.log(sec / middle))
-    if far <= 0:
+    low, high = nearby.ends(row)
+    if far <= 0 or not 0.8 * low < sec < 1.25 * high:
         return []
     found = _swapped_alone(row, far)
     nearby.changed(row)

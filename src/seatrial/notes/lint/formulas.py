@@ -470,11 +470,16 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
             if not _may_fit(spans[0][0], ranges, bounds, layouts, family):
                 continue
             for some in layouts.values() if family.of_layout else (spans,):
-                for alike in family.alike:
-                    each = alike[0].per_sample(some[0][0])
+                each: float | None = None
+                by_scale: dict[float, list[Row]] = {}
+                for at, alike in enumerate(family.alike):
+                    if not at or not spans[0][0].vocab:  # else the vocabulary is the row's, whatever the reading tries
+                        each, by_scale = alike[0].per_sample(some[0][0]), {}
                     for reading in alike if each is not None else ():
-                        fitting = [row for row, ranges in some if _within(each / reading.scale, ranges)]  # type: ignore[operator]
-                        if fitting:
+                        if reading.scale not in by_scale:
+                            cost = each / reading.scale  # type: ignore[operator]
+                            by_scale[reading.scale] = [row for row, ranges in some if _within(cost, ranges)]
+                        if fitting := by_scale[reading.scale]:
                             matched.setdefault(reading, []).extend(fitting)
     return matched
 
@@ -486,7 +491,8 @@ def _may_fit(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, f
     if family.of_layout:
         large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)}
     low = family.least._per_sample(row, dict.fromkeys(large, 1.0))
-    high = low if family.most is family.least and not large else family.most._per_sample(row, large)
+    same = (family.most is family.least or row.vocab) and not large
+    high = low if same else family.most._per_sample(row, large)
     if low is None or high is None:
         return False
     for scale in family.scales:

@@ -9,6 +9,8 @@ configuration; the column is otherwise constant.
 """
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,6 +19,7 @@ from seatrial.notes.lint import relations
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
+from seatrial.record import Record
 from seatrial.stages import read as read_split
 from seatrial.tables.headings import normal, read_heading
 
@@ -332,21 +335,38 @@ def swapped(row: Row) -> list[Finding]:
     """Two counts side by side of which each is one of the other's column, where the columns have nothing in common."""
     if not row.tabular or row.settled or row.place >= MOST_SWAPPED:
         return []
-    shown = [name for heading in row.record.printed if (name := read_heading(heading).field) in SIDES]
-    for left, right in pairwise(shown):
+    for left, right in _sides(tuple(row.record.printed)):
         one, two = getattr(row.record, left), getattr(row.record, right)
+        if not one or not two or not row.sheet.rare(row, left, one) or not row.sheet.rare(row, right, two):
+            continue
         others = [mate.record for mate in row.around[:MOST_SWAPPED] if mate is not row]
         first, second = ({getattr(other, name) for other in others} - {None} for name in (left, right))
         apart = first and second and (max(first) < min(second) or max(second) < min(first)) and len(others) > 2
-        if not one or not two or not apart or one in first or two in second:
+        if not apart or one in first or two in second:
             continue
-        if _near_to(two, first) and _near_to(one, second):
+        if _near_to(two, first) and _near_to(one, second) and not _divides_as_it_is(row, left, right):
             both = f"{row.column(left)} {one} and {row.column(right)} {two}"
             message = f"{both} stand in each other's place: the other rows say so"
             row.propose(left, two, "cells-shifted")
             row.propose(right, one, "cells-shifted")
             return [row.find("cells-shifted", "error", message, name=left, proposed=str(two))]
     return []
+
+
+def _divides_as_it_is(row: Row, left: str, right: str) -> bool:
+    """Whether the batch divides over the replicas, and would not with two counts exchanged."""
+    names, record = ("gbs", "mbs", "gpus"), row.record
+    gbs, mbs, gpus = (getattr(record, {left: right, right: left}.get(name, name)) for name in names)
+    shared = (record.tp or 1) * (record.pp or 1) * (row.beside("cp") or 1)
+    before, after = (not (g and m) or g % (m * max(1, (n or 1) // shared)) == 0 for g, m, n in
+                     ((record.gbs, record.mbs, record.gpus), (gbs, mbs, gpus)))  # fmt: skip
+    return before and not after
+
+
+@functools.lru_cache(maxsize=4096)
+def _sides(headings: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Counts that stand side by side."""
+    return list(pairwise(name for heading in headings if (name := read_heading(heading).field) in SIDES))
 
 
 SIDES, MOST_SWAPPED = ("mbs", "gbs", "seq", "layers", "hidden", "heads", "gpus"), 300
@@ -380,7 +400,8 @@ def _around(value: int, step: int) -> str:
 
 def batch(row: Row) -> list[Finding]:
     dp, mbs, gbs = row.whole("dp"), row.whole("mbs"), row.whole("gbs")
-    if not dp or not mbs or not gbs or gbs % (dp * mbs) == 0:
+    dp = 1 if dp is None and row.shows("mbs") and row.shows("gbs") else dp  # of however many replicas, each has whole ones
+    if not dp or not mbs or not gbs or gbs % (dp * mbs) == 0 or row.reasons.get("mbs") == "cells-shifted":
         return []
     if {"gbs", "mbs"} & set(row.record.inferred) and not _others_divide(row):
         return []  # a sentence may speak of something else
@@ -413,7 +434,18 @@ def _meant(row: Row, dp: int, mbs: int, gbs: int) -> tuple[str, int | None]:
     usual, often = mode(mate.mbs for mate in mates)
     if isinstance(usual, int) and often > 0.8 * len(mates) and usual != mbs and gbs % (dp * usual) == 0:
         return "mbs", usual
+    # A micro-batch that no other row has, where one of theirs divides and makes the row none of them.
+    others = Counter(mate.mbs for mate in mates if mate.mbs)
+    theirs = [n for n in others if gbs % (dp * n) == 0 and not any(_same_but(mate, row.record, mbs=n) for mate in mates)]
+    if _ran(row) and mbs not in others and len(theirs) == 1 and sum(others.values()) > 3 and others[theirs[0]] > 1:
+        return "mbs", theirs[0]
     return "gbs", None
+
+
+def _same_but(mate: Record, record: Record, *, mbs: int) -> bool:
+    """Whether another row has the layout of this one with another micro-batch."""
+    names = ("size_label", "nodes", "gpus", "dp", "tp", "pp", "cp", "gbs", "seq", "recompute")
+    return mate.mbs == mbs and all(getattr(mate, name) == getattr(record, name) for name in names)
 
 
 def layers(row: Row) -> list[Finding]:

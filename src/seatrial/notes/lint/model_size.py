@@ -75,14 +75,15 @@ def check(sheet: Sheet) -> list[Finding]:
 
 
 def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
-    """Of a table that counts parameters in full the one row whose count is not that of its shape."""
+    """Of a table that counts parameters in full, or to three digits, the one row whose count is not that of its shape."""
     ratios: dict[Row, float] = {}
     for row in mates[:500]:
         size, counted = label_parameters(row.record.size_label), sizes(row)
-        if size is not None and size[1] == 0.5 and counted is not None and row.record.layers and row.record.hidden:
+        fine = size is not None and size[1] <= _DIGITS * size[0]
+        if size is not None and fine and counted is not None and row.record.layers and row.record.hidden:
             ratios[row] = size[0] / counted[1]
     kept = [row for row, ratio in ratios.items() if abs(ratio - 1) < _COUNTED]
-    if len(kept) < 2 or len(kept) < 0.6 * len(ratios):
+    if len({row.record.size_label for row in kept}) < 2 or 2 * len(kept) < len(ratios):
         return []
     found = []
     for row, ratio in ratios.items():
@@ -90,12 +91,32 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
             continue
         without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
+        # As many layers as another row has would be the count.
+        need = (ratio * low - (low - without)) * (row.layers or 1) / without
+        layers = [mate.record.layers for mate in mates if mate.record.layers and mate.record.layers != row.layers]
+        meant = next((n for n in layers if abs(need / n - 1) < _COUNTED), None)
+        if meant and not tied and row.states("layers"):
+            message = f"layers {row.layers} -> {meant}: {row.record.size_label} parameters, but {_billions(row)}"
+            found.append(row.find("label-vs-params", "error", message, name="layers", proposed=str(meant)))
+            continue
         why = ": the embedding is counted twice, though it is tied" if tied else ""
         message = f"{row.record.size_label} parameters, but {_billions(row)}, as the other rows count{why}"
-        found.append(row.find("label-vs-params", "error", message, name="size_label", proposed=f"{low:,.0f}"))
+        found.append(row.find("label-vs-params", "error", message, name="size_label", proposed=_as_label(row, low)))
     return found
 
 
+def _as_label(row: Row, count: float) -> str:
+    """A number of parameters as the row's own label is written."""
+    label = row.cell("size_label") or row.record.size_label
+    unit = row.record.size_label.strip()[-1:].upper()
+    scale = {"M": 1e6, "B": 1e9, "T": 1e12}.get(unit, 1.0)
+    decimals = len(label.strip("MBTmbt ").partition(".")[2])
+    if scale == 1.0:
+        return f"{count:,.0f}"
+    return f"{count / scale:.{decimals}f}{unit if label.strip()[-1:].upper() == unit else ''}"
+
+
+_DIGITS = 0.005
 _COUNTED = 0.02
 """Biases, norms and positions that nobody describes."""
 

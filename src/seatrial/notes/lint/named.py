@@ -8,6 +8,7 @@ what a price or a model changes is learned for each device and model.
 """
 from __future__ import annotations
 
+import functools
 import math
 import re
 import statistics
@@ -83,6 +84,7 @@ def found(rows: list[Row]) -> Iterator[Way]:
             yield max(tried, key=lambda way: (way.kept, -len(way.terms), -len(way.constants)))
 
 
+@functools.lru_cache(maxsize=4096)
 def _kind(heading: str) -> tuple[str, tuple[Terms, ...]] | None:
     if not is_extra(heading):
         return None

@@ -177,7 +177,10 @@ def _point_moved(row: Row) -> str | None:
 def _peak(row: Row) -> list[Finding]:
     tflops, device = row.get("tflops"), row.device
     if device is None:
-        return []
+        if not tflops or row.peak is None or tflops <= row.peak or row.record.tflops_per == "node":
+            return []
+        message = f"{tflops:g} TFLOPs is above the peak of {row.peak:g} that the text says"
+        return [row.find("over-peak", "error", message, name="tflops", proposed=_of_one(row, tflops))]
     peak = max(device.peak_tflops.values()) * (1.15 if device.kind == "cpu" else 1.0)
     if not tflops:
         return _too_fast(row, device.name, peak)

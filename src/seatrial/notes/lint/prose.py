@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from seatrial import fields, presets
@@ -109,7 +109,9 @@ _CUES: dict[str, tuple[str, ...]] = {
     "gbs": ("batch", "gbs", "sequences", "samples"), "mbs": ("batch", "mbs"), "tp": ("tp", "tensor"), "pp": ("pp", "pipeline"),
 }  # fmt: skip
 """Letters without which no pattern of a field can be met: most lines of a long file have none of them."""
-_OF_DEVICES = re.compile(_DEVICE, re.IGNORECASE)
+_ALL_CUES = {cue for cues in _CUES.values() for cue in cues} | {"recomp", "checkpoint", "expert", "moe", "mixt", "llama", "glu"}
+_OF_DEVICES = re.compile(r"[ahvbp]\d\d|mi\d|gpu|card|device|accelerator|process|rank")
+"""Letters of what `_DEVICE` matches."""
 _LONG = re.compile(r"\d{40}")
 _SAYS = re.compile(r"\d|llama|glu|recompu|checkpointing|expert|moe", re.IGNORECASE)
 _SELECTIVE = re.compile(r"\bselective\b", re.IGNORECASE)
@@ -148,7 +150,9 @@ class Hints:
             new.pop("gpus", None)
         if "kv_heads" in new and record.heads is None and "heads" not in new:
             del new["kv_heads"]
-        return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new}))) if new else record  # type: ignore[arg-type]
+        if not new:
+            return record
+        return replace(record, **new, inferred=tuple(sorted({*record.inferred, *new})))  # type: ignore[arg-type]
 
     def _of(self, record: Record) -> dict[str, object]:
         # All rows of a table stand under the same text.
@@ -237,11 +241,19 @@ class Hints:
         if number not in self._loosely:
             text = self.lines[number - 1]
             plain = len(text) <= 2000 and any(map(str.isdigit, text)) and not _LONG.search(text)
-            found = _values_of(in_english(text), _LOOSE) if plain else {}
+            found = _values_of(text, _LOOSE) if plain and _has_cue(text := in_english(text)) else {}
             if not _in_use(found.get("seq")):
                 found.pop("seq", None)
             self._loosely[number] = found
         return self._loosely[number]
+
+
+def _has_cue(text: str) -> bool:
+    letters = text.casefold()
+    for cue in _ALL_CUES:  # asked of every line: no generator
+        if cue in letters:
+            return True
+    return _OF_DEVICES.search(letters) is not None
 
 
 def _in_use(seq: object) -> bool:
@@ -260,6 +272,8 @@ def read_sentence(text: str) -> dict[str, object]:
     ):
         return {}
     text = in_english(text)
+    if not _has_cue(text):
+        return {}
     text, apart = _without_exceptions(text)
     letters = text.casefold()
     found: dict[str, object] = {**_values_of(text, _COMPILED), **({"except": apart} if apart else {})}
@@ -314,7 +328,8 @@ def _without_exceptions(text: str) -> tuple[str, dict[str, dict[str, object]]]:
 def _values_of(text: str, wanted: dict[str, list[re.Pattern[str]]]) -> dict[str, object]:
     found: dict[str, object] = {}
     rest = text
-    letters, devices = text.casefold(), _OF_DEVICES.search(text)
+    letters = text.casefold()
+    devices = _OF_DEVICES.search(letters)
     for name, patterns in wanted.items():
         if not (any(cue in letters for cue in _CUES[name]) if name in _CUES else devices):
             continue
@@ -344,13 +359,19 @@ _LIMIT = re.compile(
 _OF_MEMORY = re.compile(r"mem|GPU|node|device|usable|card", re.IGNORECASE)
 _OF_A_DEVICE = re.compile(
     r"\b(A100|H100|H200|H800|A800|V100|P100|A40|L40S?|L4|T4|H20|B[123]00|G[BH][23]00|MI\d+X?|(?:TPU )?v[2-6][ep]?)\b"
-    r"[^|\n\d]{0,12}?(\d{2,3}) ?Gi?B\b", re.IGNORECASE
+    r"[^|\n\d]{0,12}?(?:\d+(?:\.\d+)? ?[TP]FLOP[^|\n.;]{0,24}?)?(\d{2,3}) ?Gi?B\b(?! per node| a node|/node)", re.IGNORECASE
 )
 _A_DEVICE = re.compile(
     r"(?<![\w.])(\d{1,3}) ?Gi?B\b(?: of)?(?: HBM\w*| VRAM| memory| RAM)? ?(?:per|/|a|each|on each)? ?"
     r"(?:GPU|device|card|GCD|accelerator|chip)s?\b|(?<![\w.])(\d{1,3}) ?Gi?B each\b|"
     r"\b(?:GPU|device|HBM\w*|VRAM)(?: memory| capacity)?(?: of| is|:|=) ?(\d{1,3}) ?Gi?B\b(?! per node| a node|/node)",
     re.IGNORECASE,
+)
+_FIGURE = r"(?<![\d.])(\d{2,4}(?:\.\d+)?)(?!\d|\.\d| ?%| ?[GM]i?B)"
+_PEAK = re.compile(
+    rf"\bpeaks?\b(?: (?:of|at|is|being|dense|bf16|fp16))*[ :=]{{1,3}}{_FIGURE}|"
+    rf"{_FIGURE} ?TFLOP\S*(?: \w+){{0,2}} (?:dense|peak)\b|"
+    rf"\b(?:[AHVBL]\d{{2,3}}S?|MI\d+X?|(?:TPU )?v[2-6][ep]?|Gaudi ?\d)(?::| has| does| \() ?{_FIGURE} ?TFLOP", re.IGNORECASE
 )
 _UNEVEN = re.compile(
     r"\buneven\b|unevenly|first-pipeline-num-layers|last-pipeline-num-layers|account-for-embedding|account-for-loss|"
@@ -362,6 +383,8 @@ _UNEVEN = re.compile(
 @dataclass(frozen=True)
 class Prose:
     lines: tuple[str, ...]
+    _near: dict[int, list[tuple[int, float, str]]] = field(default_factory=dict, compare=False)
+    """Section -> the sizes of devices that hold there; filled when it is needed."""
 
     @cached_property
     def hints(self) -> Hints:
@@ -401,6 +424,13 @@ class Prose:
         return found
 
     @cached_property
+    def peaks(self) -> list[float]:
+        """The TFLOPs that the text says devices can do at most, where it names none that is known."""
+        text = "\n".join(line for line in self.lines if not line.lstrip().startswith("|"))
+        said = () if _presets_in(text.lower()) else _PEAK.finditer(text)
+        return [float(next(filter(None, match.groups()))) for match in said]
+
+    @cached_property
     def device(self) -> Device | None:
         """The one device of our presets that the file names; none when it names several."""
         return device_named("\n".join(self.lines))
@@ -415,6 +445,8 @@ class Prose:
 
         A sentence above holds up to the next heading of the first level, one below only where no heading stands between."""
         at = line or 0
+        if not self.limits:
+            return None
         above = [limit for limit in self.limits if limit[0] <= at and not self._heading_between(limit[0], at, "# ")]
         below = [limit for limit in self.limits if limit[0] > at and not self._heading_between(at, limit[0], "#")]
         near = min([*above, *below], key=lambda limit: (abs(limit[0] - at), limit[0] > at), default=None)
@@ -440,18 +472,26 @@ class Prose:
     def _nearest(self, said: list[tuple[int, float, str]], line: int) -> list[tuple[int, float, str]]:
         """Of what lines say that of the innermost section around a line, headings included; all where none is around it."""
         tree = self.hints.sections
-        depth = {section: place for place, section in enumerate(tree.chain(tree.at(line)))}
-        # The line of a heading belongs to what it opens.
-        places = [(depth[scope], each) for each in said if (scope := tree.scope(tree.at(each[0] + 1))) in depth]
-        inner = min((place for place, _ in places), default=None)
-        return [each for place, each in places if place == inner] or said
+        section = tree.at(line)
+        if section not in self._near:
+            depth = {section: place for place, section in enumerate(tree.chain(section))}
+            # The line of a heading belongs to what it opens.
+            places = [(depth[scope], each) for each in said if (scope := tree.scope(tree.at(each[0] + 1))) in depth]
+            inner = min((place for place, _ in places), default=None)
+            self._near[section] = [each for place, each in places if place == inner] or said
+        return self._near[section]
+
+
+def _presets_in(text: str) -> set[str]:
+    words = set(re.findall(r"\w+", text))
+    return {name for name in presets.names("devices") if words & {base := name.split("-")[0], f"{base}s"}}
 
 
 @lru_cache(maxsize=1024)
 def device_named(text: str) -> Device | None:
     """The one device of our presets that a text names; of its forms the one that is named too, else the largest and fastest."""
     text = text.lower()
-    found = {name for name in presets.names("devices") if re.search(rf"\b{name.split('-')[0]}s?\b", text)}
+    found = _presets_in(text)
     if "fugaku" in text:
         found.add("a64fx")
     if len({name.split("-")[0] for name in found}) != 1:

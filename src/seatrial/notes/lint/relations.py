@@ -34,6 +34,10 @@ class Relation:
     apart: tuple[str, ...] = ()
     """Fields by which rows differ in what is learned."""
 
+    @functools.cached_property
+    def measures(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.terms if is_measure(name))
+
 
 _STEP = (("sec_per_it", 1), ("gbs", -1))
 RELATIONS = (
@@ -206,7 +210,7 @@ def is_measure(name: str) -> bool:
 
 def slack(row: Row, relation: Relation, but: str = "") -> float:
     """What the printed digits leave open, whether they were rounded or cut off."""
-    shown = [row.printed(name) for name, _ in relation.terms if is_measure(name) and name != but]
+    shown = [row.printed(name) for name in relation.measures if name != but]
     return 1e-6 + sum(2 * figure.slack for figure in shown if figure is not None)
 
 
@@ -401,7 +405,7 @@ def learn(sheet: Sheet) -> list[Finding]:
     for where, offs in found.items():
         name = where[2]
         known = _known(str(name[0]), UNSAID in name, ANY in name)
-        rule = _rule(offs[: 4 * _MOST_ROWS], known, UNSAID_MOST if UNSAID in name else MOST)
+        rule = _rule(tuple(offs[: 4 * _MOST_ROWS]), tuple(known), UNSAID_MOST if UNSAID in name else MOST)
         if rule is not None and not (ANY in name and abs(rule.constant + TERA) > 0.004):
             sheet.rules[where] = rule
     sheet.rules.update(by_heading)
@@ -427,7 +431,8 @@ def _known(name: str, unsaid: bool, any_model: bool) -> list[float]:
     return [0.0] if _EXACT.get(name) else [-TERA] if any_model else []
 
 
-def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> Rule | None:
+@functools.lru_cache(maxsize=256)
+def _rule(offs: tuple[tuple[float, float], ...], known: tuple[float, ...], most: float) -> Rule | None:
     """A known figure that two rows keep to, unless more rows agree on another one; else what most rows agree on."""
     where = sorted(off for off, _ in offs)
     if len(offs) <= _FEW:
@@ -451,7 +456,7 @@ def _rule(offs: list[tuple[float, float]], known: list[float], most: float) -> R
     return Rule(constant, scatter, len(near))
 
 
-def _beyond_chance(offs: list[tuple[float, float]], middle: float) -> bool:
+def _beyond_chance(offs: tuple[tuple[float, float], ...], middle: float) -> bool:
     """Rows with several slips: those left agree to their digits, more of them than by accident, and hardly any nearly does."""
     exactly = [may for off, may in offs if abs(off - middle) <= may + EXACTLY]
     if len(offs) in (3, 4) and len(exactly) >= 2 and max(exactly) < EXACTLY * 3:

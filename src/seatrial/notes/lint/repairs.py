@@ -71,7 +71,7 @@ MANY = 3.0
 """Logarithm of a factor by which nobody changes a batch without a word."""
 FAR = 1.2
 """Logarithm of a factor beyond which a value needs more for it than that it would mend the row."""
-ENOUGH, CLEAR, MARGIN = 1.0, 3.0, 0.9
+ENOUGH, CLEAR, MARGIN, LEAD = 1.0, 3.0, 0.9, 2.0
 _TIMES = {1000.0: ("milliseconds", "ms-not-s"), 1e-3: ("seconds", "time-unit"), 60.0: ("seconds", "time-unit"),
           1 / 60.0: ("minutes", "time-unit"), 1 / 3600.0: ("hours", "time-unit")}  # fmt: skip
 """Printed over meant time -> the unit it is in."""
@@ -409,6 +409,8 @@ def _scored(
         score -= USUAL / 2  # what nearly all rows have
     if name == "gbs" and _of_each_device(row, float(value)):  # type: ignore[arg-type]
         score, why = score + USUAL / 2, why or " (as much for a device as in the other rows)"
+    elif name == "gbs" and _of_each_device(row, float(value), was=True):  # type: ignore[arg-type]
+        score -= USUAL
     yield Repair(name=name, value=value, shown=str(value), score=score + _stale(row, name), why=why)
 
 
@@ -422,12 +424,13 @@ def _only_there(row: Row, like: Row) -> bool:
     return 0 < most[0] < (row.get("tflops") or 0.0) <= most[1]
 
 
-def _of_each_device(row: Row, gbs: float) -> bool:
-    """Whether a batch is as much for each device as nearly all rows have, and the printed one is not."""
+def _of_each_device(row: Row, gbs: float, *, was: bool = False) -> bool:
+    """Whether a batch is as much for each device as nearly all rows have, and the printed one is not; `was`: the other way."""
     shares = [mate.record.gbs / mate.world for mate in row.around if mate is not row and mate.record.gbs and mate.world]
     usual, often = mode(shares)
-    each, was = gbs / (row.world or 1), (row.record.gbs or 0) / (row.world or 1)
-    return len(shares) > 2 and often >= 0.7 * len(shares) and each == usual != was
+    each, printed = gbs / (row.world or 1), (row.record.gbs or 0) / (row.world or 1)
+    right, wrong = (printed, each) if was else (each, printed)
+    return len(shares) > 2 and often >= 0.7 * len(shares) and right == usual != wrong
 
 
 def _same_layout(row: Row, mate: Row, name: str, value: object) -> bool:
@@ -478,7 +481,7 @@ def _measure(row: Row, name: str, value: float, bounds: tuple[float, float], sco
     if name == "tflops" and not why and min(abs(math.log(ratio * 3 / 4)), abs(math.log(ratio * 4 / 3))) < min(tight, 0.008):
         score, code = score + RECOMPUTED, "formula-mixed"
         why = " (the recomputed forward pass is counted)" if ratio > 1 else " (the recomputed forward pass is not counted)"
-    peak = max(row.device.peak_tflops.values()) if row.device is not None and name == "tflops" else math.inf
+    peak = (row.peak or math.inf) if name == "tflops" else math.inf
     score += ABOVE if figure.value > peak >= value else 0.0
     score += _leaning(row, name, figure.value, value) if name in MEASURES else _in_line(row, name, figure.value, value)
     if name in ("mfu", "hfu") and not why and any(abs(math.log(ratio * a / b)) < 0.006 for a in PEAKS for b in PEAKS if a != b):
@@ -567,7 +570,8 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     rivals = [repair for repair in repairs[1:] if best is not None and best.score - repair.score < MARGIN]
     facts = "; ".join(dict.fromkeys(_fact(row, *b) for b in broken[:3]))
     alone = len(repairs) == 1 and (abs(off) < FAR or rule.support > ENOUGH_ROWS)
-    known = best is not None and (best.score >= ENOUGH or alone) and not rivals
+    leads = best is not None and len(repairs) > 1 and best.score >= max(0.0, repairs[1].score + LEAD)
+    known = best is not None and (best.score >= ENOUGH or alone or leads) and not rivals
     fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned

@@ -27,7 +27,7 @@ from seatrial.notes.read.rows import holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
 from seatrial.spec import Device
-from seatrial.tables.headings import NUMBER, clean, decimal, normal, read_heading
+from seatrial.tables.headings import NUMBER, clean, decimal, in_letters, normal, read_heading
 
 if TYPE_CHECKING:
     from seatrial.notes.lint import relations
@@ -186,6 +186,18 @@ def field_of(heading: str) -> str:
     return read_heading(heading).field
 
 
+@lru_cache(maxsize=4096)
+def _fields_of(headings: tuple[str, ...]) -> dict[str, str]:
+    """Field -> the first heading that stands for it."""
+    letters = {name: heading for heading, name in in_letters(headings).items()}
+    return letters | {name: heading for heading in reversed(headings) if (name := field_of(heading))}
+
+
+@lru_cache(maxsize=16384)
+def _names_device(cell: str) -> bool:
+    return cell.lower() != cell.upper() and DEVICES.search(cell) is not None
+
+
 @dataclass(eq=False)
 class Row:
     record: Record
@@ -231,15 +243,15 @@ class Row:
     @cached_property
     def columns(self) -> dict[str, str]:
         """Field -> heading."""
-        found = {name: heading for heading in reversed(list(self.record.printed)) if (name := field_of(heading))}
+        found = dict(_fields_of(tuple(self.record.printed)))
         if self.record.sec_per_it and self.record.iteration is None and "sec_per_it" not in found and "iteration" in found:
             found["sec_per_it"] = found.pop("iteration")
         if self.record.mem_value is not None and "mem_value" not in found:
             by_cell = [heading for heading, cell in self.record.printed.items() if holds_memory(heading, cell)]
             found.update(dict.fromkeys(["mem_value"], by_cell[0]) if by_cell else {})
         if self.record.machine and "machine" not in found:
-            named = [heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine]
-            found.update(dict.fromkeys(["machine"], named[0]) if named else {})
+            named = next((heading for heading, cell in self.record.printed.items() if clean(cell) == self.record.machine), None)
+            found.update({} if named is None else {"machine": named})
         return found
 
     def figure(self, heading: str) -> float | None:
@@ -282,7 +294,7 @@ class Row:
     def beside(self, name: str) -> int | None:
         """A count that a layout is not always told by: context or expert parallelism, gradient accumulation."""
         if self._beside is None:
-            self._beside = {"cp": self.record.cp} if self.record.cp else {}
+            self._beside = {name: found for name in ("cp", "ep") if (found := getattr(self.record, name))}
             for heading, cell in {**self.record.extra, **self.record.printed}.items():
                 kind = kind_beside(heading)
                 if kind and cell.strip().isdecimal() and len(cell.strip()) < 10 and int(cell) > 0:
@@ -364,9 +376,16 @@ class Row:
     @cached_property
     def device(self) -> Device | None:
         """What the row's own cells name, else the headings above it, else the file."""
-        words = [cell for cell in self.record.printed.values() if cell.lower() != cell.upper() and DEVICES.search(cell)]
+        words = [cell for cell in self.record.printed.values() if _names_device(cell)]
         own = " ".join((self.record.machine, *words))
         return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
+
+    @cached_property
+    def peak(self) -> float | None:
+        """The most TFLOPs of the row's device; of one that nobody has a preset for, what the text says."""
+        if self.device is not None:
+            return max(self.device.peak_tflops.values())
+        return max(self.sheet.text(self).peaks, default=None)
 
     @property
     def tabular(self) -> bool:
@@ -468,6 +487,7 @@ class Sheet:
     """(table, size) -> what a token costs, and a token for each token of the sequence, where no formula is known."""
     _steps: dict[tuple[tuple[str, int | None], str], digits.Steps] = field(default_factory=dict)
     _unknown: dict[tuple[str, int | None], bool] = field(default_factory=dict)
+    _counts: dict[tuple[tuple[str, int | None], str], Counter[object]] = field(default_factory=dict)
     _bearers: dict[tuple[str, str, int | None], dict[object, list[Row]]] = field(default_factory=dict)
 
     @classmethod
@@ -479,7 +499,7 @@ class Sheet:
             known = record if text is None else text.hints.enriched(record)
             row = Row(known, len(sheet.rows), sheet, layers=known.layers, hidden=known.hidden, seq=known.seq, vocab=known.vocab)
             told = text is not None and text.hints.mixture(known)
-            row.mixture = told or is_mixture(known.size_label) or row.beside("ep") is not None
+            row.mixture = told or is_mixture(known.size_label) or bool(known.experts) or row.beside("ep") is not None
             sheet.rows.append(row)
         return sheet
 
@@ -505,9 +525,18 @@ class Sheet:
     def steps(self, key: tuple[str, int | None], name: str) -> digits.Steps:
         """How fine the figures of one column are."""
         if (key, name) not in self._steps:
-            shown = (digits.read(row.cell(name), getattr(row.record, name, None)) for row in self.tables[key] if row.cell(name))
+            shown = (digits.read(cell, getattr(row.record, name, None)) for row in self.tables[key] if (cell := row.cell(name)))
             self._steps[key, name] = digits.Steps.of([figure for figure in shown if figure is not None])
         return self._steps[key, name]
+
+    def rare(self, row: Row, name: str, value: object) -> bool:
+        """Whether no other row of the table may have a value; in a very long one, whether it is worth looking."""
+        if len(row.mates) > 2 * _NEAR:
+            return True
+        key = row.key, name
+        if key not in self._counts:
+            self._counts[key] = Counter(getattr(mate.record, name) for mate in row.mates)
+        return self._counts[key][value] < 2
 
     def has_unknown(self, key: tuple[str, int | None]) -> bool:
         """Whether a column of the table that no field takes holds different numbers."""
@@ -566,6 +595,12 @@ class Nearby:
             return 0, math.nan
         low, high = (self._ordered[i if i < at else i + 1] for i in ((count - 1) // 2, count // 2))
         return count, low if count % 2 else (low + high) / 2
+
+    def ends(self, row: Row) -> tuple[float, float]:
+        """The least and the most that another row has, after `middle` was asked for the same row."""
+        own = self._held.get(row.place)
+        first, last = self._ordered[:2], self._ordered[-2:]
+        return first[1 if first[0] == own else 0], last[0 if last[-1] == own else -1]
 
     def changed(self, row: Row) -> None:
         """A finding proposed another figure for the row."""

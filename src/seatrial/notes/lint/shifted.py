@@ -8,6 +8,7 @@ under its heading and what follows from each other does.
 """
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,29 +38,36 @@ def check(sheet: Sheet) -> list[Finding]:
 
 def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     broken, kept = broken_and_kept(row)
-    columns = [read_heading(heading) for heading in row.record.printed]
-    foreign = [cell for column, cell in zip(columns, cells) if not _stands(column, cell)]
+    headings = list(row.record.printed)
+    stand = list(map(_stands, headings, cells))
+    foreign = [cell for cell, stands in zip(cells, stand) if not stands]
     # A cell with the unit of its neighbour's column stands there.
     unit = any(re.match(r"[\d.,]+ ?[a-zA-Z%]", cell) for cell in foreign)
     wrong = len(foreign) + _lost(row, cells)
     if not wrong and len(broken) < 2:
         return []
-    best: tuple[int, int, list[str]] | None = None
-    for at, moved in _shifts(cells):
-        if all(_stands(column, cell) for column, cell in zip(columns, moved)):
+    best: tuple[tuple[int, int], int, list[str], Row] | None = None
+    columns = [read_heading(heading) for heading in headings]
+    # What stands before the place where cells moved stays where it is.
+    for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells)):
+        if all(map(_stands, headings, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and _exchanged(cells, moved, at))
-            better = len(holding) >= enough and (best is None or len(holding) > best[0])
-            if trial is not None and not faults and better:
-                best = len(holding), at, moved
+            # Of two that do as well the one that moves fewer cells.
+            merit = len(holding), sum(cell == was for cell, was in zip(moved, cells))
+            if trial is not None and not faults and len(holding) >= enough and (best is None or merit > best[0]):
+                best = merit, at, moved, trial
     if best is None:
         return []
-    _, at, moved = best
+    _, at, moved, trial = best
     changed = [c.field for c, was, cell in zip(columns, cells, moved) if c.field and cell and cell != was]
     name = next((field for field in changed if field in MEASURES), changed[0] if changed else "")
     there = next((cell for c, cell in zip(columns, moved) if c.field == name), None)
     row.settled = True
+    for field in changed:
+        if isinstance(value := getattr(trial.record, field, None), (int, float)):
+            row.propose(field, value, "cells-shifted")
     exchanged = _exchanged(cells, moved, at)
     what = f"the cells from {columns[at].heading} on stand one column off: moved back"
     if exchanged:
@@ -79,21 +87,24 @@ def _lost(row: Row, cells: list[str]) -> bool:
     return not cells[-1] and len(others) > 2 and all(mate.record.printed.get(last, "").strip() for mate in others)
 
 
-def _stands(column: Column, cell: str) -> bool:
+@functools.lru_cache(maxsize=65536)
+def _stands(heading: str, cell: str) -> bool:
     """Whether a cell can stand under a heading; under one that no field takes, and as a note, anything can."""
+    column = read_heading(heading)
     timed = column.field == "iteration" and TIMED.fullmatch(cell)  # `Step` of 14.1 s
     return not cell or not column.field or column.kind == "notes" or bool(timed) or fits(column, cell)
 
 
-def _shifts(cells: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """The row with a cell put in where one was lost, or with an empty one taken out; and from which column on."""
-    for at in range(len(cells) - 1):
+def _shifts(cells: list[str], last: int) -> Iterator[tuple[int, list[str]]]:
+    """The row with a cell put in where one was lost, or with an empty one taken out; and from which column on, up to `last`."""
+    end = min(last + 1, len(cells) - 1)
+    for at in range(end):
         if cells[at] != cells[at + 1]:
             yield at, [*cells[:at], cells[at + 1], cells[at], *cells[at + 2 :]]
     if not cells[-1].strip("-"):
-        for at in range(1, len(cells) - 1):
+        for at in range(1, end):
             yield at, [*cells[:at], "", *cells[at:-1]]
-    for at, cell in enumerate(cells[:-1]):
+    for at, cell in enumerate(cells[:end]):
         if not cell.strip("-"):
             for end in range(len(cells) - 1, at, -1):  # and one of those behind it may have been typed over
                 yield at, [*cells[:at], *cells[at + 1 : end + 1], "", *cells[end + 1 :]]

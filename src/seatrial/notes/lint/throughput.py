@@ -74,10 +74,8 @@ def reading_of(row: Row) -> Reading:
 def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
     """`agreeing`: the rows of the table whose own figures belong together."""
     lean = _leaning(row, agreeing)
-    # A figure by another formula may look like its neighbours or not: that says less about it than about a wrong figure.
-    share = {"formula-mixed": -0.5}
     found = [
-        replace(e, score=e.score + lean * share.get(e.code, -1.0 if e.name == "tflops" else 1.0))
+        replace(e, score=e.score + _leans(e, lean))
         for solve in (_unit_of_time, _batch, _layers, _shape, _nodes, _formula, _either_figure)
         for e in solve(row, agreeing)
     ]
@@ -87,6 +85,24 @@ def explanations(row: Row, agreeing: set[Row]) -> list[Explanation]:
         first = best.get((e.name, e.shown))
         best[e.name, e.shown] = e if first is None else replace(first, score=max(first.score, e.score))
     return sorted(best.values(), key=lambda e: -e.score)
+
+
+_WELL = 4.0
+
+
+def _explained_well(row: Row, agreeing: set[Row]) -> bool:
+    """Whether an explanation of the row scores so; what cannot is not worked out."""
+    lean = _leaning(row, agreeing)
+    solvers = [_unit_of_time, _batch, _layers, _formula]
+    solvers += [_shape] if USUAL_SHAPE + abs(lean) >= _WELL else []
+    above = (row.record.tflops or 0.0) > (row.peak or math.inf)
+    solvers += [_either_figure] if SLIP[0][1] + abs(lean) >= _WELL or derived.may_vote(row) or above else []
+    return any(e.score + _leans(e, lean) >= _WELL for solve in solvers for e in solve(row, agreeing))
+
+
+def _leans(e: Explanation, lean: float) -> float:
+    # A figure by another formula may look like its neighbours or not: that says less about it than about a wrong figure.
+    return lean * {"formula-mixed": -0.5}.get(e.code, -1.0 if e.name == "tflops" else 1.0)
 
 
 def _may_be_wrong(row: Row, name: str, agreeing: set[Row]) -> bool:
@@ -261,12 +277,15 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
         expected, times = ((low * (1 - ALIKE_SLACK / 2), high * (1 + ALIKE_SLACK / 2)) for low, high in (expected, times))
     for name, figure, value, bounds in (("sec_per_it", sec, work / shown.value, times), ("tflops", shown, calc, expected)):
         # Where the point moved, the last digit did too.
-        half = min(figure.unit / 2 * max(1.0, value / figure.value), 0.003 * value + figure.unit / 2)
+        moved = value / figure.value
+        half = min(figure.unit / 2 * (moved if moved < 0.2 else max(1.0, moved)), 0.003 * value + figure.unit / 2)
         ends = sorted((figure.shown(bounds[0] - half), figure.shown(bounds[1] + half)))
         score, why, typed = _typing_slip(figure.like(figure.value), ends[0], ends[1])
         slipped = typed is not None and score >= 2
         meant, text = (figure.meant(typed.value), typed.text) if typed and slipped else (value, figure.like(value))
         vote = derived.vote(row, name, value)
+        if name == "tflops" and figure.value > (row.peak or math.inf) >= value:
+            score, why = score + PER_NODE, f"{why} (more than the device can do)"
         if vote is not None:
             score, why = score + DERIVED_COLUMN[vote], why + (" (another column agrees)" if vote else "")
         message = f"{row.column(name)} {figure.value:g} -> {text}{why}"
@@ -287,8 +306,9 @@ def check(sheet: Sheet) -> list[Finding]:
     found: list[Finding] = []
     for mates in sheet.tables.values():
         found += _times_alone(mates)
-        rows = [row for row in mates if complete(row) and row.reading is not None and row.reading.ratio(row) is not None
-                and not row.settled]  # fmt: skip
+        ratios = {row: ratio for row in mates if complete(row) and row.reading is not None and not row.settled
+                  and (ratio := row.reading.ratio(row)) is not None}  # fmt: skip
+        rows = list(ratios)
         agreeing = {row for row in rows if _agrees(row)}
         wrong = [row for row in rows if row not in agreeing]
         found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
@@ -298,17 +318,18 @@ def check(sheet: Sheet) -> list[Finding]:
             found.append(wrong[0].find("tflops-mismatch", "info", message, name="tflops"))
             continue
         # Where many rows miss by so little their times are means over other iterations, and no slip explains one of them.
-        small = [row for row in wrong if abs((_ratio(row) or 1.0) - 1) <= TINY]
+        small = [row for row in wrong if abs((ratios[row] or 1.0) - 1) <= TINY]
         usual = set(small) if len(small) > max(2, 0.3 * len(rows)) else {row for row in small if slack(row) >= TINY / 8}
-        explained = {row: explanations(row, agreeing) for row in wrong[:_MOST_EXPLAINED] if row not in usual}
-        _exchanges(explained)
-        factor = _common_factor(rows, wrong, explained)
+        asked = {row for row in wrong[:_MOST_EXPLAINED] if row not in usual}
+        factor = _common_factor(ratios, wrong, asked, agreeing)
         if factor is not None:
             found.append(_unknown_formula(rows, factor))
-            wrong = [row for row in rows if abs(math.log((_ratio(row) or 1) / factor)) > 0.02 + slack(row)]
-        habits = [math.log(ratio) for row in wrong if (ratio := _ratio(row))]
+            wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
+        explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
+        _exchanges(explained)
+        habits = [math.log(ratio) for row in wrong if (ratio := ratios[row])]
         for row in wrong:
-            own, open_ = math.log(_ratio(row) or 1.0), 0.004 + slack(row)
+            own, open_ = math.log(ratios[row] or 1.0), 0.004 + slack(row)
             shared = sum(abs(habit - own) < open_ for habit in habits) > 1
             found += _report(row, explained.get(row, []), factor, shared=shared)
     return found
@@ -361,10 +382,6 @@ def _agrees(row: Row) -> bool:
     return reading_of(row).fits(row)
 
 
-def _ratio(row: Row) -> float | None:
-    return reading_of(row).ratio(row)
-
-
 def _slow_units(row: Row) -> list[Finding]:
     """A row that agrees, in a table whose times are all in another unit."""
     scale = reading_of(row).scale
@@ -394,14 +411,13 @@ def _all_cut(rows: list[Row], wrong: list[Row]) -> bool:
     )
 
 
-def _common_factor(rows: list[Row], wrong: list[Row], explained: dict[Row, list[Explanation]]) -> float | None:
+def _common_factor(ratios: dict[Row, float], wrong: list[Row], asked: set[Row], agreeing: set[Row]) -> float | None:
     """A factor that nothing explains but that most rows share: a formula, sequence or vocabulary that nobody stated."""
-    if len(wrong) < 3 or len(wrong) < 0.7 * len(rows):
+    if len(wrong) < 3 or len(wrong) < 0.7 * len(ratios):
         return None
-    ratios = [ratio for row in wrong if (ratio := _ratio(row))]
-    middle = statistics.median(ratios)
-    alike = [row for row in wrong if abs(math.log((_ratio(row) or 1) / middle)) < 0.015 + slack(row)]
-    if len(alike) < 0.6 * len(rows) or any(explained.get(row) and explained[row][0].score >= 4 for row in alike):
+    middle = statistics.median(ratio for row in wrong if (ratio := ratios[row]))
+    alike = [row for row in wrong if abs(math.log((ratios[row] or 1) / middle)) < 0.015 + slack(row)]
+    if len(alike) < 0.6 * len(ratios) or any(row in asked and _explained_well(row, agreeing) for row in alike):
         return None
     return middle
 

@@ -42,7 +42,7 @@ BYTES = {"B": 1, "KiB": 1024, "1e9B": 10**9}
 COUNTS = frozenset({"iteration", "of", "epoch", "gbs", "seq", "nan", "skipped"})
 RATES = frozenset({"samples_per_s", "tokens_per_s", "tokens_per_s_per_process"})
 HELPERS = (
-    "of", "epoch", "nan", "skipped", "grad_norm", "loss_scale", "cp", "ep", "etp", "experts", "dp_replicate", "dp_shard",
+    "of", "epoch", "nan", "skipped", "grad_norm", "loss_scale", "dp_replicate", "dp_shard",
     "grad_accum", "batch_tokens", "runtime_s", "steps", "steps_per_s", "last_pipe", "last_data", "last_model", "rank", "key",
     "value", "unit", "names", "values",
 )  # fmt: skip
@@ -218,7 +218,9 @@ def build(data: Mapping[str, Any], where: str) -> Format:
 
 
 def load(path: str | os.PathLike[str]) -> Format:
-    return build(read_toml(path), str(path))
+    """Of a file that describes an engine too, its [log]."""
+    data = read_toml(path)
+    return build(data.get("log", data), str(path))
 
 
 @functools.cache

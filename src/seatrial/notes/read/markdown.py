@@ -19,6 +19,7 @@ from seatrial.errors import BadInput
 from seatrial.notes.read import logs
 from seatrial.notes.read.files import read_lines
 from seatrial.notes.read.htmltables import pipes_of_html
+from seatrial.notes.read.listed import pipes_of_lists
 from seatrial.notes.read.logs import LogReader
 from seatrial.notes.read.outline import Outline, Question
 from seatrial.notes.read.parsing import read_cell
@@ -68,8 +69,10 @@ def is_delimiter(text: str | None) -> bool:
 def is_header(cells: list[str]) -> bool:
     """Whether cells read as headings of a table of runs, for a table whose alignment row is missing."""
     named = [cell for cell in cells if cell]
+    if any(NUMBER.match(clean(cell)) for cell in named):
+        return False
     known = sum(bool(read_heading(cell).field) for cell in named)
-    return known >= 2 and 2 * known > len(named) and not any(NUMBER.match(clean(cell)) for cell in named)
+    return known >= 2 and 2 * known > len(named)
 
 
 def is_picture(cells: list[str]) -> bool:
@@ -151,7 +154,7 @@ def scan(lines: Iterable[tuple[int, str]]) -> Iterator[Token]:
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The file's lines, with every kind of table as rows between pipes."""
-    return reshaped(pipes_of_rst(pipes_of_html(without_hidden_rows(read_lines(path)))))
+    return reshaped(pipes_of_lists(pipes_of_rst(pipes_of_html(without_hidden_rows(read_lines(path))))))
 
 
 LONGEST_COMMENT = 500

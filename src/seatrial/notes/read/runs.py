@@ -34,8 +34,6 @@ SLOW = 1.4
 """Times the others' median beyond which the steps at the start of a run are its warm-up."""
 PEAKS = {"max reserved": "reserved", "max cached": "reserved", "max allocated": "allocated", "used": "used"}
 """What a line of memory calls its peak, the first that it has, and what that measures."""
-AXES = {"cp": "CP", "ep": "EP", "etp": "ETP", "experts": "experts"}
-"""What a record has no field for -> its name among what a record keeps beside its fields."""
 SERIES = {"iteration": "step", "sec_per_it": "sec", "loss": "loss", "grad_norm": "grad_norm", "gbs": "gbs", "tflops": "tflops",
           "samples_per_s": "samples_per_s", "tokens_per_s": "tokens_per_s",
           "tokens_per_s_per_process": "tokens_per_s_per_process", "mfu": "mfu", "hfu": "hfu", "mem_gib": "mem_gib",
@@ -101,12 +99,14 @@ class Run:
                               format=self.format)
 
     def _around(self, values: dict[str, Any], inferred: set[str]) -> Around:
-        kept = {name: value for name, value in values.items() if name in TYPES}
+        # Engines print how experts would be laid also where there are none.
+        dense = not values.get("experts") and values.get("ep") in (None, 1)
+        out = {"ep", "etp", "experts"} if dense else set()
+        kept = {name: value for name, value in values.items() if name in TYPES and name not in out}
         engine = {"engine": self.format.engine} if self.format.engine and "engine" not in kept else {}
         stated = {name: self.settings.get(name) or Stated(value=value, line=0) for name, value in {**engine, **kept}.items()}
-        extra = {label: str(values[name]) for name, label in AXES.items() if values.get(name) not in (None, 1, 0)}
         helpers = {name: value for name, value in values.items() if name not in TYPES}
-        return _Known(values=stated, inferred=frozenset(inferred & kept.keys()), extra=extra, helpers=helpers)
+        return _Known(values=stated, inferred=frozenset(inferred & kept.keys()), extra={}, helpers=helpers)
 
     def record(self) -> Record | Problem | None:
         """One record for all of it; None where there is nothing to say."""

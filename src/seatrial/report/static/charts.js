@@ -2,8 +2,8 @@
 const MOST_BARS = 18;
 const COLOUR = {
   matmul: "c1", forward: "c1", attention: "c2", backward: "c2", logits: "c3", loss: "c3", recompute: "c4", checkpoint: "c13", memory: "c4", embedding: "c4",
-  tensor: "c5", tp_comm: "c5", exchange: "c14", cp_comm: "c14", p2p: "c6", pp_send: "c6", gradients: "c7", grad_reduce: "c7", weight_gather: "c15", bubble: "c8", pp_wait: "c8",
-  experts: "c2", dispatch: "c14", wait: "c8",
+  tensor: "c5", tp_comm: "c5", exchange: "c14", cp_comm: "c14", ep_comm: "c16", p2p: "c6", pp_send: "c6", gradients: "c7", grad_reduce: "c7", weight_gather: "c15", bubble: "c8", pp_wait: "c8",
+  experts: "c2", dispatch: "c16", wait: "c8",
   optimizer: "c9", accumulate: "c10", launch: "c11", fixed: "c12", data: "c12",
   weights: "c1", activations: "c6", working: "c7", slack: "c8", communication: "c11", context: "c12", buffers: "c10", learned: "c13",
 };

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-from seatrial.engine.fast.kernels import plain
+from seatrial.engine.fast.kernels import plain, plain_experts
 
 
 class Kernels:
-    """Functions of the names, arguments and results of `plain`."""
+    """Functions of the names, arguments and results of `plain` and `plain_experts`."""
 
     norm = staticmethod(plain.norm)
     norm_recompute = staticmethod(plain.norm_recompute)
@@ -37,6 +37,12 @@ class Kernels:
     gelu8 = staticmethod(plain.gelu8)
     gelu_backward8 = staticmethod(plain.gelu_backward8)
     cat_qkv8 = staticmethod(plain.cat_qkv8)
+    put_rows = staticmethod(plain_experts.put_rows)
+    sum_rows = staticmethod(plain_experts.sum_rows)
+    gated = staticmethod(plain_experts.gated)
+    gated_backward = staticmethod(plain_experts.gated_backward)
+    grouped = staticmethod(plain_experts.grouped)
+    grouped_gradient = staticmethod(plain_experts.grouped_gradient)
 
     def __init__(self, **others: Callable[..., Any]):
         """`others`: in place of plain torch's, by name."""
@@ -53,10 +59,11 @@ class Kernels:
 
 NAMES = tuple(name for name, value in vars(Kernels).items() if isinstance(value, staticmethod))
 FP8 = tuple(name for name in NAMES if name.endswith("8"))
+EXPERTS = tuple(name for name in NAMES if hasattr(plain_experts, name))
 
 
 def triton_kernels() -> dict[str, Callable[..., Any]]:
-    kinds = ("activation", "adamw", "columns", "norm", "rows", "softmax")
+    kinds = ("activation", "adamw", "columns", "experts", "grouped", "norm", "rows", "softmax")
     modules = [import_module(f"seatrial.engine.fast.kernels.triton_{kind}") for kind in kinds]
     own = {name: value for m in modules for name, value in vars(m).items() if getattr(value, "__module__", "") == m.__name__}
     return {name: own[name] for name in NAMES}

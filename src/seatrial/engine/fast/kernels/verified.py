@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seatrial.engine.core.masters import merge_bits, split_bits
-from seatrial.engine.fast.kernels import FP8, plain, triton_kernels
+from seatrial.engine.fast.kernels import EXPERTS, FP8, Kernels, plain, triton_kernels
 from seatrial.engine.fast.kernels.grid import fewer_programs
 from seatrial.engine.fast.kernels.scaling import Scales, ScalingState
 
@@ -19,7 +19,7 @@ CLOSE_FP8 = 2e-2
 
 
 def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hidden: int, eight: bool = False,
-           moments: torch.dtype = torch.float32) -> tuple[tuple[str, ...], dict[str, str]]:
+           experts: bool = False, moments: torch.dtype = torch.float32) -> tuple[tuple[str, ...], dict[str, str]]:
     """Which of these Triton kernels agree with plain torch for rows of `hidden` numbers; and how far each is from it."""
     try:
         found = triton_kernels()
@@ -28,7 +28,7 @@ def usable(names: Sequence[str], device: torch.device, dtype: torch.dtype, *, hi
     works: list[str] = []
     notes: dict[str, str] = {}
     for name in names:
-        if name in FP8 and not eight:
+        if (name in FP8 and not eight) or (name in EXPERTS and not experts):
             continue
         try:
             distance = difference(name, found[name], device=device, dtype=dtype, hidden=hidden, moments=moments)
@@ -52,7 +52,7 @@ def difference(name: str, kernel: Callable[..., Any], *, device: torch.device, d
         mine = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
         with fewer_programs():
             walked = _call(name, kernel, case, device, dtype, hidden, tokens, moments)
-        theirs = _call(name, getattr(plain, name), case, device, dtype, hidden, tokens, moments)
+        theirs = _call(name, getattr(Kernels, name), case, device, dtype, hidden, tokens, moments)
         for a, b in zip(mine + walked, theirs + theirs, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype, f"{tuple(a.shape)} {a.dtype} for {tuple(b.shape)} {b.dtype}"
             wide, reference = a.double(), b.double()
@@ -136,6 +136,8 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
         plain.adamw(exact[0], grad, exact[1], exact[2], None, numbers, **how, keep=1.0)
         function(weights, rest, grad, first, second, numbers, **how, keep=1.0)
         return [merge_bits(weights, rest) - before, weights, first, second, *_biases([first, second], exact[1:])]
+    if name in EXPERTS:
+        return _experts(name, function, case, some, hidden, tokens, x)
     if name == "cast8":
         return [*_all(function(x, e5 if case else e4, rows=bool(case), cols=True)), e4.amax, e5.amax]
     if name == "norm8":
@@ -150,6 +152,39 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
     assert name == "cat_qkv8", name
     eight, transposed, sums = function((x, some(tokens, hidden), some(tokens, hidden)), e5)
     return [eight, transposed, sums.sum(1), e5.amax]
+
+
+def _experts(name: str, function: Callable[..., Any], case: int, some: Callable[..., Tensor], hidden: int, tokens: int,
+             x: Tensor) -> list[Tensor]:
+    """Three choices of five experts, one of which nobody takes and one many; in the second case some are dropped."""
+    scores = some(tokens, 5, kind=torch.float32)
+    scores[:, 1], scores[:, 4] = -9.0, scores[:, 4] + 1.5
+    choice = scores.topk(3).indices
+    if case:
+        choice[:: 4, 1] = 5
+    order = choice.flatten().argsort(stable=True)
+    place = torch.empty_like(order).scatter_(0, order, torch.arange(3 * tokens, device=x.device)).view(tokens, 3)
+    place = place.masked_fill(choice == 5, -1).int()
+    ends = (choice.flatten() <= torch.arange(5, device=x.device)[:, None]).sum(1).int()
+    rows, width = int(ends[-1]), min(1096, 3 * hidden // 2 // 8 * 8)
+    weight = some(rows, kind=torch.float32).sigmoid()
+    if name == "put_rows":
+        return [function(x, place, rows)]
+    taken = some(rows, hidden)
+    if name == "sum_rows":
+        return [function(taken, place)]
+    pre, d = some(rows, 2 * width), some(rows, width)
+    if name == "gated":
+        return [function(pre, weight)]
+    if name == "gated_backward":
+        d_weight = function(d, pre, weight)
+        return [d_weight, d, pre]
+    if name == "grouped":
+        up, down = some(5, 2 * width, hidden), some(5, width, hidden)
+        return [function(taken, up, ends, transposed=True), function(d, down, ends)]
+    out = some(5, width, hidden, kind=torch.float32 if case else x.dtype)
+    function(d, taken, ends, out, add=bool(case))
+    return [out]
 
 
 def _all(found: Any) -> list[Tensor]:

@@ -1,0 +1,220 @@
+"""A plain FSDP2 training script, as teams have them: torch and nothing else, one process a rank, a line a step.
+
+    torchrun --nproc-per-node 2 fsdp2.py --layers 8 --hidden 128 --heads 16 --zero 3 --gbs 16 --mbs 4
+
+`fsdp2.toml` beside it tells seatrial how to start it, what it can run and how to read its lines; see docs/howto/engines.md.
+"""
+import argparse
+import contextlib
+import faulthandler
+import functools
+import json
+import os
+import platform
+import resource
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+
+def arguments(**more):
+    yes = {"type": lambda text: text.lower() in ("true", "1", "yes")}
+    whole = {"layers": 8, "hidden": 128, "heads": 16, "kv-heads": 0, "ffn": 512, "vocab": 256, "seq": 64, "gbs": 16, "mbs": 4,
+             "zero": 3, "zero-group": 0, "steps": 10, "seed": 1234}
+    words = {"positions": "learned", "norm": "layernorm", "mlp": "gelu", "recompute": "none", "precision": "fp32",
+             "device": "auto"}
+    parser = argparse.ArgumentParser()
+    for name, usual in whole.items():
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    for name, usual in {**words, **more}.items():
+        parser.add_argument(f"--{name}", type=type(usual), default=usual)
+    parser.add_argument("--tied", default=True, **yes)
+    parser.add_argument("--biased", default=True, **yes)
+    parser.add_argument("--compile", default=False, **yes)
+    parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--clip", type=float, default=1.0)
+    return parser.parse_args()
+
+
+class Attention(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        self.heads, self.kv, self.size = a.heads, a.kv_heads or a.heads, a.hidden // a.heads
+        self.qkv = nn.Linear(a.hidden, (self.heads + 2 * self.kv) * self.size, bias=a.biased)
+        self.out = nn.Linear(self.heads * self.size, a.hidden, bias=a.biased)
+        self.rope = a.positions == "rope"
+
+    def forward(self, x_BSH):
+        batch, seq, _ = x_BSH.shape
+        widths = [self.heads * self.size, self.kv * self.size, self.kv * self.size]
+        q, k, v = (part.view(batch, seq, -1, self.size).transpose(1, 2) for part in self.qkv(x_BSH).split(widths, dim=-1))
+        if self.rope:
+            q, k = rotated(q), rotated(k)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.kv != self.heads)
+        return self.out(mixed.transpose(1, 2).reshape(batch, seq, -1))
+
+
+@functools.lru_cache(maxsize=8)
+def waves(seq, size, device, dtype, base=10_000.0):
+    angles = torch.outer(torch.arange(seq, dtype=torch.float32), base ** (-torch.arange(0, size, 2) / size))
+    return angles.cos().to(device, dtype), angles.sin().to(device, dtype)
+
+
+def rotated(x):
+    cos, sin = waves(x.shape[-2], x.shape[-1], x.device, x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+
+
+class Block(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        norm = nn.LayerNorm if a.norm == "layernorm" else functools.partial(nn.RMSNorm, eps=1e-5)
+        self.norm1, self.norm2, self.attention = norm(a.hidden), norm(a.hidden), Attention(a)
+        self.gate = nn.Linear(a.hidden, a.ffn, bias=False) if a.mlp == "swiglu" else None
+        self.up, self.down = nn.Linear(a.hidden, a.ffn, bias=a.biased), nn.Linear(a.ffn, a.hidden, bias=a.biased)
+        self.recompute = a.recompute == "full"
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False) if self.recompute else self.block(x)
+
+    def block(self, x):
+        x = x + self.attention(self.norm1(x))
+        y = self.norm2(x)
+        inner = F.gelu(self.up(y)) if self.gate is None else F.silu(self.gate(y)) * self.up(y)
+        return x + self.down(inner)
+
+
+class Model(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        self.tokens = nn.Embedding(a.vocab, a.hidden)
+        self.places = nn.Embedding(a.seq, a.hidden) if a.positions == "learned" else None
+        self.blocks = nn.ModuleList(Block(a) for _ in range(a.layers))
+        self.norm = nn.LayerNorm(a.hidden) if a.norm == "layernorm" else nn.RMSNorm(a.hidden, eps=1e-5)
+        self.head = nn.Linear(a.hidden, a.vocab, bias=False)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+        if a.tied:
+            self.head.weight = self.tokens.weight
+
+    def forward(self, tokens, targets):
+        x = self.tokens(tokens)
+        if self.places is not None:
+            x = x + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
+
+
+def parallel(model, a, device):
+    """ZeRO 0 is DDP; 2 and 3 are FSDP2, with the weights kept after forward or not; a smaller group is HSDP."""
+    world = dist.get_world_size()
+    if a.zero == 0:
+        return DistributedDataParallel(model) if world > 1 else model
+    group = a.zero_group or world
+    shape, names = ((world // group, group), ("replicate", "shard")) if group < world else ((world,), ("shard",))
+    how = {"mesh": init_device_mesh(device.type, shape, mesh_dim_names=names), "reshard_after_forward": a.zero == 3}
+    if a.precision == "bf16":
+        how["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in model.blocks:
+        fully_shard(block, **how)
+    fully_shard(model, **how)
+    for module in model.modules():
+        if isinstance(module, FSDPModule) and device.type == "cpu":
+            # gloo has no average: sums, divided beside them.
+            module.set_gradient_divide_factor(float(world))
+            module.set_force_sum_reduction_for_comms(True)
+    return model
+
+
+def applied(model):
+    """What the model really is, for whoever compares it with what was asked."""
+    if isinstance(model, FSDPModule):
+        first = next(model.parameters())
+        kept = "reshard" if model._get_fsdp_state()._fsdp_param_group.post_forward_mesh_info is not None else "keep"
+        return f"FSDP2 over {first.device_mesh.size(-1)} ranks, {kept} after forward"
+    return "DDP" if isinstance(model, DistributedDataParallel) else "one process"
+
+
+def begin(a, engine, init=True):
+    """(rank, device); a stuck rank can be asked where it stands from then on."""
+    rank = int(os.environ["RANK"])
+    if folder := os.environ.get("SEATRIAL_RUN_DIR"):
+        os.makedirs(f"{folder}/watch", exist_ok=True)
+        stacks = open(f"{folder}/watch/rank{rank}.stacks", "w")  # noqa: SIM115
+        faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
+    name = "cuda" if a.device == "cuda" or a.device == "auto" and torch.cuda.is_available() else "cpu"
+    device = torch.device(name, int(os.environ["LOCAL_RANK"]) if name == "cuda" else 0)
+    if name == "cuda":
+        torch.cuda.set_device(device)
+    if init:
+        dist.init_process_group("nccl" if name == "cuda" else "gloo")
+    if rank == 0:
+        said = {"engine": engine, "torch": torch.__version__, "python": platform.python_version(),
+                "device": torch.cuda.get_device_name() if name == "cuda" else "cpu"}
+        print("seatrial-engine", json.dumps(said), flush=True)
+    return rank, device
+
+
+def leave():
+    """Taking gloo's threads down can stand still, once in some hundred times, and nothing is left to do."""
+    dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def main():
+    a = arguments()
+    rank, device = begin(a, "fsdp2")
+    world, name = dist.get_world_size(), device.type
+    if a.gbs % (a.mbs * world):
+        raise ValueError(f"global batch {a.gbs} is not a multiple of micro-batch {a.mbs} x {world} ranks")
+    torch.manual_seed(a.seed)
+    model = Model(a).to(device)
+    count = sum(p.numel() for p in model.parameters())
+    model = parallel(model, a, device)
+    if a.compile:
+        model.compile()
+    if rank == 0:
+        print(f"{count:,} parameters; {applied(model)}; data parallel {world}, global batch {a.gbs}, micro batch {a.mbs}, "
+              f"sequence {a.seq}, layers {a.layers}, hidden {a.hidden}", flush=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=a.lr, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    draw = torch.Generator().manual_seed(a.seed * world + rank)
+    microbatches = a.gbs // (a.mbs * world)
+    half = a.precision == "bf16" and not isinstance(model, FSDPModule)
+    for step in range(1, a.steps + 1):
+        began, total = time.perf_counter(), torch.zeros((), device=device)
+        for number in range(microbatches):
+            tokens = torch.randint(0, a.vocab, (a.mbs, a.seq + 1), generator=draw).to(device)
+            last = number == microbatches - 1
+            waits = model.no_sync() if isinstance(model, DistributedDataParallel) and not last else contextlib.nullcontext()
+            with waits, torch.autocast(name, torch.bfloat16, enabled=half):
+                loss = model(tokens[:, :-1], tokens[:, 1:]) / microbatches
+                loss.backward()
+            total += loss.detach()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), a.clip or float("inf"))
+        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+        optimizer.step()
+        optimizer.zero_grad()
+        dist.all_reduce(total)
+        peak = torch.cuda.max_memory_reserved() if name == "cuda" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        seconds = time.perf_counter() - began  # the loss is read below, but its all-reduce has waited for all
+        if rank == 0:
+            print(f"step {step}/{a.steps} | loss {float(total) / world:.5f} | grad norm {float(norm):.4f} | {seconds:.5f} s | "
+                  f"{peak / 2**30:.3f} GiB", flush=True)
+    leave()
+
+
+if __name__ == "__main__":
+    main()

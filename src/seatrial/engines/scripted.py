@@ -1,0 +1,94 @@
+"""An engine in a Python of its own: its rules, its native configuration, and a script that starts it.
+
+    class Mine(Scripted):
+        name, module = "mine", "mine"
+        def why_not(self, trial): …             its own rules, each a `Violation` with the numbers
+        def files(self, trial, recipe): …       file name -> text: what it is told
+        def start(self, trial, folder): …       what its Python is started with, once a rank
+
+    Mine().emitted(trial, recipe)               the same files with train.sh, for `plan --emit`
+
+Ranks are started by our launchers with the variables that torchrun would set, so exit codes, memory and who failed first are
+seen as for our own engine.
+"""
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from seatrial.engines import homes
+from seatrial.engines.foreign import Foreign
+from seatrial.errors import BadInput, Infeasible
+from seatrial.files import save
+from seatrial.recipe import Recipe
+from seatrial.rules import Violation
+from seatrial.spec import Trial
+
+
+def driver(name: str) -> str:
+    """The path of a file in `drivers`, which an engine's Python runs: it has no seatrial."""
+    return str(Path(__file__).parent / "drivers" / name)
+
+
+class Scripted(Foreign):
+    name: str = ""
+    module: str = ""
+    """What its Python must have."""
+    model: str = ""
+    """The engine model that forecasts it."""
+
+    def device(self, trial: Trial) -> str:
+        return trial.execution.device
+
+    def why_not(self, trial: Trial) -> Iterator[Violation]:
+        """What it cannot run, beyond what no engine can."""
+        yield from ()
+
+    def files(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
+        return {}
+
+    def start(self, trial: Trial, folder: Path) -> tuple[str, ...]:
+        """Arguments of its Python, once a rank, with the files in `folder`."""
+        raise NotImplementedError
+
+    def by_hand(self, trial: Trial) -> tuple[str, ...]:
+        """The same from inside the folder, under torchrun."""
+        raise NotImplementedError
+
+    def can_run(self, trial: Trial) -> None:
+        super().can_run(trial)
+        for wrong in self.why_not(trial):
+            if wrong.level == "error":
+                raise Infeasible(wrong.message, code=wrong.code)
+
+    def check(self, trial: Trial, recipe: Recipe, *, here: bool) -> None:
+        self.can_run(trial)
+        for name in ("data", "valid_data", "resume", "save_every", "trace_steps", "tensorboard"):
+            if getattr(recipe, name):
+                raise BadInput(f"recipe.{name}: a trial of {self.name} trains on random tokens and saves nothing; leave it out")
+        if trial.execution.moments != "fp32":
+            raise BadInput(f"execution.moments {trial.execution.moments}: {self.name} has fp32")
+        if here:
+            homes.python_of(self.name, self.module, trial)
+
+    def argv(self, trial: Trial, recipe: Recipe, run_dir: Path) -> tuple[str, ...]:
+        for name, text in self.files(trial, recipe).items():
+            save(run_dir / name, text)
+        return homes.python_of(self.name, self.module, trial), *self.start(trial, run_dir)
+
+    def emitted(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
+        """What `plan --emit` writes. Raises BadInput with every reason where this engine cannot run it."""
+        if wrong := [one.message for one in self.why_not(trial) if one.level == "error"]:
+            raise BadInput("; ".join(wrong))
+        return {**self.files(trial, recipe), "train.sh": self._script(trial)}
+
+    def _script(self, trial: Trial) -> str:
+        many = f"--nnodes {trial.nodes} --node-rank ${{NODE_RANK:-0}} --master-addr ${{MASTER_ADDR:-127.0.0.1}} " \
+               if trial.nodes > 1 else "--standalone "
+        started = " ".join(shlex.quote(word) for word in self.by_hand(trial))
+        return ("#!/bin/bash\n"
+                f"# Once a node, with a Python that has {self.module}; {trial.topology.product}.\n"
+                'cd "$(dirname "$0")"\n'
+                f'PYTHONPATH=.:$PYTHONPATH exec python -m torch.distributed.run {many}--nproc-per-node {trial.procs_per_node} '
+                f'{started} "$@"\n')

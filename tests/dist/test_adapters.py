@@ -1,0 +1,133 @@
+"""Engines that are not ours, end to end: emitted, started, read, recorded; and how they fail.
+
+The plain FSDP2 script of the examples needs torch alone and always runs. The others run where they are installed
+(`make engines`), and are skipped with a line elsewhere.
+"""
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial import shipped, trialfile
+from seatrial.engines import ENGINES, homes
+from seatrial.launch import files
+from seatrial.launch.local import Local
+from seatrial.launch.trial import Limits, run_now, run_trial
+from seatrial.record import Record
+
+SMALL = {"model": {"base": "tiny", "layers": 2}, "batch": {"gbs": 4}, "recipe": {"steps": 3}}
+LLAMA = {**SMALL, "model": {"base": "tiny-llama", "layers": 2}}
+FAULTY = """
+import os, signal, sys, time
+rank, kind = os.environ["RANK"], {kind!r}
+import torch
+import torch.distributed as dist
+def all_reduce(tensor, *more, before=dist.all_reduce):
+    all_reduce.step += 1
+    if rank == "1" and all_reduce.step == 2:
+        if kind == "raise": raise ValueError("gradients of rank 1 are gone")
+        if kind == "kill": os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "stop": os.kill(os.getpid(), signal.SIGSTOP)
+        if kind == "loop":
+            while True: time.sleep(0.1)
+        if kind == "memory": torch.empty(1 << 50)
+        if kind == "nan": tensor.fill_(float("nan"))
+    return before(tensor, *more)
+all_reduce.step = 0
+dist.all_reduce = all_reduce
+sys.path.insert(0, {folder!r})
+import fsdp2
+fsdp2.main()
+"""
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    module = ENGINES.get(name)().module
+    return pytest.mark.skipif(not homes.found(name, module), reason=f"{name} is not installed: make engines ENGINES={name}")
+
+
+def run(tmp_path: Path, engine: str, data: dict, *settings: str) -> dict:
+    trial, recipe = trialfile.build({**data, "engine": engine}, settings)
+    return run_now(trial, recipe, out=tmp_path / "run", timeout_s=240)
+
+
+OURS = {"status", "run_id", "losses", "grad_norms", "sec_per_it", "tflops", "formula", "tflops_per", "mfu", "mem_gib", "memory",
+        "tokens_per_s_per_process", "breakdown", "events", "iterations", "validation", "checkpoints", "resumed"}  # fmt: skip
+
+
+def check(found: dict, run_dir: Path) -> None:
+    assert found["status"] == "ok", found
+    assert found.keys() == OURS
+    assert len(found["losses"]) == len(found["iterations"]) == 3 and all(4 < loss < 8 for loss in found["losses"])
+    assert all(norm > 0 for norm in found["grad_norms"]) and found["sec_per_it"] > 0 and found["mem_gib"] > 0.1
+    record = Record.from_dict(json.loads((run_dir / files.RECORD).read_text()))
+    assert record.state == "measured" and record.torch_version and record.host["pinned"] in (True, False)
+    assert Path(found["events"]).exists()
+
+
+def test_a_plain_fsdp2_script_gives_what_our_own_engine_gives(tmp_path: Path) -> None:
+    check(run(tmp_path, "fsdp2", SMALL, "topology.dp=2", "topology.zero=3"), tmp_path / "run")
+
+
+def test_the_file_of_an_engine_of_ones_own_is_enough_to_run_it(tmp_path: Path) -> None:
+    path = str(shipped.example("engines/fsdp2.toml"))
+    found = run(tmp_path, path, LLAMA, "topology.dp=2", "topology.recompute=full")
+    check(found, tmp_path / "run")
+    refused = run_trial(*trialfile.build({**SMALL, "engine": path}, ["topology.tp=2"]), Local(), tmp_path / "not")
+    assert refused.outcome.status == "invalid" and "it needs tp == 1, and here is tp 2" in refused.outcome.message
+
+
+INSTALLED = [pytest.param(engine, data, layout, marks=needs(engine), id=" ".join((engine, *layout)))
+             for engine, data, layout in (
+    ("torchtitan", LLAMA, ("topology.dp=2", "topology.zero=3")), ("torchtitan", LLAMA, ("topology.pp=2",)),
+    ("deepspeed", SMALL, ("topology.dp=2", "topology.zero=2")), ("deepspeed", LLAMA, ("topology.pp=2", "topology.zero=1")),
+    ("megatron-core", SMALL, ("topology.tp=2",)), ("megatron-core", LLAMA, ("topology.pp=2", "topology.recompute=full")))]
+
+
+@pytest.mark.parametrize("engine, data, layout", INSTALLED)
+def test_engines_give_what_our_own_gives(tmp_path: Path, engine: str, data: dict, layout: tuple[str, ...]) -> None:
+    check(run(tmp_path, engine, data, *layout), tmp_path / "run")
+
+
+def faulty(tmp_path: Path, kind: str, *settings: str) -> Record:
+    script = shipped.example("engines/fsdp2.py")
+    text = shipped.example("engines/fsdp2.toml").read_text().replace("{here}/fsdp2.py", str(tmp_path / "faulty.py"))
+    (tmp_path / "faulty.toml").write_text(text)
+    (tmp_path / "faulty.py").write_text(FAULTY.format(kind=kind, folder=str(script.parent)))
+    data = {**SMALL, "engine": str(tmp_path / "faulty.toml")}
+    trial, recipe = trialfile.build(data, ["topology.dp=2", "recipe.steps=4", "recipe.stall_s=5", *settings])
+    return run_trial(trial, recipe, Local(), tmp_path / "run", limits=Limits(time_limit_s=120))
+
+
+@pytest.mark.parametrize("kind, status, says", [
+    ("raise", "crash", "ValueError: gradients of rank 1 are gone"), ("stop", "hang", "was stopped by a signal"),
+    ("nan", "nan", "the loss of step 2 is nan"),
+    pytest.param("kill", "crash", "was ended by SIGKILL", marks=pytest.mark.slow),
+    pytest.param("memory", "oom_host", "is out of host memory", marks=pytest.mark.slow),
+    pytest.param("loop", "hang", "is in faulty.py", marks=pytest.mark.slow),
+])
+def test_what_happened_to_a_script_of_others_is_named_with_its_rank(tmp_path: Path, kind: str, status: str, says: str) -> None:
+    outcome = faulty(tmp_path, kind).outcome
+    assert (outcome.status, says in outcome.message) == (status, True), outcome
+    assert outcome.rank == (None if kind == "nan" else 1), outcome
+
+
+def test_a_program_that_torchrun_starts_fails_with_its_own_error(tmp_path: Path) -> None:
+    script = tmp_path / "theirs.py"
+    script.write_text("import os, time\nif os.environ['RANK'] == '1':\n"
+                      "    raise ValueError('heads (16) must be a multiple of TP (3)')\ntime.sleep(60)\n")
+    argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    trial, recipe = trialfile.build({**SMALL, "topology": {"dp": 2}, "command": {"argv": argv, "per": "node"}})
+    outcome = run_trial(trial, recipe, Local(), tmp_path / "run", limits=Limits(time_limit_s=120)).outcome
+    assert (outcome.status, outcome.rank) == ("invalid", 1), outcome
+    assert outcome.message == "heads (16) must be a multiple of TP (3)"
+
+
+def test_a_program_is_ended_when_enough_is_measured(tmp_path: Path) -> None:
+    settings = ["topology.dp=2", "recipe.steps=100000", "recipe.measure_s=1"]
+    trial, recipe = trialfile.build({**SMALL, "engine": "fsdp2"}, settings)
+    record = run_trial(trial, recipe, Local(), tmp_path / "run", limits=Limits(time_limit_s=240))
+    assert record.outcome.status == "ok" and record.sec_per_it, record.outcome

@@ -1,0 +1,104 @@
+"""What other engines said when they failed: their own error and its rank, never torchrun's footer or a lost connection."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial import presets, trialfile
+from seatrial.engines import engine_for, foreign, words
+from seatrial.engines.torchtitan import Torchtitan
+from seatrial.errors import BadInput, Infeasible
+from seatrial.spec import Batch, Topology, Trial
+
+FOOTER = """\
+============================================================
+pretrain_gpt.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+Root Cause (first observed failure):
+[0]:
+  rank      : 2 (local_rank: 2)
+  exitcode  : 1 (pid: 4711)
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+@pytest.mark.parametrize("text, status, rank, kind", [
+    ("[rank1]: ValueError: num_attention_heads (16) must be a multiple of tensor_model_parallel_size (3).", "invalid", 1,
+     "ValueError"),
+    ("AssertionError: Invalid parallel dims: dp_replicate(1) * dp_shard(1) * cp(1) * tp(3) * pp(1) != WORLD_SIZE(4)", "invalid",
+     None, "AssertionError"),
+    ("AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism", "invalid", None, "AssertionError"),
+    ("[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "oom_device", 0, "OutOfMemoryError"),
+    ("RuntimeError: [enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 45 "
+     "bytes.", "oom_host", None, "RuntimeError"),
+    ("[rank3]: KeyError: 'lm_head'", "crash", 3, "KeyError"),
+    ("train.py: error: unrecognized arguments: --tensor-degree 2", "invalid", None, "usage"),
+])  # fmt: skip
+def test_an_engines_own_error_is_found_and_judged(text: str, status: str, rank: int | None, kind: str):
+    log = ("Traceback (most recent call last):\n  File \"/e/megatron/arguments.py\", line 12, in validate_args\n    assert x\n"
+           f"{text}\nE1115 torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n{FOOTER}")
+    said = words.cause(words.errors(log))
+    assert said is not None and (said.status, said.rank, said.kind) == (status, rank, kind)
+    assert kind == "usage" or said.line == "arguments.py:12 in validate_args"
+    assert "exitcode" not in said.text and words.first_rank(log) == 2
+
+
+def test_a_lost_connection_is_no_cause(tmp_path: Path):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "rank0.log").write_text("RuntimeError: [../gloo/transport/tcp/pair.cc:553] Connection closed by peer [::1]:7\n")
+    (logs / "rank1.log").write_text("ValueError: the tokens are gone\n")
+    found = foreign.failures(tmp_path)
+    assert [(e["rank"], e["consequence"]) for e in found] == [(1, False), (0, True)]
+    assert found[0]["message"] == "the tokens are gone"
+
+
+def titan(**layout: object) -> Trial:
+    return Trial(model=presets.model("tiny-llama"), batch=Batch(gbs=16), topology=Topology(**layout), engine="torchtitan")
+
+
+@pytest.mark.parametrize("layout, why", [
+    ({"dp": 2, "zero": 1}, "ZeRO 1"), ({"dp": 2, "pp": 2}, "ZeRO 2 or 3 would do"), ({"tp": 2}, "sequence_parallel = true"),
+    ({"pp": 2, "precision": "bf16"}, "compute in fp32"), ({"dp": 2, "precision": "fp16"}, "precision fp16"),
+    ({"pp": 8, "mbs": 4}, "4 micro-batches over PP 8"),
+])
+def test_torchtitan_refuses_what_its_code_would(layout: dict, why: str):
+    with pytest.raises(Infeasible, match=why):
+        engine_for(titan(**layout)).can_run(titan(**layout))
+
+
+def test_torchtitan_takes_what_its_code_takes():
+    for layout in ({"dp": 2}, {"dp": 2, "zero": 3}, {"tp": 2, "sequence_parallel": True}, {"pp": 2, "mbs": 4},
+                   {"dp": 2, "pp": 2, "zero": 2, "precision": "bf16"}):
+        Torchtitan().can_run(titan(**layout))
+
+
+def test_what_a_log_says_was_applied_is_held_against_what_was_asked(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "rank0.log").write_text(
+        "[titan] 2026-11-15 18:04:18,456 - root - INFO - Building device mesh with parallelism: pp=1, dp_replicate=1, "
+        "dp_shard=2, cp=1, tp=1, ep=1, etp=1\n[titan] 2026-11-15 18:04:18,456 - root - INFO - Trainer is initialized with "
+        "local batch size 4, global batch size 16, gradient accumulation steps 2, "
+        "sequence length 64, total steps 4 (warmup 2)\n"
+        + "".join(f"[titan] 2026-11-15 18:04:1{step},456 - root - INFO - step:  {step}  loss:  5.9687{step}  "
+                  "grad_norm:  0.3805  memory:  0.60GiB(2.51%)  tps: 616  tflops: 0.01  mfu: 0.00%\n" for step in (1, 2, 3)))
+    asked = titan(dp=2, zero=3)
+    assert Torchtitan().differs(asked, tmp_path) == {}
+    wrong = titan(dp=2, pp=2, zero=3)
+    assert Torchtitan().differs(wrong, tmp_path) == {"pp": (2, 1)}
+    events = Torchtitan().events(tmp_path)
+    assert [e["step"] for e in events if e["event"] == "iteration"] == [1, 2, 3]
+    assert events[0]["sec"] == pytest.approx(16 * 64 / (2 * 616)) and events[0]["grad_norm"] == 0.3805
+
+
+def test_an_engine_that_is_not_installed_says_what_to_do(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("SEATRIAL_ENGINES", str(tmp_path))
+    monkeypatch.setattr("seatrial.engines.homes._importable", lambda module: False)
+    trial, recipe = trialfile.build({"model": "tiny-llama", "batch": {"gbs": 2}, "engine": "torchtitan"})
+    with pytest.raises(BadInput, match="make engines ENGINES=torchtitan"):
+        engine_for(trial).check(trial, recipe, here=True)
+    engine_for(trial).check(trial, recipe, here=False)
