@@ -11,17 +11,18 @@ import pytest
 from seatrial import arith, presets, rules
 from seatrial.arith.experts import expert_tensors
 from seatrial.arith.layer import numbers
+from seatrial.engines.torchtitan import config
 from seatrial.errors import Infeasible
 from seatrial.plan import emit, experts, memory, network, rows, step
 from seatrial.plan.ask import ask, question
 from seatrial.plan.configs import CHOICES, Configs, decoded
-from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.plan.explain import explain
 from seatrial.plan.kernels import Machine
 from seatrial.plan.search import search
 from seatrial.plan.shape import check_shape
 from seatrial.plan.space import Space, chunks, not_searched
 from seatrial.plan.verdicts import CODES, verdicts
+from seatrial.recipe import Recipe
 from seatrial.spec import GIB, Batch, Model, Topology, Trial
 
 ENGINES = ["megatron-core", "fsdp2", "deepspeed", "seatrial", "plain-3d", "megatron-deepspeed"]
@@ -321,6 +322,15 @@ def test_the_shape_of_experts_is_checked_as_they_are_computed():
                                                               precision="bf16").gemms]
 
 
+def test_windows_leave_less_of_attention():
+    model = replace(presets.model("gpt-oss-120b"), seq=8192)
+    windows, whole = (step.time(configs(one, dp=64, ep=8), H100).parts["attention"][0] for one in (
+        model, replace(model, sliding_window=None, full_every=None)))
+    # Every second layer sees all; the others two blocks of 128 keys a row.
+    part = 256 / 8192
+    assert windows / whole == pytest.approx(0.5 + 0.5 * part * (2 - part), rel=0.05)
+
+
 def test_megatrons_flags_say_it_all():
     one = trial("deepseek-v3", gbs=512, dp=32, tp=2, ep=32, etp=1, sequence_parallel=True, recompute="selective",
                 moe_balance="forced")
@@ -335,6 +345,7 @@ def test_megatrons_flags_say_it_all():
         "--rope-type": "yarn", "--rotary-scaling-factor": "40.0", "--mscale": "1.0", "--mscale-all-dim": "1.0",
     }  # fmt: skip
     assert {name: flags[name][0] for name in wanted} == wanted
+    assert (flags["--rope-type"], flags["--rotary-scaling-factor"]) == (("yarn",), ("40.0",))
     assert flags["--recompute-modules"] == ("layernorm", "moe_act", "mla_up_proj")
     for name in ("--moe-grouped-gemm", "--multi-latent-attention", "--moe-router-enable-expert-bias",
                  "--moe-router-force-load-balancing"):
@@ -345,5 +356,5 @@ def test_megatrons_flags_say_it_all():
 
 
 def test_torchtitan_has_the_degrees():
-    text = torchtitan(trial(engine="fsdp2", dp=64, ep=8, zero=3))["torchtitan.args"]
-    assert "--parallelism.expert_parallel_degree=8" in text and "--parallelism.expert_tensor_parallel_degree=1" in text
+    said = config(trial(engine="torchtitan", dp=64, ep=8, zero=3), Recipe())["parallelism"]
+    assert (said["expert_parallel_degree"], said["expert_tensor_parallel_degree"]) == (8, 1)

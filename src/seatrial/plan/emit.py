@@ -157,8 +157,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append("a norm after the embedding is not in Megatron-LM")
     if m.architecture.biases in ("attention", "mlp"):
         why_not.append(f"biases {m.architecture.biases}: Megatron-LM has them in all linears, in none, or in query, key, value")
-    limits = m.rope_low_freq, m.rope_high_freq, m.rope_original_seq
-    if m.rope_factor is not None and not m.yarn and limits != (1.0, 4.0, 8192):
+    scaled = m.rope_factor is not None and not m.yarn
+    if scaled and (m.rope_low_freq, m.rope_high_freq, m.rope_original_seq) != (1.0, 4.0, 8192):
         why_not.append("Megatron-LM scales rotary frequencies from a sequence of 8192, between 1 and 4 waves in it")
     if t.zero > 1:
         why_not.append(f"ZeRO {t.zero} is not in Megatron-LM's pipeline; its distributed optimizer is ZeRO 1")

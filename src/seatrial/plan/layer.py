@@ -262,7 +262,7 @@ def _casts(c: Configs, machine: Machine) -> tuple[Any, Any]:
 
 SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", "tp", "gated", "rope", "learned", "precision",
           "attention", "engine", "procs_per_node", "cp", "cp_kind", "documents", "sequence_parallel", "is_latent", "q_rank",
-          "kv_rank", "rope_dim", "value_dim")
+          "kv_rank", "rope_dim", "value_dim", "sliding_window", "full_every")
 """The columns that GEMMs and attention depend on …"""
 ROUTED = ("mbs", "seq", "hidden", "tp", "gated", "precision", "cp", "engine", "experts", "chosen", "expert_inner", "ep", "etp",
           "moe_balance", "procs_per_node")
@@ -357,7 +357,7 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     # Inside documents: as much work as there is, at the rate of their length. Stored scores are masked and computed.
     share, length = documents.shares(c)
     inside = np.minimum(length, seq)
-    many = heads * share * (seq / inside) ** 2
+    many = heads * share * (seq / inside) ** 2 * _looked_back(c)
     fused_f, fused_b = fused_attention_s(machine, kernel, many, inside, size, queries)
     if machine.figures is not None:
         newest = (kernel == facts.newest(cluster.device)) | (not machine.gpu)
@@ -370,6 +370,20 @@ def _attention(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     # Each step but the first is added to what there is of the output, in fp32.
     added = (steps - 1) * copy_s(machine, heads * seq * size * (8 + e))
     return steps * np.where(stored, stored_f, fused_f) + added, steps * np.where(stored, stored_b, fused_b) + added
+
+
+LEAST_WINDOW = 256
+"""Keys that a fused kernel works through for a row of queries at least: two of its blocks."""
+
+
+def _looked_back(c: Configs) -> Any:
+    """What windows leave of attention, of all layers in the mean. Stored scores are computed whole."""
+    has = (c.sliding_window > 0) & (c.sliding_window < c.seq)
+    if not has.any():
+        return 1.0
+    part = np.minimum(1.0, np.maximum(c.sliding_window, LEAST_WINDOW) / c.seq)
+    full = np.where(c.full_every > 0, 1 / np.maximum(c.full_every, 1), 0.0)
+    return np.where(has, full + (1 - full) * part * (2 - part), 1.0)
 
 
 def fused_attention_s(machine: Machine, kernel: Ints, heads: Ints, seq: Ints, head_dim: Ints,
