@@ -31,7 +31,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(a.vocab, a.hidden)
         self.places = nn.Embedding(a.seq, a.hidden) if a.positions == "learned" else None
-        nn.init.normal_(self.tokens.weight, std=0.02)
+        fsdp2.initialize(self)
 
     @property
     def weight(self):
@@ -42,15 +42,29 @@ class Embedding(nn.Module):
         return x if self.places is None else x + self.places(torch.arange(tokens.shape[1], device=tokens.device))
 
 
+class Block(fsdp2.Block):
+    """With its first values when it is made: a stage makes its own layers alone."""
+
+    def __init__(self, a):
+        super().__init__(a)
+        fsdp2.initialize(self)
+
+
+class Head(nn.Linear):
+    def __init__(self, a):
+        super().__init__(a.hidden, a.vocab, bias=False)
+        fsdp2.initialize(self)
+
+
 def pipeline(a):
     norm = LayerSpec(nn.LayerNorm if a.norm == "layernorm" else nn.RMSNorm, a.hidden, eps=1e-5)
-    blocks = [LayerSpec(fsdp2.Block, a) for _ in range(a.layers)]
+    blocks = [LayerSpec(Block, a) for _ in range(a.layers)]
     if a.tied:
         first = TiedLayerSpec("embedding", Embedding, a, tied_weight_attr="weight")
         last = TiedLayerSpec("embedding", Embedding, a, forward_fn=lambda layer, x: F.linear(x, layer.weight),
                              tied_weight_attr="weight")
     else:
-        first, last = LayerSpec(Embedding, a), LayerSpec(nn.Linear, a.hidden, a.vocab, bias=False)
+        first, last = LayerSpec(Embedding, a), LayerSpec(Head, a)
     return PipelineModule([first, *blocks, norm, last], num_stages=a.pp, partition_method="type:Block",
                           loss_fn=lambda logits, targets: F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()))
 

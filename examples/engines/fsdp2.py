@@ -95,6 +95,12 @@ class Block(nn.Module):
         return x + self.down(inner)
 
 
+def initialize(model):
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+
+
 class Model(nn.Module):
     def __init__(self, a):
         super().__init__()
@@ -103,9 +109,7 @@ class Model(nn.Module):
         self.blocks = nn.ModuleList(Block(a) for _ in range(a.layers))
         self.norm = nn.LayerNorm(a.hidden) if a.norm == "layernorm" else nn.RMSNorm(a.hidden, eps=1e-5)
         self.head = nn.Linear(a.hidden, a.vocab, bias=False)
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
+        initialize(self)
         if a.tied:
             self.head.weight = self.tokens.weight
 
