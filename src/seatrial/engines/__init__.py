@@ -9,6 +9,7 @@
 """
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,10 +47,9 @@ def engine_name(value: object) -> str:
 def engine_for(trial: Trial) -> Adapter:
     """An alias or an engine's file says what is forecast and no program, unless the file has a [command] of its own."""
     if trial.command is None and trial.engine.endswith(".toml"):
-        from seatrial.engines.described import Described, describes
-
-        if describes(trial.engine):
-            return Described(Path(trial.engine))
+        described = import_module("seatrial.engines.described")  # as those above are: it needs the rules, and they the engines
+        if described.describes(trial.engine):
+            return described.Described(Path(trial.engine))  # type: ignore[no-any-return]
     name = trial.engine if trial.engine in ENGINES.builtin or not _described(trial.engine) else "command"
     found: Adapter = ENGINES.get("command" if trial.command is not None else name)()
     return found

@@ -23,7 +23,7 @@ from seatrial.spec import Trial
 START = "seatrial-engine "
 """What a driver of ours says first: the versions and the device, as JSON."""
 OF_STEP = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "tflops")
-APPLIED = ("dp", "tp", "pp", "cp", "vp", "gbs", "seq", "layers", "hidden", "heads", "kv_heads", "dtype", "recompute")
+APPLIED = (*columns.DEGREES, "vp", "gbs", "seq", "layers", "hidden", "heads", "kv_heads", "dtype", "recompute")
 """What an engine may say that it applied, by the columns of a record."""
 
 

@@ -1,7 +1,7 @@
 """The GEMMs of experts, each by the fastest of what the device has: torch's grouped product, our kernels, one after the other.
 
     grouped = FastGrouped(choices, kernels)                   an `Ops.grouped`
-    choices, note = autotune(GroupedShape(...), device, kernels)            a way for each GEMM, measured at even load
+    choices, note = autotune(GroupedShape(...), device, kernels, gemm)      a way for each GEMM, measured at even load
 
 A way that is not within rounding of plain torch, on experts of uneven load and one without any, is not taken. For a loop over
 the experts the host must wait until it knows their loads; it is taken where it is clearly faster, or nothing else works.

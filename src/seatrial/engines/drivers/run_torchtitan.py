@@ -8,8 +8,6 @@ import resource
 import sys
 from collections import defaultdict
 
-import seatrial_driver
-
 TOTAL_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -46,6 +44,8 @@ def on_the_cpu() -> None:
 
 
 def main() -> None:
+    import seatrial_driver  # beside this file
+
     config, device = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "auto"
     if seatrial_driver.begin("torchtitan", device) == "cpu":
         on_the_cpu()
