@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.grouped import FastGrouped
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.scaling import ScalingState
 from seatrial.errors import SeatrialError
@@ -86,10 +87,11 @@ class FakeGemm:
         return out
 
 
-class FakeGrouped:
+class FakeGrouped(FastGrouped):
     """Of experts; `narrow`: the gradient of one matrix is made in the type of its factors before it is added up."""
 
     def __init__(self, *, narrow: bool):
+        super().__init__()
         self.narrow = narrow
 
     def __call__(self, x_NK: Tensor, weight_EKM: Tensor, counts_E: Tensor) -> Tensor:
