@@ -16,6 +16,7 @@ from seatrial.probe import collectives
 from seatrial.probe.collectives import InterleavedGemm, Ranks
 from seatrial.probe.timing import Sample
 from seatrial.recipe import Recipe
+from seatrial.rehearse.load import pairs_of
 from seatrial.spec import Trial
 
 Seen = tuple[int, int, dict[str, int]]
@@ -38,6 +39,25 @@ def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
             parts = live.by_part()
             _, peak, least = found.get(label, (0, live.peak_bytes, parts))
             found[label] = mesh.place.pp, min(peak, live.peak_bytes), {name: min(parts[name], least[name]) for name in parts}
+        mesh.close()
+    return found
+
+
+def received(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[Seen, tuple[float, float]]]:
+    """The same of mixtures, with what this rank's experts were sent over an even share: the mean of all passes, and the most."""
+    pool: Pool = {}
+    found: dict[str, tuple[Seen, tuple[float, float]]] = {}
+    for label, trial in trials.items():
+        mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
+        engine = Engine(trial, recipe, mesh)
+        batches = Batches(recipe, trial.model, recipe.seed)
+        engine.step(1, first_sample=0, batches=batches)
+        with tracker(engine) as live:
+            engine.step(2, first_sample=0, batches=batches)
+        assert engine.shared.experts is not None
+        even = pairs_of(trial) * trial.topology.expert_tp
+        rows = engine.shared.experts.received
+        found[label] = (mesh.place.pp, live.peak_bytes, live.by_part()), (statistics.mean(rows) / even, max(rows) / even)
         mesh.close()
     return found
 
