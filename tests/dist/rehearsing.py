@@ -44,7 +44,7 @@ def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
 
 
 def received(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[Seen, tuple[float, float]]]:
-    """The same of mixtures, with what this rank's experts were sent over an even share: the mean of all passes, and the most."""
+    """The same of mixtures, with what this rank was sent over an even share: the mean of all passes, and the most."""
     pool: Pool = {}
     found: dict[str, tuple[Seen, tuple[float, float]]] = {}
     for label, trial in trials.items():

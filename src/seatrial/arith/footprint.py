@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from seatrial.arith import experts, layer
+from seatrial.arith.counts import ever, larger, pick, smaller
 from seatrial.arith.held import Held, held_by
 from seatrial.arith.routed import Routed
 from seatrial.schedule import splits_backward
@@ -39,27 +40,6 @@ PARTS = ("weights", "gradients", "optimizer", "activations", "working", "logits"
 WORKSPACE = 32 * 2**20
 """Of cuBLAS on Hopper and later (a quarter of it before), one a thread that issues GEMMs; and of our own choice of algorithms
 (`engine/fast/tuned_gemm.py`)."""
-
-
-def pick(which: Count, this: Count, other: Count) -> Count:
-    """`which` is 0 or 1."""
-    return other + which * (this - other)
-
-
-def larger(*values: Count) -> Count:
-    most, *rest = values
-    for value in rest:
-        most = most + (value > most) * (value - most)
-    return most
-
-
-def smaller(one: Count, other: Count) -> Count:
-    return one + (other < one) * (other - one)
-
-
-def ever(which: Count) -> bool:
-    """Whether it is so anywhere."""
-    return bool(which.any()) if hasattr(which, "any") else bool(which)
 
 
 @dataclass(frozen=True, kw_only=True)

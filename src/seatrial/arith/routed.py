@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from seatrial.arith.layer import Count
+from seatrial.arith.counts import Count, larger, pick
 
 if TYPE_CHECKING:
     from seatrial.arith.footprint import Layout
@@ -36,8 +36,6 @@ class Routed(NamedTuple):
 
     @classmethod
     def of(cls, lay: Layout, load: Count, *, gpu: bool) -> Routed:
-        from seatrial.arith.footprint import larger, pick
-
         s, t = lay.shape, lay.topology
         etp, group, gated = t.expert_tp, t.expert_tp * t.ep, s.gated
         exchanges = (group > 1) * (1 - lay.gathers_tokens)
