@@ -44,20 +44,24 @@ def fullest(trials: dict[str, Trial], recipe: Recipe) -> dict[str, Seen]:
 
 
 def received(trials: dict[str, Trial], recipe: Recipe) -> dict[str, tuple[Seen, tuple[float, float]]]:
-    """The same of mixtures, with what this rank was sent over an even share: the mean of all passes, and the most."""
+    """The same of mixtures, with what this rank's experts were sent over an even share: the mean of all passes, and the most of
+    those that a backward pass begins with."""
     pool: Pool = {}
     found: dict[str, tuple[Seen, tuple[float, float]]] = {}
     for label, trial in trials.items():
         mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
-        engine = Engine(trial, recipe, mesh)
-        batches = Batches(recipe, trial.model, recipe.seed)
-        engine.step(1, first_sample=0, batches=batches)
-        with tracker(engine) as live:
-            engine.step(2, first_sample=0, batches=batches)
-        assert engine.shared.experts is not None
-        even = pairs_of(trial) * trial.topology.expert_tp
-        rows = engine.shared.experts.received
-        found[label] = (mesh.place.pp, live.peak_bytes, live.by_part()), (statistics.mean(rows) / even, max(rows) / even)
+        for _ in range(2 if trial.topology.world > 1 else 1):
+            engine = Engine(trial, recipe, mesh)
+            batches = Batches(recipe, trial.model, recipe.seed)
+            engine.step(1, first_sample=0, batches=batches)
+            with tracker(engine) as live:
+                engine.step(2, first_sample=0, batches=batches)
+            assert engine.shared.experts is not None
+            rows, layers = engine.shared.experts.received, len(engine.shared.experts.layers)
+            even, parts = pairs_of(trial) * trial.topology.expert_tp, live.by_part()
+            (_, peak, least), _ = found.get(label, ((0, live.peak_bytes, parts), None))
+            seen = mesh.place.pp, min(peak, live.peak_bytes), {name: min(parts[name], least[name]) for name in parts}
+            found[label] = seen, (statistics.mean(rows) / even, max(rows[::layers]) / even)
         mesh.close()
     return found
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from seatrial import presets
+from seatrial.arith import footprint
 from seatrial.engine.core.mesh import Mesh
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.plan import network
@@ -18,7 +20,8 @@ from seatrial.recipe import Recipe
 from seatrial.rehearse import rank, run
 from seatrial.rehearse.fake import fake_world
 from seatrial.rehearse.iteration import NOTHING, Curve, Free, Measured, Modelled, RankTimes, Timed, assemble, replay
-from seatrial.rehearse.rank import one_by_one, time_actions
+from seatrial.rehearse.load import Load
+from seatrial.rehearse.rank import measure_memory, one_by_one, time_actions
 from seatrial.rehearse.recorder import Moment
 from seatrial.rehearse.run import RehearsalOptions, distinct, rehearse, stage_rank
 from seatrial.rehearse.show import Forecast, record
@@ -318,3 +321,35 @@ def test_the_planner_beside_it_has_compute_without_talk():
     found = Forecast.of(trial, cluster)
     for f, b, compute in zip(found.forward_s, found.backward_s, found.compute_s):
         assert 0 < compute < f + b
+
+
+@pytest.mark.parametrize("name, layout, load", [
+    ("tiny-moe", {"dp": 4, "ep": 4}, 1.5), ("tiny-deepseek", {"dp": 2, "ep": 2, "recompute": "full"}, 2.0),
+    ("tiny-moe", {"dp": 4, "ep": 2, "zero": 2, "recompute": "selective"}, 1.0),
+])  # fmt: skip
+@pytest.mark.parametrize("gpu", [False, True])
+def test_experts_hold_what_the_load_says(name: str, layout: dict[str, Any], load: float, gpu: bool) -> None:
+    """One device cannot route to others: what came is as much as is said, and as many bytes as the shapes say."""
+    trial = Trial(model=presets.model(name), batch=Batch(gbs=8), topology=Topology(mbs=2, precision="bf16", **layout))
+    with fake_world(rank=0, world=trial.topology.world):
+        found = measure_memory(trial, Recipe(), torch.device("cpu"), fake=True, as_gpu=gpu, load=Load(load))
+    counted = footprint(trial, gpu=gpu, load=(load, load))
+    assert found.peak_bytes == pytest.approx(counted.total, rel=0.02)
+    assert found.parts["activations"] == pytest.approx(counted.activations, rel=0.03)
+
+
+def test_a_trace_says_what_each_expert_receives(tmp_path: Path) -> None:
+    trial = Trial(model=presets.model("tiny-moe"), batch=Batch(gbs=2), topology=Topology(dp=2, ep=2))
+    path = tmp_path / "tokens.txt"
+    path.write_text("# of each expert\n1 1 1 1 0 0 2 2\n")
+    load = Load.of(str(path))
+    load.check(trial)
+    # 64 tokens of each of two ranks choose two experts each.
+    assert [load.rows(trial, rank, layer=3) for rank in (0, 1)] == [[32, 32, 32, 32], [0, 0, 64, 64]]
+    assert Load(1.5).rows(trial, 0, layer=0) == [48] * 4 and load.of_balance(trial, 0) == (1.0, 1.0)
+    for said in ("5", "0", "no-such-file"):
+        with pytest.raises(BadInput, match="--moe-load"):
+            Load.of(said).check(trial)
+    path.write_text("1 2 3\n")
+    with pytest.raises(BadInput, match="line 1 has 3 numbers; 8 experts"):
+        Load.of(str(path)).check(trial)

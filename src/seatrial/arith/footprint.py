@@ -32,7 +32,8 @@ PIECES, LEAST_PIECE = 32, 4096
 """Of moments that are widened for the update (`engine/core/optim.py`)."""
 
 EVEN = (1.0, 1.0)
-"""Rows that experts receive over an even share: over layers and micro-batches, and where they are most."""
+"""Rows that experts receive over an even share: over layers and micro-batches, and most in the layer that a backward pass
+begins with, when all others are still held."""
 
 Count = Any
 """A number, or one a layout."""
@@ -689,8 +690,9 @@ class Rank:
         else:
             travels = (1 - larger(is_open, self.splits * h.low)) * travels
             # Of a layer alone, experts' come before the rest and are on their way while these fill.
-            travels = pick(further, self.bucket, pick(h.head * apart, self.head_travels * self.words, travels))
-            travels = (1 - self.routes_share * (self.deep <= 1)) * travels
+            alone = self.routes_share * (self.deep <= 1)
+            travels = pick(h.head * apart, self.head_travels * self.words, (1 - alone) * travels)
+            travels = pick(further, (1 - alone) * self.bucket, travels)
             filling = larger(waits, pick(self.splits, blocks, smaller(self.deep, blocks)) * self.block)
             fills = self.tied * h.head * self.words + pick(completes, smaller(filling, 2 * self.bucket), filling)
         return pick(self.shares, (self.summed + travels + fills) * FP32, whole)
