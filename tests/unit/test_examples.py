@@ -15,7 +15,7 @@ from seatrial.sweep import forecasts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LOGS = {"fugaku-1.3b": 16, "fugaku-30b": 16, "bloom-prequel": 110, "tcmalloc": 14, "fugaku-sweep": 24}
-FULL = sorted(path for path in EXAMPLES.glob("*/*.toml") if path.stem != "small")
+FULL = sorted(path for path in EXAMPLES.glob("*/*.toml") if path.stem != "small" and path.parent.name != "engines")
 LEFT_OPEN = {
     ("fugaku-sweep", "6", "tflops"), ("fugaku-sweep", "8", "tflops"), ("fugaku-sweep", "26", "tflops"),
     ("fugaku-sweep", "27", "tflops"),  # of a node and not of a process: right as printed
