@@ -85,8 +85,8 @@ class Modelled:
                  "replica": (1, t.tp * t.cp), **{f"expert_{level}": (experts * stride, size)
                                                  for level, stride, size in t.expert_levels if size > 1}}
         if name in apart:
-            stride, size = (np.array([n]) for n in apart[name])
-            return network.every(stride, size, self.configs)
+            apart_by, many = (np.array([n]) for n in apart[name])
+            return network.every(apart_by, many, self.configs)
         for level, stride, size in t.levels:
             if level == name and size > 1:
                 return network.replica_group(self.configs, np.array([stride]), np.array([stride * size]))
