@@ -106,7 +106,8 @@ class Layer:
         (dx,) = torch.autograd.grad(y, (self.x,), self.dy)
         return [y.detach(), dx, *(w.main_grad.grad for w in (self.router, self.up, self.down))]  # type: ignore[attr-defined]
 
-    def peer(self) -> Callable[[], list[Tensor]]:
+    def peer(self) -> tuple[Callable[[], list[Tensor]], Tensor]:
+        """One pass, and which tokens choose the same experts there: its router rounds logits to bf16."""
         block = peer_block(self.shape, self.x.device)
         with torch.no_grad():
             block.gate.weight.copy_(self.router)
@@ -119,7 +120,9 @@ class Layer:
             dx, router, up, down = torch.autograd.grad(y, (self.x, *leaves), self.dy)
             return [y.detach(), dx, router, up.flatten(0, 1), down.mT.flatten(0, 1)]
 
-        return both_ways
+        with torch.no_grad():
+            theirs, ours = block.gate(self.x)[2], self.chosen()[0]
+        return both_ways, (theirs.sort().values == ours.sort().values).all(1)
 
     def load(self) -> tuple[int, float]:
         """Rows of the fullest expert, and in multiples of the mean."""
@@ -189,10 +192,11 @@ def milliseconds(rows: dict[str, Callable[[], Any]], device: torch.device) -> di
     return took
 
 
-def distances(found: list[Tensor], reference: list[Tensor]) -> dict[str, float]:
+def distances(found: list[Tensor], reference: list[Tensor], same_T: Tensor) -> dict[str, float]:
+    """Relative; of outputs and their inputs those of tokens that chose the same, of weights all."""
     names = ("output", "input gradient", "router gradient", "up gradient", "down gradient")
-    return {name: float((a.float() - b.float()).norm() / b.float().norm())
-            for name, a, b in zip(names, found, reference, strict=True)}
+    pairs = [(a[same_T], b[same_T]) if i < 2 else (a, b) for i, (a, b) in enumerate(zip(found, reference, strict=True))]
+    return {name: float((a.float() - b.float()).norm() / b.float().norm()) for name, (a, b) in zip(names, pairs, strict=True)}
 
 
 def run(name: str, device: torch.device, kernels: Kernels, say: Callable[[str], None], *, peer: bool) -> dict[str, Any]:
@@ -216,10 +220,10 @@ def run(name: str, device: torch.device, kernels: Kernels, say: Callable[[str], 
         layer = Layer(s, device, kernels, grouped, skewed=load == "skewed")
         rows: dict[str, Callable[[], Any]] = {"dense": dense.both_ways, "ours": layer.ours}
         if peer:
-            rows["transformers"] = layer.peer()
-            found[f"{load} differs"] = distances(layer.ours(), rows["transformers"]())
-            say(f"  {load}: ours differs from transformers' by " +
-                ", ".join(f"{what} {by:.1e}" for what, by in found[f"{load} differs"].items()))
+            rows["transformers"], same = layer.peer()
+            found[f"{load} differs"] = off = distances(layer.ours(), rows["transformers"](), same)
+            say(f"  {load}: ours differs from transformers' by " + ", ".join(f"{what} {by:.1e}" for what, by in off.items()) +
+                f"; {int((~same).sum())} of {s.tokens} tokens chose otherwise there")
         most, times = layer.load()
         say(f"  {load}: {most} rows at the fullest expert, {times:.2f} of the mean")
         took = milliseconds(rows, device)

@@ -62,7 +62,7 @@ def _kernels(device: torch.device, say: Callable[[str], None]) -> dict[str, str]
     for shape in ("1.3b", "5.6b"):
         hidden = SHAPES[shape][0].hidden
         _, narrow = verified.usable(("adamw", "adamw_split"), device, HALF, hidden=hidden, moments=HALF)
-        _, found = verified.usable(NAMES, device, HALF, hidden=hidden, eight=True)
+        _, found = verified.usable(NAMES, device, HALF, hidden=hidden, eight=True, experts=True)
         found |= {f"{n} of bf16 moments": w for n, w in narrow.items()}
         notes.update({f"{name} {hidden}": note for name, note in found.items()})
         say(f"  {hidden}: " + ", ".join(f"{n} {w.split()[-1] if w.startswith('differs') and 'plain torch is' not in w else w}"

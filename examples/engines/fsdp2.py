@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import faulthandler
 import functools
+import importlib.metadata
 import json
 import os
 import platform
@@ -161,10 +162,17 @@ def begin(a, engine, init=True):
     if init:
         dist.init_process_group("nccl" if name == "cuda" else "gloo")
     if rank == 0:
-        said = {"engine": engine, "torch": torch.__version__, "python": platform.python_version(),
-                "device": torch.cuda.get_device_name() if name == "cuda" else "cpu"}
+        said = {"engine": engine, "engine_version": version(engine), "torch": torch.__version__,
+                "python": platform.python_version(), "device": torch.cuda.get_device_name() if name == "cuda" else "cpu"}
         print("seatrial-engine", json.dumps(said), flush=True)
     return rank, device
+
+
+def version(engine):
+    try:
+        return importlib.metadata.version(engine)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def leave():

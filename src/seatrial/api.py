@@ -70,7 +70,7 @@ def plan(*, model: Named | Model | None = None, cluster: Named | Cluster | None 
     """Forecast every layout and rank them: `seatrial plan`.
 
     `knobs`: tp=4, zero=(0, 1), recompute="full" and the others of `seatrial.columns.SEARCHED`; what is left out is searched.
-    cp_kind, zero_group, gradients_group and weights_group are chosen for each layout, or given.
+    cp_kind, zero_group, gradients_group, weights_group, ep and etp are chosen for each layout, or given.
     `engine`: who trains, by name or as the path of a TOML file; megatron-deepspeed by default. `headroom`: what is to stay free
     of the memory, 4 (GiB) or "5%". `calibration`: what `calibrate` gave, its file, or rows to learn from. `settings`:
     "cluster.device.power_w=500".

@@ -146,6 +146,9 @@ def experts_fit(model: Model, t: Topology, facts: engine_models.EngineModel) -> 
                                                          "whose ranks share them before they go to their experts")
     if t.ep > 1 and not facts.expert_parallel:
         yield Violation(code="expert-parallel", message=f"EP {t.ep}: {facts.name} has no expert parallelism; EP 1 would do")
+    elif t.ep > 1 and t.zero > facts.zero_with_experts:
+        yield Violation(code="zero-experts", message=f"ZeRO {t.zero} with EP {t.ep}: {facts.name} takes ZeRO "
+                                                     f"{facts.zero_with_experts} at most with experts on ranks apart")
     ways = {"tp": t.tp, "whole": 1}
     if "any" not in facts.expert_tensor and t.expert_tp not in (works := [ways[way] for way in facts.expert_tensor]):
         yield Violation(code="expert-parallel", message=f"ETP {t.expert_tp} with TP {t.tp}: {facts.name} cannot; ETP "
@@ -245,6 +248,9 @@ def execution_fits(trial: Trial) -> Iterator[Violation]:
         beside = f"CP {t.cp}: CP 1" if t.cp > 1 else f"documents {trial.batch.documents}: whole sequences"
         yield Violation(code="sliding-window", message=f"sliding_window {m.sliding_window} in a sequence of {m.seq} with "
                                                        f"{beside} would do, or a sequence of {m.sliding_window}")
+    if facts.footprint and m.mtp and (t.cp > 1 or trial.batch.documents is not None):
+        beside = f"CP {t.cp}: CP 1" if t.cp > 1 else f"documents {trial.batch.documents}: whole sequences"
+        yield Violation(code="mtp", message=f"mtp {m.mtp}, whose tokens are further on in the sequence, with {beside} would do")
     if x.attention == "fused-hopper" and trial.cluster is not None and "fp8" not in trial.cluster.device.peak_tflops:
         yield Violation(code="attention", message=f"attention fused-hopper: {trial.cluster.device.name} is older than those "
                                                   "kernels; fused or stored would do")

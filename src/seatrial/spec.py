@@ -1055,10 +1055,10 @@ class Trial:
     environment: Environment = field(default_factory=Environment)
     execution: Execution = field(default_factory=Execution)
     engine: str = fields.field("seatrial", label="Engine", names="engine, framework, code, codebase, library")
-    """Who trains: seatrial, megatron-core, megatron-deepspeed, fsdp2, fsdp1, deepspeed, plain-3d, their aliases, command,
-    one that is installed, or a TOML file of one's own."""
+    """Who trains: seatrial, torchtitan, fsdp2, deepspeed, megatron-core; megatron-deepspeed, fsdp1, plain-3d, aliases and
+    command with a [command]; one that is installed, or a TOML file of one's own."""
     command: Command | None = None
-    """What is run when it is not our own engine."""
+    """What is run in place of the engine's own program."""
     repeat: int = 0
     """Counts the runs of one and the same trial."""
 

@@ -43,6 +43,12 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
             raise BadInput(f"{where}: [{table}] must be given")
     layout = data.get("topology", {})
     balanced = isinstance(layout, Mapping) and layout.get("stage_layers") == AUTO
+    engine = engine_name(data.get("engine", "seatrial"))
+    if isinstance(layout, Mapping) and "sequence_parallel" not in layout and engine != "seatrial":
+        from seatrial.engines.model import model_of
+
+        # An engine whose tensor parallelism always cuts the sequence does so unasked.
+        layout = {**layout, "sequence_parallel": layout.get("tp", 1) != 1 and model_of(engine).sequence_parallel}
     trial = Trial(
         model=read_model(data["model"], book),
         batch=fields.build(Batch, data["batch"], where="batch"),
@@ -50,7 +56,7 @@ def build(data: Mapping[str, Any], settings: Iterable[str] = (), *, where: str =
         cluster=read_cluster(data["cluster"], book) if "cluster" in data else None,
         environment=fields.build(Environment, data.get("environment", {}), where="environment"),
         execution=fields.build(Execution, data.get("execution", {}), where="execution"),
-        engine=engine_name(data.get("engine", "seatrial")),
+        engine=engine,
         command=fields.build(Command, data["command"], where="command") if "command" in data else None,
         repeat=fields.convert(data.get("repeat", 0), int, where="repeat"),
     )

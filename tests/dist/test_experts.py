@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
+from dist.looping import go_each
 from dist.many import in_world
 from seatrial.engine.core import experts
 from seatrial.engine.core.mesh import Mesh, Pool
 from seatrial.engine.core.step import Engine
+from seatrial.engine.fast.choose import build
+from seatrial.engine.fast.config import KernelConfig
 from seatrial.engine.io.data import Batches
+from seatrial.engine.runfile import RunFile
+from seatrial.engine.watch import events
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Router, Topology, Trial
 
@@ -46,6 +52,7 @@ def _layouts() -> dict[str, Trial]:
 
     def add(prefix: str, model: Model, batch: Batch | None = None, **layout: Any) -> None:
         label = " ".join([prefix, *(f"{k}{v}" if not isinstance(v, str) else v for k, v in layout.items())])
+        assert label not in found
         found[label] = Trial(model=model, batch=batch or Batch(gbs=8), topology=Topology(**layout), execution=EXECUTION)
 
     add("moe", MOE, dp=2, ep=2)
@@ -68,8 +75,8 @@ def _layouts() -> dict[str, Trial]:
     add("moe", MOE, tp=2, dp=2, pp=2, ep=4, etp=1, schedule="gpipe", recompute="selective")
     add("moe", MOE, cp=2, dp=2, ep=4)
     add("moe", MOE, cp=2, tp=2, ep=2, etp=2, sequence_parallel=True)
-    add("moe", MOE, Batch(gbs=8, rampup_start=4, rampup_increment=2, rampup_samples=12), dp=2, ep=2)
-    add("moe", MOE, Batch(gbs=8, documents="fixed:6"), cp=2, dp=2, ep=2)
+    add("ramp-up", MOE, Batch(gbs=8, rampup_start=4, rampup_increment=2, rampup_samples=12), dp=2, ep=2)
+    add("packed", MOE, Batch(gbs=8, documents="fixed:6"), cp=2, dp=2, ep=2)
     add("forced", MOE, dp=4, ep=4, moe_balance="forced")
     add("forced", MOE, tp=2, dp=2, ep=2, moe_balance="forced", moe_dispatcher="allgather")
     add("gather", MOE, dp=4, ep=4, moe_dispatcher="allgather")
@@ -118,8 +125,9 @@ class Found(NamedTuple):
     """Choices that were within the margin."""
 
 
-def _train(trial: Trial, pool: Pool | None = None) -> Found:
-    engine = Engine(trial, RECIPE, Mesh(trial.topology, device=torch.device("cpu"), pool=pool))
+def _train(trial: Trial, pool: Pool | None = None, *, fast: bool = False) -> Found:
+    mesh = Mesh(trial.topology, device=torch.device("cpu"), pool=pool)
+    engine = Engine(trial, RECIPE, mesh, ops=build(KernelConfig(experts=True), trial, mesh.device) if fast else None)
     batches = Batches(RECIPE, trial.model, RECIPE.seed, documents=trial.batch.documents)
     common = engine.shared.experts
     assert common is not None
@@ -139,6 +147,11 @@ def _train(trial: Trial, pool: Pool | None = None) -> Found:
 def _train_each(trials: dict[str, Trial]) -> dict[str, Found]:
     pool: Pool = {}
     return {label: _train(trial, pool) for label, trial in trials.items()}
+
+
+def _train_as_a_gpu_does(trials: dict[str, Trial]) -> dict[str, Found]:
+    pool: Pool = {}
+    return {label: _train(trial, pool, fast=True) for label, trial in trials.items()}
 
 
 @cache
@@ -201,6 +214,17 @@ def test_layout_trains_as_one_process_does(label: str, request: pytest.FixtureRe
     assert moved <= 2 * one.close
 
 
+def test_layouts_train_so_with_the_functions_of_a_gpu() -> None:
+    """Experts as one function, on whole ranks and on parts, with gradients that wait."""
+    wanted = {label: t for label, t in LAYOUTS.items() if t.topology.world == 4 and label.split()[0] in ("moe", "tight")}
+    kinds = [(t.topology.ep > 1, t.topology.expert_tp > 1, t.topology.schedule.startswith("zb")) for t in wanted.values()]
+    assert all(any(has) for has in zip(*kinds)), wanted.keys()
+    for label, found in in_world(4, _train_as_a_gpu_does, wanted)[0].items():
+        one = alone(repr(_alone(wanted[label])))
+        assert found.losses == pytest.approx(one.losses, rel=TOLERANCE), label
+        assert found.norms == pytest.approx(one.norms, rel=TOLERANCE), label
+
+
 def test_the_references_learn_and_drop() -> None:
     """Equal series say nothing if weights never change, or if nothing is ever full."""
     for which in {repr(_alone(LAYOUTS[label])) for label in OFTEN}:
@@ -208,3 +232,16 @@ def test_the_references_learn_and_drop() -> None:
         assert found.losses[-1] < found.losses[0] - 0.1
         assert all(n > 0 for n in found.norms)
         assert (sum(found.dropped) > 0) == (trial.model.router.capacity is not None)
+
+
+def test_a_run_says_how_even_its_experts_were(tmp_path: Path) -> None:
+    """Natural choices are uneven; forced ones are not, on any rank."""
+    runs = {balance: RunFile(trial=replace(LAYOUTS["moe dp2 ep2"], topology=Topology(dp=2, ep=2, moe_balance=balance)),
+                             recipe=RECIPE, out=str(tmp_path / balance)) for balance in ("natural", "forced")}
+    go_each(list(runs.values()))
+    said = {name: [e["balance"] for e in events.read_events(Path(run.out) / events.FILE_NAME) if e["event"] == "iteration"]
+            for name, run in runs.items()}
+    even = 8 * MOE.seq * 2 / 8
+    assert said["forced"] == [{"least": even, "mean": even, "most": even, "dropped": 0, "excess": 0.0}] * RECIPE.steps
+    for one in said["natural"]:
+        assert one["least"] < one["mean"] == even < one["most"] and one["dropped"] == 0 and 0 < one["excess"] < 1

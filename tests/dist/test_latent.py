@@ -25,7 +25,11 @@ OSS = Model(family="llama", layers=2, hidden=32, heads=4, kv_heads=2, ffn=40, vo
 SINKS = replace(OSS, sliding_window=None, full_every=None)
 DEEPSEEK = replace(LATENT, experts=4, top_k=2, shared_experts=1, expert_ffn=16, dense_layers=1,
                    router=Router(kind="sigmoid", bias=True, correction=0.001, aux_loss=0.01))
-NAMES = {"deepseek": DEEPSEEK, "latent": LATENT, "straight": STRAIGHT, "oss": OSS, "sinks": SINKS}
+MTP = replace(LATENT, layers=2, mtp=2, mtp_loss=0.3)
+MTP_TIED = replace(MTP, tied=True, mtp=1)
+DEEPSEEK_MTP = replace(DEEPSEEK, layers=2, mtp=1)
+NAMES = {"latent": LATENT, "straight": STRAIGHT, "oss": OSS, "sinks": SINKS, "deepseek": DEEPSEEK, "mtp": MTP,
+         "mtp-tied": MTP_TIED, "deepseek-mtp": DEEPSEEK_MTP}
 
 LAYOUTS: list[tuple[Model, dict[str, Any]]] = [
     (LATENT, dict(tp=2)),
@@ -42,6 +46,14 @@ LAYOUTS: list[tuple[Model, dict[str, Any]]] = [
     (SINKS, dict(cp=2, cp_kind="ring", recompute="full")),
     (SINKS, dict(cp=2, cp_kind="ulysses")),
     (DEEPSEEK, dict(tp=2, ep=2, etp=1)),
+    (MTP, dict(tp=2, sequence_parallel=True, recompute="selective")),
+    (MTP, dict(tp=2)),
+    (MTP, dict(pp=2, schedule="zb-h1")),
+    (MTP_TIED, dict(pp=2)),
+    (MTP_TIED, dict(dp=2, zero=3)),
+    (MTP, dict(dp=2, zero=3, recompute="full")),
+    (DEEPSEEK_MTP, dict(dp=2, ep=2, zero=2)),
+    (MTP, dict(dp=2, pp=2, zero=3)),
     (DEEPSEEK, dict(pp=2, dp=2, ep=2, zero=1, recompute="full")),
     (OSS, dict(tp=2, pp=2, schedule="zb-h1")),
     (LATENT, dict(tp=2, dp=2, zero=3, sequence_parallel=True, recompute="full")),

@@ -9,6 +9,7 @@ from seatrial import presets, trialfile
 from seatrial.engines import engine_for, foreign, words
 from seatrial.engines.torchtitan import Torchtitan
 from seatrial.errors import BadInput, Infeasible
+from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Topology, Trial
 
 FOOTER = """\
@@ -57,6 +58,13 @@ def test_a_lost_connection_is_no_cause(tmp_path: Path):
     assert found[0]["message"] == "the tokens are gone"
 
 
+def test_an_error_that_a_rank_got_over_is_none(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    steps = "".join(f"step: {step}  loss: 5.9  of a log that goes on\n" for step in range(1000))
+    (tmp_path / "logs" / "rank0.log").write_text(f"ValueError: no such mirror, the next is asked\n{steps}")
+    assert foreign.failures(tmp_path) == []
+
+
 def titan(**layout: object) -> Trial:
     return Trial(model=presets.model("tiny-llama"), batch=Batch(gbs=16), topology=Topology(**layout), engine="torchtitan")
 
@@ -102,3 +110,38 @@ def test_an_engine_that_is_not_installed_says_what_to_do(tmp_path: Path, monkeyp
     with pytest.raises(BadInput, match="make engines ENGINES=torchtitan"):
         engine_for(trial).check(trial, recipe, here=True)
     engine_for(trial).check(trial, recipe, here=False)
+
+
+def asked(engine: str, *settings: str) -> Trial:
+    return trialfile.build({"model": {"base": "tiny"}, "batch": {"gbs": 16}, "engine": engine}, settings)[0]
+
+
+def test_tensor_parallelism_that_always_cuts_the_sequence_need_not_be_told_to():
+    assert asked("torchtitan", "topology.tp=2").topology.sequence_parallel
+    assert not asked("torchtitan", "topology.tp=2", "topology.sequence_parallel=false").topology.sequence_parallel
+    assert not asked("megatron-core", "topology.tp=2").topology.sequence_parallel
+    assert not asked("torchtitan").topology.sequence_parallel
+
+
+@pytest.mark.parametrize("engine, files", [
+    ("fsdp2", {"fsdp2.py", "train.sh"}), ("deepspeed", {"ds_train.py", "fsdp2.py", "ds_config.json", "train.sh"}),
+    ("megatron-core", {"mcore_train.py", "fsdp2.py", "cpu_cuda.py", "train.sh"}),
+])
+def test_a_described_engine_is_written_whole(engine: str, files: set[str]):
+    trial = asked(engine, "topology.dp=2")
+    written = engine_for(trial).emitted(trial, Recipe(steps=9))
+    assert written.keys() == files and "--steps 9" in written["train.sh"] and "--nproc-per-node 2" in written["train.sh"]
+    for name in files - {"train.sh", "ds_config.json"}:
+        compile(written[name], name, "exec")
+
+
+@pytest.mark.parametrize("engine, settings, why", [
+    ("fsdp2", ("topology.tp=2",), "needs tp == 1, and here is tp 2"),
+    ("deepspeed", ("topology.pp=2", "topology.dp=2", "topology.zero=2"), "needs zero <= 1 or pp == 1, and here is pp 2, zero"),
+    ("megatron-core", ("topology.zero=2", "topology.dp=2"), "needs zero <= 1"),
+    ("megatron-core", ("model.experts=4",), "needs experts == 0"),
+])
+def test_a_described_engine_refuses_by_its_rules_with_the_numbers(engine: str, settings: tuple[str, ...], why: str):
+    trial = asked(engine, *settings)
+    with pytest.raises(Infeasible, match=why):
+        engine_for(trial).can_run(trial)

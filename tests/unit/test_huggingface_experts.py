@@ -1,6 +1,7 @@
 """Mixtures of experts go to and from Hugging Face: words, names, layouts and counts, with transformers as the authority."""
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -149,6 +150,27 @@ def test_a_key_that_changes_what_is_computed_is_known_or_refused(kind, change, w
     hfconfig.model_of(plain, where="config.json")
     with pytest.raises(BadInput, match=words):
         hfconfig.model_of({**plain, **change}, where="config.json")
+
+
+VALUES = ([1], {"a": 1}, "x", -3, 0, 10**400, 1.5, float("nan"), True, False, None, [], [None], [0, 2])
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_configuration_with_another_kind_of_value(kind):
+    import transformers
+
+    prefix, config = CONFIGS[kind]
+    plain = getattr(transformers, f"{prefix}Config")(**config).to_dict()
+    for key, value in itertools.product(plain, VALUES):
+        try:
+            assert isinstance(hfconfig.model_of({**plain, key: value}, where="c"), Model)
+        except BadInput as error:
+            assert str(error).startswith("c"), (key, value)
+        for inside in plain["rope_parameters"]:
+            try:
+                hfconfig.model_of({**plain, "rope_parameters": {**plain["rope_parameters"], inside: value}}, where="c")
+            except BadInput as error:
+                assert str(error).startswith("c"), (inside, value)
 
 
 def test_weights_that_are_quantised_are_refused_and_their_model_can_be_planned(tmp_path):

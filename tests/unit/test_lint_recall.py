@@ -349,3 +349,10 @@ PEAK = "H20: 148 TFLOPS bf16, 96 GB.\n\n" + table("""
 def test_what_the_text_says_of_a_device_that_is_no_preset(lint, right: str, wrong: str, code: str) -> None:
     assert not lint(PEAK)
     assert [f.code for f in lint(PEAK.replace(right, wrong))] == [code]
+
+
+def test_a_count_without_the_embedding_or_a_name_in_two_rows_is_no_slip(lint) -> None:
+    assert not [f for f in lint(LADDER.replace("| 16 | 354 |", "| 16 | 302 |")) if f.level == "error"]
+    named = LADDER.replace("| 16 | 354 |", "| 16 | 405 |")
+    row = next(line for line in named.splitlines() if "405" in line)
+    assert not [f for f in lint(named + row.replace("0.791", "0.794") + "\n") if f.level == "error"]

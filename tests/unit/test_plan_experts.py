@@ -12,17 +12,19 @@ from seatrial import arith, presets, rules
 from seatrial.arith.experts import expert_tensors
 from seatrial.arith.layer import numbers
 from seatrial.errors import Infeasible
-from seatrial.plan import emit, experts, memory, network, step
+from seatrial.plan import emit, experts, memory, network, rows, step
 from seatrial.plan.ask import ask, question
 from seatrial.plan.configs import CHOICES, Configs, decoded
 from seatrial.plan.emit_torchtitan import torchtitan
 from seatrial.plan.explain import explain
 from seatrial.plan.kernels import Machine
 from seatrial.plan.search import search
+from seatrial.plan.shape import check_shape
 from seatrial.plan.space import Space, chunks, not_searched
 from seatrial.plan.verdicts import CODES, verdicts
 from seatrial.spec import GIB, Batch, Model, Topology, Trial
 
+ENGINES = ["megatron-core", "fsdp2", "deepspeed", "seatrial", "plain-3d", "megatron-deepspeed"]
 H100 = presets.cluster("dgx-h100", nodes=8)
 
 
@@ -129,12 +131,12 @@ def test_a_larger_ep_holds_fewer_experts_and_a_dense_model_knows_none():
 def test_what_one_layer_of_experts_keeps_is_megatrons_count():
     """Of each row: the input of fc1 (2 h), its output (4 f), the weighted activation (2 f); selective leaves the last out."""
     c = configs(dp=64, ep=8, moe_balance="forced")
-    element, rows = np.array([2.0]), 8192 * 8
+    element, count = np.array([2.0]), 8192 * 8
     left = memory.expert_left_bytes(c, H100, element, experts.rows(c))
     beside = memory.left_bytes(replace(c, inner=c.shared_inner), H100, element)
     router = 8192 * 128 * 20
-    assert left.everything[0] - beside.everything[0] == rows * (2 * 2048 + 6 * 768) + router
-    assert left.partly[0] - beside.partly[0] == rows * (2 * 2048 + 4 * 768) + router
+    assert left.everything[0] - beside.everything[0] == count * (2 * 2048 + 6 * 768) + router
+    assert left.partly[0] - beside.partly[0] == count * (2 * 2048 + 4 * 768) + router
     # Around them: both norms' inputs and outputs, q and attention's output, k and v, q and k before their norms, and a number
     # of each head.
     assert beside.everything[0] == 8192 * (8 * 2048 + 4 * 4096 + 4 * 512 + 2 * (4096 + 512) + 4 * 32)
@@ -165,14 +167,31 @@ def test_a_layer_takes_its_gemms_and_its_share_of_the_experts():
     assert full["dispatch"].backward[0] == pytest.approx(2 * cost["dispatch"].backward[0])
 
 
-def test_a_mixed_model_is_timed_layer_by_layer():
-    """Models together are what each is alone."""
-    both = [trial("deepseek-v3", gbs=256, dp=8, pp=8, ep=8), trial("llama3-8b", gbs=256, dp=8, pp=8)]
-    together = step.time(Configs.from_trials(both), H100).sec
-    alone = [float(step.time(Configs.from_trials([one]), H100).sec[0]) for one in both]
-    assert together == pytest.approx(alone)
-    held = memory.peak(Configs.from_trials(both), H100).gib
-    assert held == pytest.approx([float(memory.peak(Configs.from_trials([one]), H100).gib[0]) for one in both])
+def some(random):
+    """A layout of a model with experts or without, by any engine."""
+    names = ["tiny-moe", "tiny-deepseek", "qwen3-30b-a3b", "deepseek-v3", "mixtral-8x7b", "llama3-8b"]
+    model = replace(presets.model(random.choice(names)), mtp=random.choice([0, 1]))
+    tp, pp, cp = random.choice([1, 1, 2, 4]), random.choice([1, 2, 4]), random.choice([1, 1, 2])
+    spread = dict(ep=random.choice([1, 2, 4]), etp=random.choice([None, 1])) if model.mixture else {}
+    return trial(model, engine=random.choice(ENGINES), dp=64 // tp // pp // cp, tp=tp, pp=pp, cp=cp,
+                 zero=random.choice([0, 1, 2, 3]), recompute=random.choice(["none", "selective", "full"]),
+                 mbs=random.choice([1, 2]), precision=random.choice(["bf16", "fp8"]), sequence_parallel=tp == 2,
+                 moe_balance=random.choice(["natural", "forced"]),
+                 moe_dispatcher=random.choice(["alltoall", "allgather", "flex"]), **spread)
+
+
+def test_layouts_together_are_what_each_is_alone():
+    random = Random(5)
+    trials = [some(random) for _ in range(60)]
+    together, held = (of(Configs.from_trials(trials), H100) for of in (step.time, memory.peak))
+    for i, one in enumerate(trials):
+        timed, alone = (of(Configs.from_trials([one]), H100) for of in (step.time, memory.peak))
+        assert together.sec[i] == pytest.approx(timed.sec[0]) and held.gib[i] == pytest.approx(alone.gib[0])
+        assert sum(values[0] for values in timed.parts.values()) == pytest.approx(timed.sec[0])
+        assert min(values[0] for values in timed.parts.values()) >= 0
+        even = Configs.from_trials([replace(one, topology=replace(one.topology, moe_balance="forced"))])
+        assert step.time(even, H100).sec[0] <= timed.sec[0] * (1 + 1e-9)
+        assert memory.peak(even, H100).gib[0] <= alone.gib[0] * (1 + 1e-9)
 
 
 def test_a_layer_of_multi_token_prediction_is_one_more_on_the_last_stage():
@@ -223,6 +242,8 @@ def test_ep_and_etp_can_be_given():
     ("megatron-deepspeed", dict(dp=64, ep=2), "EP 2: megatron-deepspeed has no expert parallelism"),
     ("fsdp2", dict(dp=16, tp=4, ep=2, etp=2), "ETP 2 with TP 4: fsdp2 cannot; ETP 1 or 4 would do"),
     ("fsdp2", dict(dp=64, ep=2, moe_dispatcher="allgather"), "moe_dispatcher allgather: fsdp2 has alltoall"),
+    ("deepspeed", dict(dp=64, ep=2, zero=3), "ZeRO 3 with EP 2: deepspeed takes ZeRO 2 at most"),
+    ("deepspeed", dict(dp=64, zero=3), ""),
     ("megatron-core", dict(dp=64, ep=64, etp=1, moe_dispatcher="allgather"), ""),
     ("megatron-core", dict(dp=16, tp=4, ep=8, etp=2, sequence_parallel=True), ""),
 ])
@@ -256,6 +277,31 @@ def test_a_layout_of_experts_is_rejected_in_bulk_as_it_is_alone(engine, dispatch
         assert len(seen) > 3
 
 
+def test_rows_of_a_table_say_experts(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("layers,hidden,heads,kv_heads,experts,top_k,expert_ffn,shared_experts,dp,tp,ep,etp,moe_balance,"
+                    "moe_dispatcher,recompute,gbs,engine,sec_per_it,mem_gib\n"
+                    "48,2048,32,4,128,8,768,0,64,1,8,1,forced,DeepEP,moe_act layernorm,512,megatron-core,6,60\n"
+                    "32,4096,32,8,,,,,64,1,,,,,,512,megatron-core,6,60\n")
+    routed, dense = (row.trial for row in rows.read(path, H100).rows)
+    assert routed is not None and dense is not None and not dense.model.mixture
+    m, t = routed.model, routed.topology
+    assert (m.experts, m.chosen, m.expert_inner, m.shared, m.family) == (128, 8, 768, 0, "llama")
+    assert (t.ep, t.expert_tp, t.moe_balance, t.moe_dispatcher, t.recompute) == (8, 1, "forced", "flex", "selective")
+
+
+def test_a_row_that_names_a_mixture_has_all_of_it(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("model,layers,hidden,seq,dp,pp,ep,gbs,engine,sec_per_it\nDeepSeek-V3,61,7168,4096,64,16,64,8192,megatron-core,50\n"
+                    "DeepSeek-V3,30,7168,4096,64,15,64,8192,megatron-core,50\nMixtral 8x7B,,,4096,64,1,8,256,megatron-core,5\n")
+    whole, another, named = (row.trial for row in rows.read(path, H100).rows)
+    assert whole.model == replace(presets.model("deepseek-v3"), seq=4096)
+    assert another.model == replace(whole.model, layers=30)
+    assert named.model.experts == 8 and named.model.seq == 4096
+    path.write_text("model,layers,hidden,dp,gbs,sec_per_it\nDeepSeek-V3,61,4096,64,64,50\n")
+    assert not rows.read(path, H100).rows[0].trial.model.mixture
+
+
 def test_explain_says_where_experts_lie_and_what_would_be_better():
     found = explain(trial(dp=64, ep=64))
     assert "2 of 128 experts a rank" in found.experts and "more on the fullest" in found.experts
@@ -263,6 +309,16 @@ def test_explain_says_where_experts_lie_and_what_would_be_better():
     assert explain(trial("llama3-8b", dp=64)).experts == ""
     with pytest.raises(Infeasible, match="EP 2: the model has no experts"):
         explain(trial("llama3-8b", dp=64, ep=2))
+
+
+def test_the_shape_of_experts_is_checked_as_they_are_computed():
+    found = {gemm.name: gemm for gemm in check_shape(presets.model("deepseek-v3"), H100, tp=1, mbs=1, precision="bf16").gemms}
+    up = found["experts up"]
+    assert (up.rows, up.cols, up.inner, up.count) == (4096 * 8 // 256, 4096, 7168, 256)
+    assert (found["keys, values"].cols, found["keys, values"].inner) == (128 * 256, 512)
+    assert {"MLP up", "shared experts up", "queries compressed"} <= set(found)
+    assert "MLP up" not in [gemm.name for gemm in check_shape(presets.model("qwen3-30b-a3b"), H100, tp=1, mbs=1,
+                                                              precision="bf16").gemms]
 
 
 def test_megatrons_flags_say_it_all():
@@ -276,6 +332,7 @@ def test_megatrons_flags_say_it_all():
         "--moe-router-group-topk": "4", "--moe-router-bias-update-rate": "0.001", "--moe-router-topk-scaling-factor": "2.5",
         "--moe-aux-loss-coeff": "0.0001", "--moe-router-load-balancing-type": "seq_aux_loss", "--qk-head-dim": "128",
         "--moe-token-dispatcher-type": "alltoall", "--qk-pos-emb-head-dim": "64", "--v-head-dim": "128",
+        "--rope-type": "yarn", "--rotary-scaling-factor": "40.0", "--mscale": "1.0", "--mscale-all-dim": "1.0",
     }  # fmt: skip
     assert {name: flags[name][0] for name in wanted} == wanted
     assert flags["--recompute-modules"] == ("layernorm", "moe_act", "mla_up_proj")

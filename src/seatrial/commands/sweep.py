@@ -136,7 +136,7 @@ def _details(one: Any) -> list[str]:
     if (seen := one.forecast) is not None:
         lines.append(f"forecast {short(seen.sec)} s/it (90 %: {short(seen.low_s)} to {short(seen.high_s)}), "
                      f"{seen.mem_gib:.1f} GiB, fits with {percent(seen.fit_odds)}")
-    if one.argv and one.task.trial.command is not None:
+    if one.argv and (one.task.trial.command is not None or one.task.trial.engine != "seatrial"):
         lines.append(f"$ {shlex.join(one.argv)}")
     return [*lines, *([f"would not start: {one.refused}"] if one.refused else [])]
 

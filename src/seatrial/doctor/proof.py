@@ -28,7 +28,7 @@ from seatrial.engine.rendezvous import RankInfo, join
 from seatrial.errors import BadInput
 from seatrial.recipe import Recipe
 from seatrial.schedule import KINDS
-from seatrial.spec import GIB, Batch, Environment, Execution, Model, Topology, Trial, kv_fits, round_up
+from seatrial.spec import GIB, Batch, Environment, Execution, Latent, Model, Topology, Trial, kv_fits, round_up
 
 BAR = 1e-5
 """Largest relative difference of a loss or a gradient norm, as the tests of the engine have it."""
@@ -116,7 +116,13 @@ def _small_model(model: Model, t: Topology) -> Model:
     layers = max(2, stages + uneven)
     return replace(model, layers=layers, hidden=hidden, heads=heads, vocab=101, pad_vocab_to=None,
                    seq=seq, kv_heads=kv_heads, ffn=ffn,
-                   head_dim=None if model.head_dim is None else 24, **_small_experts(model, t, layers))
+                   head_dim=None if model.head_dim is None else 24, **_small_experts(model, t, layers),
+                   latent=None if model.latent is None else _small_latent(model.latent),
+                   sliding_window=5 if model.has_windows else model.sliding_window)
+
+
+def _small_latent(latent: Latent) -> Latent:
+    return replace(latent, q_rank=None if latent.q_rank is None else 20, kv_rank=12, rope_dim=8, value_dim=16)
 
 
 def _small_experts(model: Model, t: Topology, layers: int) -> dict[str, Any]:

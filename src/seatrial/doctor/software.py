@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.doctor import Finding
+from seatrial.engines import homes
 from seatrial.spec import GIB
 
 OLDEST_TORCH = (2, 11)
@@ -50,8 +51,10 @@ def findings() -> Iterator[Finding]:
     yield backends(there, gpus=len(gpus))
     yield devices([(gpu.name, gpu.total_memory) for gpu in gpus], built_for=torch.version.cuda,
                   on_the_bus=len(list(Path("/dev").glob("nvidia[0-9]*"))))
-    yield engines({name: _version(name) for engine, (_, more) in ENGINES.items() for name in (engine, *more)},
-                  {name for name, (module, _) in ENGINES.items() if _importable(module)})
+    apart = {name: f"{version} in {homes.folder() / name}" for name in ENGINES if (version := homes.version(name))}
+    theirs = {need: "not asked" for name in apart for need in ENGINES[name][1]}
+    yield engines({name: _version(name) for engine, (_, more) in ENGINES.items() for name in (engine, *more)} | apart | theirs,
+                  {name for name, (module, _) in ENGINES.items() if name in apart or _importable(module)})
     yield launchers({name for name in PROGRAMS if shutil.which(name)})
 
 

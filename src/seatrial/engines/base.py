@@ -42,6 +42,10 @@ class Adapter(Protocol):
     says_end: bool = False
     """Whether its ranks beat, and say in their last one that they are done; see `engine.watch.heartbeat`."""
 
+    def speaks(self, trial: Trial) -> int:
+        """The rank whose log has the steps."""
+        return 0
+
     def device(self, trial: Trial) -> str:
         """`cpu`, `cuda` or `auto`, for the launcher's check; empty where only the program knows."""
         return ""

@@ -26,6 +26,8 @@ LATE = ("rank", "local_rank", "node", "master_addr", "master_port")
 
 
 class Command(Foreign):
+    applied = ("tp", "pp", "gbs")
+
     def per(self, trial: Trial) -> Per:
         assert trial.command is not None
         return trial.command.per
@@ -58,6 +60,7 @@ def resolved(trial: Trial) -> dict[str, Any]:
     m, t, x = trial.model, trial.topology, trial.execution
     chosen = dataclasses.asdict(m.architecture) | {
         "head_dim": m.head_size, "padded_vocab": m.padded_vocab(t.tp), "biased": m.architecture.biases == "all",
+        "latent": m.latent is not None,
         "zero_group": t.zero_group or t.data_ranks, "world": t.world, "microbatches": trial.microbatches,
         "compile": x.compile, "device": x.device, "optimizer": x.optimizer, "moments": x.moments}  # fmt: skip
     return columns.by_field(trial) | chosen

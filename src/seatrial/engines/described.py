@@ -4,6 +4,7 @@
 
     base = "fsdp2"                                      the engine model, with any figure that differs
     rules = ["tp == 1", "heads % tp == 0"]              what it can run, of all words that a command may name
+    speaks = "last"                                     the rank that prints its steps, where not the first
     [command]
     argv = ["{python}", "{here}/train.py", "--dp", "{dp}"]
     [[log.line]]                                        as in a log format of one's own (`notes.read.logformat`)
@@ -16,7 +17,7 @@ import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from seatrial import expression, fields, shipped
 from seatrial.engines import homes
@@ -54,9 +55,13 @@ class Described(Scripted):
         self.command = fields.build(Command, data["command"], where=f"{path}: command")
         self.rules = fields.convert(data.get("rules", []), tuple[str, ...], where=f"{path}: rules")
         self.format = str(path) if "log" in data else ""
+        self.last = fields.convert(data.get("speaks", "first"), Literal["first", "last"], where=f"{path}: speaks") == "last"
 
     def per(self, trial: Trial) -> Per:
         return self.command.per
+
+    def speaks(self, trial: Trial) -> int:
+        return trial.world - 1 if self.last else 0
 
     def why_not(self, trial: Trial) -> Iterator[Violation]:
         words = {name: 0 if value is None else value for name, value in resolved(trial).items()}
@@ -93,7 +98,7 @@ class Described(Scripted):
         except OSError as error:
             raise BadInput(f"{error.filename}: {error.strerror}; {self.path} names it") from None
 
-    def by_hand(self, trial: Trial, recipe: Recipe = Recipe()) -> tuple[str, ...]:
+    def by_hand(self, trial: Trial, recipe: Recipe) -> tuple[str, ...]:
         return self._argv(trial, recipe, Path("."), here=".", python="python")[1:]
 
 

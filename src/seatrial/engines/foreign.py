@@ -50,9 +50,9 @@ class Foreign(Adapter):
         said = (ended_by(0, line) for path in logs(run_dir) for line in _tail(path).splitlines())
         return next((end.status for end in said if end is not None), "crash")
 
-    def read(self, run_dir: Path) -> list[Event]:
-        """From the logs alone."""
-        runs = {path: self.run_in(path) for path in logs(run_dir)}
+    def read(self, run_dir: Path, *, rank: int | None = None) -> list[Event]:
+        """From the logs alone; of one rank, whoever only wants to know how far it is."""
+        runs = {path: self.run_in(path) for path in logs(run_dir) if rank is None or rank_of(path) == rank}
         best = max(runs, key=lambda path: _worth(runs[path]), default=None)
         found: list[Event] = list(_starts(run_dir))
         if best is None or (run := runs[best]) is None:
@@ -82,6 +82,8 @@ class Foreign(Adapter):
     def differs(self, trial: Trial, run_dir: Path) -> dict[str, tuple[Any, Any]]:
         """Column -> (asked, applied), of what the log says and does not agree."""
         asked = columns.flat(trial)
+        if trial.batch.rampup_start is not None:
+            asked["gbs"] = None  # it may have ended before the last size
         runs = [run for path in logs(run_dir) if (run := self.run_in(path)) is not None and run.iteration is not None]
         run = max(runs, key=_worth, default=None)
         found = {name: getattr(run, name, None) for name in self.applied if name in asked} if run is not None else {}
@@ -148,7 +150,8 @@ def failures(run_dir: Path) -> list[Event]:
     """An event for each rank whose log ends in an error, as our engine's ranks write it themselves; the cause first."""
     found: list[Event] = []
     for path in logs(run_dir):
-        text = _tail(path)
+        # What a rank said long before its end, it got over; on a node all ranks' last words stand one behind the other.
+        text = _tail(path, words.LAST_BYTES if path.name.startswith("rank") else words.TAIL_BYTES)
         said, first = words.errors(text), words.first_rank(text)
         own: dict[int, list[words.Said]] = {}
         for one in said:
@@ -162,10 +165,10 @@ def failures(run_dir: Path) -> list[Event]:
     return sorted(found, key=lambda e: (e["consequence"], e["time"]))
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, most: int = words.TAIL_BYTES) -> str:
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - words.TAIL_BYTES))
+            file.seek(max(0, path.stat().st_size - most))
             return file.read().decode(errors="replace")
     except OSError:
         return ""

@@ -27,6 +27,12 @@ def folder() -> Path:
     return here if here.is_dir() or not checkout.is_dir() else checkout
 
 
+def version(name: str) -> str:
+    """Of an engine that has an environment of its own; empty where it has none."""
+    folders = sorted((folder() / name).glob(f"lib/python*/site-packages/{name.replace('-', '_')}-*.dist-info"))
+    return folders[0].name.removesuffix(".dist-info").rpartition("-")[2] if folders else ""
+
+
 def found(name: str, module: str) -> str:
     """The Python that has an engine; empty where none is known."""
     own = folder() / name / "bin" / "python"

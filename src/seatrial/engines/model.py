@@ -66,6 +66,8 @@ class EngineModel:
     """Whether a layer's experts can lie on ranks apart (EP) …"""
     expert_tensor: tuple[Literal["whole", "tp", "any"], ...] = ("tp",)
     """… each of them whole on its rank (ETP 1), divided as the rest of the layer is (ETP = TP), or over any ETP …"""
+    zero_with_experts: int = 3
+    """… the highest ZeRO stage that goes with EP …"""
     experts_cut_sequence: bool = False
     """… and whether tensor parallelism of a model with experts always cuts the sequence of norms."""
     dispatchers: tuple[Dispatcher, ...] = ()
@@ -284,7 +286,7 @@ MOST = 1e12
 """Of any figure of an engine."""
 DEFAULT = "megatron-deepspeed"
 """Of `plan`, `explain`, `forecast` and of a row that names no engine."""
-RUNS = ("command", "rules", "log", "module")
+RUNS = ("command", "rules", "log", "module", "speaks")
 """Of the file of one's own engine, what says how it is run; see `described.py`."""
 UNKNOWN = "plain-3d"
 """Of a program that nothing is known of: a command, somebody's own engine."""

@@ -52,7 +52,7 @@ class Scripted(Foreign):
         """Arguments of its Python, once a rank, with the files in `folder`."""
         raise NotImplementedError
 
-    def by_hand(self, trial: Trial) -> tuple[str, ...]:
+    def by_hand(self, trial: Trial, recipe: Recipe) -> tuple[str, ...]:
         """The same from inside the folder, under torchrun."""
         raise NotImplementedError
 
@@ -81,12 +81,12 @@ class Scripted(Foreign):
         """What `plan --emit` writes. Raises BadInput with every reason where this engine cannot run it."""
         if wrong := [one.message for one in self.why_not(trial) if one.level == "error"]:
             raise BadInput("; ".join(wrong))
-        return {**self.files(trial, recipe), "train.sh": self._script(trial)}
+        return {**self.files(trial, recipe), "train.sh": self._script(trial, recipe)}
 
-    def _script(self, trial: Trial) -> str:
+    def _script(self, trial: Trial, recipe: Recipe) -> str:
         many = f"--nnodes {trial.nodes} --node-rank ${{NODE_RANK:-0}} --master-addr ${{MASTER_ADDR:-127.0.0.1}} " \
                if trial.nodes > 1 else "--standalone "
-        started = " ".join(shlex.quote(word) for word in self.by_hand(trial))
+        started = " ".join(shlex.quote(word) for word in self.by_hand(trial, recipe))
         return ("#!/bin/bash\n"
                 f"# Once a node, with a Python that has {self.module}; {trial.topology.product}.\n"
                 'cd "$(dirname "$0")"\n'

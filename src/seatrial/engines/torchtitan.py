@@ -29,10 +29,14 @@ class Torchtitan(Scripted):
     name, module, model = "torchtitan", "torchtitan", "fsdp2"
     applied = ("tp", "pp", "cp", "gbs", "seq", "hidden", "layers", "heads")
 
+    def speaks(self, trial: Trial) -> int:
+        """The first of the last stage: others say that their loss is -1."""
+        return trial.world // trial.topology.pp * (trial.topology.pp - 1)
+
     def start(self, trial: Trial, folder: Path) -> tuple[str, ...]:
         return driver("run_torchtitan.py"), str(folder / CONFIG), trial.execution.device
 
-    def by_hand(self, trial: Trial) -> tuple[str, ...]:
+    def by_hand(self, trial: Trial, recipe: Recipe) -> tuple[str, ...]:
         return "-m", "torchtitan.train", "--job.config_file", CONFIG
 
     def files(self, trial: Trial, recipe: Recipe) -> dict[str, str]:
@@ -68,8 +72,14 @@ def _model(m: Model) -> Iterator[str]:
         yield "its llama3 has rotary positions, RMSNorm and SwiGLU alone"
     if m.architecture.biases != "none" or m.normed_qk or m.normed_embedding:
         yield "its llama3 has no biases, no norm of queries and keys, none after the embedding"
+    if m.experts is not None or m.latent is not None or m.mtp:
+        yield "experts, latent attention or further tokens: its llama3 has none of them"
     if m.ties:
         yield "its llama3 does not tie the embeddings; tied = false would do"
+    if m.is_latent or m.sinks or m.has_windows or m.mtp or m.architecture.mlp == "swiglu-clamped":
+        yield "its llama3 has no latent attention, no sinks, no windows, no clamped SwiGLU and no multi-token prediction"
+    if m.yarn and m.rope_factor is not None:
+        yield "its llama3 scales rotary frequencies as Llama 3.1 does, not by YaRN"
     if m.head_size * m.heads != m.hidden:
         yield f"heads of {m.head_size}: its llama3 has hidden / heads = {m.hidden // m.heads}"
 

@@ -15,7 +15,8 @@ from seatrial.outcomes import Status
 
 LONGEST = 400
 """Letters of a message that are kept."""
-TAIL_BYTES = 200_000
+TAIL_BYTES, LAST_BYTES = 200_000, 16_000
+"""Of a log that are read for its end: of one that many ranks write, and of one rank's own."""
 _ELASTIC = re.compile(r"^={20,}\n\S+ FAILED\n-{20,}.*?^={20,}\n?", re.M | re.S)
 _ERROR = re.compile(
     r"^(?:\[rank(?P<rank>\d+)\]:\s?)?(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Failure))"

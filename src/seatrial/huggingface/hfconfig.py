@@ -162,16 +162,17 @@ def _window(read: Reader, layers: int) -> dict[str, Any]:
     if kinds is not None and not isinstance(kinds, list):
         raise BadInput(f"{read.where}: layer_types is {shown(kinds)}: expected a list")
     if kinds is None:
+        layers = min(layers, 10_000)  # a model has no more
         slides = _sliding(read, layers)
     else:
         if strange := sorted(set(map(str, kinds)) - {"full_attention", "sliding_attention"}):
             raise BadInput(f"{read.where}: layer_types has {strange[0]!r}; the engine has full_attention and "
                            "sliding_attention alone")
-        if len(kinds) != layers:
-            raise BadInput(f"{read.where}: layer_types has {len(kinds)} entries for {layers} layers")
         slides = [one == "sliding_attention" for one in kinds]
     if window is None or not any(slides):
         return {"sliding_window": None}
+    if len(slides) != layers:
+        raise BadInput(f"{read.where}: layer_types has {len(slides)} entries for {layers} layers")
     every = None if all(slides) else slides.index(False) + 1
     said = [every is None or (i + 1) % every != 0 for i in range(layers)]
     if said != slides or kind in ("llama", "deepseek_v3"):  # whose classes look back over all whatever is said

@@ -13,7 +13,7 @@ from typing import Any
 from seatrial.errors import BadInput
 from seatrial.fields import shown
 from seatrial.huggingface.reading import Reader
-from seatrial.spec import Latent, Model, Router
+from seatrial.spec import Model
 
 CLASSES = {"mixtral": "MixtralForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM",
            "gpt_oss": "GptOssForCausalLM"}
@@ -58,12 +58,12 @@ def _mixtral(read: Reader) -> dict[str, Any]:
 
 def _qwen3(read: Reader) -> dict[str, Any]:
     dense = read.config.get("mlp_only_layers") or []
-    if dense != list(range(len(dense))):
+    if not isinstance(dense, list) or dense != list(range(len(dense))):
         raise BadInput(f"{read.where}: mlp_only_layers is {shown(dense)}: the engine has dense layers at the start alone, "
-                       f"as [] or {list(range(len(dense) if isinstance(dense, list) else 2))}")
+                       "as [] or [0, 1]")
     return dict(experts=read.number("num_experts", "num_local_experts"), expert_ffn=read.number("moe_intermediate_size"),
                 dense_layers=len(dense), expert_every=read.number("decoder_sparse_step", default=1),
-                router=Router(normalised=bool(read.config.get("norm_topk_prob", False))))
+                router={"normalised": read.flag("norm_topk_prob", default=False)})
 
 
 def _deepseek(read: Reader) -> dict[str, Any]:
@@ -76,11 +76,11 @@ def _deepseek(read: Reader) -> dict[str, Any]:
     read.must("num_key_value_heads", heads, None)
     groups, limit = read.number("n_group", default=8), read.number("topk_group", default=4)
     queries = None if config.get("q_lora_rank", 1536) is None else read.number("q_lora_rank", default=1536)
-    latent = Latent(q_rank=queries, kv_rank=read.number("kv_lora_rank"), rope_dim=read.number("qk_rope_head_dim"),
-                    value_dim=read.number("v_head_dim"))
-    router = Router(kind="sigmoid", normalised=bool(config.get("norm_topk_prob", True)), correction=CORRECTION,
-                    scale=config.get("routed_scaling_factor", 2.5), groups=groups,
-                    group_limit=limit if limit != groups else None)
+    latent = {"q_rank": queries, "kv_rank": read.number("kv_lora_rank"), "rope_dim": read.number("qk_rope_head_dim"),
+              "value_dim": read.number("v_head_dim")}
+    router = {"kind": "sigmoid", "normalised": read.flag("norm_topk_prob", default=True), "correction": CORRECTION,
+              "scale": config.get("routed_scaling_factor", 2.5), "groups": groups,
+              "group_limit": limit if limit != groups else None}
     return dict(experts=read.number("n_routed_experts"), shared_experts=read.number("n_shared_experts", default=1),
                 expert_ffn=read.number("moe_intermediate_size"), dense_layers=read.count("first_k_dense_replace", default=3),
                 head_dim=read.number("qk_nope_head_dim"), kv_heads=None, latent=latent, router=router)
@@ -89,7 +89,7 @@ def _deepseek(read: Reader) -> dict[str, Any]:
 def _gpt_oss(read: Reader) -> dict[str, Any]:
     read.must("swiglu_alpha", 1.702)
     read.must("swiglu_limit", 7.0)
-    return dict(experts=read.number("num_local_experts"), mlp="swiglu-clamped", sinks=True, router=Router(bias=True))
+    return dict(experts=read.number("num_local_experts"), mlp="swiglu-clamped", sinks=True, router={"bias": True})
 
 
 def why_not(model: Model, kind: str) -> str | None:

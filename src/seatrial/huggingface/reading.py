@@ -30,6 +30,12 @@ class Reader:
             raise BadInput(f"{self.where}: {keys[0]} must be given")
         return default
 
+    def flag(self, key: str, *, default: bool) -> bool:
+        value = self.config.get(key, default)
+        if not isinstance(value, bool):
+            raise BadInput(f"{self.where}: {key} is {shown(value)}: expected true or false")
+        return value
+
     def count(self, key: str, *, default: int) -> int:
         """A number that may be 0."""
         value = self.config.get(key)

@@ -35,6 +35,7 @@ class Follow:
         self._size = -1
         self._events: list[Event] = []
         self._done = False
+        self._speaks = engine.speaks(trial) if isinstance(engine, Scripted) and engine.per(trial) == "rank" else None
 
     @classmethod
     def of(cls, trial: Trial, recipe: Recipe, run_dir: Path) -> Follow | None:
@@ -48,7 +49,7 @@ class Follow:
         size = sum(_size(path) for path in logs(self.run_dir))
         if size != self._size:
             self._size, self._written = size, now
-            self._events = self.engine.read(self.run_dir)
+            self._events = self.engine.read(self.run_dir, rank=self._speaks)
         self._next = now + max(LOOK_S, COSTS * (time.monotonic() - began))
         if why := self._enough():
             self._leave(files.enough(self.run_dir), why)

@@ -179,13 +179,13 @@ def _preload_problem(value: str) -> str:
 
 
 def wait(launcher: Launcher, handle: Handle, *, on_line: Callable[[str], None] | None = None,
-         follow: Follow | None = None) -> Finished:
-    """Until it is done; SIGTERM and Ctrl-C are passed on. `on_line` hears rank 0's log as it is written."""
+         follow: Follow | None = None, rank: int = 0) -> Finished:
+    """Until it is done; SIGTERM and Ctrl-C are passed on. `on_line` hears the log of `rank` as it is written."""
     asked: list[int] = []
     passed_on = False
     with contextlib.ExitStack() as stack:
         stack.enter_context(_passing_on_signals(asked))
-        hear = _hearing(stack, files.log(handle.job.run_dir, 0), on_line)
+        hear = _hearing(stack, files.log(handle.job.run_dir, rank), on_line)
         try:
             while launcher.poll([handle])[handle.key] != "done":
                 hear()

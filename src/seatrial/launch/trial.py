@@ -77,7 +77,8 @@ def attempt(trial: Trial, recipe: Recipe, launcher: Launcher, out_dir: Path, *, 
         after = said_so_far(job.run_dir)
         before = environment.machine()
         handle = launcher.submit(job)
-        finished = wait(launcher, handle, on_line=on_line, follow=Follow.of(trial, recipe, job.run_dir))
+        finished = wait(launcher, handle, on_line=on_line, follow=Follow.of(trial, recipe, job.run_dir),
+                        rank=engine_for(trial).speaks(trial))
         return conclude(trial, recipe, handle, finished, before=before, session=session, notes=notes, after=after, fits=fits)
 
 
@@ -167,6 +168,8 @@ def conclude(trial: Trial, recipe: Recipe, handle: Handle, finished: Finished, *
     if finished.scheduler_state:
         host["scheduler_state"] = finished.scheduler_state
     versions = environment.versions() | {k: str(start[k]) for k in ("torch", "python") if k in start}
+    if start.get("engine_version"):
+        versions[str(start["engine"])] = str(start["engine_version"])
     if trial.environment.python and not start:
         # Another interpreter that never came to say its versions has some, but not ours.
         versions = {k: v for k, v in versions.items() if k not in ("torch", "python")}

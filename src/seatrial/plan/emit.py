@@ -120,7 +120,7 @@ def _architecture(m: Model) -> Iterator[tuple[str, ...]]:
     yield "--position-embedding-type", "rope" if m.rope else "learned_absolute"
     if m.rope:
         yield "--rotary-base", str(int(m.rope_theta))
-    if m.rope_factor is not None:
+    if m.rope_factor is not None and not m.yarn:
         yield ("--use-rope-scaling",)
         yield "--rope-scaling-factor", repr(m.rope_factor)
     if m.kv != m.heads:
@@ -157,7 +157,8 @@ def megatron_lm(trial: Trial) -> Dialect:
         why_not.append("a norm after the embedding is not in Megatron-LM")
     if m.architecture.biases in ("attention", "mlp"):
         why_not.append(f"biases {m.architecture.biases}: Megatron-LM has them in all linears, in none, or in query, key, value")
-    if m.rope_factor is not None and (m.rope_low_freq, m.rope_high_freq, m.rope_original_seq) != (1.0, 4.0, 8192):
+    limits = m.rope_low_freq, m.rope_high_freq, m.rope_original_seq
+    if m.rope_factor is not None and not m.yarn and limits != (1.0, 4.0, 8192):
         why_not.append("Megatron-LM scales rotary frequencies from a sequence of 8192, between 1 and 4 waves in it")
     if t.zero > 1:
         why_not.append(f"ZeRO {t.zero} is not in Megatron-LM's pipeline; its distributed optimizer is ZeRO 1")

@@ -68,6 +68,13 @@ def latent(m: Model) -> Iterator[tuple[str, ...]]:
     yield "--qk-pos-emb-head-dim", str(m.latent.rope_dim)
     yield "--v-head-dim", str(m.latent.value_dim)
     yield ("--qk-layernorm",)  # the norms of what is compressed
+    if m.rope_factor is None or not m.yarn:
+        yield "--rope-type", "rope"  # yarn is what it takes for latent attention
+        return
+    yield "--rope-type", "yarn"
+    yield "--rotary-scaling-factor", repr(m.rope_factor)
+    yield "--mscale", repr(m.rope_mscale or 1.0)
+    yield "--mscale-all-dim", repr(m.rope_mscale_all_dim or 0.0)
 
 
 def recomputed(m: Model) -> tuple[str, ...]:
@@ -79,6 +86,16 @@ def recomputed(m: Model) -> tuple[str, ...]:
 
 def beyond(trial: Trial) -> Iterator[str]:
     m, r = trial.model, trial.model.router
+    if m.rope_factor is not None and m.yarn:
+        limits = (m.rope_original_seq, m.rope_beta_fast, m.rope_beta_slow, m.rope_truncate)
+        if m.latent is None:
+            yield "YaRN is a flag of Megatron-LM for latent attention alone"
+        elif limits != (4096, 32.0, 1.0, True):
+            yield "Megatron-LM's YaRN starts from a sequence of 4096, between 32 turns and 1 in it"
+    for what, there in (("sliding windows", m.has_windows), ("sinks", m.sinks),
+                        ("a clamped SwiGLU", m.architecture.mlp == "swiglu-clamped"), ("multi-token prediction", m.mtp)):
+        if there:
+            yield f"{what}: no flags for it are written here"
     if m.mixture and r.kind == "sigmoid" and not r.normalised and (m.chosen or 0) > 1:
         yield "sigmoid scores that do not add up to 1 are not in Megatron-LM's router"
     if m.mixture and r.bias and m.architecture.biases != "all":

@@ -345,6 +345,7 @@ def document(explained: Explained, top: int) -> dict[str, Any]:
         "fit_odds": explained.odds, "engine": explained.engine.name, "attention": explained.attention,
         "memory_gib": explained.memory,
         "context": explained.context, "documents": explained.documents,
+        **({"experts": explained.experts} if explained.experts else {}),
         "limits": explained.limits, "warnings": [warning.code for warning in explained.warnings],
         "better": [_change(change) for change in better(explained)[:top]],
         "changes": [_change(change) for change in explained.changes],

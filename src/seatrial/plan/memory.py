@@ -294,8 +294,16 @@ def expert_left_bytes(c: Configs, cluster: Cluster, element: Floats, rows: Float
     everything, eight, some = (rows * row_bytes(c, name) * scale + _routed(c, name) for name in (
         "kept_experts", "kept_experts_fp8", "kept_experts_selective"))
     everything = np.where(c.precision == FP8, eight, everything)
+    # Where all tokens are gathered: themselves and what comes back, and the scores of all.
+    gathered = np.where(c.moe_dispatcher == experts.ALLGATHER, experts.own_tokens(c) * c.expert_ranks, 0.0)
+    passing = passing + gathered * 4.0 * c.hidden * scale
+    everything, some = (kept + gathered * c.experts * GATHERED_SCORE for kept in (everything, some))
     return beside._replace(everything=beside.everything + everything, partly=beside.partly + np.minimum(some, everything),
                            passing=np.maximum(beside.passing, passing))
+
+
+GATHERED_SCORE = 5.0
+"""Bytes of a score in fp32 and of the map of the choice, for each token and expert that a rank has of all."""
 
 
 def row_bytes(c: Configs, name: str) -> Floats:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from seatrial import fields, rules
+from seatrial import fields, presets, rules
 from seatrial.columns import COLUMNS, LAYOUT, SHAPE, Column, flat
 from seatrial.engines import engine_name
 from seatrial.engines.model import known, model_of
@@ -80,11 +80,18 @@ ALIASES = {"float16": "fp16", "half": "fp16", "16 mixed": "fp16", "bfloat16": "b
 RECOMPUTES = {"selective": "op, per op, selective op, op selective, per op sac, sac, selective ac",
               "full": "uniform, full uniform, full ac, full activation checkpointing"}  # fmt: skip
 """What tables call recompute. `block` and every n-th block recompute a part of the layers, which nothing here models."""
+MODULES = {"core_attn", "moe_act", "layernorm", "mla_up_proj"}
+"""Megatron's --recompute-modules, of those that are selective recompute here; `moe` and `mlp` make far more again."""
 _RECOMPUTE_OF = {name.strip(): mode for mode, names in RECOMPUTES.items() for name in names.split(",")}
 CONTEXT_KINDS = {"ring": "p2p, ring attention, alltoall", "gather": "all gather, allgather, gather kv",
                  "ulysses": "a2a, all to all", "ulysses+ring": "a2a p2p, a2a+p2p, ulysses ring, usp"}  # fmt: skip
 """What engines call the kinds: --cp-comm-type of Megatron; torchtitan's alltoall passes blocks on as a ring does."""
 _CONTEXT_OF = {name.strip(): kind for kind, names in CONTEXT_KINDS.items() for name in names.split(",")}
+DISPATCHERS = {"alltoall": "all to all, a2a", "allgather": "all gather, ag", "flex": "deepep, deep ep, hybridep, hybrid ep"}
+"""What tables call the ways of tokens to their experts."""
+_DISPATCHER_OF = {name.strip(): kind for kind, names in DISPATCHERS.items() for name in names.split(",")}
+_BALANCE_OF = {**dict.fromkeys(("force", "forced", "perfect", *YES), "forced"),
+               **dict.fromkeys(("real", "aux loss", "unforced", *NO), "natural")}  # fmt: skip
 ATTENTIONS = {
     "stored": "stored, math, eager, unfused, torch, naive, no, false, 0, off",
     "fused": "fused, flash, flash attention, flash attn, fa, fa2, flash2, flash attention 2, flash attn 2, "
@@ -406,7 +413,11 @@ class _Cells:
         said = _plain(self.text(*names))
         if column.name == "recompute" and said in (*YES, *NO):
             return "full" if said in YES else "none"
-        if known := {"recompute": _RECOMPUTE_OF, "dtype": ALIASES, "cp_kind": _CONTEXT_OF}.get(column.name, {}).get(said):
+        if column.name == "recompute" and set(re.split(r"[\s,;+/]+", self.text(*names).lower())) <= MODULES:
+            return "selective"
+        words = {"recompute": _RECOMPUTE_OF, "dtype": ALIASES, "cp_kind": _CONTEXT_OF, "moe_dispatcher": _DISPATCHER_OF,
+                 "moe_balance": _BALANCE_OF}  # fmt: skip
+        if known := words.get(column.name, {}).get(said):
             return known
         if column.choices:
             return self.choice(column.choices, *names)
@@ -542,14 +553,29 @@ def _filled(world: int, nodes: int | None, procs: int | None, most: int) -> tupl
     return max(1, -(-world // each)), each
 
 
+def _mixture(got: _Cells) -> Model | None:
+    """The mixture of experts among the presets that a row names: its columns cannot say the router, latent attention, or which
+    layers are dense. Fewer layers are often a test of it; another width or number of experts is another model."""
+    for said in (got.text("model"), got.text("size_label")):
+        name = re.sub(r"[\s_]+", "-", said.lower())
+        if name in presets.names("models"):
+            found = presets.model(name)
+            same = all(got.whole(column) in (None, getattr(found, column)) for column in ("hidden", "experts"))
+            if found.mixture and same:
+                return found
+    return None
+
+
 def _model(got: _Cells, tp: int) -> Model:
+    if (known := _mixture(got)) is not None:
+        return replace(known, **got.table(SHAPE))
     layers, hidden = got.whole("layers"), got.whole("hidden")
     if not layers or not hidden or layers < 0 or hidden < 0:
         raise BadInput(f"layers {layers}, hidden {hidden}: a forecast needs both above 0")
     stated = got.table(SHAPE)
     heads = stated.setdefault("heads", usual_heads(hidden, tp))
     kv_heads = stated.setdefault("kv_heads", heads)
-    stated.setdefault("family", "llama" if kv_heads != heads or got.flag("glu") else "gpt2")
+    stated.setdefault("family", "llama" if kv_heads != heads or got.flag("glu") or "experts" in stated else "gpt2")
     return Model(**{"seq": 2048, "vocab": 50257, **stated})
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from seatrial import arith
 from seatrial.arith import layer
+from seatrial.arith.experts import shared_linears
 from seatrial.engines.model import DEFAULT
 from seatrial.errors import BadInput, Infeasible
 from seatrial.expression import Expression
@@ -116,10 +117,18 @@ def _seconds_per_flop(model: Model, cluster: Cluster, tp: int, mbs: int, precisi
 
 
 def _gemms(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str) -> list[GemmFit]:
-    seq, size, heads = model.seq, model.head_size, mbs * model.heads // tp
-    gemms = [*layer.gemms(model, tp), layer.head_gemm(model, model.padded_vocab(tp) // tp)]
-    wanted = [(gemm.label, mbs * seq, gemm.cols, gemm.inner, 1) for gemm in gemms]
-    wanted[1:1] = [("attention scores", seq, seq, size, heads), ("attention context", seq, size, seq, heads)]
+    seq, heads = model.seq, mbs * model.heads // tp
+    query, value = model.head_size + model.rope_dim, model.value_dim or model.head_size
+    *before, after = _attention_gemms(model, tp)
+    gemms = [after, *_mlp_gemms(model, tp), layer.head_gemm(model, model.padded_vocab(tp) // tp)]
+    wanted = [*((gemm.label, mbs * seq, gemm.cols, gemm.inner, 1) for gemm in before),
+              ("attention scores", seq, seq, query, heads), ("attention context", seq, value, seq, heads),
+              *((gemm.label, mbs * seq, gemm.cols, gemm.inner, 1) for gemm in gemms)]  # fmt: skip
+    if model.experts is not None and model.chosen is not None and model.expert_inner is not None:
+        # Each with its even share of the tokens.
+        rows, inner = max(1, mbs * seq * model.chosen // model.experts), model.expert_inner
+        wanted[-1:-1] = [("experts up", rows, (1 + model.gated) * inner, model.hidden, model.experts),
+                         ("experts down", rows, model.hidden, inner, model.experts)]
     machine = Machine.of(Configs.from_trials([_trial(model, cluster, tp, mbs, precision, "none")]), cluster)
     found = []
     for name, rows, cols, inner, count in wanted:
@@ -134,6 +143,28 @@ def _gemms(model: Model, cluster: Cluster, tp: int, mbs: int, precision: str) ->
             wave_fill=waves / np.ceil(waves), efficiency=ideal / seconds,
         ))  # fmt: skip
     return found
+
+
+def _attention_gemms(m: Model, tp: int) -> list[layer.Gemm]:
+    """The last leads back to the residual stream."""
+    if not m.is_latent:
+        return layer.gemms(m, tp)[:2]
+    heads, query = m.heads // tp, m.head_size + m.rope_dim
+    down = [layer.Gemm("q_down", "queries compressed", m.q_rank, m.hidden)] if m.q_rank else []
+    return [*down, layer.Gemm("kv_down", "keys, values compressed", m.kv_rank + m.rope_dim, m.hidden),
+            layer.Gemm("q_up", "queries", heads * query, m.q_rank or m.hidden),
+            layer.Gemm("kv_up", "keys, values", heads * (m.head_size + m.value_dim), m.kv_rank),
+            layer.Gemm("out", "attention output", m.hidden, heads * m.value_dim)]
+
+
+def _mlp_gemms(m: Model, tp: int) -> list[layer.Gemm]:
+    """Of dense layers, where there are any, and of shared experts."""
+    dense = layer.gemms(m, tp)[2:] if m.expert_layers < m.layers else []
+    shared = []
+    for linear in shared_linears(m) if m.shared_inner else ():
+        width = linear.width(tp)
+        shared.append(layer.Gemm(linear.name, linear.label, *((width, m.hidden) if linear.column else (m.hidden, width))))
+    return [*dense, *shared]
 
 
 def _best_tile(rows: int, cols: int, count: int, units: float) -> tuple[tuple[int, int], float, float]:

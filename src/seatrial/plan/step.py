@@ -308,8 +308,9 @@ def _gradients(c: Configs, cluster: Cluster, machine: Machine) -> tuple[Floats, 
     exposed, hidden = _traffic(c, cluster, machine, dense_parameters(c), Copies.of(c))
     if c.experts.any():
         more, others = _traffic(c, cluster, machine, expert_parameters(c), Copies.of_experts(c))
-        exposed = exposed + more
-        hidden = tuple(one._replace(traffic=one.traffic + other.traffic) for one, other in zip(hidden, others))
+        has = c.experts > 0
+        exposed = exposed + has * more
+        hidden = tuple(one._replace(traffic=one.traffic + has * other.traffic) for one, other in zip(hidden, others))
     tied = network.all_reduce_s(cluster, network.embedding_group(c), c.vocab / c.tp * c.hidden * _wire(c, machine))
     return exposed + np.where((c.pp > 1) & (c.ties == 1), tied, 0.0), hidden
 

@@ -18,8 +18,9 @@ from seatrial.spec import Batch, kv_fits
 
 CODES = (
     "layers-divisible", "heads-divisible", "kv-heads-divisible", "ffn-divisible", "vocab-divisible", "no-experts",
-    "experts-divisible", "expert-ffn-divisible", "tokens-divisible", "expert-parallel", "dispatcher", "context-kind",
-    "context-heads", "seq-divisible", "zero-group", "batch-divisible", "rampup-start", "rampup-increment", GROUPED, "precision",
+    "experts-divisible", "expert-ffn-divisible", "tokens-divisible", "expert-parallel", "zero-experts", "dispatcher",
+    "context-kind", "context-heads", "seq-divisible", "zero-group", "batch-divisible", "rampup-start", "rampup-increment",
+    GROUPED, "precision",
 )  # fmt: skip
 """Those of `rules.py` that a layout can break: its world always fits, it was made to."""
 
@@ -94,6 +95,7 @@ def _experts(c: Columns, space: Space) -> Iterator[tuple[str, np.ndarray]]:
     yield "tokens-divisible", has & (c["mbs"] * (of_model("seq") // c["cp"]) % tp != 0)
     if not facts.expert_parallel:
         yield "expert-parallel", has & (ep > 1)
+    yield "zero-experts", has & (ep > 1) & (c["zero"] > facts.zero_with_experts)
     if "any" not in facts.expert_tensor:
         works = [etp == (tp if way == "tp" else 1) for way in facts.expert_tensor]
         yield "expert-parallel", has & ~np.logical_or.reduce(works)

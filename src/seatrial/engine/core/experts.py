@@ -1,7 +1,7 @@
 """A layer of experts: the router, the way of tokens to their experts and back, the experts' products, the shared experts.
 
     experts = ExpertParallel(model, comm, tp)           what the layers of a rank share; every rank calls it
-    layer = Experts(3, shared, up, down)                layers.3: as many of its experts as the rank holds
+    layer = Experts(3, "layers.3", shared, up, down)    as many of its experts as the rank holds
     y_BSH = layer(h_BSH)                                differentiable
 
 The tokens of a layer are divided over all ranks of a stage: with sequence parallelism they are already, else each
@@ -448,12 +448,11 @@ def grouped_gradient(weight: Tensor, left: Tensor, right: Tensor, counts_E: Tens
 class Experts(nn.Module):
     """The half of a block behind attention, where it has experts."""
 
-    def __init__(self, number: int, shared: Shared, up: Linear | None, down: Linear | None):
-        """`up`, `down`: of the shared experts."""
+    def __init__(self, number: int, at: str, shared: Shared, up: Linear | None, down: Linear | None):
+        """`number`, `at`: of the layer; `up`, `down`: of the shared experts."""
         super().__init__()
         assert shared.experts is not None
-        self.of, self.common, m, at = shared, shared.experts, shared.model, f"layers.{number}"
-        self.number = number
+        self.of, self.common, m, self.number, self.at = shared, shared.experts, shared.model, number, at
         c, inner = self.common, m.expert_inner or 0
         back = shared.std / math.sqrt(2 * m.layers)
         self.router = whole_matrix({f"{at}.router.weight": c.experts}, m.hidden, std=shared.std, partial=True)

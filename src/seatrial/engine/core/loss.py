@@ -31,8 +31,11 @@ class CrossEntropy(Protocol):
 
 
 def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: TensorParallel, *, vocab: int, chunk: int,
-               scale: float | None, ops: Ops) -> tuple[Tensor, Tensor | None]:
-    """The summed loss (fp32), and `scale` x its gradient by `hidden`; the head's goes to its main_grad. None: no gradients."""
+               scale: float | None, ops: Ops, counted_BS: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    """The summed loss (fp32), and `scale` x its gradient by `hidden`; the head's goes to its main_grad. None: no gradients.
+
+    `counted_BS`: 1 for those that count, where not all do.
+    """
     whole_BSH = tp.into_region(hidden_BSH)
     hidden, targets = whole_BSH.reshape(-1, whole_BSH.shape[-1]), targets_BS.reshape(-1)
     first = tp.rank * weight_VH.shape[0]
@@ -44,6 +47,9 @@ def token_loss(hidden_BSH: Tensor, weight_VH: Tensor, targets_BS: Tensor, tp: Te
         h = hidden[at : at + chunk]
         losses, probabilities = ops.cross_entropy(h, weight_VH, targets[at : at + chunk] - first, tp, real=real,
                                                   gradient=scale is not None, gemm=ops.gemm)
+        if counted_BS is not None:
+            counts = counted_BS.reshape(-1)[at : at + chunk]
+            losses, probabilities = losses * counts, probabilities.mul_(counts.unsqueeze(1))
         total += losses.sum()
         if d_hidden is None or scale is None:
             continue

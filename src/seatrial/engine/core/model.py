@@ -95,11 +95,11 @@ def _linear(at: str, described: layer.Linear, shared: Shared) -> Linear:
 
 
 class Block(nn.Module):
-    def __init__(self, number: int, shared: Shared):
+    def __init__(self, number: int, shared: Shared, at: str | None = None):
         super().__init__()
         m, tp = shared.model, shared.tp
         self.shared = shared
-        at = f"layers.{number}"
+        at = at or f"layers.{number}"
         self.norm1, self.norm2 = norm(f"{at}.norm1", shared), norm(f"{at}.norm2", shared)
         qkv, out, *mlp = layer.linears(m)
         cut = {"rank": tp.rank, "size": tp.size}
@@ -114,7 +114,7 @@ class Block(nn.Module):
         self.experts: Experts | None = None
         if m.has_experts(number):
             beside = [_linear(at, linear, shared) for linear in experts.shared_linears(m)] if m.shared_inner else [None, None]
-            self.experts = Experts(number, shared, *beside)
+            self.experts = Experts(number, at, shared, *beside)
         else:
             self.up, self.down = (_linear(at, linear, shared) for linear in mlp)
         self.impl = shared.ops.block(self) if self.experts is None else None
@@ -176,26 +176,41 @@ class Stage(nn.Module):
         super().__init__()
         m = shared.model
         self.shared, self.has_embedding, self.has_head = shared, has_embedding, has_head
-        both = has_embedding and has_head and m.ties
-        self.tokens = Tokens(TOKENS, shared, uses=2 if both else 1) if has_embedding else None
+        further = m.mtp if has_head else 0
+        heads = 1 + further if has_head and m.ties else 0
+        self.tokens = Tokens(TOKENS, shared, uses=1 + further + heads) if has_embedding else None
         self.entry = Entry(shared) if has_embedding and (m.learned or m.normed_embedding) else None
         self.layers = nn.ModuleDict({str(i): Block(i, shared) for i in range(first, last)})
         self.final_norm = end_norm("final_norm", shared) if has_head else None
         self.head: Tokens | None = None
         if has_head:
-            tied = self.tokens if m.ties else Tokens("head.weight", shared)
-            self.head = tied or Tokens(TOKENS, shared, copy=True)
+            tied = self.tokens if m.ties else Tokens("head.weight", shared, uses=1 + further)
+            self.head = tied or Tokens(TOKENS, shared, uses=1 + 2 * further, copy=True)
+        self.lookup: Tokens | None = None
+        """What embeds the tokens of multi-token prediction."""
+        if further:
+            self.lookup = self.tokens or (self.head if m.ties else Tokens(TOKENS, shared, uses=further, copy=True))
+        self.further = nn.ModuleDict()
+        """Its layers, by name; whoever makes the stage puts them here."""
 
     def blocks(self) -> list[tuple[str, Block]]:
         return [(f"layers.{number}", cast(Block, block)) for number, block in self.layers.items()]
+
+    def further_blocks(self) -> list[tuple[str, Block]]:
+        return [(f"mtp.{depth}", cast(Block, layer.block)) for depth, layer in self.further.items()]
 
     def units(self) -> list[tuple[str, nn.Module]]:
         """The pieces that are gathered and reduced as one, in the order of the forward pass."""
         named: list[tuple[str, nn.Module | None]] = [("tokens", self.tokens), ("entry", self.entry)]
         named += self.blocks()
-        named += [("final_norm", self.final_norm), ("head", None if self.head is self.tokens else self.head)]
-        return [(name, module) for name, module in named if module is not None]
+        named += [("final_norm", self.final_norm), *((f"mtp.{depth}", layer) for depth, layer in self.further.items())]
+        found = [(name, module) for name, module in named if module is not None]
+        for name, rows in (("lookup", self.lookup), ("head", self.head)):
+            if rows is not None and rows is not self.tokens and (name == "head" or rows is not self.head):
+                found.append((name, rows))
+        return found
 
     def path(self) -> list[tuple[str, nn.Module]]:
-        """The units that a forward pass goes through; the head's matrix is the loss's."""
-        return [(name, module) for name, module in self.units() if name != "head"]
+        """The units that a forward pass goes through; the others are the loss's."""
+        return [(name, module) for name, module in self.units()
+                if name not in ("lookup", "head") and not name.startswith("mtp.")]

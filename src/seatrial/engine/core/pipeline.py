@@ -63,20 +63,55 @@ class Chunk:
             if self.full_recompute and isinstance(unit, Block) and unit.impl is None:
                 def run(x: Tensor, unit: torch.nn.Module = unit) -> Tensor:
                     return recompute_block(unit, x, self.tp.comm.timers)
-            for bucket in (self.buckets.get(name + EXPERTS), self.buckets[name]):
-                if bucket is not None:
-                    run = partial(with_weights, bucket, run)
-            x = run(x)
+            x = self._with_weights(name, run, x)
         return x
 
+    def _with_weights(self, name: str, run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        for bucket in (self.buckets.get(name + EXPERTS), self.buckets[name]):
+            if bucket is not None:
+                run = partial(with_weights, bucket, run)
+        return run(x)
+
     def loss(self, hidden: Tensor, targets: Tensor, scale: float | None) -> tuple[Tensor, Tensor | None]:
+        """Summed over the tokens, and `scale` x its gradient; where it is asked for, of tokens further on too."""
+        loss, gradient = self._token_loss(hidden, targets, scale)
+        if scale is None or not self.stage.further:
+            return loss, gradient
+        further, d_hidden = self._further(hidden, targets, scale)
+        return loss + further, d_hidden if gradient is None else gradient + d_hidden
+
+    def _token_loss(self, hidden: Tensor, targets: Tensor, scale: float | None,
+                    counted: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         assert self.stage.head is not None
         bucket = self.buckets["tokens" if self.stage.head is self.stage.tokens else "head"]
         bucket.gather()
         result = token_loss(hidden, self.stage.head.weight, targets, self.tp, vocab=self.stage.shared.model.vocab,
-                            chunk=self.logits_chunk, scale=scale, ops=self.stage.shared.ops)
+                            chunk=self.logits_chunk, scale=scale, ops=self.stage.shared.ops, counted_BS=counted)
         bucket.release()
         return result
+
+    def _further(self, hidden: Tensor, targets: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        """The losses of multi-token prediction, each of as many tokens as the sequence has of them, and their gradient."""
+        stage, m, seq = self.stage, self.stage.shared.model, targets.shape[1]
+        assert stage.lookup is not None
+        lookup = "tokens" if stage.lookup is stage.tokens else "head" if stage.lookup is stage.head else "lookup"
+        start, weight = hidden.detach().requires_grad_(), m.mtp_loss / m.mtp
+        total, roots, gradients = torch.zeros((), device=hidden.device), [], []
+        with torch.enable_grad():
+            h = start
+            for depth, layer in enumerate(stage.further.values()):
+                # What is rolled round to the end belongs to no token of this sequence, and none before it looks there.
+                embedded = self._with_weights(lookup, stage.lookup, targets.roll(-depth, 1))
+                h, normed = self._with_weights(f"mtp.{depth}", layer, torch.cat((h, embedded), -1)).chunk(2, -1)
+                counted = (torch.arange(seq, device=hidden.device) < seq - 1 - depth).float().expand_as(targets)
+                with torch.no_grad():
+                    loss, gradient = self._token_loss(normed, targets.roll(-1 - depth, 1), weight * scale, counted)
+                total += weight * loss
+                roots.append(normed)
+                gradients.append(gradient)
+            torch.autograd.backward(roots, gradients)
+        assert start.grad is not None
+        return total, start.grad
 
 
 class Feeder:

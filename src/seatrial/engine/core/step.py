@@ -20,6 +20,7 @@ from seatrial.engine.core.context import Context
 from seatrial.engine.core.experts import Balance, ExpertParallel
 from seatrial.engine.core.mesh import Mesh
 from seatrial.engine.core.model import Shared, Stage
+from seatrial.engine.core.mtp import Further
 from seatrial.engine.core.ops import Ops
 from seatrial.engine.core.optim import MOMENTS, AdamW, LossScale, compute_type, divisor, learning_rate, squared_norm
 from seatrial.engine.core.pipeline import Chunk, Feeder, Messages, Pipeline, plan_of, positions_in_plan
@@ -92,9 +93,11 @@ class Engine:
         first = sum(split[:stage_number])
         stage = Stage(self.shared, first=first, last=first + split[stage_number], has_embedding=stage_number == 0,
                       has_head=stage_number == len(split) - 1)
+        if stage.has_head:
+            stage.further.update({str(depth): Further(depth, self.shared) for depth in range(self.trial.model.mtp)})
         buckets = buckets_of(stage, comm=self.comm, dtype=dtype, moments=MOMENTS[execution.moments],
                              bucket_mib=execution.bucket_mib, seed=seed)
-        for name, block in stage.blocks():
+        for name, block in (*stage.blocks(), *stage.further_blocks()):
             if execution.compile and block.experts is None:
                 block.compile()
             if block.impl is not None:
@@ -127,10 +130,11 @@ class Engine:
             return self._update(number, total, gbs, lambda: self.feeder.prepare(batches, first_sample + gbs))
 
     def _sum_tied(self) -> None:
-        """The embedding's gradient comes from two stages, when the head is its copy."""
+        """The embedding's gradient comes from two stages, when the last has a copy of it."""
         first, last = self.mesh.place.pp == 0, self.mesh.place.pp == self.mesh.pp.size - 1
-        if self.trial.model.ties and first != last:
-            bucket = self.chunks[0].buckets["tokens"] if first else self.chunks[-1].buckets["head"]
+        if (self.trial.model.ties or self.trial.model.mtp) and first != last:
+            copy = "head" if self.trial.model.ties else "lookup"
+            bucket = self.chunks[0].buckets["tokens"] if first else self.chunks[-1].buckets[copy]
             self.pipeline.messages.sum_tied(bucket.reduced())
 
     def _update(self, number: int, total: Tensor, gbs: int, meanwhile: Callable[[], None]) -> StepResult:
@@ -204,7 +208,7 @@ class Engine:
         first = self.mesh.rank % self.trial.topology.stage_ranks == 0
         for layer in self.shared.experts.layers if self.shared.experts is not None else ():
             if layer.correction is not None:
-                found.append(whole_shard(f"layers.{layer.number}.router.correction", layer.correction, primary=first))
+                found.append(whole_shard(f"{layer.at}.router.correction", layer.correction, primary=first))
         return found
 
     def loaded(self) -> None:

@@ -28,7 +28,7 @@ from seatrial.engine.core.params import Layout, ParamSpec, Piece, Segment, fill,
 if TYPE_CHECKING:
     from seatrial.engine.core.model import Stage
 
-OWN_BUCKET = ("tokens", "head")
+OWN_BUCKET = ("tokens", "lookup", "head")
 """The vocabulary's matrices: as large as many layers, and the tied ones must lie alike on first and last stage."""
 EXPERTS = ".experts"
 """A layer's experts have a bucket beside the rest of it: other ranks hold them alike."""
@@ -332,6 +332,7 @@ def buckets_of(stage: Stage, *, comm: Comm, dtype: torch.dtype, moments: torch.d
     """The bucket of each unit: whole units until one is full, in the order in which their gradients come; alone with ZeRO 3."""
     limit = bucket_mib * 2**20 / 4
     found: dict[str, Bucket] = {}
+    passed = {name for name, _ in stage.path()} - {"tokens"}
     for experts in (False, True):
         units = [(name + EXPERTS * experts, [p for p in unit.parameters() if spec_of(p).expert == experts])
                  for name, unit in stage.units()]
@@ -351,7 +352,7 @@ def buckets_of(stage: Stage, *, comm: Comm, dtype: torch.dtype, moments: torch.d
                             ops=stage.shared.ops, moments=moments)
             bucket.initialize(seed)
             found.update({name: bucket for name, _ in group})
-        path = [found[name] for name, _ in units if name in found and name not in OWN_BUCKET]
+        path = [found[name] for name, _ in units if name in found and name.removesuffix(EXPERTS) in passed]
         for before, bucket, after in zip([None, *path], path, [*path[1:], None]):
             bucket.neighbours = (after, before)
     return found

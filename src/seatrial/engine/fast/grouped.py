@@ -163,6 +163,7 @@ def measure(shape: GroupedShape, device: torch.device, kernels: Kernels, gemm: G
             found[of] = run.milliseconds(usable)
         except torch.OutOfMemoryError:
             found[of] = {}
+    torch.cuda.empty_cache()
     return found
 
 

@@ -284,6 +284,12 @@ class Family(NamedTuple):
     of_layout: bool
     """Whether TP and PP count."""
 
+    def between(self, ends: tuple[float, float], vocab: int | None) -> float:
+        """The FLOPs with a vocabulary: where no padding counts they lie on a line from the smallest to the largest one."""
+        low, high = self.least.vocab, self.most.vocab
+        share = (vocab - low) / (high - low) if vocab and low and high and high > low else 0.0
+        return ends[0] + share * (ends[1] - ends[0])
+
 
 @functools.lru_cache(maxsize=256)
 def _families(readings: tuple[Reading, ...]) -> list[Family]:
@@ -467,14 +473,16 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
             continue
         bounds = min(low for low, _ in ranges), max(high for _, high in ranges)
         for family in _families(readings):
-            if not _may_fit(spans[0][0], ranges, bounds, layouts, family):
+            ends = _ends(spans[0][0], ranges, bounds, layouts, family)
+            if ends is None:
                 continue
             for some in layouts.values() if family.of_layout else (spans,):
                 each: float | None = None
                 by_scale: dict[float, list[Row]] = {}
                 for at, alike in enumerate(family.alike):
                     if not at or not spans[0][0].vocab:  # else the vocabulary is the row's, whatever the reading tries
-                        each, by_scale = alike[0].per_sample(some[0][0]), {}
+                        each = alike[0].per_sample(some[0][0]) if family.of_layout else family.between(ends, alike[0].vocab)
+                        by_scale = {}
                     for reading in alike if each is not None else ():
                         if reading.scale not in by_scale:
                             cost = each / reading.scale  # type: ignore[operator]
@@ -484,9 +492,9 @@ def _matched(rows: list[Row], readings: tuple[Reading, ...]) -> dict[Reading, li
     return matched
 
 
-def _may_fit(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, float],
-             layouts: Iterable[tuple[float, float]], family: Family) -> bool:  # fmt: skip
-    """Whether any row may lie between the fewest and the most FLOPs of a family: they grow with vocabulary, TP and PP."""
+def _ends(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, float],
+          layouts: Iterable[tuple[float, float]], family: Family) -> tuple[float, float] | None:  # fmt: skip
+    """The fewest and the most FLOPs of a family, which grow with vocabulary, TP and PP; None where no row lies between."""
     large: dict[str, float] = {}
     if family.of_layout:
         large = {"tp": max(tp for tp, _ in layouts), "pp": max(pp for _, pp in layouts)}
@@ -494,12 +502,12 @@ def _may_fit(row: Row, ranges: list[tuple[float, float]], bounds: tuple[float, f
     same = (family.most is family.least or row.vocab) and not large
     high = low if same else family.most._per_sample(row, large)
     if low is None or high is None:
-        return False
+        return None
     for scale in family.scales:
         least, most = low / scale, high / scale
         if least <= bounds[1] and bounds[0] <= most and any(least <= end and start <= most for start, end in ranges):
-            return True
-    return False
+            return low, high
+    return None
 
 
 def _shape(row: Row) -> tuple[object, ...]:

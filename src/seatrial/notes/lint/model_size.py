@@ -86,15 +86,18 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
     if len({row.record.size_label for row in kept}) < 2 or 2 * len(kept) < len(ratios):
         return []
     found = []
+    layers = {mate.record.layers for mate in mates} - {None}
+    counts = Counter((row.record.size_label, row.layers, row.hidden) for row in ratios)
     for row, ratio in ratios.items():
         if abs(ratio - 1) < 3 * _COUNTED:
             continue
         without, low, _ = sizes(row) or (1.0, 1.0, 1.0)
+        if counts[row.record.size_label, row.layers, row.hidden] > 1 or abs(ratio * low / without - 1) < _COUNTED:
+            continue  # a name that its author chose, or a count without the embedding
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
         # As many layers as another row has would be the count.
         need = (ratio * low - (low - without)) * (row.layers or 1) / without
-        layers = [mate.record.layers for mate in mates if mate.record.layers and mate.record.layers != row.layers]
-        meant = next((n for n in layers if abs(need / n - 1) < _COUNTED), None)
+        meant = next((n for n in layers if n and n != row.layers and abs(need / n - 1) < _COUNTED), None)
         if meant and not tied and row.states("layers"):
             message = f"layers {row.layers} -> {meant}: {row.record.size_label} parameters, but {_billions(row)}"
             found.append(row.find("label-vs-params", "error", message, name="layers", proposed=str(meant)))

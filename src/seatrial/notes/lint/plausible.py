@@ -138,15 +138,16 @@ def _capacity(row: Row) -> list[Finding]:
     memory, text = row.record.mem_gib, row.sheet.text(row)
     if memory is None or "mem_value" in row.fixed:
         return []
-    shown = row.cell("mem_value") or f"{memory:g} GiB"
     usable, whole = text.capacity(row.record.source_line), text.physical(row.record.source_line)
     if row.devices and row.device is not None and text.device is None:
         # Several devices: what the row names counts, and a size beside that name, if there is one.
         whole = row.device.memory_gib, f"{row.device.name} has {row.device.memory_gib:g} GiB"
-    nodewide = row.record.mem_scope == "node" or bool(row.device and row.device.kind == "cpu")
     # A device of 80 GB has 80 GiB, which are 85.9 GB where somebody counts in thousands.
     most = whole[0] * (1.01 if row.record.mem_unit in ("GiB", "MiB") else 1.075) if whole is not None else 0.0
-    if whole is not None and memory > most and not (nodewide and (row.procs or 1) > 1):
+    over = memory > most if whole is not None else False
+    nodewide = over and (row.record.mem_scope == "node" or bool(row.device and row.device.kind == "cpu"))
+    shown = row.cell("mem_value") or f"{memory:g} GiB" if over or usable else ""
+    if whole is not None and over and not (nodewide and (row.procs or 1) > 1):
         message = f"{shown} is more than the device has ({whole[1]})"
         row.reasons.setdefault("mem_value", "memory-over-capacity")
         return [row.find("memory-over-capacity", "error", message, name="mem_value", proposed=_point_moved(row))]

@@ -416,7 +416,8 @@ class Prose:
         found = []
         for number, line in enumerate(self.lines, 1):
             letters = line.casefold()
-            if any(unit in letters for unit in ("gb", "gib", "go", "gio")) and not line.lstrip().startswith("|"):
+            sized = "gb" in letters or "gi" in letters or "go" in letters
+            if sized and not line.lstrip().startswith("|"):
                 line = in_english(line)
                 found += [(number, float(match[2]), match[0].strip()) for match in _OF_A_DEVICE.finditer(line)]
                 found += [(number, float(next(filter(None, match.groups()))), match[0].strip())
@@ -426,9 +427,11 @@ class Prose:
     @cached_property
     def peaks(self) -> list[float]:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
-        text = "\n".join(line for line in self.lines if not line.lstrip().startswith("|"))
-        said = () if _presets_in(text.lower()) else _PEAK.finditer(text)
-        return [float(next(filter(None, match.groups()))) for match in said]
+        if _presets_in("\n".join(self.lines).lower()):
+            return []
+        lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
+        said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
+        return [float(next(filter(None, match.groups()))) for line in said for match in _PEAK.finditer(line)]
 
     @cached_property
     def device(self) -> Device | None:

@@ -388,7 +388,8 @@ def learn(sheet: Sheet) -> list[Finding]:
     _find_more(sheet)
     by_heading = _find_named(sheet)
     found: dict[tuple[str, object, tuple[object, ...]], list[tuple[float, float]]] = {}
-    for rows in sheet.tables.values():
+    for place, rows in sheet.tables.items():
+        here: dict[tuple[object, ...], list[tuple[float, float]]] = {}
         for row in rows[:_MOST_ROWS]:
             if not row.tabular or row.planned:
                 continue
@@ -400,8 +401,10 @@ def learn(sheet: Sheet) -> list[Finding]:
                 if "model" in relation.apart and "device" not in relation.apart:
                     keys.append(key_of(row, relation, any_model=True))
                 for key in dict.fromkeys(keys):
-                    found.setdefault(("table", row.key, key), []).append(measured)
-                    found.setdefault(("file", row.record.source_file, key), []).append(measured)
+                    here.setdefault(key, []).append(measured)
+        for key, offs in here.items():
+            found["table", place, key] = offs
+            found.setdefault(("file", place[0], key), []).extend(offs)
     for where, offs in found.items():
         name = where[2]
         known = _known(str(name[0]), UNSAID in name, ANY in name)

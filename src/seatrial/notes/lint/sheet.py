@@ -565,7 +565,10 @@ class Sheet:
         return [value for value, first in sorted(((v, b) for v, b in others if b), key=lambda pair: pair[1][0].index)]
 
     def text(self, row: Row) -> Prose:
-        return self.prose.get(row.record.source_file) or Prose.of("")
+        return self.prose.get(row.record.source_file) or _SILENT
+
+
+_SILENT = Prose.of("")
 
 
 class Nearby:

@@ -161,7 +161,9 @@ def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     # Coarse digits leave millions of batches open: the first few hundred are more than anybody could tell apart.
     inside = [n * step for n in range(max(1, math.ceil(low / step - 1e-9)), math.floor(high / step + 1e-9) + 1)[:200]]
     best: Explanation | None = None
-    for value in inside:
+    # Of many that are open a slip of the hand tells less than another row, or the text, does.
+    many, told = len(inside) >= 4, {stated[0] if stated else None, *others} - {gbs}
+    for value in [n for n in inside if n in told] or inside if many else inside:
         if value == gbs:
             continue
         if stated is not None and stated[0] == value:
@@ -172,7 +174,7 @@ def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
             score, why = IN_ANOTHER_ROW, " (as in another row)"
         else:
             score, why, _ = _typing_slip(row.cell("gbs") or str(gbs), value, value)
-            score = min(score, 2.0) * (1.0 if len(inside) < 4 else 0.5) + (1.0 if value & (value - 1) == 0 else 0.0) or -1.0
+            score = min(score, 2.0) * (0.5 if many else 1.0) + (1.0 if value & (value - 1) == 0 else 0.0) or -1.0
         if best is None or score > best.score:
             best = _whole("gbs", gbs, value, score, why, label="GBS")
     if best is not None:
