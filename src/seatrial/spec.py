@@ -725,9 +725,10 @@ class Topology:
 
     @property
     def product(self) -> str:
-        """DP 2 x TP 2 x PP 2 = 8 processes; CP where there is one."""
+        """DP 2 x TP 2 x PP 2 = 8 processes; CP where there is one, and how experts are laid where that is otherwise."""
         degrees = [("DP", self.dp), ("TP", self.tp), ("PP", self.pp), *([("CP", self.cp)] if self.cp > 1 else [])]
-        return " x ".join(f"{name} {size}" for name, size in degrees) + f" = {self.world} processes"
+        laid = f" (EP {self.ep}, ETP {self.expert_tp})" if self.spreads_experts else ""
+        return " x ".join(f"{name} {size}" for name, size in degrees) + f" = {self.world} processes{laid}"
 
     def place(self, rank: int) -> Place:
         """Tensor-parallel ranks are neighbours, then context, data, pipeline: the busiest groups stay inside a node."""

@@ -193,8 +193,8 @@ def in_experts(c: Configs, trial: Trial) -> str:
     share = "" if t.expert_tp == 1 else f", each over {t.expert_tp} ranks"
     uneven = "as many on every rank (balance forced)" if t.moe_balance == "forced" else (
         f"{more:.0%} more on the fullest of a layer, {kept:.0%} over the layers of a rank" if t.ep > 1 else "all on one rank")
-    return (f"EP {t.ep} with ETP {t.expert_tp} by {t.moe_dispatcher}: {held} of {m.experts} experts a rank{share}, replicated "
-            f"{t.edp} times; {rows:,.0f} rows a layer and micro-batch, {uneven}")
+    return (f"EP {t.ep} with ETP {t.expert_tp} by {t.moe_dispatcher}: {held} of {m.experts} experts a rank{share}"
+            f"{f', {t.edp} times in all' if t.edp > 1 else ''}; {rows:,.0f} rows a layer and micro-batch, {uneven}")
 
 
 def draw(trial: Trial, timed: step.StepTime, most: int) -> tuple[Timeline, int]:
