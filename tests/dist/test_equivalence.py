@@ -129,6 +129,9 @@ def _topologies() -> dict[str, Trial]:
 
 
 TOPOLOGIES = _topologies()
+_EIGHT = [label for label, t in TOPOLOGIES.items() if t.topology.world == 8]
+RARELY = SELDOM | {label for number, label in enumerate(_EIGHT) if number % 3}
+"""Those that only `--run-slow` trains: eight ranks take as long as all others."""
 
 
 def _alone(trial: Trial) -> Trial:
@@ -146,7 +149,7 @@ def alone() -> dict[str, Series]:
 @cache
 def in_one_world(world: int, slow: bool) -> dict[str, Series] | Exception:
     """The series of all topologies of that size. One that crashes takes those of its size with it, and no others."""
-    wanted = {label: t for label, t in TOPOLOGIES.items() if slow or label not in SELDOM}
+    wanted = {label: t for label, t in TOPOLOGIES.items() if slow or label not in RARELY}
     try:
         return run_all({label: t for label, t in wanted.items() if t.topology.world == world}, RECIPE)
     except Exception as error:
@@ -157,7 +160,7 @@ def test_there_are_enough_topologies() -> None:
     assert len(TOPOLOGIES) >= 100 and len(LAYOUTS) >= 40
 
 
-@pytest.mark.parametrize("label", [pytest.param(label, marks=[pytest.mark.slow] * (label in SELDOM)) for label in TOPOLOGIES])
+@pytest.mark.parametrize("label", [pytest.param(label, marks=[pytest.mark.slow] * (label in RARELY)) for label in TOPOLOGIES])
 def test_topology_trains_as_one_process_does(label: str, alone: dict[str, Series], request: pytest.FixtureRequest) -> None:
     trial = TOPOLOGIES[label]
     found = in_one_world(trial.topology.world, bool(request.config.getoption("--run-slow")))
