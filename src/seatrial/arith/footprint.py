@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from seatrial.arith import experts, layer
-from seatrial.arith.counts import ever, larger, pick, smaller
+from seatrial.arith.counts import Count, ever, larger, pick, smaller
 from seatrial.arith.held import Held, held_by
 from seatrial.arith.routed import Routed
 from seatrial.schedule import splits_backward
@@ -35,8 +35,6 @@ EVEN = (1.0, 1.0)
 """Rows that experts receive over an even share: over layers and micro-batches, and most in the layer that a backward pass
 begins with, when all others are still held."""
 
-Count = Any
-"""A number, or one a layout."""
 PARTS = ("weights", "gradients", "optimizer", "activations", "working", "logits", "communication", "buffers", "workspaces")
 WORKSPACE = 32 * 2**20
 """Of cuBLAS on Hopper and later (a quarter of it before), one a thread that issues GEMMs; and of our own choice of algorithms

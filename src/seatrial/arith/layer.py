@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from seatrial.arith.counts import Count
+
 Shape = Any
 """A Model, or columns under the same names."""
-Count = Any
-"""A number, or one a configuration."""
 
 
 class Part(NamedTuple):

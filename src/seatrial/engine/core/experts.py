@@ -1,4 +1,4 @@
-"""A layer of experts: the router, the way of tokens to their experts and back, the experts' products, the shared experts.
+"""A layer of experts (MoE): the router, the dispatch of tokens to their experts and back, the products, the shared experts.
 
     experts = ExpertParallel(model, comm, tp)           what the layers of a rank share; every rank calls it
     layer = Experts(3, "layers.3", shared, up, down)    as many of its experts as the rank holds

@@ -1,4 +1,4 @@
-"""Attention that looks back over a window, and attention that may go nowhere.
+"""Attention that looks back over a sliding window, and attention sinks, by which it may go nowhere.
 
     out = look_back(q, k, v, window=128, sinks=None)            [batch, tokens, heads, head size]
 
