@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from seatrial import native, presets, rules, trialfile
 from seatrial.engines import ENGINES
 from seatrial.engines.command import resolved
-from seatrial.errors import BadInput, Infeasible, Remark
+from seatrial.errors import BadInput, Infeasible
 from seatrial.plan import emit
 from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Cluster, Execution, Latent, Model, Router, Topology, Trial, stages_of
@@ -27,12 +26,15 @@ CLUSTER = presets.cluster("dgx-h100", nodes=1)
 def essence(trial: Trial) -> dict[str, Any]:
     """What a trial comes to, whichever of its fields say it."""
     m, t = trial.model, trial.topology
-    found = {name: value for name, value in resolved(trial).items() if name not in ("family", "name", "size_label", "vocab", "device")}
-    found |= {"stages": stages_of(m, t), "stage_layers": None, "rope_theta": m.rope_theta if m.rope else None, "norm_eps": m.norm_eps,
+    found = {name: value for name, value in resolved(trial).items() if name not in ("family", "name", "size_label", "vocab",
+                                                                                    "device")}
+    found |= {"stages": stages_of(m, t), "stage_layers": None, "rope_theta": m.rope_theta if m.rope else None,
+              "norm_eps": m.norm_eps,
               "rope": [getattr(m, field.name) for field in dataclasses.fields(m) if field.name.startswith("rope_")][1:]
               if m.rope_factor is not None else None,
               "router": m.router if m.mixture else None, "latent": m.latent, "dense": m.dense_layers, "every": m.expert_every,
-              "mtp": m.mtp, "overlap": list(emit._overlapped(trial)), "zero": t.zero if t.data_ranks > 1 else 0, "rampup": dataclasses.astuple(trial.batch),
+              "mtp": m.mtp, "overlap": list(emit._overlapped(trial)), "zero": t.zero if t.data_ranks > 1 else 0,
+              "rampup": dataclasses.astuple(trial.batch),
               "divided": t.divided_over}  # fmt: skip
     return found
 
@@ -41,11 +43,13 @@ def essence(trial: Trial) -> dict[str, Any]:
 def models(draw: st.DrawFn, *, kind: str = "any", experts: bool = False) -> Model:
     heads = draw(st.sampled_from([4, 8, 16, 24]))
     size = draw(st.sampled_from([16, 64, 128]))
-    family = draw(st.sampled_from(["llama"] if kind == "llama" else ["gpt2", "llama"] if kind == "plain" else ["gpt2", "llama", "qwen2", "qwen3", "bloom"]))
+    families = {"llama": ["llama"], "plain": ["gpt2", "llama"]}
+    family = draw(st.sampled_from(families.get(kind, ["gpt2", "llama", "qwen2", "qwen3", "bloom"])))
     values: dict[str, Any] = {
         "layers": draw(st.sampled_from([2, 6, 8, 12, 22, 32])), "hidden": heads * size, "heads": heads, "family": family,
         "vocab": draw(st.sampled_from([1000, 32000, 50257])), "seq": draw(st.sampled_from([128, 2048])),
-        "kv_heads": draw(st.sampled_from([None, heads // 2, 4])), "ffn": draw(st.sampled_from([None, 1024, 11008]))}  # fmt: skip
+        "kv_heads": draw(st.sampled_from([None, heads // 2, 4])), "ffn": draw(st.sampled_from([None, 1024,
+                                                                                               11008]))}  # fmt: skip
     if family == "bloom":
         values |= {"kv_heads": None, "ffn": None}
     if kind == "plain":
@@ -72,11 +76,13 @@ def mixtures(draw: st.DrawFn, layers: int) -> dict[str, Any]:
                     over="rank" if capacity else draw(st.sampled_from(["sequence", "rank", "global"])) if aux else "sequence",
                     correction=draw(st.sampled_from([None, 0.001])) if sigmoid else None,
                     z_loss=draw(st.sampled_from([0.0, 0.001])))  # fmt: skip
-    found: dict[str, Any] = {"experts": 8, "top_k": draw(st.sampled_from([1, 2])), "expert_ffn": draw(st.sampled_from([None, 512])),
+    found: dict[str, Any] = {"experts": 8, "top_k": draw(st.sampled_from([1, 2])),
+                             "expert_ffn": draw(st.sampled_from([None, 512])),
                              "shared_experts": draw(st.sampled_from([None, 1, 2])), "router": router,
                              **draw(st.sampled_from([{}, {"dense_layers": 1}, {"expert_every": 2}]))}
     if draw(st.booleans()):
-        found |= {"latent": Latent(kv_rank=64, q_rank=draw(st.sampled_from([None, 96])), rope_dim=32, value_dim=64), "head_dim": 64,
+        found |= {"latent": Latent(kv_rank=64, q_rank=draw(st.sampled_from([None, 96])), rope_dim=32, value_dim=64),
+                  "head_dim": 64,
                   "kv_heads": None, "family": "llama", "rope_factor": None}
     return found
 
@@ -85,8 +91,10 @@ def mixtures(draw: st.DrawFn, layers: int) -> dict[str, Any]:
 def layouts(draw: st.DrawFn, m: Model, **fixed: Any) -> Topology:
     values: dict[str, Any] = {
         "dp": draw(st.sampled_from([1, 2, 4])), "tp": draw(st.sampled_from([1, 2, 4])), "pp": draw(st.sampled_from([1, 2, 4])),
-        "cp": draw(st.sampled_from([1, 1, 2])), "mbs": draw(st.sampled_from([1, 2])), "zero": draw(st.sampled_from([0, 1, 2, 3])),
-        "recompute": draw(st.sampled_from(["none", "selective", "full"])), "precision": draw(st.sampled_from(["fp32", "bf16", "fp16"])),
+        "cp": draw(st.sampled_from([1, 1, 2])), "mbs": draw(st.sampled_from([1, 2])), "zero": draw(st.sampled_from([0, 1, 2,
+                                                                                                                    3])),
+        "recompute": draw(st.sampled_from(["none", "selective",
+                                           "full"])), "precision": draw(st.sampled_from(["fp32", "bf16", "fp16"])),
         "sequence_parallel": draw(st.booleans()), "cp_kind": draw(st.sampled_from(["ring", "gather", "ulysses"]))}  # fmt: skip
     if draw(st.booleans()):
         values |= {"vp": 2, "schedule": "interleaved"}
@@ -123,7 +131,8 @@ def trials(engine: str, kind: str = "any", *, experts: bool = False, **fixed: An
         try:
             m = draw(models(kind=kind, experts=experts))
             t = draw(layouts(m, **fixed))
-            execution = Execution(overlap=draw(st.sampled_from([None, None, "none", "gradients"]))) if engine == "megatron-core" else (
+            execution = Execution(overlap=draw(st.sampled_from([None, None, "none",
+                                                                "gradients"]))) if engine == "megatron-core" else (
                 Execution(compile=draw(st.booleans())) if engine in ("torchtitan", "fsdp2") else Execution())
             gbs = t.dp * t.mbs * t.pp * draw(st.sampled_from([1, 2]))
             batch = Batch(gbs=2 * gbs, rampup_start=gbs, rampup_increment=gbs, rampup_samples=1000) if (
@@ -151,15 +160,18 @@ def by_megatron(only: str) -> Callable[[Trial], dict[str, str]]:
 
 
 CASES = {
-    "megatron-lm": (trials("megatron-core", experts=True, zero=st.sampled_from([0, 1])), by_megatron("megatron-lm"), "train.slurm"),
+    "megatron-lm": (trials("megatron-core", experts=True, zero=st.sampled_from([0, 1])), by_megatron("megatron-lm"),
+                    "train.slurm"),
     "megatron-deepspeed": (trials("megatron-deepspeed", cp=1, vp=1, schedule="1f1b", sequence_parallel=False),
                            by_megatron("megatron-deepspeed"), "train.slurm"),
     "nemo": (trials("megatron-core", experts=True, zero=st.sampled_from([0, 1])), native.WRITERS["nemo"], "nemo.yaml"),
     "torchtitan": (trials("torchtitan", "llama", zero=st.sampled_from([0, 2, 3]), precision=st.sampled_from(["fp32", "bf16"]),
-                          sequence_parallel=True, cp_kind=st.sampled_from(["ring", "gather"])), by_engine("torchtitan"), "torchtitan.toml"),
+                          sequence_parallel=True, cp_kind=st.sampled_from(["ring", "gather"])),
+                   by_engine("torchtitan"), "torchtitan.toml"),
     "deepspeed": (trials("deepspeed", "plain", tp=1, cp=1, vp=1, schedule="1f1b", recompute=st.sampled_from(["none", "full"])),
                   by_engine("deepspeed"), "train.sh"),
-    "fsdp2": (trials("fsdp2", "plain", tp=1, cp=1, pp=1, zero=st.sampled_from([0, 2, 3]), recompute=st.sampled_from(["none", "full"])),
+    "fsdp2": (trials("fsdp2", "plain", tp=1, cp=1, pp=1, zero=st.sampled_from([0, 2, 3]),
+                     recompute=st.sampled_from(["none", "full"])),
               by_engine("fsdp2"), "train.sh"),
     "megatron-core": (trials("megatron-core", "plain", cp=1, zero=st.sampled_from([0, 1]), sequence_parallel=False,
                              precision=st.sampled_from(["fp32", "bf16"]), stage_layers=None),

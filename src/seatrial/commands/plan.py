@@ -147,10 +147,11 @@ def started_from(around: Path, file: Path | None, model: str | None, cluster: st
     if file is not None:
         raise BadInput(f"--around {around} and {file}: one of them says what the search begins with")
     chosen, with_it = with_machine(machine, cluster, settings) if machine is not None else (cluster, settings)
-    gbs = space.knobs.get("gbs")
-    given = {"model": {"base": model}, "batch": {"gbs": int(gbs) if str(gbs or "").isdecimal() else None},
-             "cluster": {"base": chosen, "nodes": space.nodes, "procs_per_node": space.procs_per_node},
-             "topology": {"precision": space.precision}, "execution": {"attention": attention}}
+    gbs = space.knobs.get("gbs") or ""
+    given: dict[str, dict[str, Any]] = {
+        "model": {"base": model}, "batch": {"gbs": int(gbs) if gbs.isdecimal() else None},
+        "cluster": {"base": chosen, "nodes": space.nodes, "procs_per_node": space.procs_per_node},
+        "topology": {"precision": space.precision}, "execution": {"attention": attention}}  # fmt: skip
     return one_trial(one.tables(around)[0], given, with_it, engine=engine, where=str(around))
 
 

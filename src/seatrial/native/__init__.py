@@ -3,8 +3,8 @@
     read(Path("train.sh"))              Native with the tables of a trial, what was not understood, what is missing
     read(Path("trial.toml"))            None: a trial or a sweep of ours
 
-Megatron's flags (a script, an arguments file, the block in a log), torchtitan's TOML, DeepSpeed's and Hugging Face's JSON, NeMo's
-and accelerate's YAML, the commands of `examples/engines`, or a folder that has one of them. Nothing in a file is executed.
+Megatron's flags (a script, an arguments file, the block in a log), torchtitan's TOML, DeepSpeed's and Hugging Face's JSON,
+NeMo's and accelerate's YAML, the commands of `examples/engines`, or a folder that has one of them. Nothing in it is executed.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from seatrial.spec import Trial
 
 __all__ = ["Native", "WRITERS", "read"]
 
-INSIDE = ("train.slurm", "train.sh", "torchtitan.toml", "nemo.yaml", "accelerate.yaml", "megatron-lm.args", "megatron-deepspeed.args",
-          "ds_config.json", "config.json")
+INSIDE = ("train.slurm", "train.sh", "torchtitan.toml", "nemo.yaml", "accelerate.yaml", "megatron-lm.args",
+          "megatron-deepspeed.args", "ds_config.json", "config.json")
 """Looked for in a folder, in this order."""
 MOST = 64 << 20
 
@@ -41,7 +41,7 @@ def _accelerate(trial: Trial) -> dict[str, str]:
 
 WRITERS: dict[str, Callable[[Trial], dict[str, str]]] = {"nemo": _nemo, "accelerate": _accelerate}
 """Configurations that are written and read alone: such an engine is not run here."""
-KNOWN = ("Megatron's flags, torchtitan's TOML, DeepSpeed's or Hugging Face's JSON, NeMo's or accelerate's YAML, or a trial as TOML")
+KNOWN = "Megatron's flags, torchtitan's TOML, DeepSpeed's or Hugging Face's JSON, NeMo's or accelerate's YAML, a trial as TOML"
 
 
 def read(path: Path) -> Native | None:
@@ -88,7 +88,8 @@ def _of_yaml(data: Mapping[str, Any], path: Path) -> Native:
         return accelerate.of_yaml(data, where=str(path), folder=path.parent)
     if nemo.is_yaml(data):
         return nemo.of_yaml(data, where=str(path))
-    raise BadInput(f"{path}: neither accelerate's YAML (distributed_type) nor NeMo's (model.tensor_model_parallel_size); known are {KNOWN}")
+    raise BadInput(f"{path}: neither accelerate's YAML (distributed_type) nor NeMo's (model.tensor_model_parallel_size); "
+                   f"known are {KNOWN}")
 
 
 def _of_text(text: str, path: Path) -> Native | None:
@@ -144,7 +145,7 @@ def _yaml(path: Path) -> Mapping[str, Any]:
             return super().compose_node(parent, index)
 
     try:
-        data = yaml.load(plaindata.read_text(path, most=1 << 20, what="YAML file"), Loader)  # noqa: S506  (a SafeLoader)
+        data = yaml.load(plaindata.read_text(path, most=1 << 20, what="YAML file"), Loader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise BadInput(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(data, dict):

@@ -9,7 +9,6 @@ parallelism_config.py. FSDP2's `reshard_after_forward` true is ZeRO 3, false ZeR
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,18 @@ from seatrial.spec import Trial
 FILE, ARGUMENTS = "accelerate.yaml", "training_args.json"
 ROTATES = {"ring": "alltoall", "gather": "allgather"}
 PRECISIONS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
-NEUTRAL = ("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_training_function",
-           "main_process_ip", "main_process_port", "rdzv_backend", "same_network", "tpu_env", "tpu_use_cluster", "tpu_use_sudo",
-           "gpu_ids", "num_machines", "deepspeed_multinode_launcher", "mpirun_config", "use_cpu")
-NEUTRAL_FSDP = ("fsdp_auto_wrap_policy", "fsdp_transformer_layer_cls_to_wrap", "fsdp_state_dict_type", "fsdp_backward_prefetch",
-                "fsdp_backward_prefetch_policy", "fsdp_cpu_ram_efficient_loading", "fsdp_forward_prefetch", "fsdp_sync_module_states",
-                "fsdp_use_orig_params", "fsdp_min_num_params")
-STRATEGIES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2, "1": 3, "2": 2, "3": 0,
-              "4": 3, "5": 2}
+NEUTRAL = frozenset("""
+    compute_environment debug downcast_bf16 enable_cpu_affinity machine_rank main_training_function main_process_ip
+    main_process_port rdzv_backend same_network tpu_env tpu_use_cluster tpu_use_sudo gpu_ids num_machines
+    deepspeed_multinode_launcher mpirun_config use_cpu
+""".split())
+NEUTRAL_FSDP = frozenset("""
+    fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_state_dict_type fsdp_backward_prefetch
+    fsdp_backward_prefetch_policy fsdp_cpu_ram_efficient_loading fsdp_forward_prefetch fsdp_sync_module_states
+    fsdp_use_orig_params fsdp_min_num_params
+""".split())
+STRATEGIES = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2, "1": 3, "2": 2,
+              "3": 0, "4": 3, "5": 2}
 
 
 def why_not(trial: Trial) -> Iterator[str]:
@@ -84,9 +87,12 @@ def files(trial: Trial) -> dict[str, str]:
                  "gradient_checkpointing": t.recompute == "full" and not t.zero, "bf16": t.precision == "bf16",
                  "fp16": t.precision == "fp16", "output_dir": "out"}  # fmt: skip
     dtype = {"bf16": "bfloat16", "fp16": "float16"}.get(t.precision, "float32")
-    script = ("#!/bin/bash\n# transformers' examples/pytorch/language-modeling/run_clm.py, with data and a tokenizer of yours:\n"
-              f"# bash train.sh run_clm.py; {t.product}; batch {b.gbs}. Not run here.\n"
-              'cd "$(dirname "$0")"\n' f'exec accelerate launch --config_file {shlex.quote(FILE)} "${{@:-run_clm.py}}" {ARGUMENTS}\n')
+    script = f"""#!/bin/bash
+# bash train.sh run_clm.py: transformers' examples/pytorch/language-modeling, with data and a tokenizer of yours.
+# {t.product}; batch {b.gbs}. Not run here.
+cd "$(dirname "$0")"
+exec accelerate launch --config_file {FILE} "${{@:-run_clm.py}}" {ARGUMENTS}
+"""
     return {FILE: "# Written from accelerate's documentation; not run here.\n" + "\n".join(_lines(config)) + "\n",
             "config.json": json.dumps(hfconfig.config_of(trial.model, dtype=dtype), indent=2) + "\n",
             ARGUMENTS: json.dumps(arguments, indent=2) + "\n", "train.sh": script}
@@ -118,10 +124,12 @@ def of_yaml(data: Mapping[str, Any], *, where: str, folder: Path) -> Native:
         raise BadInput(f"{where}: distributed_type {kind}: FSDP, DEEPSPEED, MULTI_GPU and NO are known here")
     par, fsdp = told.table("parallelism_config"), told.table("fsdp_config")
     tp, cp = par.whole("parallelism_config_tp_size") or 1, par.whole("parallelism_config_cp_size") or 1
-    layout: dict[str, Any] = {"tp": tp, "cp": cp, "sequence_parallel": False, "mbs": arguments.whole("per_device_train_batch_size") or 1}
+    layout: dict[str, Any] = {"tp": tp, "cp": cp, "sequence_parallel": False,
+                              "mbs": arguments.whole("per_device_train_batch_size") or 1}
     layout |= data_parallel(where, world, tp * cp, said=None, product=f"TP {tp} x CP {cp}")
     if cp > 1:
-        layout["cp_kind"] = par.word("parallelism_config_cp_comm_strategy", {theirs: ours for ours, theirs in ROTATES.items()}, "gather")
+        layout["cp_kind"] = par.word("parallelism_config_cp_comm_strategy",
+                                     {theirs: ours for ours, theirs in ROTATES.items()}, "gather")
     layout |= _sharding(fsdp, par, layout, cp, where, notes) if kind == "FSDP" else {"zero": 0}
     layout["precision"] = told.word("mixed_precision", {"no": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}, "fp32")
     checkpointed = (fsdp.on("fsdp_activation_checkpointing"), arguments.on("gradient_checkpointing"))
@@ -131,8 +139,9 @@ def of_yaml(data: Mapping[str, Any], *, where: str, folder: Path) -> Native:
     execution = {"compile": True} if arguments.on("torch_compile") or told.table("dynamo_config").get("dynamo_backend") else {}
     fsdp.neutral(NEUTRAL_FSDP)
     told.neutral(NEUTRAL)
+    old = kind == "FSDP" and fsdp.values.get("fsdp_version", 1) == 1
     return Native(format="accelerate YAML", unread=tuple(told.left()), notes=tuple(notes), tables={
-        "engine": "fsdp2" if fsdp.values.get("fsdp_version", 1) == 2 or kind != "FSDP" else "fsdp1", "topology": layout, "batch": batch,
+        "engine": "fsdp1" if old else "fsdp2", "topology": layout, "batch": batch,
         **({"model": model} if model is not None else {}), **({"execution": execution} if execution else {})})  # fmt: skip
 
 
@@ -154,7 +163,8 @@ def _sharding(fsdp: Told, par: Told, layout: Mapping[str, Any], cp: int, where: 
     replicas, shards = par.whole("parallelism_config_dp_replicate_size") or 1, par.whole("parallelism_config_dp_shard_size")
     dp = layout.get("dp")
     if dp is not None and shards is not None and replicas * shards != dp:
-        raise BadInput(f"{where}: replicas {replicas} x shards {shards} = {replicas * shards}, and num_processes leaves DP {dp}")
+        raise BadInput(f"{where}: replicas {replicas} x shards {shards} = {replicas * shards}, and num_processes "
+                       f"leaves DP {dp}")
     if dp is not None and replicas > 1 and dp % replicas:
         raise BadInput(f"{where}: {replicas} replicas do not divide DP {dp}")
     return {"zero": zero, **({"zero_group": dp // replicas * cp} if dp is not None and replicas > 1 else {})}
@@ -168,7 +178,8 @@ def _by_deepspeed(told: Told, folder: Path, where: str, world: int | None) -> Na
     config = {"zero_optimization": {"stage": table.whole("zero_stage", least=0) or 0},
               "gradient_accumulation_steps": table.whole("gradient_accumulation_steps"),
               str(told.get("mixed_precision")): {"enabled": True}}
-    return deepspeed.of_config({key: value for key, value in config.items() if value is not None and key != "no"}, where=where, dp=world)
+    return deepspeed.of_config({key: value for key, value in config.items() if value is not None and key != "no"},
+                               where=where, dp=world)
 
 
 def _arguments(folder: Path, notes: list[str]) -> Told:

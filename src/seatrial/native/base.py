@@ -47,7 +47,8 @@ def data_parallel(where: str, world: int | None, others: int, *, said: int | Non
         raise BadInput(f"{where}: {world} processes are not a multiple of {product} = {others}: "
                        f"{divisors_near(world, others, between=' or ')} would divide them")
     if said not in (None, world // others):
-        raise BadInput(f"{where}: data parallel {said} x {product} = {said * others if said else 0} processes, and it starts {world}")
+        raise BadInput(f"{where}: data parallel {said} x {product} = {said * others if said else 0} processes, and it starts "
+                       f"{world}")
     return {"dp": world // others}
 
 

@@ -18,16 +18,20 @@ from seatrial.native.told import Told
 from seatrial.plaindata import parse_json, read_json
 
 MARKS = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization", "gradient_accumulation_steps")
-NEUTRAL = ("optimizer", "scheduler", "gradient_clipping", "steps_per_print", "wall_clock_breakdown", "dump_state", "tensorboard",
-           "wandb", "csv_monitor", "monitor_config", "comet", "flops_profiler", "zero_allow_untested_optimizer", "prescale_gradients",
-           "gradient_predivide_factor", "communication_data_type", "checkpoint", "data_types", "memory_breakdown", "seed",
-           "zero_force_ds_cpu_optimizer", "comms_logger", "data_efficiency", "elasticity", "torch_adam", "disable_allgather")
-NEUTRAL_ZERO = ("overlap_comm", "contiguous_gradients", "reduce_scatter", "allgather_partitions", "reduce_bucket_size",
-                "allgather_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold",
-                "stage3_max_live_parameters", "stage3_max_reuse_distance", "stage3_gather_16bit_weights_on_model_save", "sub_group_size",
-                "round_robin_gradients", "ignore_unused_parameters", "stage3_gather_fp16_weights_on_model_save", "load_from_fp32_weights",
-                "elastic_checkpoint", "mics_hierarchical_params_gather", "memory_efficient_linear", "override_module_apply",
-                "stage3_model_persistence_threshold", "legacy_stage1", "use_multi_rank_bucket_allreduce", "log_trace_cache_warnings")
+NEUTRAL = frozenset("""
+    optimizer scheduler gradient_clipping steps_per_print wall_clock_breakdown dump_state tensorboard wandb csv_monitor
+    monitor_config comet flops_profiler zero_allow_untested_optimizer prescale_gradients gradient_predivide_factor
+    communication_data_type checkpoint data_types memory_breakdown seed zero_force_ds_cpu_optimizer comms_logger
+    data_efficiency elasticity torch_adam disable_allgather
+""".split())
+NEUTRAL_ZERO = frozenset("""
+    overlap_comm contiguous_gradients reduce_scatter allgather_partitions reduce_bucket_size allgather_bucket_size
+    stage3_prefetch_bucket_size stage3_param_persistence_threshold stage3_max_live_parameters stage3_max_reuse_distance
+    stage3_gather_16bit_weights_on_model_save sub_group_size round_robin_gradients ignore_unused_parameters
+    stage3_gather_fp16_weights_on_model_save load_from_fp32_weights elastic_checkpoint mics_hierarchical_params_gather
+    memory_efficient_linear override_module_apply stage3_model_persistence_threshold legacy_stage1
+    use_multi_rank_bucket_allreduce log_trace_cache_warnings
+""".split())
 """Sizes of buffers and what has no word in a forecast."""
 
 
@@ -54,7 +58,8 @@ def written_in(text: str) -> Mapping[str, Any] | None:
     return None
 
 
-def of_config(config: Mapping[str, Any], *, where: str, dp: int | None = None, model: Mapping[str, Any] | None = None) -> Native:
+def of_config(config: Mapping[str, Any], *, where: str, dp: int | None = None,
+              model: Mapping[str, Any] | None = None) -> Native:
     """`dp`: what is known of the processes. What the Trainer fills in ("auto") is left out and said."""
     open_values = [key for key in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
                    if config.get(key) == "auto"]
@@ -98,7 +103,8 @@ def of_config(config: Mapping[str, Any], *, where: str, dp: int | None = None, m
     told.neutral(NEUTRAL)
     told.neutral(path for path in told.left() if path.split(".")[0] in NEUTRAL)
     return Native(format="DeepSpeed JSON", notes=tuple(notes), unread=tuple(told.left()), tables={
-        "engine": "deepspeed", "topology": layout | _data(where, gbs, mbs, steps, dp), "batch": {} if gbs is None else {"gbs": gbs},
+        "engine": "deepspeed", "topology": layout | _data(where, gbs, mbs, steps, dp),
+        "batch": {} if gbs is None else {"gbs": gbs},
         **({"model": dict(model)} if model is not None else {})})  # fmt: skip
 
 
@@ -129,6 +135,6 @@ def _data(where: str, gbs: int | None, mbs: int | None, steps: int | None, dp: i
         return {}
     if gbs % (mbs * steps) or dp is not None and gbs != mbs * steps * dp:
         processes = f" x DP {dp} = {mbs * steps * dp}" if dp is not None else ""
-        raise BadInput(f"{where}: train_batch_size {gbs} is not train_micro_batch_size_per_gpu {mbs} x gradient_accumulation_steps "
-                       f"{steps}{processes or ' x a whole number of processes'}")
+        raise BadInput(f"{where}: train_batch_size {gbs} is not train_micro_batch_size_per_gpu {mbs} x "
+                       f"gradient_accumulation_steps {steps}{processes or ' x a whole number of processes'}")
     return {"dp": gbs // (mbs * steps)}

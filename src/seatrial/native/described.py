@@ -4,6 +4,7 @@
 """
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from seatrial.plaindata import read_toml
 SCRIPTS = {"fsdp2.py": "fsdp2", "ds_train.py": "deepspeed", "mcore_train.py": "megatron-core"}
 """Script that the command names -> its engine among the examples."""
 CHOICES = ("norm", "positions", "mlp")
-UNSAID = ("device", "steps", "seed", "lr", "clip", "repeat", "model", "nodes", "procs_per_node", "world", "microbatches", "python")
+UNSAID = frozenset("""
+    device steps seed lr clip repeat model nodes procs_per_node world microbatches python
+""".split())
 
 
 def engine_of(text: str) -> str | None:
@@ -28,7 +31,7 @@ def engine_of(text: str) -> str | None:
 
 def of_command(found: list[shell.Flag], engine: str, started: shell.Started, *, where: str, folder: Path) -> Native:
     argv = read_toml(shipped.example(f"engines/{engine}.toml"))["command"]["argv"]
-    words = {flag[2:].replace("-", "_"): word[1:-1] for flag, word in zip(argv, argv[1:])
+    words = {flag[2:].replace("-", "_"): word[1:-1] for flag, word in itertools.pairwise(argv)
              if flag.startswith("--") and re.fullmatch(r"\{\w+\}", word)}
     given = {flag.name: shell.one(flag, where) for flag in found if flag.name not in shell.OF_LAUNCHER}
     told = Told({words.get(name, name): value for name, value in given.items()}, where)
@@ -59,14 +62,14 @@ def of_command(found: list[shell.Flag], engine: str, started: shell.Started, *, 
         if not path.exists():
             raise BadInput(f"{where}: --config {config}: not beside it")
         read = deepspeed.of_config(deepspeed.config_of(path), where=str(path), dp=layout.get("dp"))
-        pairs = [("topology", "mbs"), ("batch", "gbs")]
-        if apart := [name for table, name in pairs if read.tables[table].get(name, tables[table].get(name)) != tables[table].get(name)]:
-            raise BadInput(f"{where}: {apart[0]} {tables['batch' if apart[0] == 'gbs' else 'topology'].get(apart[0])} in the command and "
-                           f"another in {path.name}")
+        for table, name in (("topology", "mbs"), ("batch", "gbs")):
+            said, other = tables[table].get(name), read.tables[table].get(name)
+            if other not in (None, said):
+                raise BadInput(f"{where}: {name} {said} in the command and {other} in {path.name}")
         kept = ("zero", "zero_group", "weights_group", "precision")
         layout |= {name: value for name, value in read.tables["topology"].items() if name in kept}
         notes, unread = list(read.notes), [*unread, *read.unread]
     if layout.get("zero_group") == layout.get("dp", 0) * layout.get("cp", 1):
         layout.pop("zero_group")
-    return Native(format=f"command of {engine}", tables={"engine": engine, **{name: value for name, value in tables.items() if value}},
-                  unread=tuple(unread), notes=tuple(notes))
+    return Native(format=f"command of {engine}", unread=tuple(unread), notes=tuple(notes),
+                  tables={"engine": engine, **{name: value for name, value in tables.items() if value}})

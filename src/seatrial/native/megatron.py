@@ -71,7 +71,8 @@ def of_text(text: str, *, where: str, folder: Path) -> Native:
     if not values:
         raise BadInput(f"{where}: no flags of Megatron in it")
     if unset := [f"{name} {value}" for name, value in values.items() if "$" in str(value) and not NEUTRAL.match(name)]:
-        raise BadInput(f"{where}: {', '.join(unset[:4])}: the file does not set what stands there; put the numbers in their place")
+        raise BadInput(f"{where}: {', '.join(unset[:4])}: the file does not set what stands there; put the numbers in their "
+                       f"place")
     values = {name: value for name, value in values.items() if "$" not in str(value)}
     read = of_values(values, where=where, world=world, notes=notes, config=_deepspeed(text, values, folder, where))
     return replace(read, unread=tuple(written.get(name, name) for name in read.unread))
@@ -118,29 +119,31 @@ def of_values(values: Mapping[str, Any], *, where: str, world: int | None = None
     theirs = told.has("deepspeed") or told.has("zero_stage")
     if theirs:
         layout |= _by_deepspeed(told, config, layout, batch, where)
-    tp, layers = layout.get("tp", 1), model.get("layers")
-    if "vocab" in model:
-        each = told.whole("make_vocab_size_divisible_by") or 128
-        padded = told.whole("padded_vocab_size", "pad_vocab_size_to") or round_up(model["vocab"], each * tp)
-        if padded != round_up(model["vocab"], 128 * tp) or told.has("pad_vocab_size_to"):
-            model["pad_vocab_to"] = padded
-    elif (padded := told.whole("padded_vocab_size")) is not None:
-        model |= {"vocab": padded, "pad_vocab_to": padded}
-    else:
-        notes.append("the vocabulary is the tokenizer's and not in it: --set model.vocab=50257 says it")
-        if (padded := told.whole("pad_vocab_size_to")) is not None:
-            model["pad_vocab_to"] = padded
-    if layers:
+    model |= _vocabulary(told, notes, model.get("vocab"), layout["tp"])
+    if layers := model.get("layers"):
         layout |= _stages(told, layers, layout)
     if dropout := [name for name in ("attention_dropout", "hidden_dropout") if told.figure(name) or not told.has(name)]:
         notes.append(f"{' and '.join(dropout)} on, 0.1 where nothing is said: forecasts and trials have none")
     execution = {} if theirs else _execution(told, layout)
     left = [name for name in told.left() if not NEUTRAL.match(name)]
     return Native(
-        format=format or ("Megatron-DeepSpeed flags" if theirs else "arguments of a Megatron log" if printed else "Megatron-LM flags"),
-        tables={"engine": "megatron-deepspeed" if theirs else "megatron-core", "model": model, "topology": layout, "batch": batch,
-                **({"execution": execution} if execution else {})},
+        format=format or ("Megatron-DeepSpeed flags" if theirs else "Megatron-LM flags"),
+        tables={"engine": "megatron-deepspeed" if theirs else "megatron-core", "model": model, "topology": layout,
+                "batch": batch, **({"execution": execution} if execution else {})},
         unread=tuple(left), notes=tuple(notes), brief=printed)
+
+
+def _vocabulary(told: Told, notes: list[str], vocab: int | None, tp: int) -> dict[str, Any]:
+    """The rows that are stored, where they are not the next multiple of 128 x TP."""
+    each, stored = told.whole("make_vocab_size_divisible_by") or 128, told.whole("padded_vocab_size")
+    asked = told.whole("pad_vocab_size_to")
+    if vocab is None and stored is not None:
+        return {"vocab": stored, "pad_vocab_to": stored}
+    if vocab is None:
+        notes.append("the vocabulary is the tokenizer's and not in it: --set model.vocab=50257 says it")
+        return {} if asked is None else {"pad_vocab_to": asked}
+    padded = asked or stored or round_up(vocab, each * tp)
+    return {} if padded == round_up(vocab, 128 * tp) else {"pad_vocab_to": padded}
 
 
 def _model(told: Told, notes: list[str]) -> dict[str, Any]:
@@ -212,17 +215,19 @@ def _experts(told: Told, layers: int | None, ffn: int | None) -> dict[str, Any]:
     softmax = told.word("moe_router_score_function", {"softmax": "softmax", "sigmoid": "sigmoid"}, "softmax") == "softmax"
     balance = told.get("moe_router_load_balancing_type") or "aux_loss"
     aux, capacity = told.figure("moe_aux_loss_coeff") or 0.0, told.figure("moe_expert_capacity_factor")
+    groups, limit = told.whole("moe_router_num_groups"), told.whole("moe_router_group_topk")
     router: dict[str, Any] = {
         "kind": "softmax" if softmax else "sigmoid",
         "normalised": not (told.on("moe_router_pre_softmax") and softmax),
-        "scale": told.figure("moe_router_topk_scaling_factor"), "groups": told.whole("moe_router_num_groups"),
-        "group_limit": limit if (limit := told.whole("moe_router_group_topk")) != told.whole("moe_router_num_groups") else None, "z_loss": told.figure("moe_z_loss_coeff"), "capacity": capacity,
+        "scale": told.figure("moe_router_topk_scaling_factor"), "groups": groups,
+        "group_limit": None if limit == groups else limit, "z_loss": told.figure("moe_z_loss_coeff"), "capacity": capacity,
     }  # fmt: skip
     if told.on("moe_router_enable_expert_bias"):
         router["correction"] = told.figure("moe_router_bias_update_rate") or 1e-3
     if aux and balance != "none":
         if balance not in TOKENS:
-            raise BadInput(f"{told.where}: moe_router_load_balancing_type {balance}: {', '.join((*TOKENS, 'none'))} are known here")
+            raise BadInput(f"{told.where}: moe_router_load_balancing_type {balance}: {', '.join((*TOKENS, 'none'))} are known "
+                           f"here")
         router |= {"aux_loss": aux, "over": TOKENS[str(balance)]}
     elif capacity is not None:
         router["over"] = "rank"
@@ -238,11 +243,12 @@ def _which_layers(told: Told, layers: int | None) -> dict[str, Any]:
         return {} if int(said) == 1 else {"expert_every": int(said)}
     places = said if isinstance(said, list) else _pattern(str(said))
     if places is None or layers is not None and len(places) != layers:
-        raise BadInput(f"{told.where}: moe_layer_freq {str(said)[:60]!r}: expected a number, or a 0 or 1 for each of {layers} layers")
+        raise BadInput(f"{told.where}: moe_layer_freq {str(said)[:60]!r}: expected a number, or a 0 or 1 for each of {layers} "
+                       f"layers")
     first = places.index(1) if 1 in places else len(places)
     if 0 in places[first:]:
-        raise BadInput(f"{told.where}: moe_layer_freq {str(said)[:60]!r}: dense layers after layers of experts, of which there are "
-                       "no words here")
+        raise BadInput(f"{told.where}: moe_layer_freq {str(said)[:60]!r}: dense layers after layers of experts, of which "
+                       "there are no words here")
     return {"dense_layers": first}
 
 
@@ -258,7 +264,8 @@ def _pattern(text: str) -> list[int] | None:
 
 
 def _layout(told: Told, notes: list[str], model: Mapping[str, Any], world: int | None) -> dict[str, Any]:
-    t: dict[str, Any] = {"tp": told.whole("tensor_model_parallel_size") or 1, "pp": told.whole("pipeline_model_parallel_size") or 1,
+    t: dict[str, Any] = {"tp": told.whole("tensor_model_parallel_size") or 1,
+                         "pp": told.whole("pipeline_model_parallel_size") or 1,
                          "cp": told.whole("context_parallel_size", "ds_sequence_parallel_size") or 1,
                          "mbs": told.whole("micro_batch_size") or 1}
     if t["cp"] > 1:
@@ -278,10 +285,12 @@ def _layout(told: Told, notes: list[str], model: Mapping[str, Any], world: int |
         t["zero"] = int(told.on("use_distributed_optimizer"))
     copies = told.whole("num_distributed_optimizer_instances") or 1
     if copies > 1 and "dp" not in t:
-        notes.append(f"num_distributed_optimizer_instances {copies}: how many ranks share one is known with the number of processes")
+        notes.append(f"num_distributed_optimizer_instances {copies}: how many ranks share one is known with the number of "
+                     f"processes")
     elif copies > 1:
         if t["dp"] * t["cp"] % copies:
-            raise BadInput(f"{told.where}: num_distributed_optimizer_instances {copies} does not divide DP {t['dp']} x CP {t['cp']}")
+            raise BadInput(f"{told.where}: num_distributed_optimizer_instances {copies} does not divide DP {t['dp']} x CP "
+                           f"{t['cp']}")
         t["zero_group"] = t["dp"] * t["cp"] // copies
     t["recompute"] = _recompute(told, notes, model)
     if model.get("experts") is not None:
@@ -332,9 +341,11 @@ def _stages(told: Told, layers: int, t: Mapping[str, Any]) -> dict[str, Any]:
     else:
         if each is not None:
             if layers % (pp * each):
-                raise BadInput(f"{told.where}: {layers} layers over PP {pp} in virtual stages of {each}: not a whole number of them")
+                raise BadInput(f"{told.where}: {layers} layers over PP {pp} in virtual stages of {each}: not a whole number "
+                               f"of them")
             if virtual not in (None, layers // (pp * each)):
-                raise BadInput(f"{told.where}: virtual stages of {each} layers are {layers // (pp * each)} a rank, and it says {virtual}")
+                raise BadInput(f"{told.where}: virtual stages of {each} layers are {layers // (pp * each)} a rank, and it "
+                               f"says {virtual}")
             virtual = layers // (pp * each)
         count = pp * (virtual or 1)
         # DeepSpeed deals out as evenly as it goes; Megatron asks for a whole number.
@@ -342,8 +353,8 @@ def _stages(told: Told, layers: int, t: Mapping[str, Any]) -> dict[str, Any]:
         split = stage_split(layers, count) if by_type is not None and (layers + slots) % count else _split(
             told.where, layers, count, first, last, slots)
     if sum(split) != layers or len(split) != pp * (virtual or 1):
-        raise BadInput(f"{told.where}: stages {stages.said(split)} are {sum(split)} layers in {len(split)} stages; the model has "
-                       f"{layers}, PP {pp} x VP {virtual or 1} = {pp * (virtual or 1)}")
+        raise BadInput(f"{told.where}: stages {stages.said(split)} are {sum(split)} layers in {len(split)} stages; the model "
+                       f"has {layers}, PP {pp} x VP {virtual or 1} = {pp * (virtual or 1)}")
     found: dict[str, Any] = {}
     if (virtual or 1) > 1:
         found |= {"vp": virtual, "schedule": "interleaved"}
@@ -359,8 +370,8 @@ def _split(where: str, layers: int, count: int, first: int | None, last: int | N
     free = count - (first is not None) - (last is not None)
     rest = layers - (first or 0) - (last or 0)
     if rest < 0 or (free and rest % free) or (not free and rest):
-        raise BadInput(f"{where}: {layers} layers less {first or 0} of the first and {last or 0} of the last stage leave {rest} "
-                       f"for {free}")
+        raise BadInput(f"{where}: {layers} layers less {first or 0} of the first and {last or 0} of the last stage leave "
+                       f"{rest} for {free}")
     middle = (rest // free,) * free if free else ()
     return (*([first] if first is not None else []), *middle, *([last] if last is not None else []))
 
@@ -401,4 +412,5 @@ def _by_deepspeed(told: Told, config: Mapping[str, Any] | None, t: Mapping[str, 
                               ("global batch", batch.get("gbs"), sizes.get("gbs", batch.get("gbs")))):
         if ours != other and not (name == "ZeRO" and not told.has("zero_stage")):
             raise BadInput(f"{where}: {name} {ours} in Megatron's flags and {other} in DeepSpeed's file")
-    return {"zero": theirs.get("zero", stage), **{name: theirs[name] for name in ("zero_group", "weights_group") if name in theirs}}
+    groups = {name: theirs[name] for name in ("zero_group", "weights_group") if name in theirs}
+    return {"zero": theirs.get("zero", stage), **groups}

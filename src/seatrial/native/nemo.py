@@ -1,10 +1,9 @@
-"""NeMo's YAML: Megatron-Bridge's ConfigContainer as overrides of a recipe, written and read; NeMo 1's megatron_gpt_config, read.
+"""NeMo's YAML: overrides of a Megatron-Bridge recipe, written and read; NeMo 1's megatron_gpt_config, read.
 
     files(trial)                                {"nemo.yaml": …}; not run here
     of_yaml(data, where="nemo.yaml")            by the names of Megatron's arguments, which `megatron.py` reads
 
-Names by Megatron-Bridge's docs/megatron-lm-to-megatron-bridge.md and models/gpt_provider.py: nearly all of TransformerConfig are
-the flags' own.
+Names by Megatron-Bridge's docs/megatron-lm-to-megatron-bridge.md and models/gpt_provider.py: nearly all are the flags' own.
 """
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ MODEL = {"num_experts": "num_moe_experts", "norm_epsilon": "layernorm_epsilon", 
          "decoder_first_pipeline_num_layers": "num_layers_in_first_pipeline_stage",
          "decoder_last_pipeline_num_layers": "num_layers_in_last_pipeline_stage"}
 """argparse's name -> that of the model's provider, where they differ."""
-INVERTED = {"untie_embeddings_and_output_weights": "share_embeddings_and_output_weights", "disable_bias_linear": "add_bias_linear"}
+INVERTED = {"untie_embeddings_and_output_weights": "share_embeddings_and_output_weights",
+            "disable_bias_linear": "add_bias_linear"}
 ELSEWHERE = {"micro_batch_size": "train", "global_batch_size": "train", "rampup_batch_size": "train",
              "use_distributed_optimizer": "ddp", "overlap_grad_reduce": "ddp", "overlap_param_gather": "ddp",
              "num_distributed_optimizer_instances": "ddp"}
@@ -36,8 +36,10 @@ OLD = {"encoder_seq_length": "seq_length", "activations_checkpoint_granularity":
        "activations_checkpoint_method": "recompute_method", "activations_checkpoint_num_layers": "recompute_num_layers",
        "layernorm_epsilon": "norm_epsilon", "num_moe_experts": "num_experts"}
 """NeMo 1's model -> argparse's name."""
-NEUTRAL = ("dataset", "logger", "tokenizer", "checkpoint", "scheduler", "rng", "dist", "profiling", "validation", "ft", "exp_manager",
-           "run", "data", "nsys_profile", "optim", "restore_from_path", "defaults", "name", "peft", "env_vars")
+NEUTRAL = frozenset("""
+    dataset logger tokenizer checkpoint scheduler rng dist profiling validation ft exp_manager run data nsys_profile optim
+    restore_from_path defaults name peft env_vars
+""".split())
 
 
 def files(trial: Trial) -> dict[str, str]:
@@ -65,11 +67,12 @@ def files(trial: Trial) -> dict[str, str]:
     tables["dataset"] = {"seq_length": m.seq}
     if t.zero:
         tables["optimizer"] = {"use_distributed_optimizer": True}
-    head = (f"# Overrides of a Megatron-Bridge recipe: {t.product}; merged over its ConfigContainer, as the examples' --config-file is.\n"
+    head = (f"# {t.product}: merged over the ConfigContainer of a Megatron-Bridge recipe, as its examples' --config-file is.\n"
             "# Written from NeMo's documentation; not run here.\n")
-    lines = [] if (name := PRECISIONS[t.precision]) is None else [f"mixed_precision: {name}"]
-    for table, values in tables.items():
-        lines += [f"{table}:", *(f"  {key}: {json.dumps(value)}" for key, value in values.items())] if values else []
+    precision = PRECISIONS[t.precision]
+    lines = [f"mixed_precision: {precision}"] if precision else []
+    for title, given in tables.items():
+        lines += [f"{title}:", *(f"  {key}: {json.dumps(value)}" for key, value in given.items())] if given else []
     return {FILE: head + "\n".join(lines) + "\n"}
 
 
@@ -82,17 +85,18 @@ def _scalar(text: str) -> Any:
 
 def is_yaml(data: Mapping[str, Any]) -> bool:
     model = data.get("model")
-    return isinstance(model, Mapping) and any(key in model for key in ("tensor_model_parallel_size", "num_layers", "micro_batch_size"))
+    marks = ("tensor_model_parallel_size", "num_layers", "micro_batch_size")
+    return isinstance(model, Mapping) and any(mark in model for mark in marks)
 
 
 def of_yaml(data: Mapping[str, Any], *, where: str) -> Native:
-    names = {theirs: ours for ours, theirs in MODEL.items()} | OLD
+    names: dict[str, str] = {theirs: ours for ours, theirs in MODEL.items()} | OLD
     values: dict[str, Any] = {}
     for table in ("model", "train", "ddp"):
         given = data.get(table) or {}
         if not isinstance(given, Mapping):
             raise BadInput(f"{where}: {table}: expected a table")
-        values |= {names.get(key, key): value for key, value in given.items()}
+        values |= {names.get(str(key), str(key)): value for key, value in given.items()}
     old = isinstance(data.get("trainer"), Mapping)
     for ours, theirs in INVERTED.items():
         if theirs in values:
@@ -100,8 +104,9 @@ def of_yaml(data: Mapping[str, Any], *, where: str) -> Native:
     _activation(values)
     _precision(data, values, where)
     world = _old(data["trainer"], values) if old else None
-    beside = [f"{table}.{key}" for table, given in data.items() if table not in ("model", "train", "ddp", "trainer", "mixed_precision",
-              "optimizer", *NEUTRAL) for key in (given if isinstance(given, Mapping) else {"": ""})]  # fmt: skip
+    known = {"model", "train", "ddp", "trainer", "mixed_precision", "optimizer", *NEUTRAL}
+    beside = [f"{table}.{key}" if key else table for table, given in data.items() if table not in known
+              for key in (given if isinstance(given, Mapping) else ("",))]
     for key in ("activation_func", "should_pad_vocab", "optim", "tokenizer", "data", "precision", "bias", "rotary_percentage"):
         values.pop(key, None)
     if isinstance(values.get("rampup_batch_size"), list):

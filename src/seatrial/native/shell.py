@@ -79,7 +79,8 @@ def flags(text: str) -> list[Flag]:
     for line in words(_arrays(text)):
         found = _SETS.fullmatch(line)
         if found and not line.startswith("-"):
-            known[found[1]] = f"{known.get(found[1], '')} {found[2]}".strip() if "+=" in line.partition(found[2])[0] else found[2]
+            more = f"{known.get(found[1], '')} " if "+=" in line[: found.start(2)] else ""
+            known[found[1]] = more + found[2]
             if re.search(r"(^|\s)--?[A-Za-z]", found[2]):
                 rest += found[2].split() if "$(" in found[2] else _divided(found[2])
         elif re.search(r"\s--[a-z]", line):  # a command in quotes: bash -c '…'
@@ -147,10 +148,11 @@ def _ends(word: str) -> bool:
         ("$@", '"$@"', ">", "2>", "1>", "<")) or bool(re.search(r"\.(py|sh)$", word))
 
 
-LAUNCHERS = {"nnodes": "nodes", "num_nodes": "nodes", "nodes": "nodes", "num_machines": "nodes", "N": "nodes",
-             "nproc_per_node": "procs_per_node", "num_gpus": "procs_per_node", "gpus_per_node": "procs_per_node",
-             "ntasks_per_node": "tasks", "num_processes": "processes"}
-OF_LAUNCHER = frozenset([*LAUNCHERS, *"""
+LAUNCHERS = {"nnodes": "nodes", "num_machines": "nodes", "nproc_per_node": "procs_per_node", "num_gpus": "procs_per_node",
+             "num_processes": "processes"}
+"""Of torchrun, deepspeed and accelerate; before them, of the job that they run in:"""
+OF_JOB = {"nodes": "nodes", "N": "nodes", "ntasks_per_node": "procs_per_node", "gpus_per_node": "procs_per_node"}
+OF_LAUNCHER = frozenset([*LAUNCHERS, *OF_JOB, *"""
     node_rank master_addr master_port rdzv_backend rdzv_endpoint rdzv_id rdzv_conf standalone max_restarts local_ranks_filter
     tee log_dir redirects role monitor_interval start_method run_path no_python m module machine_rank main_process_ip
     main_process_port hostfile include exclude launcher launcher_args ssh_port config_file job_name gres cpus_per_task partition
@@ -160,13 +162,13 @@ OF_LAUNCHER = frozenset([*LAUNCHERS, *"""
 
 
 def launched(found: Iterable[Flag], text: str = "") -> Started:
-    """From the options of a launcher, and a job script's own #SBATCH lines."""
-    asked: dict[str, int] = {}
+    """What torchrun and its like are told; where they are told nothing, what a job script's own #SBATCH lines ask for."""
     own = flags("\n".join(re.findall(r"^#SBATCH\s+(.*)$", text, re.M)))
-    for flag in (*own, *found):
-        what = LAUNCHERS.get(flag.name)
-        if what is not None and flag.values and flag.values[0].isdecimal() and 0 < int(flag.values[0]) < 10**7:
-            asked[what] = int(flag.values[0])
+    asked: dict[str, int] = {}
+    for given, known in ((own, OF_JOB), (found, LAUNCHERS)):
+        for flag in given:
+            if flag.name in known and flag.values and flag.values[0].isdecimal() and 0 < int(flag.values[0]) < 10**7:
+                asked[known[flag.name]] = int(flag.values[0])
     return Started(asked.get("nodes"), asked.get("procs_per_node"), asked.get("processes"))
 
 

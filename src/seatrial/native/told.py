@@ -84,7 +84,8 @@ class Told:
 
     def wrong(self, *names: str, what: str = "") -> BadInput:
         name = next((name for name in names if self.values.get(name) not in NOTHING), names[0])
-        return BadInput(f"{self.where}: {self.prefix}{name} is {shown(self.values.get(name))}: expected {what or 'another value'}")
+        return BadInput(f"{self.where}: {self.prefix}{name} is {shown(self.values.get(name))}: expected "
+                        f"{what or 'another value'}")
 
     def neutral(self, names: Iterable[str]) -> None:
         """Keys that change neither model nor layout."""

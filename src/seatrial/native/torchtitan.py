@@ -20,12 +20,12 @@ from seatrial.plaindata import read_text
 from seatrial.spec import round_up, stage_split
 
 MARKS = ("job", "training", "parallelism", "activation_checkpoint")
-FLAVORS = {
+FLAVORS: dict[tuple[str, str], Mapping[str, Any]] = {
     ("llama3", "debugmodel"): {"dim": 256, "n_layers": 6, "n_heads": 16, "vocab_size": 2048, "rope_theta": 500000},
-    ("llama3", "8B"): {"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "ffn_dim_multiplier": 1.3, "multiple_of": 1024,
-                       "rope_theta": 500000, "vocab_size": 128256},
-    ("llama3", "70B"): {"dim": 8192, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "ffn_dim_multiplier": 1.3, "multiple_of": 4096,
-                        "rope_theta": 500000, "vocab_size": 128256},
+    ("llama3", "8B"): {"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "ffn_dim_multiplier": 1.3,
+                       "multiple_of": 1024, "rope_theta": 500000, "vocab_size": 128256},
+    ("llama3", "70B"): {"dim": 8192, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "ffn_dim_multiplier": 1.3,
+                        "multiple_of": 4096, "rope_theta": 500000, "vocab_size": 128256},
     ("llama3", "405B"): {"dim": 16384, "n_layers": 126, "n_heads": 128, "n_kv_heads": 8, "ffn_dim_multiplier": 1.2,
                          "multiple_of": 4096, "rope_theta": 500000, "vocab_size": 128256},
 }  # fmt: skip
@@ -34,7 +34,8 @@ LLAMA31 = {"scaling_factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.
 """RoPEScalingArgs where nothing is said; a factor of 1 is none."""
 NEUTRAL = ("job", "experimental", "profiling", "metrics", "checkpoint", "comm", "debug", "lr_scheduler", "validation",
            "fault_tolerance", "memory_estimation", "quantize")
-NEUTRAL_IN = {"training": ("steps", "max_norm", "dataset", "dataset_path", "seed", "deterministic", "gc_freq", "gc_debug", "warmup_steps"),
+NEUTRAL_IN = {"training": ("steps", "max_norm", "dataset", "dataset_path", "seed", "deterministic", "gc_freq", "gc_debug",
+                           "warmup_steps"),
               "optimizer": ("lr", "beta1", "beta2", "eps", "weight_decay", "early_step_in_backward", "name"),
               "model": ("tokenizer_path", "hf_assets_path", "name", "flavor", "print_after_conversion"),
               "compile": ("components", "backend"), "activation_checkpoint": ("per_op_sac_force_recompute_mm_shapes_by_fqns",),
@@ -59,12 +60,14 @@ def of_config(data: Mapping[str, Any], *, where: str, folder: Path, world: int |
         ("tp", "tensor_parallel_degree"), ("pp", "pipeline_parallel_degree"), ("cp", "context_parallel_degree"),
         ("replicate", "data_parallel_replicate_degree"))}  # fmt: skip
     tp, pp, cp, replicate = degree.values()
-    shard = None if (said := par.get("data_parallel_shard_degree")) in (None, -1, "-1") else par.whole("data_parallel_shard_degree")
-    others = tp * pp * cp * replicate
-    if said in (None, -1, "-1"):
-        shard = data_parallel(where, world, others, said=None, product=f"TP {tp} x PP {pp} x CP {cp} x replicas {replicate}").get("dp")
+    others, rest = tp * pp * cp * replicate, par.get("data_parallel_shard_degree") in (None, -1)
+    shard = None if rest else par.whole("data_parallel_shard_degree")
+    if rest:
+        shard = data_parallel(where, world, others, said=None,
+                              product=f"TP {tp} x PP {pp} x CP {cp} x replicas {replicate}").get("dp")
     elif world is not None and shard is not None and shard * others != world:
-        raise BadInput(f"{where}: replicas {replicate} x shards {shard} x CP {cp} x TP {tp} x PP {pp} = {shard * others} processes, and "
+        raise BadInput(f"{where}: replicas {replicate} x shards {shard} x CP {cp} x TP {tp} x PP {pp} = {shard * others} "
+                       f"processes, and "
                        f"{world} are started")
     layout: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp, "sequence_parallel": tp > 1}
     layout |= _sharding(par, shard, replicate, cp, pp, notes)
@@ -103,12 +106,14 @@ def _sharding(par: Told, shard: int | None, replicate: int, cp: int, pp: int, no
             notes.append(f"replicas {replicate} of shards over the rest: the group is known with the number of processes")
         return {"zero": stage}
     ranks = shard * cp
-    return {"dp": replicate * shard, "zero": 0 if ranks == 1 else stage, **({"zero_group": ranks} if replicate > 1 and ranks > 1 else {})}
+    return {"dp": replicate * shard, "zero": 0 if ranks == 1 else stage,
+            **({"zero_group": ranks} if replicate > 1 and ranks > 1 else {})}
 
 
 def _recompute(told: Told, notes: list[str]) -> str:
     table = told.table("activation_checkpoint")
-    mode = table.word("mode", {name: name for name in ("none", "selective", "full")} | {"memory_budget": "selective"}, "selective")
+    mode = table.word("mode", {name: name for name in ("none", "selective", "full")} | {"memory_budget": "selective"},
+                      "selective")
     option = table.get("selective_ac_option")
     if mode == "selective" and option not in (None, "op"):
         notes.append(f"activation_checkpoint.selective_ac_option {option}: each so-manieth layer; forecast as op")
@@ -153,7 +158,8 @@ def _stages(par: Told, model: Mapping[str, Any] | None, pp: int, where: str, not
         dealt = [more + (stage < surplus) for stage in range(count)]
         split = (dealt[0] - first, *dealt[1:-1], dealt[-1] - last) if count > 1 else (layers,)
     if len(split) % pp or sum(split) != layers:
-        raise BadInput(f"{where}: {len(split)} pipeline stages with {sum(split)} layers; the model has {layers}, and PP is {pp}")
+        raise BadInput(f"{where}: {len(split)} pipeline stages with {sum(split)} layers; the model has {layers}, and PP is "
+                       f"{pp}")
     if len(split) > pp:
         found["vp"] = len(split) // pp
     return found | ({"stage_layers": list(split)} if split != stage_split(layers, len(split)) else {})
@@ -163,7 +169,7 @@ def _model(told: Told, folder: Path, where: str, notes: list[str]) -> dict[str, 
     table = told.table("model")
     name, flavor = table.get("name"), table.get("flavor")
     module = told.table("experimental").get("custom_import")
-    arguments: Mapping[str, Any] | None = FLAVORS.get((str(name), str(flavor)))
+    arguments = FLAVORS.get((str(name), str(flavor)))
     tokens: int | None = None
     if arguments is None and isinstance(module, str) and (path := folder / f"{module.replace('.', '/')}.py").exists():
         arguments, tokens = _arguments(read_text(path, most=1 << 20), str(path))
@@ -181,11 +187,11 @@ def shape(arguments: Mapping[str, Any], *, tp: int, tokens: int | None, where: s
     if (factor := told.figure("ffn_dim_multiplier")) is not None:
         inner = int(factor * inner)
     vocab = told.whole("vocab_size") or 128256
-    found = {"family": "llama", "layers": told.whole("n_layers") or 32, "hidden": hidden, "heads": heads,
+    found: dict[str, Any] = {"family": "llama", "layers": told.whole("n_layers") or 32, "hidden": hidden, "heads": heads,
              "kv_heads": told.whole("n_kv_heads") or heads, "ffn": round_up(inner, told.whole("multiple_of") or 256),
-             "vocab": tokens or vocab, "norm_eps": told.figure("norm_eps") or 1e-5, "rope_theta": told.figure("rope_theta") or 10000.0,
-             "seq": 2048}  # fmt: skip
-    if round_up(found["vocab"], 128 * tp) != vocab:  # type: ignore[arg-type]
+             "vocab": tokens or vocab, "norm_eps": told.figure("norm_eps") or 1e-5, "seq": 2048,
+             "rope_theta": told.figure("rope_theta") or 10000.0}  # fmt: skip
+    if round_up(tokens or vocab, 128 * tp) != vocab:
         found["pad_vocab_to"] = vocab
     scaling = {**LLAMA31, **(told.get("rope_scaling_args") or {})}
     if scaling["scaling_factor"] != 1.0:

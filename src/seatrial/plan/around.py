@@ -1,7 +1,7 @@
 """The neighbourhood of a layout that somebody already runs: same model, batch, precision and processes, every other layout.
 
     asked = question_around(trial, knobs={})            what is given is fixed, all else of the layout is searched
-    place(trial, ask(asked.request).found)              its own forecast, its rank among them, and single changes that would help
+    place(trial, found, source="train.sh")              its own forecast, its rank, and single changes that would help
 """
 from __future__ import annotations
 

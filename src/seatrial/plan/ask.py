@@ -163,7 +163,7 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
     if counted and trial.world % trial.cluster.procs_per_node == 0 and not any(s.startswith("cluster.nodes") for s in settings):
         tables["cluster"] = {**tables["cluster"], "nodes": trial.world // trial.cluster.procs_per_node}
         trial, _ = trialfile.build(tables, settings, where=where)
-        assert trial.cluster is not None
+    assert trial.cluster is not None
     own = tables.get("topology", {})
     stated = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
     others = trial.topology.tp * trial.topology.pp * trial.topology.cp

@@ -138,7 +138,8 @@ OVERLAPS = {"gradients": "--overlap-grad-reduce", "parameters": "--overlap-param
 def _overlapped(trial: Trial) -> Iterator[tuple[str, ...]]:
     """What is asked for; by default what the forecast of this engine has, where there is somebody to talk to."""
     t, said = trial.topology, trial.execution.overlap
-    able = {"gradients": t.data_ranks > 1, "parameters": t.data_ranks > 1 and t.zero == 1, "tensor": t.tp > 1 and t.sequence_parallel}
+    able = {"gradients": t.data_ranks > 1, "parameters": t.data_ranks > 1 and t.zero == 1,
+            "tensor": t.tp > 1 and t.sequence_parallel}
     usual = ("gradients", "parameters")
     wanted = usual if said is None else tuple(able) if said == "all" else tuple(said.split("+"))
     yield from ((OVERLAPS[name],) for name in OVERLAPS if name in wanted and able[name])
@@ -187,7 +188,8 @@ def megatron_lm(trial: Trial) -> Dialect:
     # Trained without, and measured without: Megatron-LM's own default is 0.1.
     flags: Flags = [*_shared(trial), ("--attention-dropout", "0.0"), ("--hidden-dropout", "0.0")]
     # Of a tokenizer that has its own size the flag says nothing; the mock ones take it.
-    flags += [("--vocab-size", str(m.pad_vocab_to or m.vocab)), ("--make-vocab-size-divisible-by", "1" if m.pad_vocab_to else "128")]
+    flags += [("--vocab-size", str(m.pad_vocab_to or m.vocab)), ("--make-vocab-size-divisible-by",
+                                                                 "1" if m.pad_vocab_to else "128")]
     if m.pad_vocab_to is not None:
         notes.append(f"pad_vocab_to {m.pad_vocab_to}: give a tokenizer of that size")
     flags += _stages(trial)

@@ -79,9 +79,9 @@ def _around(given: dict[str, Any]) -> None:
     """The layout that the question began with, before those that might replace it."""
     rank = f"number {given['rank']:,} of {given['of']:,} by time" if given["of"] else "and nothing else runs"
     behind = f", {given['slower_by']:.1%} behind the first" if (given["slower_by"] or 0) > 0 else ""
-    fits = {"yes": "fits", "tight": f"fits with {percent(given['fit_odds'])}"}.get(given["fits"], "is likely to run out of memory")
-    terminal.say(f"{given['file']} runs {layout(given)}: {terminal.seconds(given['sec_per_it'])} s "
-                 f"({terminal.seconds(given['sec_lo'])} to {terminal.seconds(given['sec_hi'])}), {given['mem_gib']:.1f} GiB, {fits}; "
+    fits = {"yes": "fits", "tight": f"fits with {percent(given['fit_odds'])}"}.get(given["fits"], "may well run out of memory")
+    seconds, low, high = (terminal.seconds(given[name]) for name in ("sec_per_it", "sec_lo", "sec_hi"))
+    terminal.say(f"{given['file']} runs {layout(given)}: {seconds} s ({low} to {high}), {given['mem_gib']:.1f} GiB, {fits}; "
                  f"{rank}{behind}.")
     if given["changes"]:
         changes = "; ".join(f"{change['what']} ({change['gain']:.1%} less time)" for change in given["changes"])

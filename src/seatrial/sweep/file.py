@@ -493,6 +493,7 @@ def asked(path: Path) -> Asked:
     start = batch.get("rampup_start")
     rampup = None if start is None else (start, batch.get("rampup_increment"), batch.get("rampup_samples"))
     rules = fields.convert(data.get("rules", []), tuple[str, ...], where="rules")
-    return Asked(model=data.get("model", {}) if theirs else str(path), cluster=None if theirs else str(path), knobs=knobs, engine=data.get("engine"), rampup=rampup, rules=rules,
+    return Asked(model=data.get("model", {}) if theirs else str(path), cluster=None if theirs else str(path), knobs=knobs,
+                 engine=data.get("engine"), rampup=rampup, rules=rules,
                  execution={name: value for name, value in _table(data.get("execution", {}), f"{path}: execution").items()
                             if name in ("attention", "overlap")})
