@@ -1,4 +1,4 @@
-"""Configurations that people have: read as they are written, what is not understood is said, what contradicts itself refused."""
+"""Configurations that people have: read as they are written; what is not understood is said, what contradicts itself refused."""
 from __future__ import annotations
 
 import json
@@ -126,8 +126,9 @@ def test_the_arguments_that_a_log_begins_with(tmp_path: Path) -> None:
     found = read(tmp_path, BLOCK.format(dp=4), "train.log")
     assert found.unread == ("strange_new_thing",)
     assert found.tables["topology"] | {"dp": 4, "tp": 2, "pp": 2, "zero": 1, "mbs": 2} == found.tables["topology"]
-    assert found.tables["model"]["vocab"] == 32000 and "kv_heads" not in found.tables["model"] and "execution" not in found.tables
-    assert found.tables["model"].get("pad_vocab_to") is None or found.tables["model"]["pad_vocab_to"] == 32256
+    model = found.tables["model"]
+    assert (model["vocab"], model["pad_vocab_to"]) == (32000, 32256) and "kv_heads" not in model
+    assert "execution" not in found.tables
     with pytest.raises(BadInput, match=r"data parallel 8 x TP 2 x PP 2 x CP 1 = 32 processes, and it starts 16"):
         read(tmp_path, BLOCK.format(dp=8), "train.log")
 
@@ -247,7 +248,7 @@ def test_nothing_of_a_script_is_executed(tmp_path: Path) -> None:
 def test_flags_in_quotes_arrays_and_continuations() -> None:
     text = "A='--x 1 --y'\nB=(--z 2 \\\n 3)\nB+=(--w=4)\nbash -c 'exec python run.py --v 5' name \"$@\"\n"
     found = {flag.name: flag.values for flag in shell.flags(text)}
-    assert found.items() >= {"x": ("1",), "y": (), "z": ("2", "3"), "w": ("4",), "v": ("5", "name")}.items()
+    assert found.items() >= {"x": ("1",), "y": (), "z": ("2", "3"), "w": ("4",), "v": ("5",)}.items()
 
 
 def test_processes_are_torchruns_and_else_the_jobs() -> None:
