@@ -9,11 +9,11 @@ import pytest
 from seatrial.cli import main
 
 SCRIPT = """
-torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 \\
-    --swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights \\
-    --vocab-size 32000 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 --micro-batch-size 1 \\
-    --global-batch-size 128 --bf16 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --sequence-parallel \\
-    --attention-dropout 0.0 --hidden-dropout 0.0 --use-fancy-thing
+torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 \\
+    --seq-length 4096 --swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear \\
+    --untie-embeddings-and-output-weights --vocab-size 32000 --tensor-model-parallel-size 4 --pipeline-model-parallel-size 2 \\
+    --micro-batch-size 1 --global-batch-size 128 --bf16 --use-distributed-optimizer --overlap-grad-reduce \\
+    --overlap-param-gather --sequence-parallel --attention-dropout 0.0 --hidden-dropout 0.0 --use-fancy-thing
 """
 
 

@@ -71,7 +71,7 @@ def engines(versions: dict[str, str], importable: set[str]) -> Finding:
     if lacking:
         return Finding("engines", "warn", f"{have}; {'; '.join(lacking.values())}", f"pip install {' '.join(lacking)}", facts)
     others = [name for name in ENGINES if name not in facts]
-    missing = f"to run {' or '.join(others)} as a trial: pip install it; forecasts need none" if others else ""
+    missing = f"to run {' or '.join(others)} as a trial: make engines, or pip install it; forecasts need none" if others else ""
     return Finding("engines", "ok", "; ".join(filter(None, (f"our own{', ' * bool(have)}{have}", missing))), facts=facts)
 
 

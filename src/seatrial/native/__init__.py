@@ -150,5 +150,12 @@ def _yaml(path: Path) -> Mapping[str, Any]:
         raise BadInput(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(data, dict):
         raise BadInput(f"{path}: expected tables, as a configuration has")
-    found: Mapping[str, Any] = plaindata.bounded(data, str(path))
+    found: Mapping[str, Any] = _named_keys(plaindata.bounded(data, str(path)))
     return found
+
+
+def _named_keys(data: Any) -> Any:
+    """Keys of YAML may be numbers; those of a configuration are names."""
+    if isinstance(data, dict):
+        return {str(key): _named_keys(value) for key, value in data.items()}
+    return [_named_keys(value) for value in data] if isinstance(data, list) else data

@@ -382,7 +382,7 @@ def _batch(told: Told) -> dict[str, Any]:
         found["gbs"] = size
     ramp = told.get("rampup_batch_size")
     if ramp is not None:
-        if not isinstance(ramp, list) or len(ramp) != 3:
+        if not isinstance(ramp, list) or len(ramp) != 3 or not all(str(value).isdecimal() for value in ramp):
             raise told.wrong("rampup_batch_size", what="start, increment and samples")
         found |= dict(zip(("rampup_start", "rampup_increment", "rampup_samples"), (int(value) for value in ramp)))
     return found
