@@ -52,26 +52,23 @@ def _gated(pre, weight, out, rows, width, BR: tl.constexpr, BC: tl.constexpr):
 
 
 @triton.jit
-def _gated_backward(d, pre, weight, d_weight, rows, width, BR: tl.constexpr, BC: tl.constexpr):
+def _gated_backward(d, pre, weight, d_weights, rows, width, BR: tl.constexpr, BC: tl.constexpr):
     row = tl.program_id(0) * BR + tl.arange(0, BR)
+    cols = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = (row < rows)[:, None] & (cols < width)[None, :]
+    at = row.to(tl.int64)[:, None] * (2 * width) + cols[None, :]
+    to = row.to(tl.int64)[:, None] * width + cols[None, :]
     by = tl.load(weight + row, mask=row < rows, other=0.0)[:, None]
-    total = tl.zeros((BR, BC), tl.float32)
-    for first in range(0, width, BC):
-        cols = first + tl.arange(0, BC)
-        inside = (row < rows)[:, None] & (cols < width)[None, :]
-        at = row.to(tl.int64)[:, None] * (2 * width) + cols[None, :]
-        to = row.to(tl.int64)[:, None] * width + cols[None, :]
-        gate = tl.load(pre + at, mask=inside, other=0.0).to(tl.float32)
-        up = tl.load(pre + at + width, mask=inside, other=0.0).to(tl.float32)
-        dy = tl.load(d + to, mask=inside, other=0.0).to(tl.float32)
-        s = reciprocal(1.0 + power_of_two(gate * -1.4426950408889634))
-        value = gate * s
-        total += dy * value * up
-        dy *= by
-        tl.store(d + to, (value * up * by).to(d.dtype.element_ty), mask=inside)
-        tl.store(pre + at, (dy * up * (s + value * (1.0 - s))).to(pre.dtype.element_ty), mask=inside)
-        tl.store(pre + at + width, (dy * value).to(pre.dtype.element_ty), mask=inside)
-    tl.store(d_weight + row, tl.sum(total, 1), mask=row < rows)
+    gate = tl.load(pre + at, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(pre + at + width, mask=inside, other=0.0).to(tl.float32)
+    dy = tl.load(d + to, mask=inside, other=0.0).to(tl.float32)
+    s = reciprocal(1.0 + power_of_two(gate * -1.4426950408889634))
+    value = gate * s
+    tl.store(d_weights + tl.program_id(1) * rows + row, tl.sum(dy * value * up, 1), mask=row < rows)
+    dy *= by
+    tl.store(d + to, (value * up * by).to(d.dtype.element_ty), mask=inside)
+    tl.store(pre + at, (dy * up * (s + value * (1.0 - s))).to(pre.dtype.element_ty), mask=inside)
+    tl.store(pre + at + width, (dy * value).to(pre.dtype.element_ty), mask=inside)
 
 
 def put_rows(x_TH: Tensor, place_TK: Tensor, rows: int) -> Tensor:
@@ -96,7 +93,8 @@ def gated(pre: Tensor, weight_R: Tensor) -> Tensor:
 
 
 def gated_backward(d: Tensor, pre: Tensor, weight_R: Tensor) -> Tensor:
-    rows, width = d.shape
-    d_weight, (tall, wide) = torch.empty(rows, dtype=torch.float32, device=d.device), (4, 512) if width > 1024 else (8, 256)
-    _gated_backward[(triton.cdiv(rows, tall),)](d, pre, weight_R, d_weight, rows, width, BR=tall, BC=wide, num_warps=4)
-    return d_weight
+    (rows, width), (tall, wide) = d.shape, (8, 256)
+    parts = triton.cdiv(width, wide)
+    d_weights = torch.empty(parts, rows, dtype=torch.float32, device=d.device)
+    _gated_backward[(triton.cdiv(rows, tall), parts)](d, pre, weight_R, d_weights, rows, width, BR=tall, BC=wide, num_warps=4)
+    return d_weights.sum(0)
