@@ -108,6 +108,8 @@ _BRACKET = re.compile(r"[(\[]([^)\]]*)[)\]]")
 
 _AFTER_COMMA = re.compile(r",\s*(ms|s|sec|seconds|min|[GM]i?B|%)$")
 """`step, ms` is `step (ms)`."""
+_THOUSANDS_OF = re.compile(r"\b([kKM])[ -]?(tok(?:en)?s?\b.*)")
+"""`ktok/s` is `tok/s (k)`."""
 
 
 @lru_cache(maxsize=4096)
@@ -116,6 +118,9 @@ def read_heading(raw: str) -> Column:
     if len(raw) > LONGEST_HEADING:
         return Column(heading=raw.strip())
     text = _AFTER_COMMA.sub(r" (\1)", clean(raw).strip("*†^ "))
+    if text == "S":
+        return Column(heading=raw.strip(), field="seq", kind="count")  # seconds are written small
+    text = _THOUSANDS_OF.sub(r"\2 (\1)", text)
     inside = [part for group in _BRACKET.findall(text) for part in re.split(r"[,;]", group)]
     plain = normal(_BRACKET.sub(" ", text))
     whole = normal(text)
@@ -182,15 +187,19 @@ _WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "de
 
 
 _LETTERS_OF_A_SHAPE = {"L": "layers", "l": "layers", "d": "hidden", "h": "hidden", "H": "hidden", "a": "heads"}
+_LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp"}
 
 
 def in_letters(headings: Sequence[str]) -> dict[str, str]:
-    """Heading -> field of `L`, `d` and `a` as papers write them: only where the table has layers and a width, however named."""
-    letters = {heading: field for heading in headings if (field := _LETTERS_OF_A_SHAPE.get(heading.strip("*_`$ ")))}
+    """Heading -> field of `L`, `d` and `a` or of `t`, `p` and `d` as papers write them: only where the table has layers and a
+    width, or tensor and pipeline parallelism, however named."""
     named = {read_heading(heading).field for heading in headings}
-    fields = [*letters.values()]
-    whole = {"layers", "hidden"} <= {*fields, *named} and len(fields) == len({*fields}) and not named & {*fields}
-    return letters if whole else {}
+    for meant, needed in ((_LETTERS_OF_A_SHAPE, {"layers", "hidden"}), (_LETTERS_OF_A_LAYOUT, {"tp", "pp"})):
+        letters = {heading: field for heading in headings if (field := meant.get(heading.strip("*_`$ ")))}
+        fields = [*letters.values()]
+        if needed <= {*fields, *named} and len(fields) == len({*fields}) and not named & {*fields}:
+            return letters
+    return {}
 
 
 def settle(columns: list[Column]) -> list[Column]:
@@ -202,6 +211,9 @@ def settle(columns: list[Column]) -> list[Column]:
         # `GPU | #`: which, and how many.
         if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):
             columns = [*columns[:at], Column(heading=column.heading, field="gpus", kind="count"), *columns[at + 1 :]]
+    if any(re.search(r"\b(?:f|h)?sdp|shard", normal(column.heading)) for column in columns):
+        # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
+        columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in one.heading.lower() else one for one in columns]
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
     return [
         Column(heading=column.heading) if column.field in taken and normal(column.heading) in _WEAK else column

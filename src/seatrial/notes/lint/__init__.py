@@ -126,5 +126,7 @@ def look_at(paths: Iterable[str], *, format: str | Path | None = None) -> tuple[
         problems += [replace(problem, file=path) for problem in imported.problems]
         # A log of many gigabytes has no sentences that would say anything about it.
         small = Path(path).stat().st_size <= LARGEST_MIB * 2**20
-        prose[path] = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
+        text = Path(path).read_text(encoding="utf-8", errors="replace") if small else ""
+        # What is a comment above the rows of a CSV file would be so many headings in notes.
+        prose[path] = re.sub(r"(?m)^#+ *", "", text) if Path(path).suffix in (".csv", ".tsv") else text
     return look(records, problems, prose=prose)

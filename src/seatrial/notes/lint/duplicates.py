@@ -132,8 +132,14 @@ def _crossed(a: Row, b: Row) -> bool:
 
 
 def _figures(row: Row) -> tuple[float, float]:
+    """As they are printed: cells are exchanged, whatever their units."""
     assert row.record.sec_per_it and row.record.tflops
-    return row.record.sec_per_it, row.record.tflops
+    return row.record.sec_per_it * _scale(row), row.record.tflops
+
+
+def _scale(row: Row) -> float:
+    figure = row.printed("sec_per_it")
+    return figure.scale if figure is not None else 1.0
 
 
 def _odd_one(a: Row, b: Row) -> Row:
@@ -161,7 +167,7 @@ def _neighbour_tflops(row: Row) -> float | None:
 
 def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
     """Without a twin: exchanged cells would make the row one of its table, and as it stands it is none."""
-    if not _trusted(row):
+    if not _trusted(row) or row.record.time_unit == "it/s":
         return []
     (sec, tflops), (count, middle) = _figures(row), nearby.middle(row)
     if count < 3:
@@ -218,7 +224,7 @@ def _trusted(row: Row) -> bool:
 def _swap(row: Row, why: str, *, certain: bool) -> Finding:
     sec, tflops = _figures(row)
     if certain:
-        row.propose("sec_per_it", tflops, "swap-twin")
+        row.propose("sec_per_it", tflops / _scale(row), "swap-twin")
         row.propose("tflops", sec, "swap-twin")
     there = row.cell("tflops") or f"{tflops:g}"
     cells = f"{row.column('sec_per_it')} {row.cell('sec_per_it') or f'{sec:g}'} and {row.column('tflops')} {there}"

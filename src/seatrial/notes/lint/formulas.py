@@ -383,7 +383,7 @@ def _ranges(row: Row) -> list[tuple[float, float]]:
         return []
     found = []
     for world in {row.counted, row.product} - {None}:
-        for shared in {1, row.procs or 1}:
+        for shared in {1, (row.procs or 1) if row.record.tflops_per != "process" else 1}:
             # A figure for a node is often a rounded figure of one process times the processes.
             half, each = shown.unit / 2 * shared, (world or 1) * 1e12 / (gbs * shared)
             low, high = (shown.value - half) * sec.rounded[0] * each, (shown.value + half) * sec.rounded[1] * each

@@ -515,7 +515,8 @@ def hidden(row: Row) -> list[Finding]:
 def experts(row: Row) -> list[Finding]:
     """The experts of a layer are spread over the devices of one stage: their number of groups divides those."""
     ep, world, pp = row.beside("ep"), row.world, row.whole("pp") or 1
-    if not ep or not world or world % pp or (world // pp) % ep == 0:
+    counted = row.record.gpus or row.product or row.record.procs_per_node or row.procs != 1
+    if not counted or not ep or not world or world % pp or (world // pp) % ep == 0:
         return []
     stage = world // pp
     what = f"{world} devices" if pp == 1 else f"{world} devices in {pp} stages"

@@ -28,6 +28,8 @@ _MANY = 0.25
 """Share of the rows of a file with labels that do not fit, from which on none is said to be wrong."""
 _GATED = 4 / 3
 """What a gated feed-forward of the same width adds at most."""
+_GROUPED = 0.84
+"""What heads in groups leave at least."""
 
 
 def sizes(row: Row) -> tuple[float, float, float] | None:
@@ -95,12 +97,15 @@ def _to_the_last_digit(mates: list[Row]) -> list[Finding]:
         if counts[row.record.size_label, row.layers, row.hidden] > 1 or abs(ratio * low / without - 1) < _COUNTED:
             continue  # a name that its author chose, or a count without the embedding
         tied = abs(ratio * low / (2 * low - without) - 1) < _COUNTED
+        undescribed = not _known(row) and _GROUPED < ratio < _GATED
         # As many layers as another row has would be the count.
         need = (ratio * low - (low - without)) * (row.layers or 1) / without
         meant = next((n for n in layers if n and n != row.layers and abs(need / n - 1) < _COUNTED), None)
         if meant and not tied and row.states("layers"):
             message = f"layers {row.layers} -> {meant}: {row.record.size_label} parameters, but {_billions(row)}"
             found.append(row.find("label-vs-params", "error", message, name="layers", proposed=str(meant)))
+            continue
+        if undescribed and not tied:
             continue
         why = ": the embedding is counted twice, though it is tied" if tied else ""
         message = f"{row.record.size_label} parameters, but {_billions(row)}, as the other rows count{why}"
@@ -143,7 +148,8 @@ class Pairs:
         """The one row with another shape under its label, or another label over its shape, where the others' fits better."""
         record = row.record
         shape, label = (record.layers, record.hidden), record.size_label
-        if not label or None in shape or self.often(row) != 1 or row.guessed or row.mixture or fits_label(row, strict=True):
+        strict = _known(row)
+        if not label or None in shape or self.often(row) != 1 or row.guessed or row.mixture or fits_label(row, strict=strict):
             return None
         agrees = row.reading is not None and complete(row) and row.reading.fits(row)
         for (layers, hidden), often in self.shapes[label].most_common():
@@ -206,7 +212,7 @@ def _mismatch(row: Row, often: int) -> Finding | None:
     # a mixture of experts, and a gated feed-forward adds up to a third.
     certain = off > _CERTAIN and not row.guessed and agrees and often < 2
     doubtful = not row.guessed and agrees and (often < 2 or not fits_label(row))
-    level: Level = "error" if certain else "warning" if doubtful and off < _ANOTHER_KIND else "info"
+    level: Level = "error" if certain else "warning" if doubtful and off < _ANOTHER_KIND and row.record.layers else "info"
     unit = row.record.size_label.strip()[-1:].upper()
     scale = {"M": 1e6, "T": 1e12}.get(unit, 1e9)
     billions = counted[1] / scale
@@ -232,8 +238,8 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
         for row in group:
             other = next((mate for mate in group if _apart(row.record.size_label, mate.record.size_label)), None)
             counted = sizes(row)
-            if other is None or counted is None:
-                continue
+            if other is None or counted is None or fits_label(row) and fits_label(other):
+                continue  # 7B and 8B of 32 layers x 4096 differ in what nobody describes
             message = (
                 f'"{row.record.size_label}" and "{other.record.size_label}" ({other.where}) are {layers} layers x {hidden}: '
                 f"{counted[0] / 1e9:.4g}B without the embedding, {counted[1] / 1e9:.4g}B with it"

@@ -31,7 +31,8 @@ def _series(rows: list[Row], name: str) -> list[list[Row]]:
     but = (name, "gbs") if name == "mbs" else (name,)
     alike: dict[tuple, list[list[Row]]] = {}
     for row in rows:
-        key = (row.record.size_label, *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))
+        key = (row.record.size_label, row.world, *map(row.beside, ("cp", "ep", "shard", "replicate")),
+               *(row.get(n) for n in ("dp", "tp", "pp", "mbs") if n not in but))  # fmt: skip
         series = alike.setdefault(key, [])
         home = next((group for group in series if same_configuration(row, group[0], but=but)
                      and _described(row) == _described(group[0])), None)  # fmt: skip
@@ -89,6 +90,8 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
             one, two = small.record.mem_gib, large.record.mem_gib
             if not one or not two or small.record.mbs == large.record.mbs or two > one * (1 - _FALL):
                 continue
+            if _slower(large, small):
+                continue  # recomputed, without a word
             message = (
                 f"memory falls from {small.cell('mem_value')} at MBS {small.record.mbs} ({small.where}) "
                 f"to {large.cell('mem_value')} at MBS {large.record.mbs} ({large.where})"
@@ -110,6 +113,15 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
                              proposed=other.cell("mem_value") if exchange else None)
                 )
     return found
+
+
+def _slower(row: Row, other: Row) -> bool:
+    """Whether a sample takes longer, though more are done at a time."""
+    each = [(r.get("sec_per_it") or math.nan) / (r.get("gbs") or 1) for r in (row, other)]
+    return each[0] > each[1] * (1 + _SLOWER)
+
+
+_SLOWER = 0.03
 
 
 def _point_between(group: list[Row], row: Row) -> tuple[float, int, str] | None:

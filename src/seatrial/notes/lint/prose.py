@@ -47,6 +47,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "seq": (
         rf"\b(?:seq(?:uence)?(?:[ _-]?len(?:gth)?)?|context(?:[ _-]len(?:gth)?)?|max_target_length|block[ _]size){_IS}{_N}",
         rf"{_N}[ -](?:tokens? )?(?:context|sequence length)\b",
+        rf"{_N}[ -]tokens? ?(?:per|a|/|each) ?(?:sequence|sample)\b",
+        rf"\b(?:sequences|samples) of {_N}(?: tokens)?\b",
         rf"\bs\s?=\s?{_N}",
     ),
     "vocab": (rf"\bvocab(?:ulary)?(?:[ _-](?:size|length))?{_IS}{_N}", rf"\bV\s?=\s?{_N}"),
@@ -70,6 +72,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"{_DEVICE}\b",
         rf"\b(\d)()\s?[x×]\s?(?:[\w-]+ )?{_DEVICE}\b",
         r"\b(\d+)()-GPU nodes?\b",
+        rf"\b{_DEVICE}\b[^.|\n\d]{{0,4}}(?:\(?\d+ ?Gi?B\)?)?[ ,;:(]+(\d+)() (?:of them )?(?:per|a|to a|in a|in each|on each) node\b",
     ),
 }
 """Field -> what a sentence may say, the surest first; each with a number and perhaps a k for thousands."""

@@ -243,7 +243,7 @@ def _new_key(row: Row, relation: Relation, any_model: bool) -> tuple[object, ...
         known = _flops(row, {}) is not None
         # A formula that only nearly holds is off by another factor at another sequence; what was fitted to several is not.
         fitted = (row.key, record.size_label) in row.sheet.costs
-        key += [record.recompute, row.reading and (row.reading.formula, row.reading.per)]
+        key += [known, record.recompute, row.reading and (row.reading.formula, row.reading.per)]
         key += [ANY] if any_model and known else [record.size_label, record.layers, record.hidden, None if fitted else row.seq]
     unsaid = ("sec_per_it", 1) in relation.terms and (not record.gbs or not row.seq and ("seq", -1) in relation.terms)
     if unsaid or not relation.exact and ("world", 1) in relation.terms and row.world is None:

@@ -137,9 +137,9 @@ BESIDE = {name.strip(): kind for kind, names in _BESIDE.items() for name in name
 EXTRA = "+"
 """Before the heading of a column that no field takes, where a field is named."""
 _PLANNED = re.compile(r"planned|plan|estimate[d]?|est\.?|projected|projection|forecast|predicted|target|theoretical")
-DEVICES = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
-                     r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b|"
-                     r"\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)  # fmt: skip
+_KINDS = re.compile(r"\b(?:[AHBL]20|[AL]4|T4|A[13]0|[AL]40S?|V100S?|P[14]0|P100|[AH][18]00|H200|B[123]00|G[BH][23]00)\b|"
+                    r"\bMI\d{3}X?\b|\bTPU ?v\d\w?|\bGaudi ?\d?|\bA64FX\b", re.IGNORECASE)  # fmt: skip
+DEVICES = re.compile(rf"{_KINDS.pattern}|\b(?:mx|nv)?fp(?:4|8|16|32)\b|\bbf16\b|\bint8\b", re.IGNORECASE)
 _REFERENCE = re.compile(r"duplicate|same|line|\bsee\b|\bref", re.IGNORECASE)
 """A heading of cells that point at other rows, `L40` for line 40: they set nothing."""
 
@@ -378,7 +378,8 @@ class Row:
         """What the row's own cells name, else the headings above it, else the file."""
         words = [cell for cell in self.record.printed.values() if _names_device(cell)]
         own = " ".join((self.record.machine, *words))
-        return device_named(own) or device_named(self.record.section) or self.sheet.text(self).device
+        named = device_named(own) or (None if _KINDS.search(own) else device_named(self.record.section))
+        return named or (None if _KINDS.search(f"{own} {self.record.section}") else self.sheet.text(self).device)
 
     @cached_property
     def peak(self) -> float | None:

@@ -28,6 +28,8 @@ from seatrial.notes.lint.formulas import (
     left_open,
     slack,
 )
+from seatrial.notes.lint.labels import label_parameters
+from seatrial.notes.lint.model_size import sizes
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -164,8 +166,8 @@ def _batch(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
     # Of many that are open a slip of the hand tells less than another row, or the text, does.
     many, told = len(inside) >= 4, {stated[0] if stated else None, *others} - {gbs}
     for value in [n for n in inside if n in told] or inside if many else inside:
-        if value == gbs:
-            continue
+        if value == gbs or value not in told and round_number(gbs) and not round_number(value):
+            continue  # nobody chooses such a number
         if stated is not None and stated[0] == value:
             score, why = STATED_ABOVE, f" (line {stated[1]} says {value})"
         elif usual == value and often >= max(1, 0.5 * len(others)):
@@ -449,17 +451,31 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     # A small difference is an error too when the digits are fine and one slip of the hand explains it.
     fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > 5 * slack(row)
     level: Level = "error" if abs(off) > SMALL or fine else "warning" if abs(off) > TINY else "info"
-    level = level if _proven(row) else "info"
+    level = level if _proven(row) and not _of_another_shape(row, off) else "info"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
         return [_unit_finding(row, best.value, "the other rows are in seconds")]
     if best is not None and best.score >= ENOUGH and not rivals:
         row.propose(best.name, best.value, best.code)
-        gravity = best.level if best.level != "error" else level
+        gravity = best.level if best.level != "error" and abs(off) > SMALL / 2 else level if best.level == "error" else "info"
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
+
+
+def _of_another_shape(row: Row, off: float) -> bool:
+    """Whether the size label differs from layers and hidden size as the TFLOPs do: by groups of heads or a gate that nobody
+    describes."""
+    size, counted = label_parameters(row.record.size_label), sizes(row)
+    if row.record.family or size is None or counted is None or not size[0]:
+        return False
+    label = math.log(size[0] / counted[1])
+    return abs(label) > SMALL and abs(label + math.log1p(off)) < ABOUT
+
+
+ABOUT = 0.12
+"""Within which a label tells the size: it is rounded, and attention is no part of it."""
 
 
 def _model(row: Row) -> object:
