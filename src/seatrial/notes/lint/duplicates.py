@@ -183,7 +183,9 @@ def _out_of_order(row: Row, nearby: Nearby) -> list[Finding]:
 
 def _swapped_alone(row: Row, far: float) -> list[Finding]:
     """`far`: how much closer to the middle of its table the row would stand with the two cells exchanged."""
-    others = [mate for mate in row.around if mate is not row and _trusted(mate)]
+    others = [mate for mate in row.around if mate is not row and _trusted(mate) and mate.devices == row.devices]
+    if len(others) < 3:
+        return []
     (sec, tflops), column = _figures(row), [mate.get("tflops") or 1.0 for mate in others]
     low, high = min(column), max(column)
     alike = ("mbs", "gbs", "zero_stage", "heads")

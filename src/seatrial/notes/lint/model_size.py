@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 
 from seatrial import arith
 from seatrial.errors import BadInput
-from seatrial.notes.lint.formulas import COMMON_VOCABULARIES, candidates, complete, row_fits, slack
+from seatrial.notes.lint.formulas import COMMON_VOCABULARIES, LABELS, candidates, complete, row_fits, slack
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
 from seatrial.spec import Model, is_gated
 
-_LOOSE = 0.06
-"""Labels are names as much as numbers: 345M has 355 million parameters, 7B has 6.7."""
 _CERTAIN, _ANOTHER_KIND = 0.2, 0.8
 """Logarithm of label over size: from which on it is an error, and from which on it is hardly a dense model."""
 _MANY = 0.25
@@ -185,7 +183,8 @@ def fits_label(
     if size is None or counted is None:
         return True
     most = counted[2] * (1.0 if strict or _known(row) else _GATED)
-    return counted[0] * (1 - _LOOSE) - size[1] <= size[0] <= most * (1 + _LOOSE) + size[1]
+    least = counted[0] * (1 - LABELS if strict or _known(row) else _GROUPED)
+    return least - size[1] <= size[0] <= most * (1 + LABELS) + size[1]
 
 
 def _known(row: Row) -> bool:
@@ -204,7 +203,8 @@ def _mismatch(row: Row, often: int) -> Finding | None:
         if row.reading is None or row.reading.vocab is None:
             high = max(high, low + (max(COMMON_VOCABULARIES) - (row.vocab or 0)) * (row.hidden or 0))
         low = without
-    if any(a * (1 - _LOOSE) - half <= label <= b * (1 + _LOOSE) + half for a, b in ((without, without), (low, high))):
+    less = 1 - LABELS if _known(row) else _GROUPED
+    if any(a * less - half <= label <= b * (1 + LABELS) + half for a, b in ((without, without), (low, high))):
         return None
     off = min(abs(math.log(label / value)) for value in (without, low, high))
     agrees = row.reading is not None and row.reading.fits(row) and slack(row) < 0.01
@@ -238,7 +238,7 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
         for row in group:
             other = next((mate for mate in group if _apart(row.record.size_label, mate.record.size_label)), None)
             counted = sizes(row)
-            if other is None or counted is None or fits_label(row) and fits_label(other):
+            if other is None or counted is None or fits_label(row) and fits_label(other) and not _agree(row, other):
                 continue  # 7B and 8B of 32 layers x 4096 differ in what nobody describes
             message = (
                 f'"{row.record.size_label}" and "{other.record.size_label}" ({other.where}) are {layers} layers x {hidden}: '
@@ -246,6 +246,11 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
             )
             found.append(row.find("label-vs-params", "warning", message, name="size_label"))
     return found
+
+
+def _agree(*rows: Row) -> bool:
+    """Whether the TFLOPs of all are those of their shape."""
+    return all(row.reading is not None and complete(row) and row.reading.fits(row) for row in rows)
 
 
 def _apart(a: str, b: str) -> bool:
@@ -365,6 +370,20 @@ def _agreeing(rows: list[Row], name: str, value: int) -> int:
 def _put_side(rows: list[Row], name: str, value: int) -> None:
     for row in rows:
         setattr(row, name, value)
+
+
+def of_another_shape(row: Row, off: float) -> bool:
+    """Whether the size label differs from layers and hidden size as the figures do, by a logarithm of `off`: groups of heads, a
+    gate or a vocabulary that nobody describes."""
+    size, counted = label_parameters(row.record.size_label), sizes(row)
+    if row.record.family or size is None or counted is None or not size[0]:
+        return False
+    label = math.log(size[0] / counted[1])
+    return abs(label) > _COUNTED and abs(label - off) < _ABOUT
+
+
+_ABOUT = 0.12
+"""Within which a label tells the size: it is rounded, and attention is no part of it."""
 
 
 def fill_gates(sheet: Sheet) -> None:

@@ -116,12 +116,12 @@ def _memory_falls(mates: list[Row]) -> list[Finding]:
 
 
 def _slower(row: Row, other: Row) -> bool:
-    """Whether a sample takes longer, though more are done at a time."""
-    each = [(r.get("sec_per_it") or math.nan) / (r.get("gbs") or 1) for r in (row, other)]
+    """Whether a sample takes longer, though more are done at a time; the filling of the pipeline left out."""
+    each = [(r.get("sec_per_it") or math.nan) / ((_slots(r) or math.nan) * (r.get("mbs") or 1)) for r in (row, other)]
     return each[0] > each[1] * (1 + _SLOWER)
 
 
-_SLOWER = 0.03
+_SLOWER = 0.12
 
 
 def _point_between(group: list[Row], row: Row) -> tuple[float, int, str] | None:

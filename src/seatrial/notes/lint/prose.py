@@ -27,7 +27,7 @@ _IS = r"\s*(?:\bof\b|\bis\b|=|:)?\s*"
 _NO_TOKENS = r"(?!\s?[MBmb]\b|\s?(?:[MkB] ?)?tok)"
 _DEVICE = r"(?:[AHVBP]\d{2,3}s?|MI\d+X?|GH200|GPUs?|cards|devices|accelerators|processes|ranks)"
 PATTERNS: dict[str, tuple[str, ...]] = {
-    "layers": (rf"\b(?:n_?)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
+    "layers": (rf"\b(?:num_|n_?)?(?:hidden_)?layers?{_IS}{_N}", rf"{_N}[ -](?:transformer )?layers?\b", rf"\bl\s?=\s?{_N}"),
     "hidden": (
         rf"\b(?:n_?)?hidden(?:[ _-](?:size|dim(?:ension)?|width))?{_IS}{_N}",
         rf"\b(?:d_?model|dim|emb(?:ed(?:ding)?)?(?:[ _-]dim(?:ension)?)?){_IS}{_N}",
@@ -36,10 +36,11 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "kv_heads": (
         rf"{_N}[ -](?:kv|key[ -/]value|query)[ -](?:heads?|groups?)\b",
-        rf"\b(?:kv[ _-]heads?|query[ _-]groups?|gqa){_IS}{_N}",
+        rf"\b(?:(?:num_)?(?:key_value|kv)[ _-]heads?|(?:num_)?query[ _-]groups?|gqa){_IS}{_N}",
+        rf"\bn?_?kv\s?=\s?{_N}",
     ),
     "heads": (
-        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:n_?)?heads?{_IS}{_N}",
+        rf"(?<!kv )(?<!kv-)(?<!kv_)(?<!value )\b(?:num_|n_?)?(?:attention_)?heads?{_IS}{_N}",
         rf"{_N}[ -](?:attention |query )?heads?\b",
         rf"\ba\s?=\s?{_N}",
     ),
@@ -105,7 +106,7 @@ def _compiled(wanted: dict[str, tuple[str, ...]]) -> dict[str, list[re.Pattern[s
 
 _COMPILED, _LOOSE = _compiled(PATTERNS), _compiled(LOOSE)
 _CUES: dict[str, tuple[str, ...]] = {
-    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group", "gqa"),
+    "layers": ("layer", "="), "hidden": ("hidden", "model", "dim", "emb", "="), "kv_heads": ("head", "group", "gqa", "kv"),
     "heads": ("head", "="),
     "ffn": ("ffn", "feed", "intermediate", "mlp"),
     "seq": ("seq", "context", "=", "token", "target", "block"), "vocab": ("vocab", "="),

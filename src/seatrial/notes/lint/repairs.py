@@ -17,6 +17,7 @@ from seatrial.columns import LAYOUT
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import complete
+from seatrial.notes.lint.model_size import of_another_shape
 from seatrial.notes.lint.relations import (
     BELONGS,
     ENOUGH_ROWS,
@@ -108,7 +109,7 @@ def check(sheet: Sheet) -> list[Finding]:
         _exchanges(suspects)
         found += _stated_otherwise(mates)
         for row, (broken, repairs) in suspects.items():
-            if repairs or not _of_another_kind(row, broken, suspects):
+            if broken and (repairs or not _of_another_kind(row, broken, suspects)):
                 found += _report(row, broken, repairs)
     return found
 
@@ -259,6 +260,9 @@ def _mended(
 ) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
     """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
     repairs = list(_repairs(row, broken, kept))
+    if all(dict(relation.terms).keys() & {"flops", "token_flops"} and of_another_shape(row, off) for relation, _, off in broken):
+        repairs = [repair for repair in repairs if repair.name in ("layers", "hidden") and repair.why]
+        broken = broken if repairs else []
     told = [each for each in broken if not _is_found(each[0])]
     if repairs or len(told) == len(broken) or not told:
         return broken, repairs

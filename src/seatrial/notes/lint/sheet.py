@@ -175,6 +175,12 @@ def kind_beside(heading: str) -> str:
     return BESIDE.get(normal(heading), "")
 
 
+def extras(row: Row) -> list[str]:
+    """The headings of columns that no field takes, not even by a letter."""
+    taken = in_letters(tuple(row.record.printed))
+    return [heading for heading in row.record.printed if heading not in taken and is_extra(heading)]
+
+
 def is_extra(heading: str) -> bool:
     """Whether neither a field nor an axis of parallelism takes the column."""
     column = read_heading(heading)
@@ -543,7 +549,7 @@ class Sheet:
         """Whether a column of the table that no field takes holds different numbers."""
         if key not in self._unknown:
             rows = self.tables[key][:_NEAR]
-            headings = [heading for heading in rows[0].record.printed if is_extra(heading)]
+            headings = extras(rows[0])
             self._unknown[key] = any(len({row.figure(heading) for row in rows} - {None}) > 1 for heading in headings)
         return self._unknown[key]
 

@@ -28,8 +28,7 @@ from seatrial.notes.lint.formulas import (
     left_open,
     slack,
 )
-from seatrial.notes.lint.labels import label_parameters
-from seatrial.notes.lint.model_size import sizes
+from seatrial.notes.lint.model_size import of_another_shape
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -451,31 +450,19 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     # A small difference is an error too when the digits are fine and one slip of the hand explains it.
     fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > 5 * slack(row)
     level: Level = "error" if abs(off) > SMALL or fine else "warning" if abs(off) > TINY else "info"
-    level = level if _proven(row) and not _of_another_shape(row, off) else "info"
+    of_shape = best is not None and best.name in ("layers", "hidden") and best.message.endswith(")")
+    level = level if _proven(row) and (of_shape or not of_another_shape(row, -math.log1p(off))) else "info"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
         return [_unit_finding(row, best.value, "the other rows are in seconds")]
     if best is not None and best.score >= ENOUGH and not rivals:
-        row.propose(best.name, best.value, best.code)
+        if level != "info":
+            row.propose(best.name, best.value, best.code)
         gravity = best.level if best.level != "error" and abs(off) > SMALL / 2 else level if best.level == "error" else "info"
         return [row.find(best.code, gravity, f"{best.message}: {facts}", name=best.name, proposed=best.shown or None)]
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
-
-
-def _of_another_shape(row: Row, off: float) -> bool:
-    """Whether the size label differs from layers and hidden size as the TFLOPs do: by groups of heads or a gate that nobody
-    describes."""
-    size, counted = label_parameters(row.record.size_label), sizes(row)
-    if row.record.family or size is None or counted is None or not size[0]:
-        return False
-    label = math.log(size[0] / counted[1])
-    return abs(label) > SMALL and abs(label + math.log1p(off)) < ABOUT
-
-
-ABOUT = 0.12
-"""Within which a label tells the size: it is rounded, and attention is no part of it."""
 
 
 def _model(row: Row) -> object:
