@@ -39,6 +39,7 @@ from seatrial.notes.lint.relations import (
     rule_of,
     slack,
     term,
+    wobble,
 )
 from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, mode, round_number
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
@@ -305,7 +306,7 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
 def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
     if is_measure(name) or name in COUNTS:
         was = row.beside(name) if name in ("cp", "ga") else row.get(name)
-        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + 4 * b[1].scatter):
+        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + wobble(row, *b[:2])):
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
@@ -576,7 +577,7 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     alone = len(repairs) == 1 and (abs(off) < FAR or rule.support > ENOUGH_ROWS)
     leads = best is not None and len(repairs) > 1 and best.score >= max(0.0, repairs[1].score + LEAD)
     known = best is not None and (best.score >= ENOUGH or alone or leads) and not rivals
-    fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
+    fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + wobble(row, relation, rule))
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned
     level: Level = "error" if grave and sure else "warning"

@@ -28,6 +28,7 @@ from seatrial.notes.lint.formulas import (
     left_open,
     slack,
 )
+from seatrial.notes.lint.means import Misses
 from seatrial.notes.lint.model_size import of_another_shape
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
@@ -312,7 +313,7 @@ def check(sheet: Sheet) -> list[Finding]:
         ratios = {row: ratio for row in mates if complete(row) and row.reading is not None and not row.settled
                   and (ratio := row.reading.ratio(row)) is not None}  # fmt: skip
         rows = list(ratios)
-        agreeing = {row for row in rows if _agrees(row)}
+        agreeing = {row for row in rows if _agrees(row)} | _as_others_miss(ratios)
         wrong = [row for row in rows if row not in agreeing]
         found += [finding for row in rows if row in agreeing for finding in _slow_units(row)]
         if _all_cut(rows, wrong):
@@ -383,6 +384,13 @@ def _times_alone(mates: list[Row]) -> list[Finding]:
 
 def _agrees(row: Row) -> bool:
     return reading_of(row).fits(row)
+
+
+def _as_others_miss(ratios: dict[Row, float]) -> set[Row]:
+    """Rows whose figures miss each other by no more than those of the other rows do: means over other iterations."""
+    offs = {row: (abs(math.log(ratio)), slack(row)) for row, ratio in ratios.items() if ratio}
+    misses = Misses.of(offs.values())
+    return {row for row, (off, digits) in offs.items() if off <= digits + misses.but(off, digits)}
 
 
 def _slow_units(row: Row) -> list[Finding]:
