@@ -192,12 +192,13 @@ _LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp"}
 
 def in_letters(headings: Sequence[str]) -> dict[str, str]:
     """Heading -> field of `L`, `d` and `a` or of `t`, `p` and `d` as papers write them: only where the table has layers and a
-    width, or tensor and pipeline parallelism, however named."""
+    width, or several kinds of parallelism, however named."""
     named = {read_heading(heading).field for heading in headings}
-    for meant, needed in ((_LETTERS_OF_A_SHAPE, {"layers", "hidden"}), (_LETTERS_OF_A_LAYOUT, {"tp", "pp"})):
+    axes = {"dp", "tp", "pp", "cp", "ep"}
+    for meant, wanted in ((_LETTERS_OF_A_SHAPE, {"layers", "hidden"}), (_LETTERS_OF_A_LAYOUT, axes)):
         letters = {heading: field for heading in headings if (field := meant.get(heading.strip("*_`$ ")))}
         fields = [*letters.values()]
-        if needed <= {*fields, *named} and len(fields) == len({*fields}) and not named & {*fields}:
+        if len(wanted & {*fields, *named}) >= 2 and len(fields) == len({*fields}) and not named & {*fields}:
             return letters
     return {}
 

@@ -102,7 +102,7 @@ class Reading:
     def rounded(self, row: Row) -> float:
         """What a size that is only a label leaves open: 1.7B may be 1.65."""
         size = label_parameters(row.record.size_label) if self.formula == "label" else None
-        return size[1] / size[0] if size and size[0] else 0.0
+        return max(LABELS, size[1] / size[0]) if size and size[0] else 0.0
 
     def tflops(self, row: Row, **other: float) -> float | None:
         """The printed TFLOPs that this reading expects for the printed time."""
@@ -173,7 +173,7 @@ class Reading:
             # The common figure is a mean of rounded ones, and paddings differ a little with TP.
             expected = (expected[0] * (1 - ALIKE_SLACK), expected[1] * (1 + ALIKE_SLACK))
         elif self.formula == "label":
-            open_ = max(LABELS, self.rounded(row))
+            open_ = self.rounded(row)
             expected = (expected[0] * (1 - open_), expected[1] * (1 + open_))
         return overlap(expected, there.truncated if truncated else there.rounded)
 

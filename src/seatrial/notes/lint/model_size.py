@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from seatrial import arith
 from seatrial.errors import BadInput
-from seatrial.notes.lint.formulas import COMMON_VOCABULARIES, LABELS, candidates, complete, row_fits, slack
+from seatrial.notes.lint.formulas import ALIKE, COMMON_VOCABULARIES, LABELS, candidates, complete, row_fits, slack
 from seatrial.notes.lint.labels import label_parameters
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet
 from seatrial.spec import Model, is_gated
@@ -250,7 +250,8 @@ def _two_labels(rows: list[Row]) -> list[Finding]:
 
 def _agree(*rows: Row) -> bool:
     """Whether the TFLOPs of all are those of their shape."""
-    return all(row.reading is not None and complete(row) and row.reading.fits(row) for row in rows)
+    shaped = [row for row in rows if row.reading is not None and row.reading.formula not in ("label", ALIKE) and complete(row)]
+    return len(shaped) == len(rows) and all(row.reading.fits(row) for row in shaped if row.reading)
 
 
 def _apart(a: str, b: str) -> bool:

@@ -188,20 +188,15 @@ def _point_moved(row: Row) -> str | None:
 
 
 def _peak(row: Row) -> list[Finding]:
-    tflops, device = row.get("tflops"), row.device
-    if device is None:
-        if not tflops or row.peak is None or tflops <= row.peak or row.record.tflops_per == "node":
-            return []
-        message = f"{tflops:g} TFLOPs is above the peak of {row.peak:g} that the text says"
-        return [row.find("over-peak", "error", message, name="tflops", proposed=_of_one(row, tflops))]
-    peak = max(device.peak_tflops.values()) * (1.15 if device.kind == "cpu" else 1.0)
-    if not tflops:
-        return _too_fast(row, device.name, peak)
-    if tflops <= peak or row.reasons.get("tflops") == "tflops-per-node":
+    tflops, device, peak = row.get("tflops"), row.device, row.peak
+    if peak is None or not tflops:
+        return _too_fast(row, device.name, peak) if device is not None and peak is not None else []
+    if tflops <= peak or row.reasons.get("tflops") == "tflops-per-node" or row.record.tflops_per == "node" and (
+        device is None or tflops <= peak * (row.procs or 1) and device.kind == "gpu" and (row.procs or 1) > 1
+    ):  # fmt: skip
         return []
-    if tflops / (row.procs or 1) <= peak and device.kind == "gpu" and (row.procs or 1) > 1 and row.record.tflops_per == "node":
-        return []
-    message = f"{tflops:g} TFLOPs is above the peak of {device.name}, {max(device.peak_tflops.values()):g}"
+    said = f"the peak of {device.name}, {peak:g}" if device is not None else f"the peak of {peak:g} that the text says"
+    message = f"{tflops:g} TFLOPs is above {said}"
     return [row.find("over-peak", "error", message, name="tflops", proposed=_of_one(row, tflops))]
 
 

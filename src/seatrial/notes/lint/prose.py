@@ -13,9 +13,9 @@ import bisect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-from seatrial import fields, presets
+from seatrial.notes.lint.devices import device_named, presets_in
 from seatrial.notes.read.markdown import scan
 from seatrial.notes.read.outline import HEADING, Outline, Tree
 from seatrial.record import Record
@@ -431,7 +431,7 @@ class Prose:
     @cached_property
     def peaks(self) -> list[float]:
         """The TFLOPs that the text says devices can do at most, where it names none that is known."""
-        if _presets_in("\n".join(self.lines).lower()):
+        if presets_in("\n".join(self.lines).lower()):
             return []
         lines = [line for line in self.lines if len(line) <= 2000 and not line.lstrip().startswith("|")]
         said = [line for line in lines if "peak" in (letters := line.casefold()) or "flop" in letters]
@@ -439,7 +439,7 @@ class Prose:
 
     @cached_property
     def device(self) -> Device | None:
-        """The one device of our presets that the file names; none when it names several."""
+        """The one device that the file names; none when it names several."""
         return device_named("\n".join(self.lines))
 
     @cached_property
@@ -487,24 +487,3 @@ class Prose:
             inner = min((place for place, _ in places), default=None)
             self._near[section] = [each for place, each in places if place == inner] or said
         return self._near[section]
-
-
-def _presets_in(text: str) -> set[str]:
-    words = set(re.findall(r"\w+", text))
-    return {name for name in presets.names("devices") if words & {base := name.split("-")[0], f"{base}s"}}
-
-
-@lru_cache(maxsize=1024)
-def device_named(text: str) -> Device | None:
-    """The one device of our presets that a text names; of its forms the one that is named too, else the largest and fastest."""
-    text = text.lower()
-    found = _presets_in(text)
-    if "fugaku" in text:
-        found.add("a64fx")
-    if len({name.split("-")[0] for name in found}) != 1:
-        return None
-    form = [name for name in sorted(found) if name.endswith("pcie") == ("pcie" in text)]
-    devices = [presets.resolve("devices", name, presets.shipped()) for name in form or sorted(found)]
-    sized = [device for device in devices if re.search(rf"\b{device['memory_gib']:g} ?-?g", text)]
-    most = max(sized or devices, key=lambda device: (device["memory_gib"], device["peak_tflops"].get("bf16", 0.0)))
-    return fields.build(Device, most, where="device")

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seatrial.columns import AROUND, LAYOUT
 from seatrial.notes.lint import digits
+from seatrial.notes.lint.devices import device_named, is_preset
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.labels import is_mixture
-from seatrial.notes.lint.prose import Prose, device_named
+from seatrial.notes.lint.prose import Prose
 from seatrial.notes.read.rows import holds_memory
 from seatrial.notes.read.sound import MOST_MEASURED
 from seatrial.record import Record
@@ -390,9 +391,10 @@ class Row:
     @cached_property
     def peak(self) -> float | None:
         """The most TFLOPs of the row's device; of one that nobody has a preset for, what the text says."""
-        if self.device is not None:
-            return max(self.device.peak_tflops.values())
-        return max(self.sheet.text(self).peaks, default=None)
+        said = self.sheet.text(self).peaks
+        if self.device is not None and (is_preset(self.device) or not said):
+            return max(self.device.peak_tflops.values()) * (1.15 if self.device.kind == "cpu" else 1.0)
+        return max(said, default=None)
 
     @property
     def tabular(self) -> bool:
