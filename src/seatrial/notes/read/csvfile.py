@@ -44,7 +44,7 @@ def read_csv(path: Path, name: str, *, each: bool = False) -> Iterator[Record | 
         first = next(lines, None)
     if first is None:
         return
-    delimiter = _delimiter(first[1])
+    delimiter = delimiter_of(first[1])
     counter = _Counter(first, lines)
     reader = csv.reader(counter, delimiter=delimiter)
     try:
@@ -96,13 +96,13 @@ class _Counter:
             start = self.line + 1
 
 
-def _delimiter(line: str) -> str:
+def delimiter_of(line: str) -> str:
     return max("\t;,", key=line.count)
 
 
 def is_comment(line: str) -> bool:
     """Whether a line above the headings is text, and not headings the first of which is `# GPUs`."""
-    cells = [cell.strip() for cell in line.split(_delimiter(line))]
+    cells = [cell.strip() for cell in line.split(delimiter_of(line))]
     text = not line.strip() or line.startswith("#") and len(cells) < 3
     return text or line.startswith("#") and not is_table_of_runs(settle([read_heading(cell) for cell in cells]))
 
