@@ -187,7 +187,11 @@ _WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "de
 
 
 _LETTERS_OF_A_SHAPE = {"L": "layers", "l": "layers", "d": "hidden", "h": "hidden", "H": "hidden", "a": "heads"}
-_LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp"}
+_LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp", "b": "mbs", "B": "gbs"}
+_IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
+    "global": ("gbs", "count", frozenset({"mbs"})), "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
+}
+"""What a word means beside columns of these fields, where no other column says it."""
 
 
 def in_letters(headings: Sequence[str]) -> dict[str, str]:
@@ -208,13 +212,19 @@ def settle(columns: list[Column]) -> list[Column]:
     letters = in_letters([column.heading for column in columns])
     columns = [Column(heading=one.heading, field=letters[one.heading], kind="count") if one.heading in letters else one
                for one in columns]  # fmt: skip
+    named = {column.field for column in columns}
+    for at, column in enumerate(columns):
+        field, kind, beside = _IN_COMPANY.get(normal(column.heading), ("", "word", frozenset()))
+        if not column.field and field not in named and beside & named and not (field == "zero_stage" and "pp" in named):
+            columns = [*columns[:at], Column(heading=column.heading, field=field, kind=kind), *columns[at + 1 :]]
     for at, (before, column) in enumerate(pairwise(columns), 1):
         # `GPU | #`: which, and how many.
         if column.heading.strip().lower() in ("#", "n", "count", "qty") and before.field in ("gpus", "machine"):
             columns = [*columns[:at], Column(heading=column.heading, field="gpus", kind="count"), *columns[at + 1 :]]
     if any(re.search(r"\b(?:f|h)?sdp|shard", normal(column.heading)) for column in columns):
         # Of HSDP the replicas are one factor of DP, and the groups of shards the other.
-        columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in one.heading.lower() else one for one in columns]
+        columns = [Column(heading=one.heading) if one.field == "dp" and "repl" in one.heading.lower() else one
+                   for one in columns]  # fmt: skip
     taken = {column.field for column in columns if column.field and normal(column.heading) not in _WEAK}
     return [
         Column(heading=column.heading) if column.field in taken and normal(column.heading) in _WEAK else column

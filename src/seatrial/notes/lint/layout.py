@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from seatrial.errors import BadInput
 from seatrial.notes.lint import relations
+from seatrial.notes.lint.digits import slip
 from seatrial.notes.lint.formulas import complete
 from seatrial.notes.lint.model_size import fits_label, sizes
 from seatrial.notes.lint.sheet import MEASURED, Finding, Row, Sheet, mode, round_number
@@ -521,8 +522,13 @@ def experts(row: Row) -> list[Finding]:
     stage = world // pp
     what = f"{world} devices" if pp == 1 else f"{world} devices in {pp} stages"
     more = f"more than the {stage} of a stage" if ep > stage else f"{stage} % {ep} = {stage % ep}"
-    message = f"EP {ep} over {what}: {more}"
-    return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep))]
+    usual, often = mode([mate.beside("ep") for mate in row.around if mate is not row])
+    likely = isinstance(usual, int) and often > 1 and stage % usual == 0
+    typed = slip(str(ep), (usual, usual)) if isinstance(usual, int) and likely else None
+    meant = usual if typed is not None else None
+    message = f"EP {ep} over {what}: {more}" + (f"; the other rows have {meant} ({typed.how})" if typed else "")
+    proposed = str(meant) if meant else None
+    return [row.find("world-size", "error", message, column=row.columns.get("ep", "EP"), printed=str(ep), proposed=proposed)]
 
 
 def _exchange(row: Row) -> str:

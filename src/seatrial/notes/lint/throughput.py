@@ -28,7 +28,7 @@ from seatrial.notes.lint.formulas import (
     left_open,
     slack,
 )
-from seatrial.notes.lint.means import Misses
+from seatrial.notes.lint.means import WINDOW, Misses
 from seatrial.notes.lint.model_size import of_another_shape
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
@@ -326,7 +326,9 @@ def check(sheet: Sheet) -> list[Finding]:
         usual = set(small) if len(small) > max(2, 0.3 * len(rows)) else {row for row in small if slack(row) >= TINY / 8}
         asked = {row for row in wrong[:_MOST_EXPLAINED] if row not in usual}
         factor = _common_factor(ratios, wrong, asked, agreeing)
-        if factor is not None:
+        if factor is not None and abs(math.log(factor)) < WINDOW:  # figures that scatter, by the formula that the text states
+            wrong, factor = [row for row in wrong if abs(math.log(ratios[row] or 1)) > WINDOW + slack(row)], None
+        elif factor is not None:
             found.append(_unknown_formula(rows, factor))
             wrong = [row for row in rows if abs(math.log((ratios[row] or 1) / factor)) > 0.02 + slack(row)]
         explained = {row: explanations(row, agreeing) for row in wrong if row in asked}
