@@ -18,6 +18,7 @@ from pathlib import Path
 
 from seatrial.notes.lint import (
     derived,
+    described,
     duplicates,
     formulas,
     layout,
@@ -79,7 +80,8 @@ def _look(
     records: Iterable[Record], problems: Iterable[Problem], prose: Mapping[str, str] | None
 ) -> tuple[list[Finding], Sheet]:
     sheet = Sheet.of(records, {name: Prose.of(text) for name, text in (prose or {}).items()})
-    found = status.check_reading(sheet, problems)
+    problems = list(problems)
+    found = status.check_reading(sheet, problems) + described.check(sheet, problems)
     layout.fill_axes(sheet)
     layout.count_processes(sheet)
     layout.fill_batch(sheet)
