@@ -66,6 +66,11 @@ class _Shape:
         return (self.layers * (attention[0] + mlp[0]) + least * self.vocab * h,
                 self.layers * (attention[1] + mlp[1]) + (least or 2) * self.vocab * h)
 
+    def usual(self) -> float:
+        """With heads that share nothing, and four times the width where nobody says it."""
+        each = 4 * self.hidden + (3 * self.ffn if self.ffn else 8 * self.hidden)
+        return (self.layers * each + (2 if self.tied is False else 1) * self.vocab) * self.hidden
+
 
 def _table(file: str, top: int, lines: tuple[str, ...]) -> list[Finding]:
     titles = _cells(lines[top - 1])
@@ -103,7 +108,7 @@ def _wrong(shape: _Shape, size: float, half: float, *, exact: bool) -> tuple[str
     if not exact and abs(math.log(size / (low if size < low else high))) < 0.2:
         return ()  # a name
     span = f"{low / 1e9:.3g}B" if high < 1.03 * low else f"{low / 1e9:.3g}B to {high / 1e9:.3g}B"
-    return f"{size / 1e9:.3g}B parameters, but {shape.layers} layers of {shape.hidden} are {span}", math.sqrt(low * high)
+    return f"{size / 1e9:.3g}B parameters, but {shape.layers} layers of {shape.hidden} are {span}", shape.usual()
 
 
 def _field(title: str) -> str:
