@@ -187,7 +187,8 @@ _WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "de
 
 
 _LETTERS_OF_A_SHAPE = {"L": "layers", "l": "layers", "d": "hidden", "h": "hidden", "H": "hidden", "a": "heads"}
-_LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp", "b": "mbs", "B": "gbs"}
+_LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp"}
+_LETTERS_OF_A_BATCH = {"b": "mbs", "B": "gbs"}
 _IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
     "global": ("gbs", "count", frozenset({"mbs"})), "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
 }
@@ -199,7 +200,7 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
     width, or several kinds of parallelism, however named."""
     named = {read_heading(heading).field for heading in headings}
     axes = {"dp", "tp", "pp", "cp", "ep"}
-    for meant, wanted in ((_LETTERS_OF_A_SHAPE, {"layers", "hidden"}), (_LETTERS_OF_A_LAYOUT, axes)):
+    for meant, wanted in ((_LETTERS_OF_A_SHAPE, {"layers", "hidden"}), (_LETTERS_OF_A_LAYOUT | _LETTERS_OF_A_BATCH, axes)):
         letters = {heading: field for heading in headings if (field := meant.get(heading.strip("*_`$ ")))}
         fields = [*letters.values()]
         if len(wanted & {*fields, *named}) >= 2 and len(fields) == len({*fields}) and not named & {*fields}:
