@@ -189,10 +189,6 @@ _WEAK = {"card", "model", "model name", "batch size", "batch", "bs", "time", "de
 _LETTERS_OF_A_SHAPE = {"L": "layers", "l": "layers", "d": "hidden", "h": "hidden", "H": "hidden", "a": "heads"}
 _LETTERS_OF_A_LAYOUT = {"t": "tp", "p": "pp", "d": "dp"}
 _LETTERS_OF_A_BATCH = {"b": "mbs", "B": "gbs"}
-_IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
-    "global": ("gbs", "count", frozenset({"mbs"})), "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
-}
-"""What a word means beside columns of these fields, where no other column says it."""
 
 
 def in_letters(headings: Sequence[str]) -> dict[str, str]:
@@ -206,6 +202,12 @@ def in_letters(headings: Sequence[str]) -> dict[str, str]:
         if len(wanted & {*fields, *named}) >= 2 and len(fields) == len({*fields}) and not named & {*fields}:
             return letters
     return {}
+
+
+_IN_COMPANY: dict[str, tuple[str, Kind, frozenset[str]]] = {
+    "global": ("gbs", "count", frozenset({"mbs"})), "stage": ("zero_stage", "zero", frozenset({"mbs", "gbs", "dp"})),
+}
+"""What a word means beside columns of these fields, where no other column says it."""
 
 
 def settle(columns: list[Column]) -> list[Column]:

@@ -335,9 +335,10 @@ def _repeats(rows: list[Row]) -> list[Finding]:
     seen: dict[tuple, list[Row]] = {}
     for row in rows:
         record = row.record
-        if not record.tflops or not (record.sec_per_it or record.mem_value):
+        figures = record.sec_per_it, record.tflops, record.tokens_per_s, record.tokens_per_s_per_process, record.mfu
+        if sum(figure is not None for figure in (*figures, record.mem_value)) < 2:
             continue
-        key = (record.sec_per_it, record.tflops, record.dp, record.tp, record.pp, record.mbs)
+        key = (figures, record.dp, record.tp, record.pp, record.mbs)
         same = (other for other in seen.get(key, ())
                 if same_configuration(row, other, but=("torch_version",)) and _same_memory(row, other))  # fmt: skip
         first = next(same, None)
@@ -350,7 +351,8 @@ def _repeats(rows: list[Row]) -> list[Finding]:
             continue
         there, here = first.record.date or "nothing", record.date or "nothing"
         dates = "" if record.date == first.record.date else f", dated {there} there and {here} here"
-        found.append(row.find("repeat", "info", f"the same row as {first.seen_from(row)}{dates}: count it once"))
+        pasted: Level = "warning" if (row.record.source_line or 0) - (first.record.source_line or 0) == 1 else "info"
+        found.append(row.find("repeat", pasted, f"the same row as {first.seen_from(row)}{dates}: count it once"))
     return found
 
 

@@ -194,7 +194,11 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
 
 def _of_nodes(row: Row, relation: Relation) -> bool:
     """An aggregate that follows from TFLOPs which are a node's: those are what is unlike the other rows, not the aggregate."""
-    return relation.name == "the aggregate" and derived.aggregate_fits(row, row.get("tflops") or 0.0) is not None
+    habit = derived.aggregate_fits(row, row.get("tflops") or 0.0) if relation.name == "the aggregate" else None
+    if habit is None or habit.each == "processes":
+        return habit is not None
+    others = [mate.record.tflops for mate in row.around if mate is not row and mate.record.tflops]
+    return not others or not 0.5 < (row.get("tflops") or 0.0) / statistics.median(others) < 2.0
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
