@@ -220,7 +220,7 @@ def _trusted(row: Row) -> bool:
     """Whether the row's own TFLOPs may be held against another's."""
     if row not in row.sheet.trusted:
         row.sheet.trusted[row] = complete(row) and row.reading is not None and row.reading.fits(row)
-    return row.sheet.trusted[row] or "tflops" in row.fixed
+    return row.sheet.trusted[row] or "tflops" in row.fixed and complete(row)
 
 
 def _swap(row: Row, why: str, *, certain: bool) -> Finding:

@@ -21,7 +21,7 @@ _OFF_SCALE = 0.15
 
 def check(sheet: Sheet) -> list[Finding]:
     found = [finding for mates in sheet.tables.values() for finding in _memory_units(mates)]
-    found += [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row)]]
+    found += [finding for row in sheet.rows for finding in [*_capacity(row), *_peak(row), *_share(row)]]
     rules = (_memory_falls, _scaling, _by_size)
     return found + [finding for mates in sheet.tables.values() for rule in rules for finding in rule(mates)]
 
@@ -198,6 +198,22 @@ def _peak(row: Row) -> list[Finding]:
     said = f"the peak of {device.name}, {peak:g}" if device is not None else f"the peak of {peak:g} that the text says"
     message = f"{tflops:g} TFLOPs is above {said}"
     return [row.find("over-peak", "error", message, name="tflops", proposed=_of_one(row, tflops))]
+
+
+def _share(row: Row) -> list[Finding]:
+    """More than the whole peak; twice as much may be of 8 bits and the peak of 16."""
+    for name in ("mfu", "hfu"):
+        share = row.get(name) or 0.0
+        if share > 1.0 and name not in row.reasons and name not in row.record.inferred:
+            others = [mate.get(name) or 0.0 for mate in row.around if mate is not row and 0 < (mate.get(name) or 0.0) <= 1]
+            figure = row.printed(name)
+            ends = (0.8 * min(others), 1.25 * max(others)) if others else (0.0, 0.0)
+            typed = slip(figure.like(figure.value), (figure.shown(ends[0]), figure.shown(ends[1]))) if figure and others else None
+            text = f"{typed.text}{'%' if row.cell(name).endswith('%') else ''}" if typed is not None else None
+            row.reasons[name] = "over-peak"
+            message = f"{row.column(name)} {row.cell(name)} is more than the device can do"
+            return [row.find("over-peak", "error", message, name=name, proposed=text)]
+    return []
 
 
 def _of_one(row: Row, tflops: float) -> str | None:
