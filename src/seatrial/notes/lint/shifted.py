@@ -50,7 +50,8 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     columns = [read_heading(heading) for heading in headings]
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells)):
-        if all(map(_stands, headings, moved)):
+        named = not _exchanged(cells, moved, at) or columns[at].field and columns[at + 1].field
+        if named and all(map(_stands, headings, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and _exchanged(cells, moved, at))
