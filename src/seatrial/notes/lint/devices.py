@@ -42,7 +42,7 @@ def device_named(text: str) -> Device | None:
     if "fugaku" in text:
         found.add("a64fx")
     words = re.findall(r"\w+", _APART.sub(r"\1", text))
-    others = {name for word in words for name in (word, word.removesuffix("s")) if name in DATA_SHEETS}
+    others = {name for word in words if (name := word if word in DATA_SHEETS else word.removesuffix("s")) in DATA_SHEETS}
     if len({name.split("-")[0] for name in found} | others) != 1:
         return None
     if others:

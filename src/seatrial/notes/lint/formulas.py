@@ -449,7 +449,8 @@ def _convincing(reading: Reading, mates: list[Row], known: list[Row]) -> bool:
     """A few rows with coarse digits agree with something by chance; a third of the rows do not, and neither do fine digits."""
     agreeing = [row for row in mates[:_MOST_ROWS] if row_fits(row, reading)]
     fine = [row for row in agreeing if slack(row) < FINE_DIGITS]
-    return len(agreeing) >= CONVINCING * max(1, len(known[:_MOST_ROWS])) or reading.formula != "label" and len(fine) >= 2
+    asked = mates if reading.formula == "label" else known
+    return len(agreeing) >= CONVINCING * max(1, len(asked[:_MOST_ROWS])) or reading.formula != "label" and len(fine) >= 2
 
 
 def slack(row: Row) -> float:

@@ -378,17 +378,20 @@ def _near_to(value: int, column: set[int]) -> bool:
 
 
 def typed(row: Row) -> list[Finding]:
-    """A number that nobody chooses, where two digits exchanged give a power of two and the rest of the column is round."""
+    """A number that nobody chooses, where two digits exchanged, or one less, give a power of two and the rest is round."""
     found = []
-    for name in ("gbs", "seq", "gpus"):
+    for name in ("gbs", "seq", "gpus", "nodes", "dp"):
         cell, open_ = row.cell(name), row.settled and not row.fixed
-        if name in row.fixed or open_ or not cell.isdecimal() or not 2 < len(cell) < 10 or round_number(int(cell)):
+        if name in row.fixed or open_ or not cell.isdecimal() or not 1 < len(cell) < 10 or round_number(int(cell)):
             continue
         others = [getattr(mate.record, name) for mate in row.around if mate is not row]
         exchanged = {int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)}
-        meant = [n for n in exchanged if n & (n - 1) == 0 and n > 8]
+        shorter = {int(cell[:i] + cell[i + 1 :]) for i in range(len(cell))} & {*others}
+        ways = {n: "two digits exchanged" for n in exchanged if n & (n - 1) == 0 and n > 8} or {
+            n: "a digit too many" for n in shorter if n & (n - 1) == 0 and n > 8}  # fmt: skip
+        meant = list(ways)
         if len(meant) == 1 and others and all(other and round_number(other) for other in others):
-            message = f"{row.column(name)} {cell} -> {meant[0]} (two digits exchanged): the other rows have round numbers"
+            message = f"{row.column(name)} {cell} -> {meant[0]} ({ways[meant[0]]}): the other rows have round numbers"
             row.propose(name, meant[0], "batch-divisible")
             found.append(row.find("batch-divisible", "error", message, name=name, proposed=str(meant[0])))
     return found

@@ -212,6 +212,10 @@ def _mismatch(row: Row, often: int) -> Finding | None:
     # a mixture of experts, and a gated feed-forward adds up to a third.
     certain = off > _CERTAIN and not row.guessed and agrees and often < 2
     doubtful = not row.guessed and agrees and (often < 2 or not fits_label(row))
+    # Where all other labels are those of their shapes, one that is far from any way to count is a slip.
+    others = [mate for mate in row.around if mate is not row and mate.record.layers and mate.record.size_label]
+    far = not fits_label(row) and len(others) >= ENOUGH_ROWS and row.states("size_label") and row.states("layers")
+    certain = certain or far and all(fits_label(mate) for mate in others) and not (agrees and often > 1)
     level: Level = "error" if certain else "warning" if doubtful and off < _ANOTHER_KIND and row.record.layers else "info"
     unit = row.record.size_label.strip()[-1:].upper()
     scale = {"M": 1e6, "T": 1e12}.get(unit, 1e9)
@@ -220,8 +224,25 @@ def _mismatch(row: Row, often: int) -> Finding | None:
     proposed = f"{billions:.{decimals}f}{unit if unit in 'MBT' else 'B'}"
     twice = 2 * low - without
     tied = "; the embedding is counted twice, though it is tied" if row.record.vocab and abs(label - twice) <= half else ""
+    if certain and (slipped := _slipped_side(row)) is not None:
+        name, value = slipped
+        message = f'{row.column(name)} {row.cell(name)} -> {value}: {_billions(row)}, and "{row.record.size_label}"'
+        return row.find("label-vs-params", level, message, name=name, proposed=str(value))
     message = f'"{row.record.size_label}": {_billions(row)}{tied}'
     return row.find("label-vs-params", level, message, name="size_label", proposed=proposed)
+
+
+def _slipped_side(row: Row) -> tuple[str, int] | None:
+    """Layers or a hidden size that a slip of the hand made what is printed, and that the label fits."""
+    for name in ("layers", "hidden"):
+        cell = row.cell(name)
+        if cell.isdecimal() and 1 < len(cell) < 6:
+            exchanged = [int(cell[:i] + cell[i + 1] + cell[i] + cell[i + 2 :]) for i in range(len(cell) - 1)]
+            other = [value for value in exchanged if value and str(value) != cell and (name == "layers" or value % 64 == 0)]
+            fitting = [value for value in other if fits_label(row, **{name: value})]  # type: ignore[arg-type]
+            if len(fitting) == 1:
+                return name, fitting[0]
+    return None
 
 
 def _two_labels(rows: list[Row]) -> list[Finding]:
@@ -383,6 +404,8 @@ def of_another_shape(row: Row, off: float) -> bool:
     return abs(label) > _COUNTED and abs(label - off) < _ABOUT
 
 
+MODELS_DIFFER = 0.06
+"""What norms, biases and paddings that nobody describes make of FLOPs by layers and hidden size."""
 _ABOUT = 0.12
 """Within which a label tells the size: it is rounded, and attention is no part of it."""
 

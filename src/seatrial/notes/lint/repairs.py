@@ -17,7 +17,7 @@ from seatrial.columns import LAYOUT
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import complete
-from seatrial.notes.lint.model_size import of_another_shape
+from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.relations import (
     BELONGS,
     ENOUGH_ROWS,
@@ -266,12 +266,21 @@ def _mended(
     """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
     repairs = list(_repairs(row, broken, kept))
     if all(dict(relation.terms).keys() & {"flops", "token_flops"} and of_another_shape(row, off) for relation, _, off in broken):
-        repairs = [repair for repair in repairs if repair.name in ("layers", "hidden") and repair.why]
+        fits = fits_label(row)  # then only a slip of the hand tells
+        repairs = [r for r in repairs if r.name in ("layers", "hidden") and r.why and not (fits and "row" in r.why)]
         broken = broken if repairs else []
+    if all(_of_a_model(row, relation) and abs(off) < MODELS_DIFFER for relation, _, off in broken):
+        return [], []
     told = [each for each in broken if not _is_found(each[0])]
     if repairs or len(told) == len(broken) or not told:
         return broken, repairs
     return told, list(_repairs(row, told, [each for each in kept if not _is_found(each[0])]))
+
+
+def _of_a_model(row: Row, relation: Relation) -> bool:
+    """Whether a row is the only one of its model, whose FLOPs other models tell but for what nobody describes."""
+    alone = not any(mate.record.size_label == row.record.size_label for mate in row.around if mate is not row)
+    return alone and not row.record.family and bool(dict(relation.terms).keys() & {"flops", "token_flops"})
 
 
 def _is_found(relation: Relation) -> bool:

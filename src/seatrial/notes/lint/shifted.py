@@ -52,7 +52,7 @@ def _moved_back(row: Row, cells: list[str]) -> list[Finding]:
     figures = [at for at, column in enumerate(columns) if column.field in MEASURES]
     # What stands before the place where cells moved stays where it is.
     for at, moved in _shifts(cells, stand.index(False) if foreign else len(cells), figures):
-        if all(map(_stands, headings, moved)):
+        if all(columns[one].field for one in _exchanged(cells, moved)) and all(map(_stands, headings, moved)):
             trial = _as_row(row, columns, moved)
             faults, holding = broken_and_kept(trial) if trial is not None else ([], [])
             enough = len(kept) + 2 - bool(wrong) - (unit and bool(_exchanged(cells, moved)))

@@ -29,7 +29,7 @@ from seatrial.notes.lint.formulas import (
     slack,
 )
 from seatrial.notes.lint.means import WINDOW, Misses
-from seatrial.notes.lint.model_size import of_another_shape
+from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.sheet import Finding, Level, Row, Sheet, mode, round_number
 
 # Scores of an explanation: what speaks for the value that one cell would have.
@@ -300,6 +300,8 @@ def _either_figure(row: Row, agreeing: set[Row]) -> Iterator[Explanation]:
 
 SMALL = 0.015
 """A difference below this may come from averages over other iterations; above it one of the figures is wrong."""
+FINE = 0.008
+"""A difference that a slip of the hand may be believed for."""
 TINY = 0.004
 """A difference below this is a digit that was rounded on the way."""
 _MOST_EXPLAINED = 500
@@ -458,10 +460,12 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
         return [row.find("tflops-mismatch", cut, message, name="sec_per_it", proposed=middle)]
     best = explanations[0] if explanations and factor is None else None
     # A small difference is an error too when the digits are fine and one slip of the hand explains it.
-    fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > 5 * slack(row)
+    fine = best is not None and best.score >= CLEAR_SLIP and abs(off) > max(5 * slack(row), FINE)
     level: Level = "error" if abs(off) > SMALL or fine else "warning" if abs(off) > TINY else "info"
-    of_shape = best is not None and best.name in ("layers", "hidden") and best.message.endswith(")")
-    level = level if _proven(row) and (of_shape or not of_another_shape(row, -math.log1p(off))) else "info"
+    of_shape = best is not None and best.name in ("layers", "hidden") and best.message.endswith(")") and not (
+        "row" in best.message and fits_label(row))  # fmt: skip
+    proven = _proven(row) if abs(off) > MODELS_DIFFER or row.record.family else _proven(row) and _has_kin(row)
+    level = level if proven and (of_shape or not of_another_shape(row, -math.log1p(off))) else "info"
     rivals = [e for e in explanations[1:] if best is not None and best.score - e.score < MARGIN]
     if best is not None and best.code in ("ms-not-s", "time-unit") and not rivals:
         return [_unit_finding(row, best.value, "the other rows are in seconds")]
@@ -473,6 +477,11 @@ def _report(row: Row, explanations: list[Explanation], factor: float | None, *, 
     options = "; ".join(dict.fromkeys(e.message for e in explanations[:4] if e.score > -2))
     open_end = f"open: one of both is wrong{f', {options}' if options else ''}"
     return [row.find("tflops-mismatch", "info" if shared else level, f"{facts}; {open_end}", name="tflops")]
+
+
+def _has_kin(row: Row) -> bool:
+    """Whether another row of the file is of the same model."""
+    return any(_model(mate) == _model(row) for mate in row.elsewhere if mate is not row)
 
 
 def _model(row: Row) -> object:
