@@ -18,7 +18,7 @@ from seatrial.recipe import Recipe
 from seatrial.spec import Batch, Execution, Model, Topology, Trial
 
 CPU = torch.device("cpu")
-CONFIG = KernelConfig(fused=True, residual_in_gemm=True, narrow_gradients=True, one_pass_update=True, fp32_gradient_gemm=True,
+CONFIG = KernelConfig(fused=True, narrow_gradients=True, one_pass_update=True, fp32_gradient_gemm=True,
                       logits_bytes=2**15)
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class Gemm(Protocol):
-    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-        """left right (+ bias)"""
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+        """left right (+ bias) (+ onto)"""
 
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
         """out = alpha x left right, or out + that; `out` may be of a wider type."""
@@ -58,8 +58,11 @@ class OnePassAdamW(Protocol):
 
 
 class PlainGemm:
-    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
-        return left @ right if bias is None else torch.addmm(bias, left, right)
+    def __call__(self, left: Tensor, right: Tensor, bias: Tensor | None = None, onto: Tensor | None = None) -> Tensor:
+        if bias is None or onto is None:
+            added = bias if onto is None else onto
+            return left @ right if added is None else torch.addmm(added, left, right)
+        return (onto + bias).addmm_(left, right)
 
     def into(self, out: Tensor, left: Tensor, right: Tensor, *, alpha: float = 1.0, add: bool = False) -> Tensor:
         if out.dtype == left.dtype:
