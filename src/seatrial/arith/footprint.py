@@ -25,7 +25,7 @@ from seatrial.spec import BYTES, Trial, context_split, experts_of_stages, stages
 FP32 = 4
 TOKEN = 8
 """Bytes of a token's number."""
-LOGITS_BYTES = 2**30
+LOGITS_BYTES = 2**31
 MATRICES = 4
 """Of a block."""
 PIECES, LEAST_PIECE = 32, 4096
@@ -729,7 +729,7 @@ def _update(lay: Layout, state: State, has_words: Count, shards: Count, routed: 
 
 
 def logits_of(lay: Layout, *, gpu: bool) -> Count:
-    """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, a GiB at most."""
+    """One chunk in fp32, beside its 16-bit form where there is one; on a GPU in 16 bits that form alone, two GiB at most."""
     columns, tokens = lay.vocab // lay.topology.tp, lay.topology.mbs * lay.seq
     if not gpu:
         return smaller(lay.logits_chunk, tokens) * columns * (FP32 + lay.half * lay.element)

@@ -256,9 +256,10 @@ def _gated8(pre: Tensor, scaling: ScalingState) -> Tensor:
     return _eight(_gated(pre), scaling)
 
 
-def _gated_backward8(d: Tensor, pre: Tensor, scaling: ScalingState,
-                     g_scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _eight(pre, scaling), _transposed(pre, scaling), _transposed(d, g_scaling), _sums(pre, 1, pre.shape[1])
+def _gated_backward8(d: Tensor, pre: Tensor, scaling: ScalingState, g_scaling: ScalingState, *,
+                     sums: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    added = _sums(pre, 1, pre.shape[1]) if sums else None
+    return _eight(pre, scaling), _transposed(pre, scaling), _transposed(d, g_scaling), added
 
 
 def _cat_qkv8(parts: Parts, scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend
 
 from seatrial.engine.core import layers
 from seatrial.engine.core.layers import AddRows, LayerNormOp, RmsNormOp, finite, layer_norm, rms_norm, swiglu, with_room
-from seatrial.engine.core.loss import CrossEntropy, cross_entropy
+from seatrial.engine.core.loss import CrossEntropy, Head, cross_entropy
 
 if TYPE_CHECKING:
     from seatrial.engine.core.comm import TensorParallel
@@ -171,6 +171,8 @@ class Ops:
     add_positions: Callable[[Tensor, nn.Parameter, Rows], Tensor] = add_positions
     add_rows: AddRows | None = None
     """What adds an embedding's gradient into its buffer; None: torch's."""
+    head: Head | None = None
+    """None: in the weights' type, by `gemm`."""
     cross_entropy: CrossEntropy = cross_entropy
     squared_norm: Callable[[list[Tensor]], Tensor] = squared_norm
     """Of all parts together, in double precision."""

@@ -2,7 +2,7 @@
 
     core = attend_apart(qkv, qkv, batch=16, heads=32, kv_heads=8, positions=positions, backend=None, window=None, keep=True)
     d_q, d_k, d_v = core.back(d_mixed)
-    name, took_s = fastest(batch=16, seq=1024, heads=32, kv_heads=8, head_dim=64, dtype=torch.bfloat16, bias=None, device=device)
+    name, took_s = fastest(batch=16, seq=1024, heads=32, kv_heads=8, head_dim=64, dtype=dtype, bias=None, device=device)
 
 A kernel that refuses the shape is left out; where none works there is nothing to choose.
 """
@@ -49,8 +49,8 @@ class Core:
 
 def attend_apart(turned: Tensor, qkv: Tensor, *, batch: int, heads: int, kv_heads: int, positions: Positions,
                  backend: SDPBackend | None, window: int | None, keep: bool) -> Core:
-    """Causal attention of this rank's heads, with a small graph of its own. Queries and keys come out of `turned`, values out of
-    `qkv`, which may be one; both [tokens, columns]."""
+    """Causal attention of this rank's heads, with a small graph of its own. Queries and keys lie in `turned`, values in `qkv`,
+    which may be one; both [tokens, columns]."""
     size = qkv.shape[1] // (heads + 2 * kv_heads)
     split = (x.view(batch, len(x) // batch, -1, size) for x in (turned, turned, qkv))
     begins = ((0, heads), (heads, kv_heads), (heads + kv_heads, kv_heads))

@@ -30,7 +30,7 @@ from seatrial.engine.fast.grouped import FastGrouped, GroupedShape
 from seatrial.engine.fast.kernels import Kernels, used, verified
 from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.ops import FastOps, Fp32Gemm, add_positions, cross_entropy, fp32_gemm_works, layer_norm, rms_norm
-from seatrial.engine.fast.product import Product, Product8
+from seatrial.engine.fast.product import Head8, Product, Product8
 from seatrial.errors import SeatrialError
 from seatrial.spec import Trial, context_split
 
@@ -106,8 +106,8 @@ def _attention_shape(trial: Trial, device: torch.device) -> attention.Shape:
     heads, dtype, seq = m.heads // t.tp // shared, TYPES[t.precision], m.seq // ring
     bias = Positions(replace(m, seq=seq), first_head=0, heads=heads, device=device, dtype=dtype).bias
     kv_heads = -(-m.kv // t.tp // shared)
-    return {"batch": t.mbs, "seq": seq, "heads": heads, "kv_heads": kv_heads, "head_dim": m.head_size, "dtype": dtype, "bias": bias,
-            "device": device}
+    return {"batch": t.mbs, "seq": seq, "heads": heads, "kv_heads": kv_heads, "head_dim": m.head_size, "dtype": dtype,
+            "bias": bias, "device": device}
 
 
 def agree(own: KernelConfig, notes: Notes, trial: Trial, mesh: Mesh) -> KernelConfig:
@@ -151,8 +151,11 @@ def build(config: KernelConfig, trial: Trial, device: torch.device, *, kernels: 
             fp8.check_shape(m, t, compiled=trial.execution.compile)
             scales = Scales(device)
             chosen.update(scales=scales, step_done=scales.update, precisions=(*Ops.precisions, "fp8"))
-            product = partial(Product8, kernels=own, gemm=gemm, scales=scales, fast=config.fast_accumulation,
-                              scaled_gemm=scaled_gemm or fp8.scaled_gemm)
+            how: dict[str, Any] = {"kernels": own, "gemm": gemm, "scales": scales, "fast": config.fast_accumulation,
+                                   "scaled_gemm": scaled_gemm or fp8.scaled_gemm}
+            product = partial(Product8, **how)
+            if config.fp8_head and fp8.head_fits(m, t, config.logits_chunk(trial)):
+                chosen["head"] = Head8(**how)
         chosen["block"] = partial(FusedBlock, product=product, kernels=own)
     if config.experts and m.experts is not None:
         chosen["grouped"] = FastGrouped(config.grouped_gemm, own, _plain_gemm(config))

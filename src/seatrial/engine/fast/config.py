@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from seatrial.engine.fast.kernels import NAMES
-from seatrial.spec import Execution, Model
+from seatrial.spec import Execution, Model, Trial
 
 DEFAULT = Execution()
 
@@ -57,6 +57,8 @@ class KernelConfig:
     """cudnn, flash or efficient: SDPA's kernels; `measured`: the fastest on the run's shape, `default`: torch's choice."""
     fast_accumulation: Literal["none", "forward", "all"] = "all"
     """Which fp8 GEMMs add up without the detour through fp32 registers."""
+    fp8_head: bool = False
+    """In fp8 the GEMMs with the vocabulary's matrix, too."""
     logits_bytes: int = 0
     """Logits of so many bytes are made at once, where that is more than `execution.logits_chunk` tokens."""
     tuned_gemm: bool = False
@@ -78,13 +80,19 @@ class KernelConfig:
         triton = NAMES if half else ("adamw",) if execution.moments != "fp32" else ()
         return cls(fused=half and not execution.compile, triton=triton, logits_in_16_bits=half, one_pass_update=bool(triton),
                    narrow_gradients=bf16, fp32_gradient_gemm=half, split_masters=bf16,
-                   release_gradients=True, attention="measured", logits_bytes=2**30 if half else 0,
+                   release_gradients=True, attention="measured", fp8_head=precision == "fp8", logits_bytes=2**31 if half else 0,
                    tuned_gemm=half and not execution.compile, experts=half and not execution.compile)
 
     def logits_tokens(self, vocab_rows: int) -> int:
         """How many tokens' logits fit into `logits_bytes`, as a power of two."""
         fit = self.logits_bytes // (2 * vocab_rows)
         return 2 ** (fit.bit_length() - 1) if fit else 0
+
+    def logits_chunk(self, trial: Trial) -> int:
+        """Tokens whose logits one rank makes at once."""
+        t, m = trial.topology, trial.model
+        most = max(trial.execution.logits_chunk, self.logits_tokens(m.padded_vocab(t.tp) // t.tp))
+        return min(most, t.mbs * m.seq // t.cp)
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)

@@ -66,6 +66,12 @@ def check(device: torch.device, model: Model, topology: Topology, *, compiled: b
     check_shape(model, topology, compiled=compiled)
 
 
+def head_fits(model: Model, topology: Topology, chunk: int) -> bool:
+    """Whether the GEMMs with the vocabulary's matrix can be in eight bits, `chunk` tokens at a time."""
+    tokens = topology.mbs * model.seq // topology.cp
+    return not any(side % MULTIPLE for side in (model.padded_vocab(topology.tp) // topology.tp, chunk, tokens % chunk))
+
+
 def check_shape(model: Model, topology: Topology, *, compiled: bool) -> None:
     if compiled:
         raise BadInput("topology.precision: fp8 blocks have their backward pass written out and are not compiled: "

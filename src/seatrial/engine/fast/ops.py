@@ -15,7 +15,7 @@ from torch.autograd import Function
 
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import main_grad_of
-from seatrial.engine.core.ops import Gemm, Ops, PlainGemm, Rows
+from seatrial.engine.core.ops import Ops, PlainGemm, Rows
 from seatrial.engine.fast.kernels import Kernels
 from seatrial.engine.fast.kernels.scaling import Scales
 
@@ -50,10 +50,9 @@ def fp32_gemm_works(device: torch.device, dtype: torch.dtype) -> bool:
     return bool(torch.allclose(out, left.float().t() @ right.float(), rtol=1e-3, atol=1e-2))
 
 
-def cross_entropy(kernels: Kernels, h_TH: Tensor, weight_VH: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int,
-                  gradient: bool, gemm: Gemm) -> tuple[Tensor, Tensor]:
+def cross_entropy(kernels: Kernels, logits_TV: Tensor, targets_T: Tensor, tp: TensorParallel, *, real: int,
+                  gradient: bool) -> tuple[Tensor, Tensor]:
     """On 16-bit logits, which become their own gradient in place."""
-    logits_TV = gemm(h_TH, weight_VH.t())
     largest, total, at_target = kernels.softmax_parts(logits_TV, targets_T, real)
     if tp.size > 1:
         mine = largest.clone()

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seatrial.engine.core.comm import TensorParallel
 from seatrial.engine.core.layers import LayerNorm, RmsNorm, main_grad_of, rows_of, weight_gradient
+from seatrial.engine.core.loss import PlainHead
 from seatrial.engine.core.ops import Gemm
 from seatrial.engine.fast.fp8 import FORWARD, GRADIENT, ScaledGemm, scaled_gemm
 from seatrial.engine.fast.kernels import Kernels
@@ -185,8 +186,10 @@ class Product8(Product):
             self.dy.update_amax(found[0])
             return found
         assert isinstance(down, Product8)
-        back = self.kernels.gated_backward8 if self.gated else self.kernels.gelu_backward8
-        d8, d8_t, g8_t, sums = back(d, pre, self.dy, down.x)
+        if self.gated:
+            d8, d8_t, g8_t, sums = self.kernels.gated_backward8(d, pre, self.dy, down.x, sums=self.bias is not None)
+        else:
+            d8, d8_t, g8_t, sums = self.kernels.gelu_backward8(d, pre, self.dy, down.x)
         return (d8, d8_t), g8_t, sums
 
     def qkv_gradient(self, parts: Parts) -> tuple[Operand, Tensor]:
@@ -226,6 +229,43 @@ class Product8(Product):
             self.tp.deferred.append(lambda: main_grad.add_computed(make))
         else:
             main_grad.add_computed(make)
+
+
+class Head8(PlainHead):
+    """The vocabulary's matrix in eight bits; cast once a step, whoever uses it."""
+
+    def __init__(self, *, scales: Scales, fast: str, kernels: Kernels, gemm: Gemm, scaled_gemm: ScaledGemm = scaled_gemm):
+        super().__init__(gemm)
+        self.scales, self.kernels, self.scaled_gemm, self.fast = scales, kernels, scaled_gemm, fast
+        self.x, self.w, self.dy = scales.state(FORWARD), scales.state(FORWARD), scales.state(GRADIENT)
+        self._cast: tuple[int, Tensor, Tensor] | None = None
+
+    def _weights(self, weight_VH: Tensor) -> tuple[Tensor, Tensor]:
+        if self._cast is None or self._cast[0] != self.scales.updates:
+            self._cast = None
+            self._cast = self.scales.updates, *self.kernels.cast8(weight_VH.detach(), self.w, rows=True, cols=True)
+        return self._cast[1:]
+
+    def logits(self, h_TH: Tensor, weight_VH: Tensor) -> Tensor:
+        if self.scales.updates:
+            h8, _ = self.kernels.cast8(h_TH, self.x)
+            return self.scaled_gemm(h8, self._weights(weight_VH)[0], self.x.inverse, self.w.inverse, fast=self.fast != "none")
+        for scaling, seen in ((self.x, h_TH), (self.w, weight_VH.detach())):
+            scaling.update_amax(seen)
+        return super().logits(h_TH, weight_VH)
+
+    def back(self, d_logits_TV: Tensor, h_TH: Tensor, weight_VH: Tensor, d_h_TH: Tensor, *, scale: float, last: bool) -> None:
+        if not self.scales.updates:
+            self.dy.update_amax(d_logits_TV)
+            return super().back(d_logits_TV, h_TH, weight_VH, d_h_TH, scale=scale, last=last)
+        d8, d8_t = self.kernels.cast8(d_logits_TV, self.dy, rows=True, cols=True)
+        by, fast, main_grad = self.dy.inverse * scale, self.fast == "all", main_grad_of(weight_VH)
+        self.scaled_gemm(d8, self._weights(weight_VH)[1], by, self.w.inverse, fast=fast, out=d_h_TH)
+        del d8
+        if main_grad is not None:
+            _, h8_t = self.kernels.cast8(h_TH, self.x, rows=False, cols=True)
+            main_grad.add_computed(lambda out, dtype: self.scaled_gemm(d8_t, h8_t, by, self.x.inverse, out_dtype=dtype,
+                                                                       fast=fast, out=out), last)
 
 
 def norm_bias(norm: LayerNorm | RmsNorm) -> Tensor | None:

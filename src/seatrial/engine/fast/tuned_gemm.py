@@ -121,26 +121,30 @@ def gemm_shapes(trial: Trial, config: KernelConfig) -> list[GemmShape]:
         if grad is not None:
             yield from (of16(rows, hidden, inner, out=grad, left_t=True, add=add) for add in (False, True)[: 1 + adds])
 
+    def eights(tokens: int, cols: int, inner: int, *, column: bool, **added: Any) -> list[GemmShape]:
+        eight, x, dy = partial(GemmShape, out=torch.bfloat16, right_t=True), fp8.FORWARD, fp8.GRADIENT
+        forward, backward = config.fast_accumulation != "none", config.fast_accumulation == "all"
+        sides, (left, right) = ((cols, inner), (dy, x)) if column else ((inner, cols), (x, dy))
+        return [eight(tokens, cols, inner, left=x, right=x, fast=forward, **added),
+                eight(tokens, inner, cols, left=dy, right=x, fast=backward),
+                eight(*sides, tokens, left=left, right=right, fast=backward)]
+
     for linear in layer.linears(m):
         width = linear.width(t.tp)
         cols, inner = (width, hidden) if linear.column else (hidden, width)
         alone = t.tp == 1 and not linear.column
         added: dict[str, Any] = {"bias": bool(linear.bias) and (linear.column or alone), "onto": alone}
         if config.fused and t.precision == "fp8":
-            eight = partial(GemmShape, out=torch.bfloat16, right_t=True)
-            x, dy = fp8.FORWARD, fp8.GRADIENT
-            forward, backward = config.fast_accumulation != "none", config.fast_accumulation == "all"
-            found.append(eight(tokens, cols, inner, left=x, right=x, fast=forward, **added))
-            found.append(eight(tokens, inner, cols, left=dy, right=x, fast=backward))
-            left, right = (dy, x) if linear.column else (x, dy)
-            found.append(eight(width, hidden, tokens, left=left, right=right, fast=backward))
+            found += eights(tokens, cols, inner, column=linear.column, **added)
             continue
         if config.fused and fusable(m) and not m.mixture:
             found.append(of16(tokens, cols, inner, right_t=linear.column, **added))
             found.append(of16(tokens, inner, cols, right_t=not linear.column))
         found += weight_gradient(width, tokens, adds=trial.microbatches > 1)
-    head = layer.head_gemm(m, m.padded_vocab(t.tp) // t.tp)
-    chunk = min(max(trial.execution.logits_chunk, config.logits_tokens(head.cols)), tokens)
+    head, chunk = layer.head_gemm(m, m.padded_vocab(t.tp) // t.tp), config.logits_chunk(trial)
+    if t.precision == "fp8" and config.fused and config.fp8_head and fp8.head_fits(m, t, chunk):
+        found += eights(chunk, head.cols, hidden, column=True)
+        return list(dict.fromkeys(found))
     found.append(of16(chunk, head.cols, hidden, right_t=True))
     found.append(of16(chunk, hidden, head.cols))
     found += weight_gradient(head.cols, chunk, adds=trial.microbatches > 1 or chunk < tokens)

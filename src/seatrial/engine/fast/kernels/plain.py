@@ -254,13 +254,13 @@ def gated8(pre: Tensor, scaling: ScalingState) -> Tensor:
     return scaling.cast(gated(pre.float()))
 
 
-def gated_backward8(d: Tensor, pre: Tensor, scaling: ScalingState,
-                    g_scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gated_backward8(d: Tensor, pre: Tensor, scaling: ScalingState, g_scaling: ScalingState, *,
+                    sums: bool = True) -> tuple[Tensor, Tensor, Tensor, Asked]:
     """As GELU's."""
     wide, dpre = d.float(), pre.to(torch.float32, copy=True)
     gated_backward(wide, dpre)
     eight = scaling.cast(dpre)
-    return eight, eight.t().contiguous(), g_scaling.cast(gated(pre.float())).t().contiguous(), dpre.sum(0)[None, None]
+    return eight, eight.t().contiguous(), g_scaling.cast(gated(pre.float())).t().contiguous(), dpre.sum(0)[None, None] if sums else None
 
 
 def cat_qkv8(parts: Parts, scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor]:

@@ -155,12 +155,13 @@ def _gated_backward(d, pre, weight, d_weight, rows, width, span, WEIGHTED: tl.co
 
 
 @triton.jit(do_not_specialize=["tiles"])
-def _gated_backward8(dg, pre, d, d_t, g_t, sums, scale_d, amax_d, scale_g, amax_g, tokens, width, tiles, FIVE_D: tl.constexpr,
-                     FIVE_G: tl.constexpr, BQ: tl.constexpr, BC: tl.constexpr):
+def _gated_backward8(dg, pre, d, d_t, g_t, sums, scale_d, amax_d, scale_g, amax_g, tokens, width, tiles, SUMS: tl.constexpr,
+                     FIVE_D: tl.constexpr, FIVE_G: tl.constexpr, BQ: tl.constexpr, BC: tl.constexpr):
     cols = tl.program_id(0) * BC + tl.arange(0, BC)
     group = tl.program_id(1)
-    total = tl.zeros((BQ, BC), tl.float32)
-    total_up = tl.zeros((BQ, BC), tl.float32)
+    if SUMS:
+        total = tl.zeros((BQ, BC), tl.float32)
+        total_up = tl.zeros((BQ, BC), tl.float32)
     top_d = tl.zeros((BQ, BC), tl.float32)
     top_g = tl.zeros((BQ, BC), tl.float32)
     by_d, by_g, quads = tl.load(scale_d), tl.load(scale_g), tokens // 4
@@ -175,8 +176,9 @@ def _gated_backward8(dg, pre, d, d_t, g_t, sums, scale_d, amax_d, scale_g, amax_
         x1, u1, y1 = _gated_slopes(x1, u1, y1)
         x2, u2, y2 = _gated_slopes(x2, u2, y2)
         x3, u3, y3 = _gated_slopes(x3, u3, y3)
-        total += (x0 + x1) + (x2 + x3)
-        total_up += (u0 + u1) + (u2 + u3)
+        if SUMS:
+            total += (x0 + x1) + (x2 + x3)
+            total_up += (u0 + u1) + (u2 + u3)
         top_d = tl.maximum(top_d, tl.maximum(largest_of(x0, x1, x2, x3), largest_of(u0, u1, u2, u3)))
         top_g = tl.maximum(top_g, largest_of(y0, y1, y2, y3))
         store_transposed(g_t, quad, cols, quads, y0 * by_g, y1 * by_g, y2 * by_g, y3 * by_g, inside, FIVE_G)
@@ -192,9 +194,10 @@ def _gated_backward8(dg, pre, d, d_t, g_t, sums, scale_d, amax_d, scale_g, amax_
         u3 *= by_d
         store_four(d, at + width, 2 * width, u0, u1, u2, u3, inside, FIVE_D)
         store_transposed(d_t, quad, width + cols, quads, u0, u1, u2, u3, inside, FIVE_D)
-    here = sums + group * (2 * width) + cols
-    tl.store(here, tl.sum(total, 0), mask=cols < width)
-    tl.store(here + width, tl.sum(total_up, 0), mask=cols < width)
+    if SUMS:
+        here = sums + group * (2 * width) + cols
+        tl.store(here, tl.sum(total, 0), mask=cols < width)
+        tl.store(here + width, tl.sum(total_up, 0), mask=cols < width)
     update_amax(amax_d, tl.max(tl.max(top_d, 1), 0))
     update_amax(amax_g, tl.max(tl.max(top_g, 1), 0))
 
@@ -269,14 +272,15 @@ def gated_backward(d: Tensor, pre: Tensor, weight_R: Tensor | None = None) -> Te
     return d_weight
 
 
-def gated_backward8(d: Tensor, pre: Tensor, scaling: ScalingState,
-                    g_scaling: ScalingState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    (tokens, width), quads, cols = d.shape, 32, 64
-    groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(width, cols), device=pre.device, each=16)
-    sums = torch.empty(1, groups, 2 * width, dtype=torch.float32, device=pre.device)
+def gated_backward8(d: Tensor, pre: Tensor, scaling: ScalingState, g_scaling: ScalingState, *,
+                    sums: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    (tokens, width), quads, cols = d.shape, 16, 64
+    groups, tiles = groups_of(tokens // 4, quads, columns=triton.cdiv(width, cols), device=pre.device, each=32)
+    found = torch.empty(1, groups, 2 * width, dtype=torch.float32, device=pre.device) if sums else None
     eight, d_t = room_for(tokens, 2 * width, scaling, pre.device), room_for(2 * width, tokens, scaling, pre.device)
     g_t = room_for(width, tokens, g_scaling, pre.device)
     _gated_backward8[(triton.cdiv(width, cols), groups)](
-        d, pre, as_bytes(eight), as_quads(d_t), as_quads(g_t), sums, scaling.scale, scaling.amax_bits, g_scaling.scale,
-        g_scaling.amax_bits, tokens, width, tiles, FIVE_D=five(scaling), FIVE_G=five(g_scaling), BQ=quads, BC=cols, num_warps=8)
-    return eight, d_t, g_t, sums
+        d, pre, as_bytes(eight), as_quads(d_t), as_quads(g_t), scaling.scale if found is None else found, scaling.scale,
+        scaling.amax_bits, g_scaling.scale, g_scaling.amax_bits, tokens, width, tiles, SUMS=sums, FIVE_D=five(scaling),
+        FIVE_G=five(g_scaling), BQ=quads, BC=cols, num_warps=8)
+    return eight, d_t, g_t, found

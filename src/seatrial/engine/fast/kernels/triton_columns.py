@@ -158,8 +158,8 @@ def cast8(x: Tensor, scaling: ScalingState, *, rows: bool = True, cols: bool = F
 
 def _transposed(parts: Parts, eight: Tensor | None, scaling: ScalingState, *, narrow: int, near: int, each: int,
                 num_warps: int) -> tuple[Tensor, Tensor]:
-    """`narrow`: the second's and third's width, with sums, or one alone; `near`: how many columns a thread may hold side by side;
-    `each`: programs of a multiprocessor, one after another."""
+    """`narrow`: the width of the second and third, or 0 for one alone, without sums; `near`: how many columns a thread may hold
+    side by side; `each`: programs of a multiprocessor, one after another."""
     (tokens, width), quads, cols = parts[0].shape, 32, 64
     columns, whole = triton.cdiv(width, cols) + 2 * triton.cdiv(narrow, cols), width + 2 * narrow
     groups, tiles = groups_of(tokens // 4, quads, columns=columns, device=parts[0].device, each=each)

@@ -2,7 +2,6 @@
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor

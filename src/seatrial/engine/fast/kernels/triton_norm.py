@@ -26,8 +26,8 @@ from seatrial.engine.fast.kernels.triton_fp8 import (
 from seatrial.engine.fast.kernels.triton_tools import update_amax, warps
 
 NARROW = 4096
-RESIDENT = 3
-"""Programs of the backward pass that a multiprocessor holds at once."""
+RESIDENT, RESIDENT_WIDE = 3, 2
+"""Programs of the backward pass that a multiprocessor holds at once, of up to 2048 columns and beyond."""
 
 
 @triton.jit
@@ -140,16 +140,17 @@ def _norm_backward(dh, x, stats, weight, residual, dx, sums, tokens, hidden, CEN
             # Both sums across the row in one: half the barriers.
             inner, mean = tl.reduce((d * normed, d), 1, _both)
             value = (d - mean[:, None] / hidden - normed * (inner[:, None] / hidden)) * rstd
-            sum_b += dy
         else:
             normed = value * rstd
             value = (d - normed * (tl.sum(d * normed, 1)[:, None] / hidden)) * rstd
-        sum_w += dy * normed
         if RESIDUAL:
             value += r
+        tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
+        sum_w += dy * normed
+        if CENTRED:
+            sum_b += dy
         if SUM:
             sum_r += r
-        tl.store(dx + at, value.to(dx.dtype.element_ty), mask=inside)
     here = sums + program * hidden + cols[None, :]
     inside = (cols < hidden)[None, :]
     tl.store(here, sum_w, mask=inside)
@@ -272,7 +273,8 @@ def norm_backward(dh: Tensor, x: Tensor, stats: Tensor, weight: Tensor, residual
     count, other = len(stats) + (given and sum_residual), dh if residual is None else residual
     kind = {"CENTRED": len(stats) == 2, "RESIDUAL": given, "SUM": given and sum_residual}
     if hidden <= NARROW:
-        block, groups = triton.next_power_of_2(hidden), min(tokens, programs(RESIDENT, x.device))
+        block, each = triton.next_power_of_2(hidden), RESIDENT if hidden <= 2048 else RESIDENT_WIDE
+        groups = min(tokens, programs(each, x.device))
         sums = torch.empty(count, groups, hidden, dtype=torch.float32, device=x.device)
         _norm_backward[(groups,)](dh, x, stats, weight, other, dx, sums, tokens, hidden, **kind, BLOCK=block,
                                   num_warps=warps(block))

@@ -168,8 +168,8 @@ def _call(name: str, function: Callable[..., Any], case: int, device: torch.devi
     if name == "gated8":
         return [function(some(tokens, 2 * hidden), e4), e4.amax]
     if name == "gated_backward8":
-        d, d_t, g_t, sums = function(x, some(tokens, 2 * hidden), e5, e4)
-        return [d, d_t, g_t, sums.sum(1), e4.amax, e5.amax]
+        d, d_t, g_t, sums = function(x, some(tokens, 2 * hidden), e5, e4, sums=bool(case))
+        return [d, d_t, g_t, *([sums.sum(1)] if case else []), e4.amax, e5.amax]
     assert name == "cat_qkv8", name
     eight, transposed, sums = function(parts, e5)
     return [eight, transposed, sums.sum(1), e5.amax]
