@@ -232,7 +232,7 @@ class Product8(Product):
 
 
 class Head8(PlainHead):
-    """The vocabulary's matrix in eight bits; cast once a step, whoever uses it."""
+    """The vocabulary's matrix in eight bits; cast for each micro-batch, so that none of it is held meanwhile."""
 
     def __init__(self, *, scales: Scales, fast: str, kernels: Kernels, gemm: Gemm, scaled_gemm: ScaledGemm = scaled_gemm):
         super().__init__(gemm)
@@ -266,6 +266,8 @@ class Head8(PlainHead):
             _, h8_t = self.kernels.cast8(h_TH, self.x, rows=False, cols=True)
             main_grad.add_computed(lambda out, dtype: self.scaled_gemm(d8_t, h8_t, by, self.x.inverse, out_dtype=dtype,
                                                                        fast=fast, out=out), last)
+        if last:
+            self._cast = None
 
 
 def norm_bias(norm: LayerNorm | RmsNorm) -> Tensor | None:
