@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.gpu.shapes import GROUPS, PLAIN, ROWS, names
 
-EXTRA = {"smoke": 120, "losses": 200, "experts": 240}
+EXTRA = {"smoke": 120, "losses": 200, "experts": 240, "start": 400}
 """Parts that are no rows, and their limits in seconds."""
 
 
@@ -155,9 +155,9 @@ def _one(name: str, *, profile: bool) -> int:
         print(line, flush=True)
 
     if name in EXTRA:
-        from benchmarks.gpu import experts, losses, smoke
+        from benchmarks.gpu import experts, losses, smoke, start
 
-        result = {"smoke": smoke.run, "losses": losses.run, "experts": experts.layers}[name](say)
+        result = {"smoke": smoke.run, "losses": losses.run, "experts": experts.layers, "start": start.run}[name](say)
     else:
         from benchmarks.gpu import ours, peers
         from benchmarks.gpu.profile import lines

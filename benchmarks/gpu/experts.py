@@ -262,7 +262,8 @@ def main(argv: list[str]) -> int:
     device = torch.device(asked.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         parser.error("no CUDA device here; --device cpu --shapes tiny --no-triton runs the same code without figures to report")
-    found = layers(lambda line: print(line, flush=True), asked.shapes, device, peer=not asked.no_peer, triton=not asked.no_triton)
+    found = layers(lambda line: print(line, flush=True), asked.shapes, device, peer=not asked.no_peer,
+                   triton=not asked.no_triton)
     if asked.out:
         asked.out.mkdir(parents=True, exist_ok=True)
         (asked.out / "experts.json").write_text(json.dumps({"schema": 1, **found}, indent=1) + "\n", encoding="utf-8")

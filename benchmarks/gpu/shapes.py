@@ -23,8 +23,8 @@ SHAPES = {
     "tiny": (presets.model("tiny"), 4),
     "tiny-llama": (presets.model("tiny-llama"), 4),
 }
-"""Model and micro-batch size. The second has the layers of a hundred-billion model, two of them; the llama of 1.3B is as wide and
-deep as the first, for engines that have no GPT; the tiny ones say whether a peer starts."""
+"""Model and micro-batch size. The second has the layers of a hundred-billion model, two of them; the llama of 1.3B is as
+wide and deep as the first, for engines that have no GPT; the tiny ones say whether a peer starts."""
 PLAIN = ("plain", "transformers")
 """Kinds of peers that need no engine of others."""
 
@@ -98,7 +98,7 @@ def _rows() -> dict[str, Row]:
     add("hf-eager", "peers", "transformers", "1.3b", precision="autocast", what="transformers, eager, autocast")
     for group, gpt, llama in (("engines", "1.3b", "llama3"), ("check", "tiny", "tiny-llama")):
         for shape in (gpt, llama):
-            add("megatron", group, "megatron", shape, compiled=True, what="Megatron-core, SDPA, torch's fused AdamW", limit_s=150)
+            add("megatron", group, "megatron", shape, compiled=True, what="Megatron-core, SDPA, fused AdamW", limit_s=150)
             add("deepspeed", group, "deepspeed", shape, compiled=True, what="DeepSpeed, ZeRO 1, blocks compiled", limit_s=150)
         for shape in (llama, *(["1.3b-llama"] if group == "engines" else [])):
             add("titan-amp", group, "torchtitan", shape, compiled=True, what="torchtitan, compiled, autocast", limit_s=150)

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -215,3 +217,10 @@ def test_evaluation_gives_the_training_loss_and_changes_nothing() -> None:
     engine, batches = build()
     held = engine.evaluate(batches, first_sample=0, samples=4)
     assert engine.step(1, first_sample=0, batches=batches).loss == pytest.approx(held, rel=1e-6)
+
+
+def test_starting_the_engine_does_not_import_the_compiler_or_torchs_checkpoints() -> None:
+    """Each takes about as long as torch itself, in every process of a run that may need neither."""
+    code = "import sys, seatrial.engine.loop; print({'torch._dynamo', 'torch.distributed.checkpoint'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout == "set()\n", found.stdout + found.stderr

@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable
 
-import torch
 from benchmarks.gpu.peers import ADAMW, CLIP, alone
 from benchmarks.gpu.peers.plain import Plain
 from benchmarks.gpu.shapes import Row

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from benchmarks.gpu.peers import ADAMW, CLIP, alone
 from benchmarks.gpu.shapes import Row
 from torch import Tensor
