@@ -8,7 +8,7 @@
     python -m benchmarks.gpu --records out/gpu.json --logbook book
 
 TFLOP/s is formula `model`: no recompute counted, the optimizer's time included. A row that fails says so and the next one runs.
-At the end each peer stands beside ours of the same shape.
+Forecasts are the planner's for our engine on an H200. At the end each peer stands beside ours of the same shape.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
         return _one(asked.one, profile=not asked.no_profile)
     wanted = _wanted(asked.only)
     began, found = time.monotonic(), {}
-    print(f"{'row':<26} {'ms':>8} {'TFLOP/s':>8} {'GiB':>7} {'forecast':>9}  what", flush=True)
+    print(f"{'row':<26} {'ms':>8} {'forecast':>9} {'TFLOP/s':>8} {'GiB':>7} {'forecast':>9}  what", flush=True)
     for name in wanted:
         left = asked.budget - (time.monotonic() - began)
         if name in ROWS and ROWS[name].kind not in ("ours", *PLAIN) and asked.peers is None:
@@ -138,9 +138,10 @@ def _line(name: str, found: dict[str, Any]) -> str:
     if "sec" not in found:
         return f"{name:<26} took {found['took_s']} s"
     expected = found.get("forecast")
-    said = f"{expected['tflops']:9.0f}" if isinstance(expected, dict) else f"{'-':>9}"
+    known = (1e3 * expected["sec"], expected["mem_gib"]) if isinstance(expected, dict) else ()
+    ms, gib = [f"{figure:9.1f}" for figure in known] or [f"{'-':>9}"] * 2
     fell_back = [n for n, note in found.get("notes", {}).items() if "plain torch is used" in note or n == "gemm"]
-    figures = f"{1e3 * found['sec']:8.1f} {found['tflops']:8.1f} {found['reserved_gib']:7.1f} {said}"
+    figures = f"{1e3 * found['sec']:8.1f} {ms} {found['tflops']:8.1f} {found['reserved_gib']:7.1f} {gib}"
     more = [f"allocated {found['allocated_gib']:.1f} GiB", f"loss {found['losses'][0]:.3f} to {found['losses'][-1]:.3f}"]
     if "watts" in found:
         more.append(f"{found['watts']:.0f} of {found['limit_watts']:.0f} W at {found['mhz']:.0f} MHz")
@@ -168,7 +169,8 @@ def _one(name: str, *, profile: bool) -> int:
         else:
             result = peers.measure(row)
         result["tflops"] = ours.tflops(row, result["sec"])
-        result["forecast"] = ours.forecast(row)
+        if row.kind == "ours":
+            result["forecast"] = ours.forecast(row)
         if "kernels_error" in result:
             say(f"    no profile: {result['kernels_error']}")
         if "kernels" in result:

@@ -60,16 +60,15 @@ def tflops(row: Row, sec: float) -> float:
 
 
 def forecast(row: Row) -> dict[str, float] | str:
-    """What the planner expects of it, where the planner's libraries are installed."""
+    """What the planner expects of our engine on an H200, by the shipped probe of it, where the planner's libraries are."""
     try:
         from seatrial import presets
         from seatrial.plan import calibrate
         from seatrial.plan.rows import Row as PlannerRow
 
-        cluster = presets.cluster("h200", nodes=1, procs_per_node=1)
-        trial = replace(trial_of(row), cluster=cluster)
-        found = calibrate.cold(cluster).forecast([PlannerRow(cells={}, trial=trial)])
+        cluster = replace(presets.cluster("h200", {"machine": "h200"}), nodes=1, procs_per_node=1)
+        found = calibrate.cold(cluster).forecast([PlannerRow(cells={}, trial=replace(trial_of(row), cluster=cluster))])
         return {"sec": float(found.sec[0]), "sec_lo": float(found.sec_lo[0]), "sec_hi": float(found.sec_hi[0]),
-                "mem_gib": float(found.mem[0]), "tflops": tflops(row, float(found.sec[0]))}
+                "mem_gib": float(found.mem[0])}
     except Exception as error:
         return f"{type(error).__name__}: {error}"

@@ -34,8 +34,8 @@ class Recipe:
     min_lr: float = 3e-5
     """Where the cosine ends."""
     warmup_steps: int | None = None
-    """Steps over which the rate rises to `lr`. Unless given, `train` takes a tenth of the steps, between 10 and 2000 and no more
-    than half of them; `run` and `sweep`, which measure, none."""
+    """Steps over which the rate rises to `lr`. Unless given, `train` takes a tenth of the steps, between 10 and 2000 and half
+    of them at most; `run` and `sweep`, which measure, none."""
     decay_steps: int | None = None
     """Cosine from lr to min_lr over this many steps; by default over `steps`."""
     weight_decay: float = 0.1
