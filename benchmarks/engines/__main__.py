@@ -26,6 +26,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("engines", nargs="*", metavar="ENGINE", help=f"{', '.join(NAMES)}; by default all that are installed")
     parser.add_argument("--part", choices=PARTS, default="layouts")
+    parser.add_argument("--count", type=int, help="of what is drawn at random")
     parser.add_argument("--most", type=int, help="cases of each engine")
     parser.add_argument("--seed", type=int, help="of what is drawn at random")
     parser.add_argument("-o", "--out", type=Path, help="a file that gets a JSON line a case")
@@ -36,9 +37,9 @@ def main() -> int:
         if not engine.python:
             print(f"{name:14} is not installed: make engines ENGINES={name}")
             continue
-        seed = {} if asked.seed is None or asked.part == "layouts" else {"seed": asked.seed}
+        drawn = {name: value for name in ("seed", "count") if (value := getattr(asked, name)) is not None}
         rows = []
-        for row in itertools.islice(PARTS[asked.part](engine, **seed), asked.most):
+        for row in itertools.islice(PARTS[asked.part](engine, **drawn), asked.most):
             rows.append(row)
             print(f"{name:14} {row['status']!s:14} {row['case']!s:60} {row['said']}"[:300], flush=True)
             if asked.out is not None:

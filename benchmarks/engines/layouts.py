@@ -1,4 +1,4 @@
-"""Layouts through the whole way: emitted, launched, read, recorded, with no hand in between. Also single steps of random ones."""
+"""Layouts through the whole way: emitted, launched, read, recorded, no hand in between; and single steps of random ones."""
 from __future__ import annotations
 
 import random

@@ -58,7 +58,8 @@ def rules(engine: Each, *, count: int = 200, seed: int = 7) -> Iterator[Row]:
 
 def validated(engine: Each, folder: Path) -> dict[int, str]:
     """Number of the trial -> why the engine refuses it."""
-    done = subprocess.run([engine.python, str(engine.validation), str(folder)], capture_output=True, text=True, check=False)
+    argv = [engine.python, "-P", str(engine.validation), str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     found = {}
     for line in done.stdout.splitlines():
         if line.startswith('{"trial"'):

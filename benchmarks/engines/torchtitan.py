@@ -31,7 +31,7 @@ SWEEP: Data = {
 @dataclass(frozen=True, kw_only=True)
 class Titan(Each):
     def draw(self, rng: random.Random) -> Data:
-        layout: Data = {name: rng.choice((1, 1, 2, 2, 3, 4)) for name in ("dp", "tp", "pp")}
+        layout: Data = {name: rng.choice((1, 1, 1, 2, 2, 3, 4)) for name in ("dp", "tp", "pp")}
         layout |= {"mbs": rng.choice((1, 1, 2, 3)), "zero": rng.choice((0, 2, 3)), "cp": rng.choice((1, 1, 1, 1, 2)),
                    "precision": rng.choice(("fp32", "fp32", "bf16")), "recompute": rng.choice(("none", "selective", "full")),
                    "schedule": rng.choice(("1f1b", "gpipe")), "sequence_parallel": layout["tp"] > 1}  # fmt: skip
@@ -39,9 +39,14 @@ class Titan(Each):
             layout |= {"vp": rng.choice((2, 2, 3)), "schedule": "interleaved"}
         if layout["zero"] and layout["dp"] == 4 and layout["cp"] == 1 and rng.random() < 0.5:
             layout["zero_group"] = 2
-        model = {**MODEL, "layers": rng.choice((2, 5, 7, 8, 12)), "seq": rng.choice((18, 24, 32, 36, 48)),
+        model = {**MODEL, "layers": rng.choice((2, 5, 7, 8, 12)), "seq": rng.choice((18, 24, 32, 36, 48, 96)),
                  "kv_heads": rng.choice((1, 2, 4)), "heads": 4, "ffn": rng.choice((96, 128, 130))}
-        return {"model": model, "batch": {"gbs": rng.choice((6, 8, 12, 24, 48))}, "topology": layout}
+        stages = layout["pp"] * layout.get("vp", 1)
+        if stages > 1 and rng.random() < 0.2:
+            cuts = sorted(rng.randint(0, model["layers"]) for _ in range(stages - 1))
+            layout["stage_layers"] = [high - low for low, high in zip([0, *cuts], [*cuts, model["layers"]])]
+        return {"model": model, "batch": {"gbs": rng.choice((6, 8, 12, 24, 48))}, "topology": layout,
+                "execution": {"device": "cpu"}}
 
 
 ENGINE = Titan(name="torchtitan", layouts=LAYOUTS, refused=REFUSED, sweep=SWEEP,

@@ -1,4 +1,4 @@
-"""A fault in a rank of any engine, from outside its code: this folder on PYTHONPATH, and SEATRIAL_THEIR_FAULT=kind:rank:step:phase
+"""A fault in a rank of any engine, from outside its code: this folder on PYTHONPATH, SEATRIAL_THEIR_FAULT=kind:rank:step:phase
 
 Steps are counted by the optimizer's; `forward` strikes in a module's forward pass of the step, `optimizer` before its update.
 """
