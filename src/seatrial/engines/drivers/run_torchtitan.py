@@ -61,14 +61,16 @@ def main() -> None:
     class Watched(Trainer):
         """Its losses before they are summed over ranks are looked at where the sum is no number."""
 
+        own: tuple[torch.Tensor, ...] = ()
+        of_step = 0
+
         def forward_backward_step(self, **batch: object) -> torch.Tensor:
             found = super().forward_backward_step(**batch)
-            self.own = [*self.own, found.detach()] if self.of_step == self.step else [found.detach()]
-            self.of_step = self.step
+            kept = self.own if self.of_step == self.step else ()
+            self.own, self.of_step = (*kept, found.detach()), self.step
             return found
 
         def train(self) -> None:
-            self.own, self.of_step = [], 0
             log = self.metrics_processor.log
 
             def said(step: int, loss: float, *more: object, **others: object) -> None:
