@@ -74,7 +74,8 @@ def applied(engine, a):
     stages = engine.grid.pipe_parallel_size if a.pp > 1 else 1
     return {"dp": engine.dp_world_size, "pp": stages, "tp": 1, "cp": 1, "vp": 1, "gbs": engine.train_batch_size(),
             "mbs": engine.train_micro_batch_size_per_gpu(), "zero": engine.zero_optimization_stage(), "precision": half,
-            **({"schedule": "1f1b"} if stages > 1 else {})}
+            **({"schedule": "1f1b", "layers": sum(spec.typename is Block for spec in engine.module._layer_specs
+                                                 if isinstance(spec, LayerSpec))} if stages > 1 else {})}
 
 
 def main():
@@ -88,7 +89,7 @@ def main():
     engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=a.config)
     steps = engine.gradient_accumulation_steps()
     if rank == 0:
-        fsdp2.say(count, **fsdp2.sizes(model), **applied(engine, a), seq=a.seq)
+        fsdp2.say(count, **fsdp2.sizes(model) | applied(engine, a), seq=a.seq)
     draw = torch.Generator().manual_seed(a.seed * world + rank // a.pp)
 
     def batches():

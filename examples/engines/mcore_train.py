@@ -55,7 +55,7 @@ def applied(config, chunks):
     return {"tp": parallel_state.get_tensor_model_parallel_world_size(), "pp": stages, "vp": virtual,
             "cp": parallel_state.get_context_parallel_world_size(), "dp": parallel_state.get_data_parallel_world_size(),
             "zero": int(chunks[0].ddp_config.use_distributed_optimizer), "sequence_parallel": config.sequence_parallel,
-            "zero_group": parallel_state.get_data_parallel_group(partial_data_parallel=True).size(),
+            "zero_group": parallel_state.get_data_parallel_group(with_context_parallel=True, partial_data_parallel=True).size(),
             "precision": "bf16" if config.bf16 else "fp32", "recompute": config.recompute_granularity or "none",
             "layers": config.num_layers, "hidden": config.hidden_size, "ffn": config.ffn_hidden_size,
             "heads": config.num_attention_heads, "kv_heads": config.num_query_groups,
