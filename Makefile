@@ -45,7 +45,7 @@ docs: $(STAMP)
 ENGINES ?= torchtitan
 engine-torchtitan := torchtitan==0.2.2 triton
 engine-deepspeed := deepspeed==0.19.8 ninja
-engine-megatron-core := megatron-core==0.16.1
+engine-megatron-core := megatron-core==0.16.1 einops
 
 engines: $(ENGINES:%=.engines/%/.installed)
 
