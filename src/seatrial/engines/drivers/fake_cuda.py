@@ -86,14 +86,23 @@ class Calls(TorchFunctionMode):
         if func is not torch.device:
             args, kwargs = tree_map_only((str, torch.device), _numbered, (args, kwargs or {}))
         if func == IS_CUDA:
-            return args[0].device.type == "cuda"
+            return _there(args[0])
         if func == DEVICE:
             return CUDA if (found := func(*args)) == UNDERNEATH else found
         if func is Tensor.cuda:
             return args[0].to(CUDA)
-        if func is F.scaled_dot_product_attention and args[0].device.type == "cuda":
+        if func is Tensor.to and _there(args[0]) and not kwargs.get("copy"):
+            device, dtype, _, memory_format = torch._C._nn._parse_to(*args[1:], **kwargs)
+            if device == CUDA:  # it is there already; C++ takes it to be elsewhere
+                args, kwargs = (args[0], dtype or args[0].dtype), {"memory_format": memory_format or torch.preserve_format}
+        if func is F.scaled_dot_product_attention and _there(args[0]):
             return attention(*args, **kwargs)
         return func(*args, **(kwargs or {}))
+
+
+def _there(x: Tensor) -> bool:
+    """Where C++ made a wrapper, as of a DTensor, it says what it was told."""
+    return x.device in (CUDA, UNDERNEATH)
 
 
 def _numbered(device: Any) -> Any:
@@ -129,6 +138,8 @@ class Operations:
             return UNDERNEATH if args[0].device.type == "cuda" else args[0].device
         if kwargs.get("device") == UNDERNEATH:
             kwargs = kwargs | {"device": CUDA}
+        if active():
+            return func(*args, **kwargs)
         flat = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         if func is torch.ops._c10d_functional.wait_tensor.default:
             return args[0]
@@ -144,6 +155,11 @@ class Operations:
     def _without_values(x: Tensor) -> Tensor:
         """Of a real one, made anew each time: torch's own way remembers it, and then it cannot trade places."""
         return x if isinstance(x, FakeTensor) else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+
+
+def active() -> bool:
+    """Whether somebody else works out shapes, as DTensor does: nothing of that is there."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
 
 
 def _asks_for_gpu(kwargs: dict[str, Any]) -> bool:
