@@ -193,6 +193,10 @@ def installed() -> Iterator[Operations]:
         swap(one, other)
 
     torch.utils.swap_tensors = swap_tensors
+    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") makes it here, and moves it where it is seen
+    group = torch._C._group_tensors_by_device_and_dtype
+    torch._C._group_tensors_by_device_and_dtype = lambda *args: {  # type: ignore[assignment]
+        (CUDA if device == UNDERNEATH else device, dtype): found for (device, dtype), found in group(*args).items()}
     with warnings.catch_warnings(), Calls():
         warnings.filterwarnings("ignore", message=".*data pointer of FakeTensor")
         yield operations
