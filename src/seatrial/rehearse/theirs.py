@@ -76,9 +76,8 @@ def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, adapter: A
     charged = network or (Between(replace(trial, cluster=cluster), cluster) if cluster is not None else Free())
     steps = [[Moment(**moment) for moment in step["moments"]] for step in said["steps"]]
     counted, timed = steps[WATCHED - 1], steps[WATCHED:]
-    memory = _memory(said["start"], said["steps"][WATCHED - 1], said["parts"], tensors, trial)
     [candidate] = distinct(replace(trial, engine="seatrial"), options)
-    rank = Rank(**vars(candidate), times=None, memory=memory, collectives=_collectives(counted, charged))
+    rank = Rank(**vars(candidate), times=None, memory=memory(said, tensors, trial), collectives=_collectives(counted, charged))
     notes = ["tensors have no memory, so nothing was computed: communication alone has times"] if tensors == "fake" else []
     if cluster is None and network is None and t.world > 1:
         notes.append("no cluster was named: communication is counted but takes no time; --cluster NAME charges it")
@@ -125,18 +124,19 @@ def _failed(trial: Trial, ran: subprocess.CompletedProcess[str]) -> SeatrialErro
     return kind(f"{trial.engine}: the script ended with exit code {ran.returncode}: {last[:400]}")
 
 
-def _memory(start: dict[str, Any], step: dict[str, Any], parts: Sequence[str], tensors: str, trial: Trial) -> Memory:
-    workspaces = 0
+def memory(said: dict[str, Any], tensors: str, trial: Trial) -> Memory:
+    """Of the step that counts. Workspaces are what an allocator gave out to nobody that was seen."""
+    step, workspaces = said["steps"][WATCHED - 1], 0
     if tensors == "fake":
         workspaces = WORKSPACE * GEMM_THREADS
     elif step["allocated_bytes"] is not None:
         workspaces = max(0, step["allocated_bytes"] - step["peak_bytes"])
     fixed = {"workspaces": workspaces}
-    times = [dict(zip(parts, sample)) | fixed for sample in step["bytes_over_time"]]
+    times = [dict(zip(said["parts"], sample)) | fixed for sample in step["bytes_over_time"]]
     return Memory(peak_bytes=step["peak_bytes"] + workspaces, at_peak=step["at_peak_bytes"] | fixed,
                   parts=step["parts_bytes"] | fixed, microbatches=trial.microbatches, fake=tensors == "fake",
                   allocated_bytes=step["allocated_bytes"], reserved_bytes=step["reserved_bytes"], over_time=tuple(times),
-                  start_bytes=start["peak_bytes"])
+                  start_bytes=said["start"]["peak_bytes"])
 
 
 def _collectives(moments: Sequence[Moment], charged: Network) -> tuple[Collective, ...]:

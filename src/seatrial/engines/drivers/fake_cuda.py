@@ -197,6 +197,13 @@ def installed() -> Iterator[Operations]:
     group = torch._C._group_tensors_by_device_and_dtype
     torch._C._group_tensors_by_device_and_dtype = lambda *args: {  # type: ignore[assignment]
         (CUDA if device == UNDERNEATH else device, dtype): found for (device, dtype), found in group(*args).items()}
-    with warnings.catch_warnings(), Calls():
+    calls, run = Calls(), torch.autograd._engine_run_backward
+
+    def run_backward(*args: Any, **kwargs: Any) -> Any:
+        with calls:  # which is off while Tensor.backward is a call itself: what is recomputed is decided alike
+            return run(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = run_backward
+    with warnings.catch_warnings(), calls:
         warnings.filterwarnings("ignore", message=".*data pointer of FakeTensor")
         yield operations

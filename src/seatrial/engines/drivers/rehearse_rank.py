@@ -182,17 +182,17 @@ class Watch(LiveStorages):  # type: ignore[misc]
         self.recorder.mark(phase)
 
     def hook(self) -> None:
-        plain = torch.autograd.backward
+        plain = torch.autograd._engine_run_backward
 
-        def backward(*args: Any, **kwargs: Any) -> None:
+        def backward(*args: Any, **kwargs: Any) -> Any:
             self._enter("backward")
             try:
-                plain(*args, **kwargs)
+                return plain(*args, **kwargs)
             finally:
                 self.depth = 0
                 self._enter("reduce")
 
-        torch.autograd.backward = backward
+        torch.autograd._engine_run_backward = backward
         nn.modules.module.register_module_forward_pre_hook(self.forward)
         nn.modules.module.register_module_forward_hook(self.forwarded, always_call=True)
         register_optimizer_step_pre_hook(self.update)
