@@ -21,6 +21,7 @@ demo: $(STAMP)
 
 # Two files at a time, since worlds of ranks often wait: for each other, for a limit, for one process that they are compared with.
 test: $(STAMP) system lint
+	-$(MAKE) --no-print-directory engines
 	$(BIN)/pytest -n 2 --dist loadfile tests $(ALONE:%=--ignore=%)
 	$(BIN)/pytest $(ALONE)
 
@@ -40,19 +41,23 @@ docs: $(STAMP)
 	$(BIN)/python -m sphinx -E -W --keep-going -q -b html -c docs -d site/.doctrees . site
 	@echo "site/index.html"
 
-# Engines that are not ours, each in an environment of its own: `make engines ENGINES=torchtitan`. Tests of those that are not
-# there are skipped with a line.
-ENGINES ?= torchtitan
+# Engines that are not ours, each in an environment of its own: `make engines`, `make engines ENGINES=torchtitan`. They have the
+# torch of .venv and all else that is there, by a path; what they need beside it is theirs. Tests of those that are not there are
+# skipped with a line, so CI goes on where the index does not answer.
+ENGINES ?= torchtitan deepspeed megatron-core
 engine-torchtitan := torchtitan==0.2.2 triton
 engine-deepspeed := deepspeed==0.19.8 ninja
 engine-megatron-core := megatron-core==0.16.1 einops
 
 engines: $(ENGINES:%=.engines/%/.installed)
 
-.engines/%/.installed:
-	test -x .engines/$*/bin/python || $(PYTHON) -m venv .engines/$*
-	.engines/$*/bin/python -m pip install --quiet --disable-pip-version-check "torch==$(TORCH)"
-	.engines/$*/bin/python -m pip install --quiet --disable-pip-version-check $(engine-$*)
+.engines/%/.installed: $(STAMP)
+	$(if $(engine-$*),,$(error ENGINES=$*: torchtitan, deepspeed and megatron-core are those that the index has))
+	$(BIN)/python -m venv --without-pip .engines/$*
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > .engines/$*/shared
+	mv .engines/$*/shared "$$(.engines/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth"
+	$(BIN)/python -m pip --python .engines/$*/bin/python install --quiet --no-compile --disable-pip-version-check \
+		$(engine-$*) || { rm -rf .engines/$*; exit 1; }  # half of one would look like one
 	touch $@
 
 system:
