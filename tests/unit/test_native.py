@@ -196,6 +196,20 @@ def test_deepspeed_with_the_models_config_beside_it(tmp_path: Path) -> None:
         read(tmp_path, json.dumps(config | {"fp16": {"enabled": True}}), "ds_config.json")
 
 
+def test_a_trainers_command_fills_in_what_its_deepspeed_file_leaves_open(tmp_path: Path) -> None:
+    config = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+              "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}
+    (tmp_path / "zero3.json").write_text(json.dumps(config))
+    found = read(tmp_path, """
+        deepspeed --num_gpus 8 run_clm.py --deepspeed zero3.json --per_device_train_batch_size 2 \\
+            --gradient_accumulation_steps 4 --bf16 --learning_rate 1e-4 --output_dir out --torch_compile_mode x
+        """)
+    assert found.tables["batch"] == {"gbs": 64} and found.unread == ("--torch_compile_mode",)
+    assert found.tables["topology"] | {"dp": 8, "mbs": 2, "zero": 3, "precision": "bf16"} == found.tables["topology"]
+    alone = native.read(tmp_path / "zero3.json")
+    assert alone is not None and "train_batch_size is auto" in alone.notes[0] and not alone.tables["batch"]
+
+
 def test_nemo_1_and_references_of_yaml(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     found = read(tmp_path, """
