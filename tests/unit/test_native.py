@@ -277,6 +277,7 @@ def test_processes_are_torchruns_and_else_the_jobs() -> None:
     assert shell.launched(shell.flags(text), text) == (2, 4, None)
 
 
+EXAMPLES = 60
 WORDS = ("0", "-1", "1e999", "nan", "null", "[]", "{}", "[1, 2]", "auto", "9" * 20, "--", "$(", "${", "a b c", "[0]*3+[1]",
          "--num-experts 8", "--rampup-batch-size a b c", "--pipeline-model-parallel-layout Et|tL", "None", "3: 4")
 CONFIG = json.dumps({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
@@ -291,7 +292,7 @@ def test_whatever_stands_there_is_a_trial_or_one_line(name: str, text: str, tmp_
         pytest.importorskip("yaml")
     parts = re.split(r"(\s+|[=:,{}])", text)
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
     @given(st.lists(st.tuples(st.integers(0, len(parts) - 1), st.sampled_from(WORDS)), min_size=1, max_size=3))
     def holds(changes: list[tuple[int, str]]) -> None:
         other = list(parts)
