@@ -164,6 +164,8 @@ class EngineModel:
     """Bytes that its norms, activations, positions and copies move, over those of a layer with Megatron's fused kernels."""
     fused_elements: bool = False
     """Whether those are fused into few kernels, which move them as fast as copies."""
+    fuses_gated: bool = True
+    """Whether that holds for gated models too; else their blocks are of separate kernels."""
     accumulate_bytes: float = 6.0
     """For each number of a weight's gradient and micro-batch, to add it to what has accumulated; nothing with one."""
     always_accumulates: bool = False

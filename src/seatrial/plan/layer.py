@@ -159,7 +159,7 @@ def _block(c: Configs, cluster: Cluster, machine: Machine, summed: Any = 1.0) ->
     # The same backward, and the residual's gradient added twice.
     whole_b = c.hidden * (16 * e + 2) / wide
     copies = (w.qkv + w.context) * 2 * e + c.rope * w.qkv * 2 * e + c.normed_qk * w.rotated * 2 * e
-    fused = np.asarray(fact("fused_elements"))
+    fused = np.asarray(fact("fused_elements")) & ((c.gated == 0) | np.asarray(fact("fuses_gated")))
     more = np.where(fused, fact("element_bytes"), np.maximum(fact("element_bytes"), 1.0))
     moves_f = tokens * (whole_f + copies + activation_f) * more
     moves_b = tokens * (whole_b + copies + activation_b + e * (w.inner + w.qkv)) * more
