@@ -259,6 +259,10 @@ class Memory:
     """What the device's allocator gave out at most, and …"""
     reserved_bytes: int | None = None
     """… what it took from the device."""
+    over_time: tuple[dict[str, int], ...] = ()
+    """By part, through a step of an engine that is not ours …"""
+    start_bytes: int | None = None
+    """… and its fullest moment before the first one."""
 
 
 def with_microbatches(trial: Trial, count: int) -> Trial:
