@@ -12,9 +12,12 @@ from benchmarks.gpu.ours import forecast
 from benchmarks.gpu.peers.plain import Plain
 from benchmarks.gpu.shapes import GROUPS, ROWS, SHAPES, names
 
-from seatrial import arith
+from seatrial import arith, presets
 from seatrial.logbook import Logbook
+from seatrial.plan import step
+from seatrial.plan.configs import Configs
 from seatrial.record import Record
+from seatrial.spec import Batch, Topology, Trial
 
 
 @pytest.mark.parametrize("shape", ["tiny", "tiny-llama"])
@@ -73,3 +76,23 @@ def test_the_planner_can_say_each_row_of_ours(name):
     found = forecast(ROWS[name])
     assert isinstance(found, dict), found
     assert 0.0 < found["sec_lo"] < found["sec"] < found["sec_hi"] < 1.0 and 20 < found["mem_gib"] < 80
+
+
+@pytest.mark.parametrize(("name", "measured_s"), [("bf16@llama3", 0.1321), ("fp8@llama3", 0.0875)])
+def test_layers_of_llama_are_forecast_as_they_were_measured(name, measured_s):
+    """One H200, nothing learned from these rows."""
+    found = forecast(ROWS[name])
+    assert isinstance(found, dict) and found["sec"] == pytest.approx(measured_s, rel=0.05)
+
+
+def test_eight_bits_are_for_the_vocabularys_matrix_too_where_its_sides_allow():
+    model, mbs = SHAPES["llama3"]
+    cluster = replace(presets.cluster("h200"), nodes=1, procs_per_node=1)
+
+    def logits_s(vocab: int, precision: str) -> float:
+        trial = Trial(model=replace(model, vocab=vocab, pad_vocab_to=8), batch=Batch(gbs=mbs), cluster=cluster,
+                      topology=Topology(mbs=mbs, precision=precision))  # type: ignore[arg-type]
+        return float(step.time(Configs.from_trials([trial]), cluster).parts["logits"][0])
+
+    assert logits_s(128256, "fp8") < 0.7 * logits_s(128256, "bf16")
+    assert logits_s(128264, "fp8") == pytest.approx(logits_s(128264, "bf16"), rel=0.01)
