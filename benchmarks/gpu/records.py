@@ -18,7 +18,7 @@ ENGINES = {"ours": "seatrial", "megatron": "megatron-core", "plain": "pytorch"}
 def write(source: Path, book: Path) -> int:
     """How many rows were appended; rows that failed are records too."""
     rows = json.loads(source.read_text(encoding="utf-8"))["rows"]
-    found = [_record(name, row) for name, row in rows.items() if name in ROWS]
+    found = [_record(name, row) for name, row in rows.items() if name in ROWS and "missing" not in row]
     with Logbook(book, create=True) as log:
         log.append_many(record.to_dict() for record in found)
     return len(found)

@@ -45,7 +45,8 @@ def test_each_row_has_a_module_that_builds_it():
 
 def test_rows_become_records_also_those_that_failed(tmp_path):
     done = {"sec": 0.14, "tflops": 581.0, "reserved_gib": 30.5, "device": "NVIDIA H200", "torch": "2.11"}
-    rows = {"bf16@llama3": done, "megatron@llama3": {"error": "out of memory"}, "smoke": {"took_s": 3.0}}
+    rows = {"bf16@llama3": done, "megatron@llama3": {"error": "out of memory"}, "smoke": {"took_s": 3.0},
+            "deepspeed@llama3": {"missing": "No module named 'deepspeed'"}}
     (tmp_path / "gpu.json").write_text(json.dumps({"schema": 1, "rows": rows}))
     assert records.write(tmp_path / "gpu.json", tmp_path / "book") == 2
     with Logbook(tmp_path / "book") as book:
@@ -65,7 +66,9 @@ def test_each_peer_stands_beside_ours_of_its_shape():
 
 def test_engines_of_others_are_left_out_without_their_folder(capsys, tmp_path):
     assert main(["--only", "megatron@tiny"]) == 0
-    assert "not run: --peers DIR says where megatron lies" in capsys.readouterr().out
+    assert "not run: megatron@tiny; --peers DIR says where those engines lie" in capsys.readouterr().out
+    assert main(["--only", "deepspeed@tiny", "--peers", str(tmp_path)]) == 0
+    assert "not run: No module named 'deepspeed'" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["--peers", str(tmp_path / "nowhere")])
     assert "no such folder" in capsys.readouterr().err
@@ -90,7 +93,7 @@ def test_eight_bits_are_for_the_vocabularys_matrix_too_where_its_sides_allow():
     cluster = replace(presets.cluster("h200"), nodes=1, procs_per_node=1)
 
     def logits_s(vocab: int, precision: str) -> float:
-        trial = Trial(model=replace(model, vocab=vocab, pad_vocab_to=8), batch=Batch(gbs=mbs), cluster=cluster,
+        trial = Trial(model=replace(model, vocab=vocab, pad_vocab_to=vocab), batch=Batch(gbs=mbs), cluster=cluster,
                       topology=Topology(mbs=mbs, precision=precision))  # type: ignore[arg-type]
         return float(step.time(Configs.from_trials([trial]), cluster).parts["logits"][0])
 
