@@ -113,7 +113,7 @@ def rise(iterations: Sequence[Mapping[str, Any]]) -> str:
     (first, _), (most, at) = known[0], max(known)
     if most <= RISEN * first:
         return ""
-    return (f"the loss rose from {first:.4g} to {most:.4g} at iteration {at}: longer warm-up (recipe.warmup_steps) or a lower "
+    return (f"the loss rose from {first:.4g} to {most:.4g} at iteration {at}: a longer warm-up (recipe.warmup_steps) or a lower "
             "recipe.lr would do")
 
 
