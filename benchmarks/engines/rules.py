@@ -17,7 +17,7 @@ from benchmarks.engines.each import Each, label
 from benchmarks.engines.layouts import Row
 
 from seatrial import trialfile
-from seatrial.columns import flat
+from seatrial.columns import by_field, flat
 from seatrial.engines import engine_for
 from seatrial.errors import BadInput, Infeasible
 
@@ -43,7 +43,8 @@ def rules(engine: Each, *, count: int = 200, seed: int = 7) -> Iterator[Row]:
                 ours.append(("bad-input", str(error)))
             for file, text in adapter.files(trial, recipe).items():
                 (folder / file).write_text(text)
-            asked = {"world": trial.world, "trial": flat(trial), "data": data}
+            asked = {"world": trial.world, "trial": flat(trial), "data": data, "fields": by_field(trial),
+                     "argv": adapter.by_hand(trial, recipe), "speaks": adapter.speaks(trial)}
             (folder / "asked.json").write_text(json.dumps(asked, default=str))
             said.append(label({**data["topology"], **data["batch"], **data["model"]}))
         theirs = validated(engine, Path(name))
