@@ -136,12 +136,17 @@ def parallel(model, a, device):
     for block in model.blocks:
         fully_shard(block, **how)
     fully_shard(model, **how)
+    if device.type == "cpu":
+        by_sums(model, world)
+    return model
+
+
+def by_sums(model, world):
+    """gloo has no average: sums, divided beside them."""
     for module in model.modules():
-        if isinstance(module, FSDPModule) and device.type == "cpu":
-            # gloo has no average: sums, divided beside them.
+        if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(float(world))
             module.set_force_sum_reduction_for_comms(True)
-    return model
 
 
 def applied(model):
