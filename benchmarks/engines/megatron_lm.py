@@ -30,7 +30,8 @@ BESIDE = ("--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "2
 def draw(rng: random.Random) -> Data:
     layout: Data = {name: rng.choice((1, 1, 2, 2, 3, 4)) for name in ("dp", "tp", "pp")}
     layout |= {"mbs": rng.choice((1, 1, 2, 3)), "zero": rng.choice((0, 1, 1)), "cp": rng.choice((1, 1, 1, 1, 2)),
-               "precision": rng.choice(("fp32", "bf16", "bf16", "fp16")), "recompute": rng.choice(("none", "selective", "full")),
+               "precision": rng.choice(("fp32", "bf16", "bf16", "fp16")),
+               "recompute": rng.choice(("none", "selective", "full")),
                "sequence_parallel": layout["tp"] > 1 and rng.random() < 0.5}  # fmt: skip
     if layout["pp"] > 1 and rng.random() < 0.4:
         layout |= {"vp": rng.choice((2, 2, 3)), "schedule": "interleaved"}
@@ -67,7 +68,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     asked = parser.parse_args()
     found = drawn(asked.count, asked.seed)
-    lists = [{"argv": [*words, *BESIDE], "world": trial.world, "connections": trial.topology.tp > 1} for _, trial, words in found]
+    lists = [{"argv": [*words, *BESIDE], "world": trial.world, "connections": trial.topology.tp > 1}
+             for _, trial, words in found]
     script = Path(__file__).parent / "validate" / "megatron_lm.py"
     done = subprocess.run([asked.python, "-P", str(script), str(asked.checkout)], text=True, capture_output=True, check=False,
                           input="".join(json.dumps(one) + "\n" for one in lists))

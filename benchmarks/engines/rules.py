@@ -49,7 +49,7 @@ def rules(engine: Each, *, count: int = 200, seed: int = 7) -> Iterator[Row]:
             said.append(label({**data["topology"], **data["batch"], **data["model"]}))
         theirs = validated(engine, Path(name))
     for number, (code, why) in enumerate(ours):
-        refused = theirs.get(number, "the validation said nothing of it")
+        refused = theirs[number]
         agrees = bool(why) == bool(refused) or code == SILENT and not refused
         status = "both refuse" if why and refused else "silent" if why and agrees else "ours refuses" if why else \
             "theirs refuses" if refused else "both take"
@@ -66,6 +66,7 @@ def validated(engine: Each, folder: Path) -> dict[int, str]:
         if line.startswith('{"trial"'):
             row = json.loads(line)
             found[row["trial"]] = row["refused"]
-    if not found:
-        raise SystemExit(f"{engine.validation.name} said nothing: {done.stderr[-2000:]}")
+    if done.returncode or len(found) < sum(1 for _ in folder.iterdir()):
+        raise SystemExit(f"{engine.validation.name} judged {len(found)} trials and ended with {done.returncode}:\n"
+                         f"{done.stderr[-2000:]}")
     return found

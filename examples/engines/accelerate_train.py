@@ -96,11 +96,13 @@ def main():
                 optimizer.step()
                 optimizer.zero_grad()
             total += loss.detach().float() / microbatches
+        own = total.clone()
         torch.distributed.all_reduce(total)
         seconds = time.perf_counter() - began
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         if rank == 0:
             fsdp2.line(a, step, total / world, norm, seconds, device)
+        fsdp2.lost(rank, step, own)
     fsdp2.leave()
 
 

@@ -1,6 +1,7 @@
 """What other engines said when they failed: their own error and its rank, never torchrun's footer or a lost connection."""
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from seatrial import presets, trialfile
 from seatrial.engines import engine_for, foreign, words
 from seatrial.engines.torchtitan import Torchtitan
 from seatrial.errors import BadInput, Infeasible
+from seatrial.launch.base import Job
+from seatrial.launch.local import Local
 from seatrial.recipe import Recipe
-from seatrial.spec import Batch, Topology, Trial
+from seatrial.spec import Batch, Execution, Topology, Trial
 
 FOOTER = """\
 ============================================================
@@ -36,6 +39,7 @@ Root Cause (first observed failure):
     ("[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "oom_device", 0, "OutOfMemoryError"),
     ("RuntimeError: [enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 45 "
      "bytes.", "oom_host", None, "RuntimeError"),
+    ("[rank2]: MemoryError", "oom_host", 2, "MemoryError"),
     ("[rank3]: KeyError: 'lm_head'", "crash", 3, "KeyError"),
     ("train.py: error: unrecognized arguments: --tensor-degree 2", "invalid", None, "usage"),
 ])  # fmt: skip
@@ -72,7 +76,8 @@ def titan(**layout: object) -> Trial:
 @pytest.mark.parametrize("layout, why", [
     ({"dp": 2, "zero": 1}, "ZeRO 1"), ({"dp": 2, "pp": 2}, "ZeRO 2 or 3 would do"), ({"tp": 2}, "sequence_parallel = true"),
     ({"pp": 2, "precision": "bf16"}, "compute in fp32"), ({"dp": 2, "precision": "fp16"}, "precision fp16"),
-    ({"pp": 8, "mbs": 4}, "4 micro-batches over PP 8"),
+    ({"pp": 8, "mbs": 4}, "4 micro-batches over PP 8"), ({"pp": 4, "stage_layers": (4, 0, 2, 2)}, "nothing to train"),
+    ({"pp": 3, "vp": 2, "schedule": "interleaved"}, "16 micro-batches in 5 rounds"),
 ])
 def test_torchtitan_refuses_what_its_code_would(layout: dict, why: str):
     with pytest.raises(Infeasible, match=why):
@@ -81,8 +86,34 @@ def test_torchtitan_refuses_what_its_code_would(layout: dict, why: str):
 
 def test_torchtitan_takes_what_its_code_takes():
     for layout in ({"dp": 2}, {"dp": 2, "zero": 3}, {"tp": 2, "sequence_parallel": True}, {"pp": 2, "mbs": 4},
-                   {"dp": 2, "pp": 2, "zero": 2, "precision": "bf16"}):
+                   {"dp": 2, "pp": 2, "zero": 2, "precision": "bf16"}, {"pp": 8, "mbs": 4, "schedule": "gpipe"},
+                   {"pp": 2, "vp": 2, "schedule": "interleaved", "mbs": 16}, {"pp": 10}, {"cp": 2, "zero": 3}):
         Torchtitan().can_run(titan(**layout))
+
+
+def test_torchtitan_divides_a_context_on_gpus_alone(monkeypatch):
+    trial = titan(cp=2, zero=3)
+    here = Job(name="a", run_dir=Path("a"), argv=(), world=2, device="auto")
+    monkeypatch.setattr("seatrial.launch.local.gpus", lambda: 2)
+    Local().check(trial, here)
+    monkeypatch.setattr("seatrial.launch.local.gpus", lambda: 0)
+    for refuses in (lambda: Local().check(trial, here),
+                    lambda: Torchtitan().can_run(replace(trial, execution=Execution(device="cpu"))),
+                    lambda: Torchtitan().can_run(replace(trial, cluster=presets.cluster("local", procs_per_node=2)))):
+        with pytest.raises(Infeasible, match="CP 2: torch divides attention over ranks on GPUs alone"):
+            refuses()
+
+
+def test_the_rank_whose_own_loss_is_no_number_is_named(tmp_path: Path):
+    (tmp_path / "logs").mkdir()
+    for rank in (0, 1):
+        lost = 'seatrial-nan {"rank": 1, "step": 2}\n' if rank else "seatrial-nan {\n"
+        (tmp_path / "logs" / f"rank{rank}.log").write_text(
+            "".join(f"[titan] 2026-11-15 18:04:1{step},456 - root - INFO - step:  {step}  loss:  {loss}  grad_norm:  0.3805  "
+                    "memory:  0.60GiB(2.51%)  tps: 616  tflops: 0.01  mfu: 0.00%\n"
+                    for step, loss in ((1, "5.9"), (2, "nan"))) + lost)
+    said = [(e["step"], e.get("loss"), e.get("nan_ranks")) for e in Torchtitan().read(tmp_path) if e["event"] == "iteration"]
+    assert said == [(1, 5.9, None), (2, "nan", [1])]
 
 
 def test_what_a_log_says_was_applied_is_held_against_what_was_asked(tmp_path: Path):

@@ -18,8 +18,8 @@ sys.path.insert(0, sys.argv[1])
 import cpu_cuda
 
 cpu_cuda.install()
-from megatron.training.arguments import parse_args, validate_args  # noqa: E402
 from megatron.training.argument_utils import core_transformer_config_from_args  # noqa: E402
+from megatron.training.arguments import parse_args, validate_args  # noqa: E402
 
 
 def refusal(asked: dict[str, typing.Any]) -> str:

@@ -24,6 +24,8 @@ START = "seatrial-engine "
 """What a driver of ours says first: the versions and the device, as JSON."""
 SAID = "seatrial-applied "
 """What a program says that it built, as JSON by the fields of a trial."""
+LOST = "seatrial-nan "
+"""What it says when the loss of its own rank is no number, before it is summed over all."""
 OF_STEP = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "tflops")
 APPLIED = (*columns.DEGREES, "vp", "gbs", "seq", "layers", "hidden", "heads", "kv_heads", "dtype", "recompute")
 """What an engine may say that it applied, by the columns of a record."""
@@ -61,6 +63,9 @@ class Foreign(Adapter):
         if best is None or (run := runs[best]) is None:
             return found
         found += _iterations(run)
+        if any(isinstance(e.get("loss"), str) for e in found):
+            ranks = _lost(run_dir)
+            found = [{**e, "nan_ranks": ranks[e["step"]]} if e.get("step") in ranks else e for e in found]
         memory = {path: run.mem_gib for path, run in runs.items() if run is not None and run.mem_gib is not None}
         if memory:
             fullest = max(memory, key=lambda path: memory[path] or 0.0)
@@ -135,6 +140,20 @@ def _iterations(run: Record) -> Iterator[Event]:
         if run.breakdown and step is steps[-1]:
             event["timers"] = dict(run.breakdown)
         yield event
+
+
+def _lost(run_dir: Path) -> dict[int, list[int]]:
+    """Step -> the ranks whose own loss was no number."""
+    found: dict[int, list[int]] = {}
+    for path in logs(run_dir):
+        for line in _tail(path).splitlines():
+            if line.startswith(LOST):
+                try:
+                    said = json.loads(line[len(LOST):])
+                    found.setdefault(said["step"], []).append(said["rank"])
+                except (ValueError, KeyError, TypeError):
+                    continue
+    return found
 
 
 def _said(run_dir: Path, mark: str) -> dict[str, Any]:

@@ -54,6 +54,8 @@ class Said:
     def status(self) -> Status:
         from seatrial.notes.read.ends import ended_by  # all importers come with it
 
+        if self.kind == "MemoryError":
+            return "oom_host"  # Python's own, mostly without a word
         said = f"{self.kind}: {self.text}"
         if (end := ended_by(0, said)) is not None and end.status != "crash":
             return end.status
