@@ -92,7 +92,8 @@ def main() -> int:
     for (said, trial, _), refused in zip(found, theirs):
         wrong = next((wrong for wrong in rules.violations(trial) if wrong.level == "error"), None)
         why, later = ("", False) if wrong is None else (wrong.message, wrong.code in LATER and not refused)
-        status = "later" if later else "both refuse" if why and refused else "ours refuses" if why else "theirs refuses" if refused else "both take"
+        status = "later" if later else "both refuse" if why and refused else "ours refuses" if why else \
+            "theirs refuses" if refused else "both take"
         counts[status] += 1
         print(f"{status:14} {said} | ours: {why or 'takes it'} | theirs: {refused or 'takes it'}", flush=True)
     print(f"{counts.total() - counts['ours refuses'] - counts['theirs refuses']} of {len(found)} agree; {dict(counts)}")

@@ -201,6 +201,6 @@ def test_what_of_a_described_engine_needs_a_gpu_is_known_before_a_machine_is():
 
 def test_what_a_script_says_that_it_built_is_held_against_what_was_asked(tmp_path: Path):
     (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "rank0.log").write_text('seatrial-applied {"dp": 2, "zero": 0, "precision": "fp32", "of_its_own": 1}\n')
+    (tmp_path / "logs" / "rank0.log").write_text('seatrial-applied {"dp": 2, "zero": 0, "precision": "fp32", "own": 1}\n')
     assert Fsdp2().differs(asked("fsdp2", "topology.dp=2"), tmp_path) == {}
     assert Fsdp2().differs(asked("fsdp2", "topology.dp=2", "topology.zero=3"), tmp_path) == {"zero_stage": (3, 0)}
