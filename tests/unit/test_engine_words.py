@@ -43,6 +43,7 @@ Root Cause (first observed failure):
     ("[rank2]: MemoryError", "oom_host", 2, "MemoryError"),
     ("[rank3]: KeyError: 'lm_head'", "crash", 3, "KeyError"),
     ("train.py: error: unrecognized arguments: --tensor-degree 2", "invalid", None, "usage"),
+    ("train.py: error: argument --precision: invalid choice: 'fp8' (choose from fp32, bf16)", "invalid", None, "usage"),
 ])  # fmt: skip
 def test_an_engines_own_error_is_found_and_judged(text: str, status: str, rank: int | None, kind: str):
     log = ("Traceback (most recent call last):\n  File \"/e/megatron/arguments.py\", line 12, in validate_args\n    assert x\n"
