@@ -46,7 +46,7 @@ CASES: dict[str, Case] = {
                                   {"dp": 32, "zero": 3, "zero_group": 8, "recompute": "full", "mbs": 4, **BF16},
                                   {"dp": 4, "zero": 3, "zero_group": 2, "recompute": "full", **BF16}),
     "torchtitan-tp8-selective": ("torchtitan", LLAMA,
-                                 {"dp": 8, "tp": 8, "zero": 2, "recompute": "selective", "mbs": 2, **BF16, **SP},
+                                 {"dp": 8, "tp": 8, "zero": 2, "recompute": "selective", "mbs": 8, **BF16, **SP},
                                  {"tp": 4, "recompute": "selective", **SP}),
 }  # fmt: skip
 

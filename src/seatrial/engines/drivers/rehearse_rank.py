@@ -15,13 +15,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import fake_cuda  # beside this file
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_flatten
-
-import fake_cuda  # beside this file
 
 
 def _ours(path: str) -> Any:
