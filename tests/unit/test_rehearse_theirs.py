@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial import presets, shipped, trialfile
+from seatrial import presets, trialfile
 from seatrial.arith import parameters
 from seatrial.errors import BadInput, SeatrialError
 from seatrial.rehearse.run import Rehearsal, RehearsalOptions, rehearse
@@ -101,9 +101,3 @@ def test_program_that_starts_its_own_ranks_is_not_rehearsed(tmp_path: Path) -> N
     trial, recipe = asked(str(described))
     with pytest.raises(BadInput, match="once a node"):
         rehearse(trial, recipe, RehearsalOptions(memory_only=True))
-
-
-def test_shipped_file_is_the_named_engine(found: Rehearsal) -> None:
-    trial, recipe = asked(str(shipped.example("engines/fsdp2.toml")))
-    same = rehearse(trial, recipe, RehearsalOptions(rank=5, memory_only=True))
-    assert same.ranks[0].memory.peak_bytes == found.ranks[0].memory.peak_bytes

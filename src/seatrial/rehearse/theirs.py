@@ -93,7 +93,8 @@ def report(trial: Trial, recipe: Recipe, options: RehearsalOptions, adapter: Ada
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="seatrial-rehearse-") as made:
             return report(trial, recipe, options, adapter, tensors, peers=peers, folder=Path(made), port=port)
-    trial = replace(trial, execution=replace(trial.execution, device="cpu" if tensors == "cpu" else "cuda"))
+    # As for our own: a part of a node's processes will do.
+    trial = replace(trial, cluster=None, execution=replace(trial.execution, device="cpu" if tensors == "cpu" else "cuda"))
     recipe = replace(recipe, steps=WATCHED + (0 if tensors == "fake" else options.repeats))
     adapter.check(trial, recipe, here=True)
     python, *script = adapter.argv(trial, recipe, folder)
