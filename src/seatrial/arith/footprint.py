@@ -362,8 +362,8 @@ class Block:
         used = fused * (1 - splits) * pick(lay.fp8, up + inner, (1 - s.gated) * up)
         return cls(
             kept=kept, inside_mlp=again + gradients + waits + gathered + o, gone=used, at_weight=at_weight + o,
-            at_norm=at_norm + o, at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward, gemms=gemms,
-            last_gemm=last * pick(lay.fp8, 0.5, 1),
+            at_norm=at_norm + o, at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward,
+            gemms=gemms, last_gemm=last * pick(lay.fp8, 0.5, 1),
         )  # fmt: skip
 
 
