@@ -246,7 +246,7 @@ def layers(say: Callable[[str], None], names: Sequence[str] = tuple(BARS), devic
     say(", ".join(found.values()))
     works: tuple[str, ...] = EXPERTS if triton else ()
     for hidden in dict.fromkeys(SHAPES[name].hidden for name in names) if triton else ():
-        works, notes = verified.usable(works, device, HALF, hidden=hidden, experts=True)
+        works, notes = verified.usable(works, device, HALF, hidden=hidden)
         say(f"kernels at {hidden}: " + ", ".join(f"{n} {w}" for n, w in notes.items()))
     return found | {name: run(name, device, Kernels.of(works), say, peer=peer) for name in names}
 

@@ -21,8 +21,8 @@ KINDS = (
     ("optimizer", r"_adamw|_squared|multi_tensor|adam"),
     ("loss", r"^_parts|^_gradient|softmax"),
     ("norms", r"_norm|layer_norm|RowwiseMoments"),
-    ("activation", r"gelu|Gelu"),
-    ("casts and copies", r"^_join|^_turn8|^_cast8|^_fold|copy|Cat|Memcpy|Memset|fill"),
+    ("activation", r"gelu|Gelu|_gated"),
+    ("casts and copies", r"^_cat_qkv|^_rotate|^_transpose8|^_cast8|^_reduce_partials|copy|Cat|Memcpy|Memset|fill"),
 )
 
 

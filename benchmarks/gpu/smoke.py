@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seatrial.engine.fast import fp8
 from seatrial.engine.fast.attention import fastest
-from seatrial.engine.fast.kernels import NAMES, Kernels, verified
+from seatrial.engine.fast.kernels import EXPERTS, NAMES, Kernels, verified
 from seatrial.engine.fast.kernels.scaling import Scales
 from seatrial.engine.fast.ops import fp32_gemm_works
 
@@ -62,7 +62,7 @@ def _kernels(device: torch.device, say: Callable[[str], None]) -> dict[str, str]
     for shape in ("1.3b", "5.6b"):
         hidden = SHAPES[shape][0].hidden
         _, narrow = verified.usable(("adamw", "adamw_split"), device, HALF, hidden=hidden, moments=HALF)
-        _, found = verified.usable(NAMES, device, HALF, hidden=hidden, eight=True, experts=True)
+        _, found = verified.usable(NAMES, device, HALF, hidden=hidden)
         found |= {f"{n} of bf16 moments": w for n, w in narrow.items()}
         notes.update({f"{name} {hidden}": note for name, note in found.items()})
         say(f"  {hidden}: " + ", ".join(f"{n} {w.split()[-1] if w.startswith('differs') and 'plain torch is' not in w else w}"
@@ -103,7 +103,8 @@ def _attention(device: torch.device, say: Callable[[str], None]) -> dict[str, An
     found = {}
     for shape in ("1.3b", "5.6b"):
         m, mbs = SHAPES[shape]
-        backend, took = fastest(batch=mbs, seq=m.seq, heads=m.heads, head_dim=m.head_size, dtype=HALF, bias=None, device=device)
+        backend, took = fastest(batch=mbs, seq=m.seq, heads=m.heads, kv_heads=m.kv, head_dim=m.head_size, dtype=HALF, bias=None,
+                                device=device)
         operations = 12 * m.seq**2 * m.hidden * mbs
         found[shape] = {name: operations / s / 1e12 for name, s in took.items()}
         say(f"  attention {shape}: {backend}, " + ", ".join(f"{n} {r:.0f} TFLOP/s" for n, r in found[shape].items()))
@@ -189,12 +190,12 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
     def some(*shape: int) -> Tensor:
         return torch.randn(*shape, device=device, dtype=HALF)
 
-    k = Kernels.of(verified.usable(NAMES, device, HALF, hidden=h, eight=True)[0])
+    k = Kernels.of(verified.usable([n for n in NAMES if n not in EXPERTS], device, HALF, hidden=h)[0])
     scales = Scales(device)
     e4, e5 = scales.state(fp8.FORWARD), scales.state(fp8.GRADIENT)
     x, dy, r, w, b = some(tokens, h), some(tokens, h), some(tokens, h), some(h), some(h)
     pre, dg, logits = some(tokens, 4 * h), some(tokens, 4 * h), some(4096, vocab)
-    stats = k.norm(x, w, b, 1e-5)[1]
+    stats, wide, angles = k.norm(x, w, b, 1e-5)[1], some(tokens, 2 * h), (some(tokens, 32), some(tokens, 32))
     n, count = tokens * h, 2**28
     first, second = (torch.zeros(count, device=device) for _ in range(2))
     narrow = [m.to(HALF) for m in (first, second)]
@@ -205,9 +206,11 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
     vocabulary, random, text = some(vocab, h), torch.randint(vocab, (tokens,), device=device), _text(tokens, vocab, device)
     sums, places = torch.randn(3, 528, h, device=device), [(some(h), True) for _ in range(3)]
     return {
-        "norm": (6 * n, lambda: k.norm(x, w, b, 1e-5, plus=b)),
+        "norm": (4 * n, lambda: k.norm(x, w, b, 1e-5)),
+        "rms norm": (4 * n, lambda: k.norm(x, w, None, 1e-5)),
         "norm_recompute": (4 * n, lambda: k.norm_recompute(x, stats, w, b)),
-        "norm_backward": (8 * n, lambda: k.norm_backward(dy, x, stats, w, r)),
+        "norm_backward": (8 * n, lambda: k.norm_backward(dy, x, stats, w, r, sum_residual=True)),
+        "rms norm_backward": (8 * n, lambda: k.norm_backward(dy, x, stats[1:], w, r)),
         "norm_backward alone": (6 * n, lambda: k.norm_backward(dy, x, stats, w)),
         "add_rows": (2 * n + 4 * h * len(random.unique()), lambda: k.add_rows(vocabulary, random, dy)),
         "add_rows of a text": (2 * n + 4 * h * len(text.unique()), lambda: k.add_rows(vocabulary, text, dy)),
@@ -215,6 +218,10 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
         "gelu": (16 * n, lambda: k.gelu(pre)),
         "gelu_backward": (24 * n, lambda: k.gelu_backward(dg, pre, recompute=False)),
         "gelu_backward again": (32 * n, lambda: k.gelu_backward(dg, pre, recompute=True)),
+        "gated": (12 * n, lambda: k.gated(pre)),
+        "gated_backward": (24 * n, lambda: k.gated_backward(wide, pre)),
+        "rotate": (8 * n, lambda: k.rotate(pre, (h // 64, h // 64), angles, None)),
+        "rotate_backward": (8 * n, lambda: k.rotate_backward(x, dy, None, angles, None)),
         "cat_qkv": (12 * n, lambda: k.cat_qkv((x, dy, r))),
         "reduce_partials": (12 * 528 * h, lambda: k.reduce_partials(sums, places)),
         "adamw": (26 * count, lambda: k.adamw_split(weights, rest, grad, first, second, numbers, beta1=0.9, beta2=0.95,
@@ -225,10 +232,11 @@ def _cases(device: torch.device, h: int, tokens: int, vocab: int) -> dict[str, t
         "softmax_parts": (2 * logits.numel(), lambda: k.softmax_parts(logits, targets, vocab)),
         "softmax_gradient": (4 * logits.numel(), lambda: k.softmax_gradient(logits, targets, log_sum, vocab)),
         "norm8": (3 * n, lambda: k.norm8(x, w, b, 1e-5, e4)),
-        "norm8 added": (7 * n, lambda: k.norm8(x, w, b, 1e-5, e4, added=dy)),
         "norm_recompute8": (3 * n, lambda: k.norm_recompute8(x, stats, w, b, e4)),
         "gelu8": (12 * n, lambda: k.gelu8(pre, e4)),
         "gelu_backward8": (28 * n, lambda: k.gelu_backward8(dg, pre, e5, e4)),
+        "gated8": (10 * n, lambda: k.gated8(pre, e4)),
+        "gated_backward8": (22 * n, lambda: k.gated_backward8(wide, pre, e5, e4)),
         "cat_qkv8": (12 * n, lambda: k.cat_qkv8((x, dy, r), e5)),
         "cast8": (3 * n, lambda: k.cast8(x, e4)),
         "cast8 cols": (3 * n, lambda: k.cast8(x, e4, rows=False, cols=True)),

@@ -279,6 +279,8 @@ class Block:
     """From its forward pass to its backward pass."""
     inside_mlp: Count
     """What the backward pass adds at its fullest: what it makes again, and gradients of the MLP's inner width …"""
+    gone: Count
+    """… of which this is gone when the first gradient of a weight comes …"""
     at_weight: Count
     """… when the gradient of the MLP's first matrix is computed …"""
     at_norm: Count
@@ -357,10 +359,11 @@ class Block:
         gemms = (4 + qkv + context + up + inner) * pick(lay.fp8, 0.5, 1)
         at_input = splits * (gemms - kept + (2 + fused) * o + larger(1 + cuts * (lay.topology.mbs > 1), rms + o))
         forward = 1 + o + selective * (1 - lay.fp8) * (o + product) + full * (2 * o + up + product) + inner - product
+        used = fused * (1 - splits) * pick(lay.fp8, up + inner, (1 - s.gated) * up)
         return cls(
-            kept=kept, inside_mlp=again + gradients + waits + gathered + o, at_weight=at_weight + o, at_norm=at_norm + o,
-            at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward, gemms=gemms,
-            last_gemm=last * pick(lay.fp8, 0.5, 1),
+            kept=kept, inside_mlp=again + gradients + waits + gathered + o, gone=used, at_weight=at_weight + o,
+            at_norm=at_norm + o, at_scores=larger(at_scores, at_heads, at_keys) + o, at_input=at_input, forward=forward,
+            gemms=gemms, last_gemm=last * pick(lay.fp8, 0.5, 1),
         )  # fmt: skip
 
 
@@ -375,7 +378,7 @@ class Block:
         at_norm = again - gone + pick(splits, routed.waits, -(1 - selective) * o) + rms + routed.norm + o
         gemms = 2 + gemms + routed.waits
         return cls(
-            kept=kept, at_weight=0,
+            kept=kept, gone=0, at_weight=0,
             inside_mlp=again + larger(routed.backward, full * routed.forward) + selective * o + splits * routed.late + o,
             at_norm=at_norm + o, at_scores=0, at_input=splits * (gemms - kept + 2 * o + rms + o),
             forward=routed.forward + o + selective * (o + routed.cheap) + full * (whole - 2 * o), gemms=gemms,
@@ -528,8 +531,10 @@ class Rank:
     """Of the first stage, and …"""
     ends: Count
     """… of the last one: what a micro-batch keeps outside the blocks."""
+    before: Count
+    """A block's backward pass, before the first gradient of a weight …"""
     in_mlp: Count
-    """A block's backward pass, before the first gradient of a norm …"""
+    """… of a norm …"""
     after: Count
     """… and from there on."""
     forward: Count
@@ -566,7 +571,8 @@ class Rank:
         # Weight gradients that are not fp32 themselves are made in 16 bits before they are added up.
         temporary = half_on_cpu * (1 - lay.splits) * s.hidden * element
         widths = layer.widths(s, lay.topology.tp)
-        in_mlp = larger(block.inside_mlp * row + (1 - s.gated) * temporary * widths.inner,
+        before = block.inside_mlp * row
+        in_mlp = larger(before - block.gone * row + (1 - s.gated) * temporary * widths.inner,
                         block.at_weight * row + temporary * widths.up)
         kept, waits, forward = block.kept, block.gemms, block.forward
         after = larger(block.at_norm, block.at_scores, block.at_input)
@@ -578,7 +584,7 @@ class Rank:
             plain = (mixed < layers) * 1
             mean, most = (Block.of(lay, gpu=gpu, routed=Routed.of(lay, load, gpu=gpu)) for load in (lay.load, lay.most_load))
             kept, waits = kept + share * (mean.kept - kept), waits + share * (mean.gemms - waits)
-            in_mlp = larger(plain * in_mlp, has * most.inside_mlp * row)
+            before, in_mlp = plain * before, larger(plain * in_mlp, has * most.inside_mlp * row)
             after = larger(plain * after, has * larger(most.at_norm, most.at_input))
             forward = larger(plain * forward, has * most.forward)
         logits = logits_of(lay, gpu=gpu)
@@ -606,7 +612,7 @@ class Rank:
             routes_summed=routes.flat // routed_gradients,
             kept=kept * row, waits=waits * row, last_gemm=block.last_gemm * row,
             normed=s.normed_embedding * o * row, ends=2 * o * row,
-            in_mlp=in_mlp, after=after * row, forward=forward * row,
+            before=before, in_mlp=in_mlp, after=after * row, forward=forward * row,
             loss=(1 + lay.cuts) * row + half_on_cpu * lay.rows * element, logits=logits,
             to_words=(1 + half_on_cpu + (lay.topology.tp > 1)) * row,
             exchanged=s.ties * (lay.topology.pp > 1) * (has_head + has_words > 0) * (lay.rows // shards) * FP32,
@@ -634,6 +640,7 @@ class Rank:
         works = (h.running > 0) * 1
         # On a GPU gradients come as the pass goes on; where weight gradients wait, a norm's is a bucket's first.
         reached = pick(h.low, h.running, smaller(self.deep, h.running))
+        fewer = larger(0, reached - smaller(self.deep, h.running))
         before = larger(0, reached - self.splits * smaller(self.deep, h.running))
         gathered = (pick(h.low, 1, smaller(2, h.running)) * (self.gathers * self.gathered + self.routes.gathered)
                     + self.gathers * self.cast * works)
@@ -649,6 +656,8 @@ class Rank:
                 found.append(self.moment(gathered=gathered, gradients=gradients, messages=h.messages,
                                          held=held - further * self.deep * self.kept,
                                          working=pick(works, working, self.outside * self.row)))
+        found.append(self.moment(gathered=gathered, held=held, messages=h.messages, working=works * self.before,
+                                 gradients=self._gradients(h, fewer, on_the_way, gpu=gpu) + without))
         found.append(self.moment(held=held, messages=h.messages + (h.messages > 0), working=h.follows * works * self.forward,
                                  gradients=self._gradients(h, 0, on_the_way, begun=0, gpu=gpu) + without))
         if ever(h.head):

@@ -1,7 +1,7 @@
 """One linear layer of a fused block: its three GEMMs, and the kernels that make what they take, in 16 or in eight bits.
 
-    up, down = (Product(linear, column=c, kernels=kernels, gemm=gemm, tp=tp) for linear, c in …)
-    x, h, stats = up.normed(stream, norm)               h: what may be kept of it
+    up = Product(linear, column=True, gated=True, kernels=kernels, gemm=gemm, tp=tp)
+    x, h, stats = up.normed(stream, norm, batch)        h: what may be kept of it
     y = down.onto(stream, down.activated(up(x))[0])     the residual stream is what the GEMM adds to
 
 An operand is what a GEMM takes. In 16 bits that is the matrix itself; in eight (`Product8`) it is cast by the kernel that makes
