@@ -30,6 +30,9 @@ class Parameters:
     final_norm: int
     head: int
     """The output projection, 0 when it is the word embedding."""
+    mtp: int
+    """Layers of multi-token prediction. Published sizes leave them out, and so does `total`: DeepSeek-V3 has 671 billion
+    beside the 11.6 of its one, which has embedding and head in common with the model."""
 
     @property
     def total(self) -> int:
@@ -48,16 +51,20 @@ class Parameters:
 
 @lru_cache(maxsize=1024)
 def parameters(model: Model) -> Parameters:
+    dense = layer.numbers(layer.tensors(model, 1))
+    mixed = layer.numbers(experts.layer_tensors(model)) if model.mixture else 0
+    joins = 2 * model.hidden**2 + 3 * layer.norm(model, model.hidden)
     return Parameters(
         embedding=model.vocab * model.hidden,
         positions=layer.numbers(layer.entry(model)),
-        layer=layer.numbers(layer.tensors(model, 1)),
+        layer=dense,
         layers=model.layers - model.expert_layers,
-        expert_layer=layer.numbers(experts.layer_tensors(model)) if model.mixture else 0,
+        expert_layer=mixed,
         expert_layers=model.expert_layers,
         active_layer=experts.active(model) if model.mixture else 0,
         final_norm=layer.norm(model, model.hidden),
         head=0 if model.ties else model.vocab * model.hidden,
+        mtp=sum(joins + (mixed if model.has_experts(model.layers + i) else dense) for i in range(model.mtp)),
     )
 
 

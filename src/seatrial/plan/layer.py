@@ -268,7 +268,7 @@ SHAPED = ("mbs", "seq", "hidden", "heads", "kv", "head_size", "inner", "vocab", 
           "kv_rank", "rope_dim", "value_dim", "sliding_window", "full_every")
 """The columns that GEMMs and attention depend on …"""
 ROUTED = ("mbs", "seq", "hidden", "tp", "gated", "precision", "cp", "engine", "experts", "chosen", "expert_inner", "ep", "etp",
-          "moe_balance", "procs_per_node")
+          "moe_balance", "capacity_permille", "procs_per_node")
 """… and those of experts."""
 
 

@@ -47,7 +47,7 @@ def print_plan(document: Document, request: Request) -> None:
     if "around" in document:
         _around(document["around"])
     if "active_parameters" in document:
-        terminal.say(_size(document["parameters"], document["active_parameters"]))
+        terminal.say(_size(document["parameters"], document["active_parameters"], document["mtp_parameters"]))
     rejected = ", ".join(f"{code} {count:,}" for code, count in document["rejected"].items())
     terminal.say(f"{document['considered']:,} layouts considered, {document['accepted']:,} can run"
                  + (f"; rejected: {rejected}" if rejected else ""))
@@ -88,8 +88,9 @@ def _around(given: dict[str, Any]) -> None:
         terminal.say(f"With one change: {changes}.")
 
 
-def _size(total: int, active: int) -> str:
-    return f"{total / 1e9:.1f}B parameters, of which a token passes {active / 1e9:.2f}B."
+def _size(total: int, active: int, mtp: int) -> str:
+    beside = f", beside {mtp / 1e9:.1f}B of multi-token prediction" if mtp else ""
+    return f"{total / 1e9:.1f}B parameters, of which a token passes {active / 1e9:.2f}B{beside}."
 
 
 def draw(candidates: list[dict[str, Any]], *, cells: int) -> None:
@@ -241,7 +242,7 @@ def explained(explained: Explained, top: int) -> None:
     print(ENGINE.format(engine=explained.engine.name, attention=explained.attention))
     if mixture:
         size = parameters(explained.trial.model)
-        terminal.say(_size(size.total, size.active))
+        terminal.say(_size(size.total, size.active, size.mtp))
     print(f"\n{terminal.seconds(explained.sec)} s per iteration (90 %: {_end(explained.lo)} to {_end(explained.hi)})")
     print(terminal.breakdown(explained.parts, "s", said=WHY))
     print(f"\n{explained.mem_gib:.1f} GiB of {explained.limit_gib:.1f} on the fullest device: it fits with "

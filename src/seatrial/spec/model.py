@@ -341,6 +341,11 @@ class Model:
         return None if self.experts is None else self.expert_ffn if self.expert_ffn is not None else self.inner
 
     @property
+    def capacity_permille(self) -> int:
+        """What an expert takes, in thousandths of an even share; 0 where it takes all."""
+        return round(1000 * (self.router.capacity or 0)) if self.mixture else 0
+
+    @property
     def shared_inner(self) -> int:
         """Inner width of all shared experts together: they are one MLP."""
         return (self.shared or 0) * (self.expert_inner or 0)
