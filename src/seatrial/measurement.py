@@ -113,8 +113,8 @@ def rise(iterations: Sequence[Mapping[str, Any]]) -> str:
     (first, _), (most, at) = known[0], max(known)
     if most <= RISEN * first:
         return ""
-    return (f"the loss rose from {first:.4g} to {most:.4g} at iteration {at}: a longer warm-up (recipe.warmup_steps) or a lower "
-            "recipe.lr would do")
+    return (f"the loss rose from {first:.4g} to {most:.4g} at iteration {at}: a longer warm-up (recipe.warmup_steps) or a "
+            "lower recipe.lr would do")
 
 
 KEPT = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "warmup", "outlier")
