@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from benchmarks.gpu.ours import trial_of
-from benchmarks.gpu.shapes import ROWS
+from benchmarks.gpu.shapes import ROWS, trial_of
 
 from seatrial import presets
 from seatrial.plan import step

@@ -2,12 +2,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.ours import trial_of
-from benchmarks.gpu.shapes import ROWS
+from benchmarks.gpu.shapes import ROWS, trial_of
 
 from seatrial.logbook import Logbook
 from seatrial.record import Outcome, Record
@@ -25,7 +23,7 @@ def write(source: Path, book: Path) -> int:
 
 def _record(name: str, found: dict[str, Any]) -> Record:
     row = ROWS[name]
-    trial = trial_of(replace(row, precision="bf16") if row.kind != "ours" else row)
+    trial = trial_of(row)
     m, t = trial.model, trial.topology
     asked: dict[str, Any] = {
         "section": "benchmarks.gpu", "size_label": name, "machine": found.get("device", ""), "nodes": 1, "gpus": 1,

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)
 RECIPE = Recipe(steps=3, lr=1e-2)
 EXECUTION = Execution(bucket_mib=0.05, logits_chunk=24)
 GPT2 = Model(layers=2, hidden=32, heads=4, vocab=101, seq=16)
-FUSED = KernelConfig(fused=True, residual_in_gemm=True)
+FUSED = KernelConfig(fused=True)
 ALL = replace(FUSED, logits_in_16_bits=True, one_pass_update=True, narrow_gradients=True, release_gradients=True,
               split_masters=True, logits_bytes=2**14)
 

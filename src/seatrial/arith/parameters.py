@@ -42,13 +42,8 @@ class Parameters:
     @property
     def active(self) -> int:
         """What one token passes: of the experts those that it chooses. Word embedding and head count whole, as on the cards of
-        Mixtral and Qwen3."""
+        Mixtral and Qwen3; those of DeepSeek-V3 and gpt-oss leave the word embedding out."""
         return self.total - (self.expert_layer - self.active_layer) * self.expert_layers
-
-    @property
-    def active_with_head(self) -> int:
-        """The same without the word embedding, of which a token reads one row, as on the cards of DeepSeek-V3 and gpt-oss."""
-        return self.active - (self.embedding if self.head else 0)
 
 
 @lru_cache(maxsize=1024)

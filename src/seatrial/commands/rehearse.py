@@ -2,6 +2,7 @@
 
     seatrial rehearse --model gpt2-124m --cluster jz-a100 --dp 4 --tp 2 --pp 4 --mbs 1 --gbs 64
     seatrial rehearse trial.toml --stage last --json
+    seatrial rehearse --engine torchtitan --model llama3-8b --cluster jz-a100 --dp 64 --zero 3 --memory-only
     seatrial rehearse --model bloom-181b --cluster jz-a100 --dp 4 --tp 8 --pp 12 --gbs 2048 --memory-only
 
 Exit status: 0 good, 2 what was asked cannot run, 3 the device ran out of memory.
@@ -18,7 +19,7 @@ import typer
 
 from seatrial.commands.run import asked_for
 from seatrial.errors import EXIT_GOOD, BadInput
-from seatrial.options import JSON, OPTIONS, SET_OTHER, Layout, spread
+from seatrial.options import JSON, OPTIONS, SET_OTHER, Layout, engine, spread
 
 if TYPE_CHECKING:
     from seatrial.recipe import Recipe
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
         which: str = typer.Option("", "--trial", help="Which of a sweep, as 'dp=8 tp=4'; by default its first.",
                                   show_default=False),
         layout: Layout = OPTIONS,
+        engine: str = engine("the file's, or seatrial", "Whose rank"),
         cluster: str = typer.Option(None, help="Whose network is charged, whose forecast stands beside.", show_default=False),
         machine: Path = typer.Option(None, help="machine.json of `seatrial probe`, in place of the data sheet.",
                                      show_default=False),
@@ -57,7 +59,7 @@ def register(app: typer.Typer) -> None:
         # A measured machine is a cluster of its own, or takes the place of another's data sheet.
         given["cluster"] = {"base": cluster, "machine": measured} if cluster else {"base": measured}
         given["execution"] = {"device": device}
-        trial, recipe = _asked(file, given, settings, which)
+        trial, recipe = _asked(file, given, settings if engine is None else [f"engine={engine}", *settings], which)
         from seatrial.logbook import Logbook
         from seatrial.rehearse import load, run, show
 

@@ -22,10 +22,10 @@ from seatrial.spec import Trial
 
 START = "seatrial-engine "
 """What a driver of ours says first: the versions and the device, as JSON."""
-SAID = "seatrial-applied "
-"""What a program says that it built, as JSON by the fields of a trial."""
 LOST = "seatrial-nan "
 """What it says when the loss of its own rank is no number, before it is summed over all."""
+SAID = "seatrial-applied "
+"""What a program says that it built, as JSON by the fields of a trial."""
 OF_STEP = ("step", "sec", "loss", "grad_norm", "gbs", "skipped", "loss_scale", "tflops")
 APPLIED = (*columns.DEGREES, "vp", "gbs", "seq", "layers", "hidden", "heads", "kv_heads", "dtype", "recompute")
 """What an engine may say that it applied, by the columns of a record."""

@@ -144,6 +144,8 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
         if not isinstance(data.get(name, {}), Mapping):
             raise BadInput(f"{where}: {name}: expected a table, found {data[name]!r}")
     cluster = {**given.get("cluster", {})}
+    # A configuration that says how many processes it starts, and not on what, sets the nodes.
+    counted = "cluster" not in data and "dp" in data.get("topology", {}) and cluster.get("nodes") is None
     if cluster.get("base") is not None:
         data = {key: value for key, value in data.items() if key != "cluster"}
     elif "cluster" not in data:
@@ -158,6 +160,10 @@ def one_trial(data: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]], s
     trial, _ = trialfile.build(tables, settings, where=where)
     if trial.cluster is None:
         raise BadInput("--cluster must be given, or a [cluster] table")
+    if counted and trial.world % trial.cluster.procs_per_node == 0 and not any(s.startswith("cluster.nodes") for s in settings):
+        tables["cluster"] = {**tables["cluster"], "nodes": trial.world // trial.cluster.procs_per_node}
+        trial, _ = trialfile.build(tables, settings, where=where)
+    assert trial.cluster is not None
     own = tables.get("topology", {})
     stated = {*own, *(setting.split("=")[0].removeprefix("topology.").strip() for setting in settings)}
     others = trial.topology.tp * trial.topology.pp * trial.topology.cp

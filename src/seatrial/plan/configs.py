@@ -1,6 +1,6 @@
 """Many configurations at once: one numpy column a quantity, so that the physics is written once and runs over all of them.
 
-    Configs.from_trials([trial, …])             from the words of `spec.py`
+    Configs.from_trials([trial, …])             from the words of `spec/`
     Configs.from_columns(n, layers=72, tp=…)    numbers or arrays; what is left out takes the default of its column
     configs.take(mask_or_indices)
 

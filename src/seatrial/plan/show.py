@@ -44,6 +44,8 @@ def print_plan(document: Document, request: Request) -> None:
     terminal.say(f"{of} on {cluster.name}: {nodes} x {cluster.procs_per_node} = {cluster.world} devices, "
                  f"batch {','.join(map(str, request.space.gbs))}, {document['precision']}")
     print(ENGINE.format(**document))
+    if "around" in document:
+        _around(document["around"])
     if "active_parameters" in document:
         terminal.say(_size(document["parameters"], document["active_parameters"]))
     rejected = ", ".join(f"{code} {count:,}" for code, count in document["rejected"].items())
@@ -71,6 +73,19 @@ def print_plan(document: Document, request: Request) -> None:
     print()
     draw(candidates[:DRAWN], cells=min(terminal.width(), WIDEST))
     _remarks(document)
+
+
+def _around(given: dict[str, Any]) -> None:
+    """The layout that the question began with, before those that might replace it."""
+    rank = f"number {given['rank']:,} of {given['of']:,} by time" if given["of"] else "and nothing else runs"
+    behind = f", {given['slower_by']:.1%} behind the first" if (given["slower_by"] or 0) > 0 else ""
+    fits = {"yes": "fits", "tight": f"fits with {percent(given['fit_odds'])}"}.get(given["fits"], "may well run out of memory")
+    seconds, low, high = (terminal.seconds(given[name]) for name in ("sec_per_it", "sec_lo", "sec_hi"))
+    terminal.say(f"{given['file']} runs {layout(given)}: {seconds} s ({low} to {high}), {given['mem_gib']:.1f} GiB, {fits}; "
+                 f"{rank}{behind}.")
+    if given["changes"]:
+        changes = "; ".join(f"{change['what']} ({change['gain']:.1%} less time)" for change in given["changes"])
+        terminal.say(f"With one change: {changes}.")
 
 
 def _size(total: int, active: int) -> str:

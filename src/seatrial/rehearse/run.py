@@ -74,11 +74,24 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Collective:
+    name: str
+    ranks: tuple[int, ...]
+    size_bytes: int
+    """Of the whole result, or of what is summed."""
+    phase: str
+    seconds: float
+    """That the network takes, hidden or not."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rank(Candidate):
     """One that was rehearsed."""
 
     times: RankTimes | None
     memory: Memory
+    collectives: tuple[Collective, ...] = ()
+    """Of one step in their order; of engines that are not ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +126,10 @@ def stage_rank(trial: Trial, stage: str) -> int:
 def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster: Cluster | None = None,
              network: Network | None = None, say: Callable[[str], None] = lambda line: None) -> Rehearsal:
     """`network`: measured curves in place of the cluster's model."""
+    from seatrial.rehearse import theirs
+
+    if (adapter := theirs.adapter_of(trial)) is not None:
+        return theirs.rehearse(trial, recipe, options, adapter, cluster=cluster, network=network)
     check(trial, options)
     t = trial.topology
     device = device_of(trial.execution.device, RankInfo())
@@ -151,7 +168,7 @@ def rehearse(trial: Trial, recipe: Recipe, options: RehearsalOptions, *, cluster
         by_rank = {r: one.times for one in found for r in one.alike if one.times is not None}
         ranks = [by_rank[r] for r in range(t.pp)] if options.all_stages else [next(iter(by_rank.values()))] * t.pp
         iteration = assemble(trial, ranks, send_s=send_s)
-    return Rehearsal(trial=trial, device=_words(device), device_type=device.type, threads=threads, ranks=tuple(found),
+    return Rehearsal(trial=trial, device=words(device), device_type=device.type, threads=threads, ranks=tuple(found),
                      iteration=iteration, assumes_alike=not options.all_stages and t.pp > 1, cluster=cluster, send_s=send_s,
                      load=options.load, notes=tuple(notes))
 
@@ -231,7 +248,7 @@ def _needs_gib(trial: Trial, candidate: Candidate, device: torch.device, load: L
     return one / GIB, counted.total / GIB
 
 
-def _words(device: torch.device) -> str:
+def words(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return "CPU"

@@ -26,6 +26,7 @@ from seatrial.plan import memory, step
 from seatrial.plan.configs import Configs, Floats
 from seatrial.recipe import Recipe
 from seatrial.record import Outcome, Record
+from seatrial.rehearse import theirs
 from seatrial.rehearse.iteration import RankTimes, Timed
 from seatrial.rehearse.load import pairs_of
 from seatrial.rehearse.run import Rank, Rehearsal
@@ -86,7 +87,7 @@ def document(found: Rehearsal, recipe: Recipe, *, seconds: float) -> dict[str, A
     t = found.trial.topology
     forecast = Forecast.of(found.trial, found.cluster) if found.cluster is not None else None
     made: dict[str, Any] = {
-        "kind": "rehearsed", "model": found.trial.model.name or None,
+        "kind": "rehearsed", "engine": found.trial.engine, "model": found.trial.model.name or None,
         "cluster": found.cluster.name if found.cluster is not None else None, "topology": fields.plain(t),
         "gbs": found.trial.batch.gbs, "microbatches": found.trial.microbatches, "world": t.world, "device": found.device,
         "threads": found.threads if found.device_type == "cpu" else None, "took_s": seconds, "notes": list(found.notes),
@@ -117,20 +118,23 @@ def _tflops(found: Rehearsal) -> float | None:
 def _rank(one: Rank, found: Rehearsal, recipe: Recipe, forecast: Forecast | None) -> dict[str, Any]:
     memory = one.memory
     kind_of_cluster = found.cluster.device.kind if found.cluster is not None else "cpu"
+    ours = theirs.adapter_of(found.trial) is None
     counted = footprint(found.trial, rank=one.pp_rank,
                         gpu=found.device_type == "cuda" or memory.fake and kind_of_cluster == "gpu",
-                        load=found.load.of_balance(found.trial, one.rank))
+                        load=found.load.of_balance(found.trial, one.rank)) if ours else None
     made: dict[str, Any] = {
         "rank": one.rank, "pipeline_rank": one.pp_rank, "stands_for": list(one.alike), "layers": list(one.layers),
         "expert_layers": list(one.expert_layers), "received_tokens": _received(one, found),
         "has_embedding": one.has_embedding, "has_head": one.has_head, "in_flight": one.in_flight,
         "memory": {
             "peak_gib": memory.peak_bytes / GIB, "peak_bytes": memory.peak_bytes, "at_peak_bytes": memory.at_peak,
-            "parts_bytes": memory.parts, "counted_bytes": {part: getattr(counted, part) for part in memory.parts},
+            "parts_bytes": memory.parts, "counted_bytes": {part: getattr(counted, part) for part in memory.parts} if ours else {},
             "by": "tensors without memory" if memory.fake else "real tensors", "microbatches_run": memory.microbatches,
             "allocated_gib": None if memory.allocated_bytes is None else memory.allocated_bytes / GIB,
             "reserved_gib": None if memory.reserved_bytes is None else memory.reserved_bytes / GIB,
+            "over_time_bytes": list(memory.over_time), "start_bytes": memory.start_bytes,
         },
+        "collectives": [vars(collective) for collective in one.collectives],
         "actions": None if one.times is None else _actions(one.times),
         "forecast": None,
     }  # fmt: skip
@@ -219,15 +223,32 @@ def _print_rank(one: dict[str, Any], topology: dict[str, Any]) -> None:
               " of a micro-batch")
     print(f"  memory: {_bytes(memory['peak_bytes'])} at the fullest moment of {memory['microbatches_run']} micro-batches, "
           f"by {memory['by']}" + _allocator(memory))
-    parts = [p for p, size in memory["parts_bytes"].items() if size or memory["counted_bytes"][p]]
-    rows = [[p, *(_bytes(memory[column][p]) for column in ("at_peak_bytes", "parts_bytes", "counted_bytes"))] for p in parts]
-    _table(["part", "then", "its own peak", "counted from the shapes"], rows)
+    shown = {"at_peak_bytes": "then", "parts_bytes": "its own peak", "counted_bytes": "counted from the shapes"}
+    shown = {column: label for column, label in shown.items() if memory[column]}
+    parts = [p for p in memory["parts_bytes"] if any(memory[column][p] for column in shown)]
+    _table(["part", *shown.values()], [[p, *(_bytes(memory[column][p]) for column in shown)] for p in parts])
+    if memory["start_bytes"] is not None:
+        print(f"  before the first step: {_bytes(memory['start_bytes'])} at most")
     forecast = one["forecast"]
     if forecast is not None:
         print(f"  the planner expects {forecast['mem_gib']:.2f} GiB in use there, as {forecast['engine']} keeps it, "
               "with context and slack")
     if one["actions"] is not None:
         _print_actions(one["actions"], forecast)
+    if one["collectives"]:
+        _print_collectives(one["collectives"])
+
+
+def _print_collectives(collectives: list[dict[str, Any]]) -> None:
+    """Of one step, those of a kind together, in the order in which the first of each came."""
+    kinds: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for one in collectives:
+        kinds.setdefault((one["phase"], one["name"], tuple(one["ranks"])), []).append(one)
+    rows = [[phase, name, f"{len(ranks)} ranks, {ranks[1] - ranks[0]} apart", str(len(every)),
+             _bytes(sum(one["size_bytes"] for one in every)), _time(sum(one["seconds"] for one in every))]
+            for (phase, name, ranks), every in kinds.items()]
+    print("  collectives of a step:")
+    _table(["phase", "collective", "group", "calls", "size", "network"], rows)
 
 
 def _allocator(memory: dict[str, Any]) -> str:

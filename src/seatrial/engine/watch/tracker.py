@@ -31,7 +31,7 @@ class LiveStorages(TorchDispatchMode):
 
     def __init__(self, *, tagged: Mapping[str, Iterable[Tensor]] | None = None, logits_cols: int | None = None,
                  gradient_sizes: Collection[int] = (), gradient_types: Collection[torch.dtype] = (torch.float32,),
-                 in_loss: Callable[[], bool] = lambda: True, device_type: str = "cpu"):
+                 in_loss: Callable[[], bool] = lambda: True, device_type: str = "cpu", parts: Collection[str] = PARTS):
         """`gradient_sizes`: flat tensors of so many elements, of one of `gradient_types`, are gradients, which come and go
         within a step.
 
@@ -41,7 +41,7 @@ class LiveStorages(TorchDispatchMode):
         self.in_loss = in_loss
         self.logits_cols, self.device_type = logits_cols, device_type
         self.gradient_sizes, self.gradient_types = frozenset(gradient_sizes), frozenset(gradient_types)
-        self.live: dict[str, int] = dict.fromkeys(PARTS, 0)
+        self.live: dict[str, int] = dict.fromkeys(parts, 0)
         self.at_peak: dict[str, int] = dict(self.live)
         self.peaks: dict[str, int] = dict(self.live)
         self.peak_bytes = 0
@@ -63,12 +63,16 @@ class LiveStorages(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
+        self.see(out)
+        return out
+
+    def see(self, out: Any) -> None:
+        """What an operation handed back."""
         for value in tree_flatten(out)[0]:
             if isinstance(value, Tensor) and value.device.type == self.device_type:
                 storage = value.untyped_storage()
                 if storage._cdata not in self._known:
                     self._add(storage, self._part(value))
-        return out
 
     def _part(self, value: Tensor) -> str:
         if value.dim() == 1 and value.numel() in self.gradient_sizes and value.dtype in self.gradient_types:

@@ -17,6 +17,7 @@ from seatrial.columns import LAYOUT
 from seatrial.notes.lint import derived, digits
 from seatrial.notes.lint.digits import Printed
 from seatrial.notes.lint.formulas import complete
+from seatrial.notes.lint.model_size import MODELS_DIFFER, fits_label, of_another_shape
 from seatrial.notes.lint.relations import (
     BELONGS,
     ENOUGH_ROWS,
@@ -38,6 +39,7 @@ from seatrial.notes.lint.relations import (
     rule_of,
     slack,
     term,
+    wobble,
 )
 from seatrial.notes.lint.sheet import EXTRA, Finding, Level, Row, Sheet, mode, round_number
 from seatrial.notes.lint.throughput import SLIP, STATED_ABOVE, USUAL, formula_of_another
@@ -108,7 +110,7 @@ def check(sheet: Sheet) -> list[Finding]:
         _exchanges(suspects)
         found += _stated_otherwise(mates)
         for row, (broken, repairs) in suspects.items():
-            if repairs or not _of_another_kind(row, broken, suspects):
+            if broken and (repairs or not _of_another_kind(row, broken, suspects)):
                 found += _report(row, broken, repairs)
     return found
 
@@ -192,7 +194,11 @@ def _unstated(row: Row, relation: Relation, off: float) -> bool:
 
 def _of_nodes(row: Row, relation: Relation) -> bool:
     """An aggregate that follows from TFLOPs which are a node's: those are what is unlike the other rows, not the aggregate."""
-    return relation.name == "the aggregate" and derived.aggregate_fits(row, row.get("tflops") or 0.0) is not None
+    habit = derived.aggregate_fits(row, row.get("tflops") or 0.0) if relation.name == "the aggregate" else None
+    if habit is None or habit.each == "processes":
+        return habit is not None
+    others = [mate.record.tflops for mate in row.around if mate is not row and mate.record.tflops]
+    return not others or not 0.5 < (row.get("tflops") or 0.0) / statistics.median(others) < 2.0
 
 
 def _habits(judged: dict[Row, tuple[list[tuple[Relation, Rule, float]], list[tuple[Relation, Rule]]]]) -> set[tuple[Row, str]]:
@@ -259,10 +265,22 @@ def _mended(
 ) -> tuple[list[tuple[Relation, Rule, float]], list[Repair]]:
     """What is broken and what would mend it; where nothing does, without what was found in the table and may be no rule."""
     repairs = list(_repairs(row, broken, kept))
+    if all(dict(relation.terms).keys() & {"flops", "token_flops"} and of_another_shape(row, off) for relation, _, off in broken):
+        fits = fits_label(row)  # then only a slip of the hand tells
+        repairs = [r for r in repairs if r.name in ("layers", "hidden") and r.why and not (fits and "row" in r.why)]
+        broken = broken if repairs else []
+    if all(_of_a_model(row, relation) and abs(off) < MODELS_DIFFER for relation, _, off in broken):
+        return [], []
     told = [each for each in broken if not _is_found(each[0])]
     if repairs or len(told) == len(broken) or not told:
         return broken, repairs
     return told, list(_repairs(row, told, [each for each in kept if not _is_found(each[0])]))
+
+
+def _of_a_model(row: Row, relation: Relation) -> bool:
+    """Whether a row is the only one of its model, whose FLOPs other models tell but for what nobody describes."""
+    alone = not any(mate.record.size_label == row.record.size_label for mate in row.around if mate is not row)
+    return alone and not row.record.family and bool(dict(relation.terms).keys() & {"flops", "token_flops"})
 
 
 def _is_found(relation: Relation) -> bool:
@@ -301,7 +319,7 @@ def _cells(row: Row, broken: list[tuple[Relation, Rule, float]]) -> list[str]:
 def _values(row: Row, name: str, broken: list[tuple[Relation, Rule, float]]) -> Iterator[object]:
     if is_measure(name) or name in COUNTS:
         was = row.beside(name) if name in ("cp", "ga") else row.get(name)
-        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + 4 * b[1].scatter):
+        for relation, _, off in sorted(broken, key=lambda b: slack(row, b[0]) + wobble(row, *b[:2])):
             powers = dict(relation.terms)
             through = powers.get("world") or (powers.get("dp") if row.record.dp is None else None)
             power = powers.get(name, through if name in ("gpus", "nodes", "dp", "tp", "pp", "cp") else None)
@@ -572,7 +590,7 @@ def _report(row: Row, broken: list[tuple[Relation, Rule, float]], repairs: list[
     alone = len(repairs) == 1 and (abs(off) < FAR or rule.support > ENOUGH_ROWS)
     leads = best is not None and len(repairs) > 1 and best.score >= max(0.0, repairs[1].score + LEAD)
     known = best is not None and (best.score >= ENOUGH or alone or leads) and not rivals
-    fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + 4 * rule.scatter)
+    fine = abs(off) > SMALL or abs(off) > 3 * (slack(row, relation) + wobble(row, relation, rule))
     grave = abs(off) > GRAVE or known and fine and best is not None and best.score >= CLEAR
     sure = max(b[1].support for b in broken) >= 2 and not row.planned
     level: Level = "error" if grave and sure else "warning"
