@@ -22,13 +22,16 @@ from seatrial import presets, rules, trialfile
 from seatrial.engines import homes
 from seatrial.errors import BadInput
 from seatrial.plan import emit
+from seatrial.schedule import GROUPED
 from seatrial.spec import Trial, stages_of
 
 BESIDE = ("--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "256", "--train-iters", "4", "--lr", "1e-4",
           "--no-rope-fusion")
 """What the user adds: data, tokenizer, length, learning rate; the last because Transformer Engine is not here."""
-LATER = ("ffn-divisible", "expert-ffn-divisible")
-"""Codes of what it refuses when layers are built, after validate_args; `megatron-core --part rules` builds them."""
+FUSED = "--moe-permute-fusion"
+"""Left out here for the same reason."""
+LATER = ("ffn-divisible", "expert-ffn-divisible", GROUPED, "seq-divisible")
+"""Codes of what it refuses when layers are built, schedules begin or sequences are cut: after validate_args."""
 
 
 def draw(rng: random.Random) -> Data:
@@ -62,7 +65,7 @@ def drawn(count: int, seed: int) -> list[tuple[str, Trial, list[str]]]:
         except BadInput:
             continue  # a layout that cannot even be said
         if flags:
-            words = [word for flag in flags for word in flag]
+            words = [word for flag in flags for word in flag if word != FUSED]
             found.append((label({**data["topology"], **data["batch"], **data["model"]}), trial, words))
     return found
 

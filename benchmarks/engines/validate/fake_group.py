@@ -3,7 +3,7 @@
     PYTHON fake_group.py FOLDER         in it a folder for each trial, with the script's files and asked.json
 
 Each trial is a fork of this process, which has imported the script once; process groups are torch's fake ones, of any size.
-What the script says that it built is held against what was asked; of a pipeline the first and the last rank are tried.
+What the script says that it built is held against what was asked; of a pipeline a rank of each stage is tried.
 """
 import importlib
 import json
@@ -78,7 +78,8 @@ def main() -> None:
             sys.path.insert(0, str(folder))
             without_others()
             script = importlib.import_module(Path(asked["argv"][0]).stem)
-        ranks = dict.fromkeys((asked["speaks"], *((0, asked["world"] - 1) if asked["fields"]["pp"] > 1 else ())))
+        stages = range(0, asked["world"], asked["world"] // asked["fields"]["pp"])
+        ranks = dict.fromkeys((asked["speaks"], *(stages if len(stages) > 1 else ())))
         refused = next(filter(None, (build(folder, asked, script, rank) for rank in ranks)), "")
         print(json.dumps({"trial": int(folder.name), "refused": refused}), flush=True)
 
